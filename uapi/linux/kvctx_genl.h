@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
+/*
+ * kvctx control-plane ABI: the generic-netlink family "kvctx".
+ *
+ * Requests that change something need CAP_SYS_ADMIN in the initial user namespace (-EPERM). GET requests and dumps
+ * are open to everybody. Every refusal carries a sentence in the extended acknowledgement (NLMSGERR_ATTR_MSG).
+ *
+ * Commands and the attributes they take; "*" means may repeat, "?" optional
+ *   POOL_ATTACH     KVCTX_A_DEVICE*             replies with one POOL object. The pool's name stands on the media
+ *   POOL_DETACH     KVCTX_A_POOL                -EBUSY while sessions are open
+ *   POOL_GET        KVCTX_A_POOL? (dump: none)  POOL objects
+ *   TENANT_ADD      KVCTX_A_POOL KVCTX_A_TENANT KVCTX_A_UID? KVCTX_A_GID? KVCTX_A_MODE?
+ *   TENANT_REMOVE   KVCTX_A_POOL KVCTX_A_TENANT -EBUSY while its sessions are open
+ *   TENANT_GET      dump: KVCTX_A_POOL?         TENANT objects
+ *   STATS_GET       dump: KVCTX_A_POOL?         one STATS object a pool
+ *
+ * Objects are messages of the command's number that carry
+ *   POOL    POOL UUID CAPACITY SEGMENT_SIZE CHUNK_SIZE PAGE_LEN_MAX STATE and one nested KVCTX_A_MEMBER a member
+ *   TENANT  POOL TENANT UID GID MODE SESSIONS DEV_MAJOR DEV_MINOR
+ *   STATS   POOL and one u64 KVCTX_S_* a counter, nested in KVCTX_A_STATS
+ *
+ * Multicast group "mgmt": an object of the same form after POOL_ATTACH, POOL_DETACH, TENANT_ADD, TENANT_REMOVE, and
+ * MEMBER_LOST (POOL, MEMBER) when a member fails.
+ */
+#ifndef _UAPI_LINUX_KVCTX_GENL_H
+#define _UAPI_LINUX_KVCTX_GENL_H
+
+#define KVCTX_GENL_NAME		"kvctx"
+#define KVCTX_GENL_VERSION	1
+#define KVCTX_GENL_MCGRP_MGMT	"mgmt"
+
+enum kvctx_genl_cmd {
+	KVCTX_CMD_UNSPEC,
+	KVCTX_CMD_POOL_ATTACH,
+	KVCTX_CMD_POOL_DETACH,
+	KVCTX_CMD_POOL_GET,
+	KVCTX_CMD_TENANT_ADD,
+	KVCTX_CMD_TENANT_REMOVE,
+	KVCTX_CMD_TENANT_GET,
+	KVCTX_CMD_STATS_GET,
+	KVCTX_CMD_MEMBER_LOST,		/* event only */
+	__KVCTX_CMD_MAX,
+};
+#define KVCTX_CMD_MAX (__KVCTX_CMD_MAX - 1)
+
+/* Top-level attributes */
+enum kvctx_genl_attr {
+	KVCTX_A_UNSPEC,
+	KVCTX_A_PAD,
+	KVCTX_A_POOL,			/* string: pool name */
+	KVCTX_A_DEVICE,			/* string: path of a block device */
+	KVCTX_A_TENANT,			/* string: tenant name */
+	KVCTX_A_UID,			/* u32: owner of the node, default 0 */
+	KVCTX_A_GID,			/* u32: group of the node, default 0 */
+	KVCTX_A_MODE,			/* u32: permission bits of the node, default 0600 */
+	KVCTX_A_SESSIONS,		/* u32: open files */
+	KVCTX_A_DEV_MAJOR,		/* u32 */
+	KVCTX_A_DEV_MINOR,		/* u32 */
+	KVCTX_A_UUID,			/* binary, 16 bytes */
+	KVCTX_A_CAPACITY,		/* u64: bytes of all segments */
+	KVCTX_A_SEGMENT_SIZE,		/* u64: bytes */
+	KVCTX_A_CHUNK_SIZE,		/* u32: bytes under one CRC32C */
+	KVCTX_A_PAGE_LEN_MAX,		/* u64: bytes */
+	KVCTX_A_STATE,			/* u32: enum kvctx_pool_state */
+	KVCTX_A_MEMBER,			/* nested KVCTX_M_* */
+	KVCTX_A_STATS,			/* nested KVCTX_S_* */
+	__KVCTX_A_MAX,
+};
+#define KVCTX_A_MAX (__KVCTX_A_MAX - 1)
+
+enum kvctx_pool_state {
+	KVCTX_POOL_ONLINE,
+	KVCTX_POOL_DEGRADED,		/* a member failed: its pages miss, the others serve */
+};
+
+/* Inside KVCTX_A_MEMBER */
+enum kvctx_genl_member {
+	KVCTX_M_UNSPEC,
+	KVCTX_M_PAD,
+	KVCTX_M_INDEX,			/* u32: position in the pool */
+	KVCTX_M_DEVICE,			/* string: path as given to POOL_ATTACH */
+	KVCTX_M_UUID,			/* binary, 16 bytes */
+	KVCTX_M_SIZE,			/* u64: bytes of its segments */
+	KVCTX_M_STATE,			/* u32: 0 online, 1 failed */
+	KVCTX_M_SEGMENTS,		/* u32: all segments */
+	KVCTX_M_SEGMENTS_FREE,		/* u32: blank or empty ones */
+	__KVCTX_M_MAX,
+};
+#define KVCTX_M_MAX (__KVCTX_M_MAX - 1)
+
+/* Inside KVCTX_A_STATS: u64 each, counted since attach unless it says "now" */
+enum kvctx_genl_stat {
+	KVCTX_S_UNSPEC,
+	KVCTX_S_PAD,
+	KVCTX_S_PAGES,			/* now: pages in the index */
+	KVCTX_S_BYTES,			/* now: their bytes */
+	KVCTX_S_STORES,			/* pages written */
+	KVCTX_S_STORE_BYTES,
+	KVCTX_S_DEDUPS,			/* STOREs that found the page */
+	KVCTX_S_LOADS,			/* pages or ranges read */
+	KVCTX_S_LOAD_BYTES,
+	KVCTX_S_MISSES,			/* LOADs that found no page */
+	KVCTX_S_DELETES,
+	KVCTX_S_BAD_PAGES,		/* pages that failed verification and were dropped */
+	KVCTX_S_IO_ERRORS,		/* transfers that a member failed */
+	KVCTX_S_FLUSHES,
+	KVCTX_S_EVICTED_PAGES,		/* dropped by reclaim */
+	KVCTX_S_MOVED_PAGES,		/* rewritten by reclaim */
+	KVCTX_S_MOVED_BYTES,
+	KVCTX_S_SEGMENTS_SEALED,
+	KVCTX_S_SEGMENTS_RECLAIMED,
+	KVCTX_S_SUMMARY_WRITES,
+	KVCTX_S_STORE_WAITS,		/* STOREs and DELETEs that waited for space */
+	KVCTX_S_RECOVERED_PAGES,	/* found at attach */
+	KVCTX_S_RECOVER_SKIPPED,	/* records and segments refused at attach */
+	KVCTX_S_BOUNCED_BLOCKS,		/* blocks copied because a segment was not aligned */
+	KVCTX_S_SESSIONS,		/* now: open files */
+	KVCTX_S_INFLIGHT,		/* now: operations */
+	__KVCTX_S_MAX,
+};
+#define KVCTX_S_MAX (__KVCTX_S_MAX - 1)
+
+#endif /* _UAPI_LINUX_KVCTX_GENL_H */
