@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The kvctx engine: where pages go, where they are, when they die. No I/O, no sleeping on I/O, no kernel header.
+ *
+ * The caller asks, does the I/O itself, and reports back. Work that nobody asked for (headers of empty segments,
+ * summaries, rewriting, discards) is handed out as struct kvc_work by kvc_work_next() and reported by
+ * kvc_work_done(). Everything that happens is therefore a sequence of calls, and can be replayed from a seed.
+ *
+ * Vocabulary
+ *   member    a device of the pool, divided into equal segments
+ *   segment   unit of reclaim; BLANK -> (header written) -> FREE -> OPEN -> SEALING -> SEALED -> DRAINING -> BLANK
+ *   gseg      number of a segment in the pool; member and local number follow from it
+ *   entry     a page's line in the index; lives in its segment's entry blocks, in the order of allocation
+ *   domain    interned (tenant slot, epoch, keyspace): what a key is looked up in
+ *   head      an open segment that takes pages: one for new pages, one for moved pages, on each member
+ *   hold      a load, lease or move that keeps a segment's bytes where they are
+ *   undead    a segment whose pages left the index but whose header on media is still believed by recovery
+ *
+ * Promises the engine keeps, whatever the order of calls and wherever power is cut
+ *   - a page is visible only after kvc_store_commit(), and durable once a summary written after that is durable
+ *   - a segment's bytes are not handed out again while a hold exists, nor before its new header is durable
+ *   - pages moved by reclaim are durable in their new place before the old segment's header is replaced
+ *   - a tombstone is kept while any segment may still hold a record of the page it killed
+ *   - memory per page: 72 bytes, 4 per chunk, 4 for the hash table; entry memory is freed with the segment
+ *
+ * Context: every function may be called from any thread in process context, concurrently unless it says otherwise.
+ * None waits for I/O. Those marked "allocates" may sleep for memory. The engine's locks are plain spinlocks, never
+ * taken in interrupt context; the order is member lock -> index shard lock -> domain lock, and os_alloc() is called
+ * under none of them.
+ */
+#ifndef KVC_CORE_H
+#define KVC_CORE_H
+
+#include "format.h"
+
+#define KVC_NONE	(~0U)
+
+struct kvc_pool;
+struct kvc_domain;
+
+/* What the owner of a pool provides. Both may be called under the engine's locks and must not call back. */
+struct kvc_ops {
+	/* kvc_work_next(pool, member) has something to do */
+	void (*kick)(void *owner, u32 member);
+	/* space was made, or will never be: who got -EAGAIN should try again */
+	void (*space)(void *owner);
+};
+
+struct kvc_stats {
+	u64	pages, bytes;			/* now, in the index */
+	u64	stores, store_bytes, dedups;
+	u64	loads, load_bytes, misses;
+	u64	deletes, bad_pages;
+	u64	evicted_pages, moved_pages, moved_bytes;
+	u64	segments_sealed, segments_reclaimed, summary_writes;
+	u64	recovered_pages, recover_skipped;
+};
+
+/*
+ * Pool. @super is copied. @salt_seed: random; generation salts are drawn from it. Allocates.
+ * kvc_pool_create: 0, -EINVAL (superblock fails kvc_super_check()), -ENOMEM.
+ * kvc_pool_destroy: nothing may be in flight and no hold may exist; releases everything.
+ */
+int kvc_pool_create(const struct kvc_super *super, u64 salt_seed, const struct kvc_ops *ops, void *owner,
+		    struct kvc_pool **out);
+void kvc_pool_destroy(struct kvc_pool *p);
+
+u32 kvc_page_max(const struct kvc_pool *p);		/* longest page that a segment takes, bytes */
+u32 kvc_nr_members(const struct kvc_pool *p);
+u32 kvc_chunk_size(const struct kvc_pool *p);
+u64 kvc_capacity(const struct kvc_pool *p);		/* bytes of all segments */
+void kvc_stats_get(struct kvc_pool *p, struct kvc_stats *st);
+void kvc_member_segments(struct kvc_pool *p, u32 member, u32 *total, u32 *free);
+
+/*
+ * Recovery, after create and before anything else. For each gseg in [0, kvc_nr_gsegs()): start, read
+ * [offset, offset + len) of the member into a buffer, feed; while feed returns 1 read again what @r now names. Reads
+ * never exceed KVC_RECOVER_IO bytes. Different segments may be recovered in parallel, each with its own @r. A read
+ * error is reported through @err and makes the segment unusable until the next attach. finish: once, after all.
+ * feed: 0 done, 1 read again, -ENOMEM. Allocates.
+ */
+#define KVC_RECOVER_IO	KVC_EXTENT_MAX
+struct kvc_recover {
+	u32	member;
+	u64	offset;			/* bytes from the start of the device */
+	u32	len;
+	/* private */
+	u32	gseg, next_block;
+	struct kvc_seg_id id;
+};
+
+u32 kvc_nr_gsegs(const struct kvc_pool *p);
+void kvc_recover_start(struct kvc_pool *p, u32 gseg, struct kvc_recover *r);
+int kvc_recover_feed(struct kvc_pool *p, struct kvc_recover *r, const void *buf, int err);
+void kvc_recover_finish(struct kvc_pool *p);
+
+/*
+ * Superblock and tenants. The pool keeps the configuration; changes are prepared in a copy by the caller's sequence:
+ * kvc_tenant_add/remove change the pool's copy and raise seq; the caller then encodes kvc_super_of() for each member
+ * and writes it to kvc_super_slot_offset(seq). The caller serializes these functions.
+ * add: slot number, -EEXIST, -ENOSPC, -EINVAL (name, mode). remove: 0, -ENOENT.
+ */
+const struct kvc_super *kvc_super_of(const struct kvc_pool *p);
+int kvc_tenant_add(struct kvc_pool *p, const char *name, u32 uid, u32 gid, u32 mode);
+int kvc_tenant_remove(struct kvc_pool *p, const char *name);
+
+/*
+ * Domains. get: finds or makes the domain of a tenant's keyspace and takes a reference (allocates; NULL: no memory).
+ * Entries hold references of their own. A domain whose tenant was removed is dead: its pages are not found any more.
+ */
+struct kvc_domain *kvc_domain_get(struct kvc_pool *p, u32 tenant_slot, const u8 keyspace[KVC_KEYSPACE_LEN]);
+void kvc_domain_put(struct kvc_pool *p, struct kvc_domain *d);
+
+/*
+ * Store. begin reserves the place and makes the key pending: the caller writes the page to [offset, offset + blocks),
+ * sets the CRC of each chunk, then commits (publishes; cannot fail) or aborts.
+ * begin: 0, -EEXIST (present: DEDUP), -EINPROGRESS (pending by another: DEDUP), -EAGAIN (no space yet: reclaim was
+ * asked for, wait for ops->space), -ENOSPC (nothing evictable), -ENODEV (no member online), -EINVAL (length 0 or over
+ * kvc_page_max()), -ENOMEM. Allocates.
+ */
+struct kvc_store {
+	u32	member;
+	u64	offset;			/* bytes from the start of the device, KVC_BLOCK aligned */
+	u32	length;			/* page bytes; the write is padded to whole blocks by the caller */
+	u32	nr_chunks;
+	/* private */
+	u32	gseg, entry, crc_base;
+};
+
+int kvc_store_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN], u32 length, u32 depth,
+		    struct kvc_store *st);
+void kvc_store_crc(struct kvc_pool *p, const struct kvc_store *st, u32 chunk, u32 crc);
+void kvc_store_commit(struct kvc_pool *p, struct kvc_store *st);
+void kvc_store_abort(struct kvc_pool *p, struct kvc_store *st);
+
+/*
+ * Load. begin finds the page and holds its segment; the caller reads what it wants of [offset, offset + length),
+ * checks it against kvc_load_crc() and ends the load. end with -EBADMSG drops the page (if it is still the same), any
+ * other status only lets go.
+ * begin: 0, -ENOENT, -ENODEV (its member is offline).
+ */
+struct kvc_load {
+	u32	member;
+	u64	offset;			/* bytes from the start of the device, KVC_BLOCK aligned */
+	u32	length;			/* bytes of the whole page */
+	u32	nr_chunks;
+	/* private */
+	u32	gseg, entry, crc_base;
+};
+
+int kvc_load_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN], struct kvc_load *ld);
+u32 kvc_load_crc(struct kvc_pool *p, const struct kvc_load *ld, u32 chunk);
+void kvc_load_end(struct kvc_pool *p, struct kvc_load *ld, int status);
+
+/* Length of a present page, or -ENOENT, -ENODEV. */
+int kvc_query(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN]);
+
+/*
+ * Leading pages of keys[0..nr) that are present. @lens (or NULL) gets their lengths. @leases (or NULL) gets one lease
+ * for each page found, to be ended by kvc_lease_put().
+ */
+struct kvc_lease {
+	u32	gseg;
+};
+u32 kvc_match(struct kvc_pool *p, struct kvc_domain *d, const u8 (*keys)[KVC_KEY_LEN], u32 nr, u32 *lens,
+	      struct kvc_lease *leases);
+int kvc_lease_get(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN], struct kvc_lease *l);
+void kvc_lease_put(struct kvc_pool *p, struct kvc_lease *l);
+
+/*
+ * Delete. 0: gone from the index, durable at the next flush; -ENOENT; -EAGAIN (no room for the tombstone yet), -ENOSPC,
+ * -ENOMEM. A page still pending is -ENOENT. Allocates.
+ */
+int kvc_delete(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN]);
+
+/*
+ * Work of a member. One thread at a time executes work of one member: next, I/O, done, in this order; a member has at
+ * most one work item out. kvc_flush_next() hands out what a FLUSH needs (summaries of everything committed and deleted
+ * on this member before the call) and nothing else; it returns 0 when all of it has been written.
+ * next: 1 with an item, 0 nothing to do now, -ENOMEM (try again later; ops->kick is not called for it). Allocates.
+ *
+ * WRITE    write @buf[0..len) at @offset, with PREFLUSH and FUA
+ * MOVE     read [src_offset, + padded length), check every chunk with kvc_work_crc(), write it unchanged to
+ *          [offset, + padded length); done(-EBADMSG) drops the page, done(other error) gives up moving it
+ * DISCARD  discard [offset, + discard_len); an error is ignored
+ *
+ * A WRITE that failed should be followed by kvc_member_fail().
+ */
+enum kvc_work_type {
+	KVC_WORK_WRITE,
+	KVC_WORK_MOVE,
+	KVC_WORK_DISCARD,
+};
+
+struct kvc_work {
+	enum kvc_work_type type;
+	u32	member;
+	u64	offset;
+	u32	len;			/* WRITE: bytes; MOVE: page bytes */
+	u64	discard_len;
+	void	*buf;			/* WRITE; owned by the engine until done */
+	u64	src_offset;		/* MOVE */
+	u32	nr_chunks;		/* MOVE */
+	/* private */
+	u32	kind, gseg, count;
+	struct kvc_load src;
+	struct kvc_store dst;
+};
+
+int kvc_work_next(struct kvc_pool *p, u32 member, struct kvc_work *w);
+int kvc_flush_next(struct kvc_pool *p, u32 member, struct kvc_work *w);
+u32 kvc_work_crc(struct kvc_pool *p, const struct kvc_work *w, u32 chunk);
+void kvc_work_done(struct kvc_pool *p, struct kvc_work *w, int err);
+
+/* The member is gone: its pages are not found, nothing is placed on it. Irreversible until the next attach. */
+void kvc_member_fail(struct kvc_pool *p, u32 member);
+bool kvc_member_online(const struct kvc_pool *p, u32 member);
+
+/*
+ * Reclaim policy: which sealed segment of a member goes next, and which of its pages are worth rewriting. Called with
+ * the member locked. The engine bounds rewriting to a quarter of the segment's bytes.
+ */
+struct kvc_victim_view {
+	u32	gseg;
+	u64	open_seq;		/* order in which segments were opened */
+	u64	live_bytes;
+	u32	leases;			/* a leased segment may not be chosen */
+};
+
+struct kvc_policy {
+	const char *name;
+	/* index into v[0..nr) or KVC_NONE */
+	u32 (*victim)(const struct kvc_victim_view *v, u32 nr);
+	bool (*keep)(u32 hits, u32 depth, u32 length);
+};
+
+extern const struct kvc_policy kvc_policy_segment_order;
+
+#endif

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * On-media format of a pool member: structures, encoders, decoders and validators.
+ *
+ * A member is laid out as
+ *
+ *	0        superblock slot 0 (64 KiB: header, members, tenants)
+ *	64 KiB   superblock slot 1
+ *	1 MiB    segment 0, segment 1, ... each segment_size bytes
+ *
+ * Superblock slots are written alternately; the valid one with the higher sequence wins. Every member holds the whole
+ * pool configuration.
+ *
+ * A segment is filled from both ends:
+ *
+ *	[ extent 0 | extent 1 | ... >            free            < ... | page 1 | page 0 ]
+ *
+ * Pages are appended downwards from the segment's end, each KVC_BLOCK aligned. The summary log grows upwards from its
+ * start: a row of extents, each a whole number of blocks under one CRC32C. Extent 0 is the segment header: it has no
+ * records and gives the segment a new (generation, salt) pair, which every later extent repeats. The log ends at the
+ * first extent that fails a check. Extents are never rewritten, so a torn write can only lose what was not yet
+ * acknowledged; a new header kills all older extents at once.
+ *
+ * All fields are little-endian. Media content is hostile input: no field is used before it was validated.
+ */
+#ifndef KVC_FORMAT_H
+#define KVC_FORMAT_H
+
+#include "os.h"
+
+#define KVC_BLOCK_SHIFT		12
+#define KVC_BLOCK		(1U << KVC_BLOCK_SHIFT)	/* alignment of pages and extents, bytes */
+#define KVC_SUPER_BYTES		(64U << 10)		/* one superblock slot */
+#define KVC_SUPER_SLOTS		2
+#define KVC_DATA_OFFSET		(1ULL << 20)		/* first segment */
+
+#define KVC_KEY_LEN		40
+#define KVC_KEYSPACE_LEN	16
+#define KVC_UUID_LEN		16
+#define KVC_NAME_MAX		32			/* with its NUL */
+#define KVC_MEMBERS_MAX		64
+#define KVC_TENANTS_MAX		240
+#define KVC_PAGE_MAX		(128U << 20)		/* longest page, bytes */
+#define KVC_SEGMENT_MIN		(256U << 10)
+#define KVC_SEGMENT_MAX		(1U << 30)
+#define KVC_SEGMENT_DEFAULT	(256U << 20)
+#define KVC_CHUNK_MIN		(4U << 10)
+#define KVC_CHUNK_MAX		(1U << 20)
+#define KVC_CHUNK_DEFAULT	(64U << 10)
+#define KVC_SEGMENTS_MIN	4			/* fewest segments of a member */
+#define KVC_EXTENT_MAX		(1U << 20)		/* longest summary extent, bytes */
+
+#define KVC_FORMAT_VERSION	1
+
+/* Feature bits of the superblock; an unknown incompat bit refuses the attach, an unknown ro_compat bit too (there is
+ * no read-only attach), unknown compat bits are ignored and kept.
+ */
+#define KVC_COMPAT_KNOWN	0ULL
+#define KVC_RO_COMPAT_KNOWN	0ULL
+#define KVC_INCOMPAT_KNOWN	0ULL
+
+/* Why a block was refused. The text of each is kvc_reason_str(). */
+enum kvc_reason {
+	KVC_OK,
+	KVC_BAD_MAGIC,		/* not ours */
+	KVC_BAD_CRC,		/* ours, damaged */
+	KVC_BAD_VERSION,	/* newer format */
+	KVC_BAD_FEATURES,	/* unknown incompatible features */
+	KVC_BAD_GEOMETRY,	/* sizes out of range or inconsistent */
+	KVC_BAD_IDENTITY,	/* of another pool, member, segment or generation */
+	KVC_BAD_RECORD,		/* a record with a field out of range */
+	KVC_BAD_TENANT,		/* tenant table with a field out of range or a double name */
+	KVC_NR_REASONS,
+};
+
+const char *kvc_reason_str(enum kvc_reason r);
+
+/* One member, as every superblock lists all of them */
+struct kvc_super_member {
+	u8	uuid[KVC_UUID_LEN];
+	u32	nr_segments;
+};
+
+#define KVC_TENANT_USED		(1U << 0)
+
+/* One tenant slot. The epoch counts how often the slot was given away: records carry (slot, epoch), so removing a
+ * tenant kills its pages at once.
+ */
+struct kvc_super_tenant {
+	char	name[KVC_NAME_MAX];
+	u32	flags;		/* KVC_TENANT_* */
+	u32	epoch;		/* raised when the tenant is removed */
+	u32	uid, gid, mode;	/* of the device node */
+};
+
+/* The superblock in CPU form. About 17 KiB: allocate it, do not put it on a stack. */
+struct kvc_super {
+	u64	seq;				/* raised at each write */
+	u64	compat, ro_compat, incompat;
+	u8	pool_uuid[KVC_UUID_LEN];
+	char	pool_name[KVC_NAME_MAX];
+	u64	segment_size;			/* bytes, multiple of KVC_BLOCK */
+	u32	chunk_size;			/* bytes under one CRC32C, power of two */
+	u32	nr_members;
+	u32	member_index;			/* of the device this was read from */
+	struct kvc_super_member members[KVC_MEMBERS_MAX];
+	struct kvc_super_tenant tenants[KVC_TENANTS_MAX];
+};
+
+/* Bytes that nr_segments segments need on a device, and how many fit on one. */
+u64 kvc_device_bytes(u32 nr_segments, u64 segment_size);
+u32 kvc_device_segments(u64 device_bytes, u64 segment_size);	/* 0 when fewer than KVC_SEGMENTS_MIN fit */
+
+/* Fields in range and consistent? Called by encode's users before writing and by decode after reading. */
+enum kvc_reason kvc_super_check(const struct kvc_super *s);
+
+/* Write @s as member @member into @buf (KVC_SUPER_BYTES). The slot on media is kvc_super_slot_offset(s->seq). */
+void kvc_super_encode(const struct kvc_super *s, u32 member, void *buf);
+enum kvc_reason kvc_super_decode(const void *buf, struct kvc_super *s);
+u64 kvc_super_slot_offset(u64 seq);
+
+/* Name rule of pools and tenants: 1..31 of [A-Za-z0-9._-], not beginning with '.' or '-'. */
+bool kvc_name_ok(const char *name);
+
+/* Identity that every extent of a segment repeats */
+struct kvc_seg_id {
+	u8	pool_uuid[KVC_UUID_LEN];
+	u32	member;
+	u32	segment;	/* number on this member */
+	u64	generation;
+	u64	salt;		/* random, drawn when the header is made */
+};
+
+enum kvc_rec_type {
+	KVC_REC_PAGE		= 1,
+	KVC_REC_TOMBSTONE	= 2,	/* the page died: older records of the key do not count */
+};
+
+/* One record of a summary extent in CPU form */
+struct kvc_rec {
+	u8	key[KVC_KEY_LEN];
+	u8	keyspace[KVC_KEYSPACE_LEN];
+	u16	type;		/* enum kvc_rec_type */
+	u16	flags;		/* zero */
+	u32	tenant, epoch;
+	u64	seq;		/* pool-wide order of stores and deletes; the newest record of a key counts */
+	u32	block;		/* PAGE: first block of the page inside the segment; TOMBSTONE: victim's segment */
+	u32	length;		/* PAGE: bytes; TOMBSTONE: victim's member */
+	u64	victim_gen;	/* TOMBSTONE: generation of the victim's segment; PAGE: 0 */
+	u32	depth;		/* prefix position hint */
+	u32	nr_crcs;	/* PAGE: chunks; TOMBSTONE: 0 */
+	const void *crcs;	/* little-endian u32[nr_crcs], may be unaligned; read with kvc_rec_crc() */
+};
+
+/* Bytes of a record with @nr_crcs CRCs, and of an extent's header */
+#define KVC_REC_FIXED		112U
+#define KVC_EXTENT_HEADER	96U
+u32 kvc_rec_bytes(u32 nr_crcs);
+u32 kvc_rec_crc(const struct kvc_rec *r, u32 i);
+
+/* Blocks that page bytes, or summary payload bytes, occupy */
+static inline u32 kvc_blocks(u64 bytes)
+{
+	return (u32)((bytes + KVC_BLOCK - 1) >> KVC_BLOCK_SHIFT);
+}
+
+/* Extent writer: begin, add records, end. @buf holds @cap bytes, a multiple of KVC_BLOCK. */
+struct kvc_extent_writer {
+	u8	*buf;
+	u32	cap, used, nr_records;
+};
+
+void kvc_extent_begin(struct kvc_extent_writer *w, void *buf, u32 cap);
+/* Reserve a record; false when it does not fit. @crcs_out: where to put kvc_put_crc() values, NULL for none. */
+bool kvc_extent_add(struct kvc_extent_writer *w, const struct kvc_rec *r, void **crcs_out);
+void kvc_put_crc(void *crcs, u32 i, u32 crc);
+/* Pad to whole blocks, stamp identity, first block number and CRC. Returns the bytes to write. */
+u32 kvc_extent_end(struct kvc_extent_writer *w, const struct kvc_seg_id *id, u32 first_block);
+
+/*
+ * Extent reader. kvc_extent_peek() needs the first KVC_BLOCK bytes and gives the extent's length in bytes;
+ * kvc_extent_open() needs all of them and checks CRC and identity: pool, member, segment and first_block must match;
+ * generation and salt too unless first_block is 0, where they are returned in @id. kvc_extent_next() returns KVC_OK
+ * with a record whose own fields fit together and fit the segment (@seg_blocks, chunk size), KVC_NR_REASONS at the
+ * end, or the reason of the failed check.
+ */
+struct kvc_extent_reader {
+	const u8 *buf;
+	u32	pos, end;
+	u32	nr_records, done;
+	u32	seg_blocks;
+	u32	chunk_size;
+};
+
+enum kvc_reason kvc_extent_peek(const void *block, u32 *bytes);
+enum kvc_reason kvc_extent_open(struct kvc_extent_reader *r, const void *buf, u32 bytes, struct kvc_seg_id *id,
+				u32 first_block, u32 seg_blocks, u32 chunk_size);
+enum kvc_reason kvc_extent_next(struct kvc_extent_reader *r, struct kvc_rec *rec);
+
+/* CRC32C (Castagnoli) as iSCSI has it: start with kvc_crc_init, feed, finish. */
+#define KVC_CRC_INIT		(~0U)
+static inline u32 kvc_crc_feed(u32 crc, const void *p, size_t n)
+{
+	return os_crc32c(crc, p, n);
+}
+static inline u32 kvc_crc_finish(u32 crc)
+{
+	return ~crc;
+}
+
+#endif
