@@ -59,8 +59,8 @@ host_packages() {
 	say "installing on this host: ${missing[*]}"
 	install_quietly "${missing[@]}" && return
 	say "refreshing the package lists and trying again"
-	apt-get -qq update && install_quietly "${missing[@]}" ||
-		die "could not install ${missing[*]}"
+	apt-get -qq update || die "apt-get update failed"
+	install_quietly "${missing[@]}" || die "could not install ${missing[*]}"
 }
 
 install_quietly() {

@@ -12,6 +12,7 @@
 #           initramfs images and the accelerator that worked
 
 vm_dir=$(cd -P "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck disable=SC2034 # used by those who source this
 repo=$(cd -P "$vm_dir/../.." && pwd)
 vm_prog=${0##*/}
 

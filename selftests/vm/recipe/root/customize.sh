@@ -22,8 +22,9 @@ apt_install() {
 
 # add_suite TYPE SUITE: make another release known, never preferred.
 add_suite() {
-	sed -n "s/^deb \(.*\) trixie main\$/$1 \1 $2 main/p" \
-		"$root/etc/apt/sources.list" > "$root/etc/apt/sources.list.d/$2.list"
+	grep -rh '^deb .* trixie main$' "$root/etc/apt" |
+		sed "1!d; s/^deb \(.*\) trixie main/$1 \1 $2 main/" \
+			> "$root/etc/apt/sources.list.d/$2.list"
 	printf 'Package: *\nPin: release n=%s\nPin-Priority: 1\n' "$2" \
 		> "$root/etc/apt/preferences.d/$2"
 	apt-get -q update

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-# shellcheck shell=bash disable=SC2154
+# shellcheck shell=bash disable=SC2154,SC2016
 #
 # A small fio (sourced by customize.sh). Debian's own depends on 40 MB of
 # network storage clients, so it is built from Debian's source without them.
