@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the parts of kvctx.ko share.
+ *
+ * Control side                             Data side
+ *   main.c    load and unload                session.c  open, close, ioctl table, poll, mmap
+ *   genl.c    generic-netlink family         mem.c      arena and registrations
+ *   pool.c    attach, detach, recovery       cq.c       completion queue, waiting
+ *   member.c  devices, superblocks           submit.c   validation and dispatch of operations
+ *   worker.c  background work, flush         store.c load.c  the two data paths
+ *   tenant.c  tenants and their nodes        io.c       pages to bios, bounce blocks
+ *                                            lease.c    leases and their time limits
+ *
+ * Lifetimes: a session holds its tenant, a tenant its pool (kvctx_tenant_get/put). Detach and tenant removal refuse
+ * with -EBUSY while a session exists, so the data side never meets a dying pool. A session outlives its file while
+ * DMA runs (see session.c).
+ *
+ * Locks, outermost first: kvctx_mutex (pools, tenants, superblock writes; may sleep for I/O), then the data side's
+ * own, then the engine's.
+ */
+#ifndef KVCTX_H
+#define KVCTX_H
+
+#include <linux/blkdev.h>
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <linux/percpu_counter.h>
+#include <linux/spinlock.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
+#include <linux/kvctx.h>
+#include <linux/kvctx_genl.h>
+
+#include "compat.h"
+#include "core/core.h"
+
+struct kvctx_pool;
+
+/* A flush on its way: kvctx_flush_start() hands it to every member's worker, @done is called once, in process context,
+ * after the last of them has written its summaries; @err is the first error.
+ */
+struct kvctx_flush {
+	struct kvctx_pool *pool;
+	void (*done)(struct kvctx_flush *f);
+	atomic_t pending;
+	int err;
+	struct {
+		struct list_head node;
+		struct kvctx_flush *flush;
+	} on[];			/* one a member; allocate with struct_size(f, on, pool->nr_members) */
+};
+
+struct kvctx_member {
+	struct kvctx_pool *pool;
+	u32 index;
+	char *path;				/* as given at attach */
+	struct file *bdev_file;
+	struct block_device *bdev;
+	/* worker.c */
+	struct work_struct work;
+	spinlock_t flush_lock;
+	struct list_head flushes;		/* under flush_lock */
+	void *move_buf;				/* of the worker alone */
+	struct work_struct dead_work;		/* the device went away */
+};
+
+struct kvctx_counters {
+	struct percpu_counter io_errors, flushes, store_waits, bounced_blocks, inflight;
+};
+
+struct kvctx_pool {
+	struct list_head node;			/* under kvctx_mutex */
+	char name[KVCTX_NAME_MAX];
+	struct kvc_pool *core;
+	u32 nr_members;
+	struct kvctx_member *members;
+	struct list_head tenants;		/* under kvctx_mutex */
+	u32 sessions;				/* under kvctx_mutex */
+	struct workqueue_struct *bg_wq;		/* worker.c: one item a member */
+	struct workqueue_struct *io_wq;		/* data side: completions, verification, retries */
+	struct kvctx_counters counters;
+
+	/* data side: STOREs and DELETEs that wait for space, see store.c */
+	spinlock_t parked_lock;
+	struct list_head parked;
+	struct delayed_work unpark;
+};
+
+struct kvctx_tenant {
+	struct list_head node;			/* pool->tenants, under kvctx_mutex */
+	struct kvctx_pool *pool;
+	u32 slot;				/* in the superblock */
+	char name[KVCTX_NAME_MAX];
+	u32 minor;
+	u32 sessions;				/* under kvctx_mutex */
+	struct device *dev;
+};
+
+extern struct mutex kvctx_mutex;
+
+/* Control side, for the data side */
+struct kvctx_tenant *kvctx_tenant_get(u32 minor);	/* counts a session; NULL: gone. May sleep */
+void kvctx_tenant_put(struct kvctx_tenant *t);		/* uncounts it. May sleep */
+void kvctx_flush_start(struct kvctx_flush *f);
+void kvctx_member_failed(struct kvctx_member *m);	/* from any process context; asynchronous */
+
+/* Data side, for the control side */
+extern const struct file_operations kvctx_fops;
+int kvctx_data_init(void);				/* caches and mempools; at module load */
+void kvctx_data_exit(void);
+int kvctx_data_pool_init(struct kvctx_pool *p);		/* io_wq, parked, counters */
+void kvctx_data_pool_exit(struct kvctx_pool *p);
+void kvctx_space(struct kvctx_pool *p);			/* ops->space: retry what is parked; any context, no sleep */
+
+#endif
