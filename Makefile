@@ -53,6 +53,64 @@ endif
 
 -include $(shell find $(O)/obj -name '*.d' 2>/dev/null)
 
-.PHONY: all programs
-all: programs
+GUEST_O		:= build/guest
+INROOT		:= selftests/vm/inroot
+KERNELS		:= 6.12 7.2
+KERNEL		?= 7.2
+REQUESTS	?=
+TRACE		?=
+
+.PHONY: all help programs testprogs guestprogs deps setup guest check test demo install uninstall clean
+all: programs $(if $(NATIVE_MODULE),module)
+	@echo "Built in $(O)/. 'make help' tells the other targets."
+
 programs: $(LIBRARIES) $(PROGRAMS)
+testprogs: programs $(TESTPROGS)
+guestprogs: programs $(GUESTPROGS)
+
+help:
+	@echo "kvctx $(VERSION): KV cache pages on NVMe and NVMe-oF namespaces"
+	@echo
+	@echo "Try it"
+	@echo "  make demo [TRACE=FILE.jsonl] [REQUESTS=N] [KERNEL=7.2|6.12]"
+	@echo "                     a kernel with kvctx.ko replays requests against an NVMe/TCP namespace"
+	@echo "Test it"
+	@echo "  make test          everything: native tests, then the module on kernels $(KERNELS)"
+	@echo "  make check         the native tests alone (engine, library, tools), under sanitizers"
+	@echo "  make fuzz          long fuzzing of the engine's parsers (FUZZ_SECONDS=600)"
+	@echo "  make mutate        break the engine on purpose and see the tests fail"
+	@echo "  make bench-core    figures of the engine: lookups, match, bytes per page"
+	@echo "Install it"
+	@echo "  make               programs, libraries and, where kernel headers are installed, the module"
+	@echo "  make install       to PREFIX=$(PREFIX); DESTDIR is honoured"
+	@echo "Parts"
+	@echo "  make deps          install the Debian packages that the native build needs"
+	@echo "  make setup         build the guest root that virtual machines run from (cached)"
+	@echo "  make guest         module, programs and tests for the guest"
+	@echo "  make clean         remove build/"
+	@echo "Variables: O=build  SAN=1 (sanitizers)  V=1 (show commands)"
+
+deps:
+	@selftests/deps
+
+setup:
+	@selftests/vm/setup
+
+# Module and programs for virtual machines, built with the guest's own compiler and libraries
+guest: setup
+	@$(MAKE) --no-print-directory guest-modules
+	@$(INROOT) make -s -j2 O=$(GUEST_O) guestprogs
+
+check: deps
+	@selftests/all $(CHECKS)
+
+test:
+	@selftests/all deps setup guest $(CHECKS) check-kmod check-vm $(KERNELS:%=check-guest-%)
+
+demo:
+	@tools/demo/run --kernel "$(KERNEL)" $(if $(TRACE),--trace "$(TRACE)") $(if $(REQUESTS),--requests "$(REQUESTS)")
+
+install: programs $(INSTALLS) $(if $(NATIVE_MODULE),modules_install)
+
+clean:
+	rm -rf build
