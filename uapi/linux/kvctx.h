@@ -305,7 +305,8 @@ struct kvctx_cqe {
  * @pad1: zero
  * @cqes: the entries
  *
- * Positions are free-running. The kernel copies @head and trusts it for nothing but its own room: a wrong @head can
+ * Positions are free-running. A session opened read-only maps the ring and the arena with PROT_READ only and lets the
+ * kernel advance @head (&kvctx_wait.consumed). The kernel copies @head and trusts it for nothing but its own room: a wrong @head can
  * lose the caller's own completions and nothing else.
  */
 struct kvctx_cq_ring {
@@ -348,7 +349,8 @@ struct kvctx_submit {
  * @size: size of the structure as the caller knows it
  * @flags: zero
  * @min: return when at least so many completions can be consumed, or when nothing is in flight any more
- * @reserved: zero
+ * @consumed: first take so many completions off the ring, as if the caller had advanced @head of the ring by it;
+ *	-EINVAL when there are fewer. For sessions opened read-only, which can map the ring only for reading
  * @timeout_ns: relative; 0: only look; KVCTX_TIMEOUT_NONE: no limit
  *
  * Returns the number of completions that can be consumed; -ETIME when the limit passed first, -EINTR on a signal.
@@ -357,7 +359,7 @@ struct kvctx_wait {
 	__u32	size;
 	__u32	flags;
 	__u32	min;
-	__u32	reserved;
+	__u32	consumed;
 	__u64	timeout_ns;
 };
 
