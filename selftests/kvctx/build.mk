@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# The kselftests of kvctx.ko: programs that run in the guest, and the target that runs them there.
+
+KSELFTEST_INC	?= /usr/local/include/kselftest
+KTESTS		:= abi data session pages
+KTEST_PROGS	:= $(KTESTS:%=$(O)/selftests/%)
+
+GUESTPROGS	+= $(KTEST_PROGS)
+
+# The harness is not written for every warning that ours asks for
+$(O)/obj/selftests/kvctx/%.o: OBJ_CFLAGS := -isystem $(KSELFTEST_INC) -Wno-missing-prototypes
+
+$(KTEST_PROGS): $(O)/selftests/%: $(O)/obj/selftests/kvctx/%.o $(O)/obj/selftests/kvctx/ktest.o
+	@mkdir -p $(@D)
+	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ -lpthread

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: GPL-2.0
+/* See ktest.h. */
+#include "ktest.h"
+
+const char *kt_node(void)
+{
+	const char *node = getenv("KVCTX_NODE");
+
+	return node ? node : "/dev/kvctx/t/default";
+}
+
+int kt_ioctl(int fd, unsigned long nr, void *arg)
+{
+	int ret = ioctl(fd, nr, arg);
+
+	return ret < 0 ? -errno : ret;
+}
+
+int kt_open(struct kt *k, int flags, uint8_t keyspace, size_t arena_bytes, unsigned int cq_entries)
+{
+	struct kvctx_setup s = {
+		.size = sizeof(s), .arena_bytes = arena_bytes, .cq_entries = cq_entries,
+	};
+	void *map;
+	int ret, prot;
+
+	memset(k, 0, sizeof(*k));
+	memset(s.keyspace, keyspace, sizeof(s.keyspace));
+	k->fd = open(kt_node(), flags | O_CLOEXEC);
+	if (k->fd < 0)
+		return -errno;
+	ret = kt_ioctl(k->fd, KVCTX_IOC_SETUP, &s);
+	if (ret)
+		goto fail;
+	k->cq_bytes = s.cq_bytes;
+	k->rdonly = (flags & O_ACCMODE) == O_RDONLY;
+	prot = k->rdonly ? PROT_READ : PROT_READ | PROT_WRITE;
+	map = mmap(NULL, k->cq_bytes, prot, MAP_SHARED, k->fd, KVCTX_MMAP_CQ);
+	if (map == MAP_FAILED) {
+		ret = -errno;
+		goto fail;
+	}
+	k->cq = map;
+	k->arena_bytes = s.arena_bytes;
+	if (!k->arena_bytes)
+		return 0;
+	map = mmap(NULL, k->arena_bytes, prot, MAP_SHARED, k->fd, KVCTX_MMAP_ARENA);
+	if (map == MAP_FAILED) {
+		ret = -errno;
+		goto fail;
+	}
+	k->arena = map;
+	return 0;
+fail:
+	kt_close(k);
+	return ret;
+}
+
+void kt_close(struct kt *k)
+{
+	if (k->arena)
+		munmap(k->arena, k->arena_bytes);
+	if (k->cq)
+		munmap(k->cq, k->cq_bytes);
+	if (k->fd >= 0)
+		close(k->fd);
+	memset(k, 0, sizeof(*k));
+	k->fd = -1;
+}
+
+int kt_submit(struct kt *k, const struct kvctx_sqe *sqes, unsigned int nr, unsigned int wait_nr)
+{
+	struct kvctx_submit s = {
+		.size = sizeof(s), .sqes = (uintptr_t)sqes, .nr = nr, .wait_nr = wait_nr,
+		.timeout_ns = wait_nr ? KT_LIMIT : 0,
+	};
+
+	return kt_ioctl(k->fd, KVCTX_IOC_SUBMIT, &s);
+}
+
+int kt_wait(struct kt *k, unsigned int min, uint64_t timeout_ns)
+{
+	struct kvctx_wait w = { .size = sizeof(w), .min = min, .timeout_ns = timeout_ns };
+
+	return kt_ioctl(k->fd, KVCTX_IOC_WAIT, &w);
+}
+
+bool kt_reap(struct kt *k, struct kvctx_cqe *cqe)
+{
+	uint32_t head = k->cq->head;
+
+	if (head == __atomic_load_n(&k->cq->tail, __ATOMIC_ACQUIRE))
+		return false;
+	*cqe = k->cq->cqes[head & (k->cq->entries - 1)];
+	if (k->rdonly) {
+		struct kvctx_wait w = { .size = sizeof(w), .consumed = 1 };
+
+		return kt_ioctl(k->fd, KVCTX_IOC_WAIT, &w) >= 0;
+	}
+	__atomic_store_n(&k->cq->head, head + 1, __ATOMIC_RELEASE);
+	return true;
+}
+
+int kt_do(struct kt *k, const struct kvctx_sqe *sqe, uint32_t *flags)
+{
+	struct kvctx_cqe cqe;
+	int ret;
+
+	ret = kt_submit(k, sqe, 1, 1);
+	if (ret != 1)
+		return ret < 0 ? ret : -EPROTO;
+	if (!kt_reap(k, &cqe))
+		return -EPROTO;
+	if (cqe.user_data != sqe->user_data)
+		return -EPROTO;
+	if (flags)
+		*flags = cqe.flags;
+	return cqe.res;
+}
+
+struct kvctx_key kt_key(uint64_t n)
+{
+	static uint64_t base;
+	struct kvctx_key key = { .qualifier = n };
+
+	if (!base)
+		base = kt_now() ^ ((uint64_t)getpid() << 40);
+	memcpy(key.digest, &base, sizeof(base));
+	memcpy(key.digest + 24, &n, sizeof(n));
+	return key;
+}
+
+struct kvctx_sqe kt_sqe(enum kvctx_opcode op, struct kvctx_key key)
+{
+	static uint64_t serial;
+	struct kvctx_sqe sqe = { .opcode = op, .key = key, .user_data = ++serial };
+
+	return sqe;
+}
+
+struct kvctx_sqe kt_io(enum kvctx_opcode op, struct kvctx_key key, const struct kvctx_seg *segs, unsigned int nr_segs)
+{
+	struct kvctx_sqe sqe = kt_sqe(op, key);
+	unsigned int i;
+
+	sqe.segs = (uintptr_t)segs;
+	sqe.nr_segs = nr_segs;
+	for (i = 0; i < nr_segs; i++)
+		sqe.length += segs[i].length;
+	return sqe;
+}
+
+struct kvctx_seg kt_seg(uint32_t mem, uint64_t offset, uint32_t length)
+{
+	return (struct kvctx_seg){ .offset = offset, .mem = mem, .length = length };
+}
+
+static int kt_whole(struct kt *k, enum kvctx_opcode op, struct kvctx_key key, uint64_t at, uint32_t length,
+		    uint32_t *flags)
+{
+	struct kvctx_seg seg = kt_seg(KVCTX_MEM_ARENA, at, length);
+	struct kvctx_sqe sqe = kt_io(op, key, &seg, 1);
+
+	return kt_do(k, &sqe, flags);
+}
+
+int kt_store(struct kt *k, struct kvctx_key key, uint64_t at, uint32_t length, uint32_t *flags)
+{
+	return kt_whole(k, KVCTX_OP_STORE, key, at, length, flags);
+}
+
+int kt_load(struct kt *k, struct kvctx_key key, uint64_t at, uint32_t length, uint32_t *flags)
+{
+	return kt_whole(k, KVCTX_OP_LOAD, key, at, length, flags);
+}
+
+int kt_op(struct kt *k, enum kvctx_opcode op, struct kvctx_key key)
+{
+	struct kvctx_sqe sqe = kt_sqe(op, key);
+
+	return kt_do(k, &sqe, NULL);
+}
+
+/* splitmix64 (Steele, Lea, Flood 2014), one word for each 8 bytes */
+static uint64_t kt_word(uint64_t seed, uint64_t i)
+{
+	uint64_t z = seed * 0xd1342543de82ef95ULL + (i + 1) * 0x9e3779b97f4a7c15ULL;
+
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+	return z ^ (z >> 31);
+}
+
+void kt_fill(void *p, size_t n, uint64_t seed)
+{
+	uint8_t *b = p;
+	size_t i;
+
+	for (i = 0; i + 8 <= n; i += 8) {
+		uint64_t w = kt_word(seed, i / 8);
+
+		memcpy(b + i, &w, 8);
+	}
+	for (; i < n; i++)
+		b[i] = kt_word(seed, i / 8) >> (i % 8 * 8);
+}
+
+long kt_check(const void *p, size_t n, uint64_t seed)
+{
+	const uint8_t *b = p;
+	size_t i;
+
+	for (i = 0; i + 8 <= n; i += 8) {
+		uint64_t w = kt_word(seed, i / 8);
+
+		if (memcmp(b + i, &w, 8))
+			break;
+	}
+	for (; i < n; i++)
+		if (b[i] != (uint8_t)(kt_word(seed, i / 8) >> (i % 8 * 8)))
+			return i;
+	return -1;
+}
+
+uint64_t kt_now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * KT_SEC + ts.tv_nsec;
+}

@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What belongs to a session and dies with it: mappings, registrations, the completion queue, leases, operations in
+ * flight; forks, threads' worth of processes, and clients that are killed.
+ */
+#include <sched.h>
+
+#include "ktest.h"
+#include "kselftest_harness.h"
+
+FIXTURE(session)
+{
+	struct kt k;
+};
+
+FIXTURE_SETUP(session)
+{
+	ASSERT_EQ(0, kt_open(&self->k, O_RDWR, 0x21, 16 * KT_MIB, 64));
+}
+
+FIXTURE_TEARDOWN(session)
+{
+	kt_close(&self->k);
+}
+
+static void *map(struct kt *k, size_t length, int prot, int flags, uint64_t offset)
+{
+	return mmap(NULL, length, prot, flags, k->fd, offset);
+}
+
+TEST_F(session, mmap_stays_inside)
+{
+	struct kt *k = &self->k;
+	const int rw = PROT_READ | PROT_WRITE;
+	uint8_t *part;
+
+	EXPECT_EQ(MAP_FAILED, map(k, k->arena_bytes + 4096, rw, MAP_SHARED, KVCTX_MMAP_ARENA));
+	EXPECT_EQ(EINVAL, errno);
+	EXPECT_EQ(MAP_FAILED, map(k, 8192, rw, MAP_SHARED, KVCTX_MMAP_ARENA + k->arena_bytes - 4096));
+	EXPECT_EQ(MAP_FAILED, map(k, 4096, rw, MAP_SHARED, KVCTX_MMAP_ARENA + k->arena_bytes));
+	EXPECT_EQ(MAP_FAILED, map(k, 4096, rw, MAP_SHARED, 1ULL << 43));
+	EXPECT_EQ(MAP_FAILED, map(k, 4096, rw, MAP_SHARED, KVCTX_MMAP_ARENA - 4096));
+	EXPECT_EQ(MAP_FAILED, map(k, k->cq_bytes + 4096, rw, MAP_SHARED, KVCTX_MMAP_CQ));
+	EXPECT_EQ(MAP_FAILED, map(k, 4096, rw | PROT_EXEC, MAP_PRIVATE, KVCTX_MMAP_ARENA + (1ULL << 60)));
+
+	part = map(k, 4096, rw, MAP_SHARED, KVCTX_MMAP_ARENA + 8192);
+	ASSERT_NE(MAP_FAILED, (void *)part);
+	part[7] = 0x42;
+	EXPECT_EQ(0x42, k->arena[8192 + 7]);
+	EXPECT_EQ(MAP_FAILED, mremap(part, 4096, 1 << 20, MREMAP_MAYMOVE));
+	munmap(part, 4096);
+}
+
+/* The arena is made of pages that other interfaces can pin: here, another registration */
+TEST_F(session, arena_can_be_registered)
+{
+	struct kvctx_mem_register reg = { .size = sizeof(reg), .addr = (uintptr_t)self->k.arena + 4096, .length = 8192 };
+	struct kvctx_seg seg;
+	struct kvctx_sqe sqe;
+
+	ASSERT_EQ(0, kt_ioctl(self->k.fd, KVCTX_IOC_MEM_REGISTER, &reg));
+	kt_fill(self->k.arena + 4096, 8192, 3);
+	seg = kt_seg(reg.id, 0, 8192);
+	sqe = kt_io(KVCTX_OP_STORE, kt_key(10), &seg, 1);
+	ASSERT_EQ(8192, kt_do(&self->k, &sqe, NULL));
+	ASSERT_EQ(8192, kt_load(&self->k, kt_key(10), 65536, 8192, NULL));
+	EXPECT_EQ(-1, kt_check(self->k.arena + 65536, 8192, 3));
+}
+
+TEST_F(session, registrations_end)
+{
+	uint8_t *buf = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct kvctx_mem_register reg = { .size = sizeof(reg), .addr = (uintptr_t)buf, .length = 65536 };
+	struct kvctx_mem_unregister un = { .size = sizeof(un) };
+	struct kvctx_seg seg;
+	struct kvctx_sqe sqe;
+
+	ASSERT_EQ(0, kt_ioctl(self->k.fd, KVCTX_IOC_MEM_REGISTER, &reg));
+	ASSERT_NE(KVCTX_MEM_ARENA, reg.id);
+	/* unmapping does not end it: the pages stay pinned */
+	kt_fill(buf, 65536, 4);
+	munmap(buf, 65536);
+	seg = kt_seg(reg.id, 0, 65536);
+	sqe = kt_io(KVCTX_OP_STORE, kt_key(11), &seg, 1);
+	ASSERT_EQ(65536, kt_do(&self->k, &sqe, NULL));
+	ASSERT_EQ(65536, kt_load(&self->k, kt_key(11), 0, 65536, NULL));
+	EXPECT_EQ(-1, kt_check(self->k.arena, 65536, 4));
+	un.id = reg.id;
+	EXPECT_EQ(0, kt_ioctl(self->k.fd, KVCTX_IOC_MEM_UNREGISTER, &un));
+	EXPECT_EQ(-EINVAL, kt_ioctl(self->k.fd, KVCTX_IOC_MEM_UNREGISTER, &un));
+	EXPECT_EQ(-EINVAL, kt_do(&self->k, &sqe, NULL));
+}
+
+TEST_F(session, registrations_are_limited)
+{
+	struct kvctx_info info = { .size = sizeof(info) };
+	struct kvctx_mem_register reg = { .size = sizeof(reg), .addr = (uintptr_t)&info, .length = 8 };
+	unsigned int n;
+
+	ASSERT_EQ(0, kt_ioctl(self->k.fd, KVCTX_IOC_INFO, &info));
+	for (n = 0; n < info.mem_max; n++) {
+		ASSERT_EQ(0, kt_ioctl(self->k.fd, KVCTX_IOC_MEM_REGISTER, &reg)) TH_LOG("%u", n);
+	}
+	EXPECT_EQ(-ENOMEM, kt_ioctl(self->k.fd, KVCTX_IOC_MEM_REGISTER, &reg));
+}
+
+/* RLIMIT_MEMLOCK binds whoever lacks CAP_IPC_LOCK, and what is given back counts again */
+TEST_F(session, memlock_is_accounted)
+{
+	pid_t pid = fork();
+	int status;
+
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		struct rlimit rl = { 8 * KT_MIB, 8 * KT_MIB };
+		uint8_t *buf = mmap(NULL, 6 * KT_MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		struct kvctx_mem_register reg = {
+			.size = sizeof(reg), .addr = (uintptr_t)buf, .length = 6 * KT_MIB,
+		};
+		struct kvctx_mem_unregister un = { .size = sizeof(un) };
+		struct kt k;
+
+		if (chmod(kt_node(), 0666) || setrlimit(RLIMIT_MEMLOCK, &rl) || setuid(65534))
+			_exit(10);
+		if (kt_open(&k, O_RDWR, 1, 16 * KT_MIB, 8) != -ENOMEM)
+			_exit(1);
+		if (kt_open(&k, O_RDWR, 1, 4 * KT_MIB, 8))
+			_exit(2);
+		if (kt_ioctl(k.fd, KVCTX_IOC_MEM_REGISTER, &reg) != -ENOMEM)
+			_exit(3);
+		kt_close(&k);
+		if (kt_open(&k, O_RDWR, 1, 0, 8))
+			_exit(4);
+		for (int i = 0; i < 3; i++) {
+			if (kt_ioctl(k.fd, KVCTX_IOC_MEM_REGISTER, &reg))
+				_exit(5);
+			un.id = reg.id;
+			if (kt_ioctl(k.fd, KVCTX_IOC_MEM_UNREGISTER, &un))
+				_exit(6);
+		}
+		_exit(0);
+	}
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	chmod(kt_node(), 0600);
+	EXPECT_EQ(0, status) TH_LOG("child: exit %d", WEXITSTATUS(status));
+}
+
+TEST_F(session, fork_keeps_the_parents_session)
+{
+	pid_t pid;
+	int status;
+
+	kt_fill(self->k.arena, 4096, 5);
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		uint8_t vec;
+
+		/* neither arena nor ring is inherited */
+		_exit(mincore(self->k.arena, 4096, &vec) == -1 && errno == ENOMEM ? 0 : 1);
+	}
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	EXPECT_EQ(0, status);
+	ASSERT_EQ(4096, kt_store(&self->k, kt_key(12), 0, 4096, NULL));
+	ASSERT_EQ(4096, kt_load(&self->k, kt_key(12), 4096, 4096, NULL));
+	EXPECT_EQ(-1, kt_check(self->k.arena + 4096, 4096, 5));
+}
+
+/* A child that writes to registered memory after a fork does not change what the parent stores */
+TEST_F(session, fork_does_not_share_registered_memory)
+{
+	uint8_t *buf = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct kvctx_mem_register reg = { .size = sizeof(reg), .addr = (uintptr_t)buf, .length = 4096 };
+	struct kvctx_seg seg;
+	struct kvctx_sqe sqe;
+	pid_t pid;
+
+	kt_fill(buf, 4096, 6);
+	ASSERT_EQ(0, kt_ioctl(self->k.fd, KVCTX_IOC_MEM_REGISTER, &reg));
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		memset(buf, 0, 4096);
+		_exit(0);
+	}
+	ASSERT_EQ(pid, waitpid(pid, NULL, 0));
+	buf[0] ^= 1;		/* the parent's own write reaches the pinned page */
+	seg = kt_seg(reg.id, 0, 4096);
+	sqe = kt_io(KVCTX_OP_STORE, kt_key(13), &seg, 1);
+	ASSERT_EQ(4096, kt_do(&self->k, &sqe, NULL));
+	ASSERT_EQ(4096, kt_load(&self->k, kt_key(13), 0, 4096, NULL));
+	self->k.arena[0] ^= 1;
+	EXPECT_EQ(-1, kt_check(self->k.arena, 4096, 6));
+}
+
+TEST_F(session, completion_queue_full)
+{
+	struct kvctx_sqe sqes[100];
+	struct kvctx_cqe cqe;
+	unsigned int room = self->k.cq->entries;
+
+	ASSERT_EQ(64, room);
+	for (int round = 0; round < 50; round++) {
+		for (int i = 0; i < 100; i++) {
+			sqes[i] = kt_sqe(KVCTX_OP_QUERY, kt_key(20));
+			sqes[i].user_data = i;
+		}
+		ASSERT_EQ(64, kt_submit(&self->k, sqes, 100, 64));
+		ASSERT_EQ(-EAGAIN, kt_submit(&self->k, sqes, 1, 0));
+		for (int i = 0; i < 64; i++) {
+			ASSERT_TRUE(kt_reap(&self->k, &cqe));
+			ASSERT_EQ(-ENOENT, cqe.res);
+		}
+		ASSERT_FALSE(kt_reap(&self->k, &cqe));
+	}
+}
+
+TEST_F(session, partial_batch_when_sqes_end)
+{
+	uint8_t *p = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct kvctx_sqe *sqes;
+	struct kvctx_cqe cqe;
+
+	ASSERT_EQ(0, mprotect(p + 4096, 4096, PROT_NONE));
+	sqes = (struct kvctx_sqe *)(p + 4096) - 3;
+	for (int i = 0; i < 3; i++)
+		sqes[i] = kt_sqe(KVCTX_OP_QUERY, kt_key(21));
+	EXPECT_EQ(3, kt_submit(&self->k, sqes, 5, 3));
+	for (int i = 0; i < 3; i++) {
+		EXPECT_TRUE(kt_reap(&self->k, &cqe));
+	}
+	EXPECT_FALSE(kt_reap(&self->k, &cqe));
+}
+
+/* A head that lies costs its owner completions and nobody else anything */
+TEST_F(session, hostile_head)
+{
+	static const uint32_t heads[] = { 1, 63, 64, 65, 0x7fffffff, 0x80000000, 0xffffffff };
+	struct kvctx_sqe sqe;
+
+	for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
+		__atomic_store_n(&self->k.cq->head, heads[i], __ATOMIC_RELEASE);
+		for (int n = 0; n < 200; n++) {
+			int ret;
+
+			sqe = kt_sqe(KVCTX_OP_QUERY, kt_key(22));
+			ret = kt_submit(&self->k, &sqe, 1, 0);
+			ASSERT_TRUE(ret == 1 || ret == -EAGAIN) TH_LOG("%d", ret);
+		}
+		kt_wait(&self->k, 1, 1000);
+	}
+	kt_close(&self->k);
+	ASSERT_EQ(0, kt_open(&self->k, O_RDWR, 0x21, 16 * KT_MIB, 64));
+	ASSERT_EQ(100, kt_store(&self->k, kt_key(22), 0, 100, NULL));
+}
+
+TEST_F(session, wait_poll_and_eventfd)
+{
+	struct pollfd pfd = { .fd = self->k.fd, .events = POLLIN };
+	struct kvctx_sqe sqe = kt_sqe(KVCTX_OP_QUERY, kt_key(23));
+	struct kvctx_cqe cqe;
+	uint64_t t = kt_now();
+
+	/* nothing in flight: WAIT has nothing to wait for */
+	EXPECT_EQ(0, kt_wait(&self->k, 1, KVCTX_TIMEOUT_NONE));
+	EXPECT_EQ(0, kt_wait(&self->k, 0, 0));
+	EXPECT_EQ(0, poll(&pfd, 1, 0));
+	ASSERT_EQ(1, kt_submit(&self->k, &sqe, 1, 0));
+	EXPECT_EQ(1, poll(&pfd, 1, 60000));
+	EXPECT_EQ(POLLIN, pfd.revents);
+	EXPECT_EQ(1, kt_wait(&self->k, 1, KVCTX_TIMEOUT_NONE));
+	EXPECT_TRUE(kt_reap(&self->k, &cqe));
+	EXPECT_EQ(0, poll(&pfd, 1, 0));
+	EXPECT_GT(KT_LIMIT, kt_now() - t);
+}
+
+TEST(eventfd_counts_completions)
+{
+	struct kvctx_setup s = { .size = sizeof(s), .flags = KVCTX_SETUP_EVENTFD, .cq_entries = 8 };
+	struct kvctx_sqe sqe = kt_sqe(KVCTX_OP_QUERY, kt_key(24));
+	struct kt k = { .fd = open(kt_node(), O_RDWR | O_CLOEXEC) };
+	uint64_t n = 0;
+
+	ASSERT_LE(0, k.fd);
+	s.eventfd = 12345;
+	EXPECT_EQ(-EINVAL, kt_ioctl(k.fd, KVCTX_IOC_SETUP, &s));
+	s.eventfd = k.fd;		/* a file, but no eventfd */
+	EXPECT_EQ(-EINVAL, kt_ioctl(k.fd, KVCTX_IOC_SETUP, &s));
+	s.eventfd = eventfd(0, EFD_CLOEXEC);
+	ASSERT_EQ(0, kt_ioctl(k.fd, KVCTX_IOC_SETUP, &s));
+	ASSERT_EQ(1, kt_submit(&k, &sqe, 1, 1));
+	ASSERT_EQ(1, kt_submit(&k, &sqe, 1, 2));
+	ASSERT_EQ(8, read(s.eventfd, &n, 8));
+	EXPECT_EQ(2, n);
+	close(s.eventfd);
+	close(k.fd);
+}
+
+static int lease(struct kt *k, uint64_t n, uint32_t ms)
+{
+	struct kvctx_sqe sqe = kt_sqe(KVCTX_OP_LEASE, kt_key(n));
+
+	sqe.lease_ms = ms;
+	return kt_do(k, &sqe, NULL);
+}
+
+static int release(struct kt *k, int id)
+{
+	struct kvctx_sqe sqe = kt_sqe(KVCTX_OP_RELEASE, (struct kvctx_key){ 0 });
+
+	sqe.lease = id;
+	return kt_do(k, &sqe, NULL);
+}
+
+TEST_F(session, leases_end)
+{
+	struct kvctx_key key = kt_key(30);
+	struct kvctx_match m = {
+		.size = sizeof(m), .flags = KVCTX_MATCH_LEASE, .keys = (uintptr_t)&key, .nr_keys = 1,
+		.lease_ms = 60000,
+	};
+	int a, b;
+
+	ASSERT_EQ(10, kt_store(&self->k, key, 0, 10, NULL));
+	a = lease(&self->k, 30, 60000);
+	b = lease(&self->k, 30, 60000);
+	EXPECT_LT(0, a);
+	EXPECT_LT(0, b);
+	EXPECT_NE(a, b);
+	EXPECT_EQ(0, release(&self->k, a));
+	EXPECT_EQ(-EINVAL, release(&self->k, a));
+	EXPECT_EQ(0, release(&self->k, b));
+	ASSERT_EQ(0, kt_ioctl(self->k.fd, KVCTX_IOC_MATCH, &m));
+	EXPECT_EQ(1, m.nr_present);
+	EXPECT_NE(0, m.lease);
+	EXPECT_EQ(0, release(&self->k, m.lease));
+	/* one that runs out is gone by itself; one left over ends with close */
+	a = lease(&self->k, 30, 20);
+	EXPECT_LT(0, a);
+	sleep(3);
+	EXPECT_EQ(-EINVAL, release(&self->k, a));
+	EXPECT_LT(0, lease(&self->k, 30, 60000));
+}
+
+/* Unregister while operations use the memory: refused until they are done, and never harmful */
+TEST_F(session, unregister_in_use)
+{
+	uint8_t *buf = mmap(NULL, 8 * KT_MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct kvctx_mem_register reg = { .size = sizeof(reg), .addr = (uintptr_t)buf, .length = 8 * KT_MIB };
+	struct kvctx_mem_unregister un = { .size = sizeof(un) };
+	struct kvctx_cqe cqe;
+	bool busy = false;
+
+	for (int round = 0; round < 50 && !busy; round++) {
+		static struct kvctx_sqe sqes[8];
+		static struct kvctx_seg segs[8];
+		int ret;
+
+		ASSERT_EQ(0, kt_ioctl(self->k.fd, KVCTX_IOC_MEM_REGISTER, &reg));
+		for (int i = 0; i < 8; i++) {
+			segs[i] = kt_seg(reg.id, i * KT_MIB, KT_MIB);
+			sqes[i] = kt_io(KVCTX_OP_STORE, kt_key(1000 + round * 8 + i), &segs[i], 1);
+		}
+		ASSERT_EQ(8, kt_submit(&self->k, sqes, 8, 0));
+		un.id = reg.id;
+		ret = kt_ioctl(self->k.fd, KVCTX_IOC_MEM_UNREGISTER, &un);
+		ASSERT_TRUE(ret == 0 || ret == -EBUSY) TH_LOG("%d", ret);
+		busy = ret == -EBUSY;
+		ASSERT_EQ(8, kt_wait(&self->k, 8, KT_LIMIT));
+		for (int i = 0; i < 8; i++) {
+			ASSERT_TRUE(kt_reap(&self->k, &cqe));
+			EXPECT_EQ((int)KT_MIB, cqe.res);
+		}
+		if (busy) {
+			EXPECT_EQ(0, kt_ioctl(self->k.fd, KVCTX_IOC_MEM_UNREGISTER, &un));
+		}
+	}
+	EXPECT_TRUE(busy);
+}
+
+/* Two processes store and load the same keys at once: every page is one of the two versions, whole */
+TEST_F(session, two_processes_share_a_tenant)
+{
+	int status, bad = 0;
+	pid_t pid;
+
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		struct kt k;
+
+		if (kt_open(&k, O_RDWR, 0x21, KT_MIB, 8))
+			_exit(1);
+		for (int i = 0; i < 300; i++) {
+			kt_fill(k.arena, 20000, i);
+			if (kt_store(&k, kt_key(2000 + i), 0, 20000, NULL) != 20000)
+				_exit(2);
+		}
+		_exit(0);
+	}
+	for (int i = 0; i < 300; i++) {
+		kt_fill(self->k.arena, 20000, i);
+		if (kt_store(&self->k, kt_key(2000 + i), 0, 20000, NULL) != 20000)
+			bad++;
+	}
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	EXPECT_EQ(0, status);
+	for (int i = 0; i < 300; i++)
+		if (kt_load(&self->k, kt_key(2000 + i), 0, 20000, NULL) != 20000 ||
+		    kt_check(self->k.arena, 20000, i) != -1)
+			bad++;
+	EXPECT_EQ(0, bad);
+}
+
+/* kill -9 with operations in flight: nothing hangs, and what others stored is as it was */
+TEST_F_TIMEOUT(session, killed_clients, 300)
+{
+	kt_fill(self->k.arena, 100000, 9);
+	ASSERT_EQ(100000, kt_store(&self->k, kt_key(40), 0, 100000, NULL));
+	for (int round = 0; round < 20; round++) {
+		pid_t pid = fork();
+		int status;
+
+		ASSERT_LE(0, pid);
+		if (!pid) {
+			static struct kvctx_sqe sqes[64];
+			static struct kvctx_seg segs[64];
+			struct kvctx_cqe cqe;
+			struct kt k;
+
+			if (kt_open(&k, O_RDWR, 0x22, 64 * KT_MIB, 256))
+				_exit(1);
+			for (uint64_t n = 0;; n++) {
+				for (int i = 0; i < 64; i++) {
+					segs[i] = kt_seg(0, i * KT_MIB, 200000);
+					sqes[i] = kt_io(n % 2 ? KVCTX_OP_LOAD : KVCTX_OP_STORE,
+							kt_key(50000 + n / 2 * 64 + i), &segs[i], 1);
+				}
+				kt_submit(&k, sqes, 64, n % 4 == 3 ? 64 : 0);
+				while (kt_reap(&k, &cqe))
+					;
+			}
+		}
+		usleep(10000 + round * 7000);
+		kill(pid, SIGKILL);
+		ASSERT_EQ(pid, waitpid(pid, &status, 0));
+		EXPECT_TRUE(WIFSIGNALED(status));
+	}
+	ASSERT_EQ(100000, kt_load(&self->k, kt_key(40), 0, 100000, NULL));
+	EXPECT_EQ(-1, kt_check(self->k.arena, 100000, 9));
+}
+
+TEST_HARNESS_MAIN
