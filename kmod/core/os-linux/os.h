@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the core needs of its platform: the Linux kernel.
+ *
+ * os-native/os.h has the same names for user space; the include path chooses. The core includes nothing else.
+ *
+ * Locks are plain spinlocks, taken in process context only. os_alloc() may sleep and is never called under a lock.
+ */
+#ifndef KVC_OS_H
+#define KVC_OS_H
+
+#include <linux/atomic.h>
+#include <linux/build_bug.h>
+#include <linux/bug.h>
+#include <linux/crc32c.h>
+#include <linux/errno.h>
+#include <linux/limits.h>
+#include <linux/minmax.h>
+#include <linux/mm.h>
+#include <linux/sched.h>
+#include <linux/slab.h>
+#include <linux/spinlock.h>
+#include <linux/stddef.h>
+#include <linux/string.h>
+#include <linux/types.h>
+#include <asm/byteorder.h>
+
+#define os_static_assert(cond, msg)	static_assert(cond, msg)
+
+/* True when @cond, which must never be: says so once. */
+#define KVC_WARN_ONCE(cond)		WARN_ON_ONCE(cond)
+
+/* Raw CRC32C register update: no inversion before or after. */
+static inline u32 os_crc32c(u32 crc, const void *p, size_t n)
+{
+	return crc32c(crc, p, n);
+}
+
+static inline void *os_alloc(size_t size)
+{
+	return kvmalloc(size, GFP_KERNEL | __GFP_NOWARN);
+}
+
+static inline void *os_zalloc(size_t size)
+{
+	return kvzalloc(size, GFP_KERNEL | __GFP_NOWARN);
+}
+
+static inline void os_free(void *p)
+{
+	kvfree(p);
+}
+
+/* Give others the processor in a long loop; no lock may be held. */
+static inline void os_relax(void)
+{
+	cond_resched();
+}
+
+struct os_lock {
+	spinlock_t lock;
+};
+
+/* Macros, so that each place of initialization is a lock class of its own, and sparse sees the context change. */
+#define os_lock_init(l)			spin_lock_init(&(l)->lock)
+#define os_lock(l)			spin_lock(&(l)->lock)
+#define os_unlock(l)			spin_unlock(&(l)->lock)
+#define os_assert_locked(l)		lockdep_assert_held(&(l)->lock)
+
+struct os_atomic {
+	atomic_t v;
+};
+
+struct os_atomic64 {
+	atomic64_t v;
+};
+
+static inline u32 os_atomic_read(const struct os_atomic *a)
+{
+	return (u32)atomic_read(&a->v);
+}
+
+static inline void os_atomic_set(struct os_atomic *a, u32 n)
+{
+	atomic_set(&a->v, (int)n);
+}
+
+/* Returns the new value; a full barrier, as all below that return something. */
+static inline u32 os_atomic_inc_return(struct os_atomic *a)
+{
+	return (u32)atomic_inc_return(&a->v);
+}
+
+static inline bool os_atomic_dec_and_test(struct os_atomic *a)
+{
+	return atomic_dec_and_test(&a->v);
+}
+
+static inline void os_atomic_inc(struct os_atomic *a)
+{
+	atomic_inc(&a->v);
+}
+
+/* Unless it is 1: subtract 1 and return true. */
+static inline bool os_atomic_dec_unless_last(struct os_atomic *a)
+{
+	return atomic_add_unless(&a->v, -1, 1);
+}
+
+static inline u32 os_atomic_xchg(struct os_atomic *a, u32 n)
+{
+	return (u32)atomic_xchg(&a->v, (int)n);
+}
+
+static inline u64 os_atomic64_read(const struct os_atomic64 *a)
+{
+	return (u64)atomic64_read(&a->v);
+}
+
+static inline void os_atomic64_set(struct os_atomic64 *a, u64 n)
+{
+	atomic64_set(&a->v, (s64)n);
+}
+
+static inline u64 os_atomic64_inc_return(struct os_atomic64 *a)
+{
+	return (u64)atomic64_inc_return(&a->v);
+}
+
+static inline void os_atomic64_add(struct os_atomic64 *a, u64 n)
+{
+	atomic64_add((s64)n, &a->v);
+}
+
+static inline void os_atomic64_sub(struct os_atomic64 *a, u64 n)
+{
+	atomic64_sub((s64)n, &a->v);
+}
+
+#define os_mb()				smp_mb()
+
+#endif
