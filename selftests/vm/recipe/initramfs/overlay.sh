@@ -1,0 +1,111 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Make the initramfs of one run: the base and, appended to it, what the build has
+# produced for the guest; runs inside the guest root.
+# usage: overlay.sh BASE VERSION REPO BUILD COMMAND OUT
+#   BASE     as made by build.sh (BASE.cpio and BASE.tree)
+#   COMMAND  file with the script to run in the guest
+# A product that has not been built is left out.
+set -euo pipefail
+shopt -s nullglob
+
+base=$1 version=$2 repo=$3 build=$4 command=$5 out=$6
+tree=$out.tree
+mods=$tree/usr/lib/modules/$version
+rm -rf "$tree"
+mkdir -p "$tree/usr/bin" "$tree/usr/lib" "$tree/kvctx/selftests/vm"
+
+# copy_into DIR FILE...: nothing to do without files; DIR is made
+copy_into() {
+	local dir=$1
+
+	shift
+	[ $# -gt 0 ] || return 0
+	mkdir -p "$dir"
+	cp -a "$@" "$dir/"
+}
+
+put_products() {
+	copy_into "$tree/usr/bin" "$build"/bin/*
+	copy_into "$tree/usr/lib" "$build"/lib/*.so*
+	copy_into "$tree/kvctx/selftests" "$build"/selftests/*
+	copy_into "$tree/kvctx/selftests/vm" "$repo/selftests/vm/guest"
+	[ ! -d "$repo/selftests/kvctx" ] || put_scripts
+	install -m 755 "$command" "$tree/kvctx/command"
+}
+
+# What selftests/kvctx holds beside sources: scripts and their data
+put_scripts() {
+	local f
+
+	cd "$repo"
+	find selftests/kvctx -type f ! -name '*.[cho]' ! -name '*.mk' |
+		while read -r f; do
+			mkdir -p "$tree/kvctx/${f%/*}"
+			cp -a "$f" "$tree/kvctx/$f"
+		done
+	cd - > /dev/null
+}
+
+# Shared libraries that our programs need and the base does not have
+put_libraries() {
+	local lib programs
+
+	programs=$(find "$tree" -type f -perm /111 -size +4k)
+	[ -n "$programs" ] || return 0
+	# ldd fails for scripts among the programs; what it prints is enough
+	# shellcheck disable=SC2086 # one argument a program
+	{ LD_LIBRARY_PATH="$build/lib" ldd $programs 2> /dev/null || :; } |
+		grep -oE '/[^ ]*\.so[^ ]*' | sort -u |
+		while read -r lib; do
+			case $lib in "$build"/*) continue ;; esac
+			[ -e "$base.tree$lib" ] || install -D -m 755 "$lib" "$tree$lib"
+		done
+}
+
+# A module of ours may need one of the kernel's that the base lacks
+put_dependencies() {
+	local dep
+
+	for dep in $(modinfo -F depends "$1" | tr ',' ' '); do
+		modprobe -S "$version" --show-depends "$dep" 2> /dev/null || :
+	done | awk '$1 == "insmod" && !seen[$2]++ { print $2 }' |
+		while read -r dep; do
+			to=kernel/${dep#*/kernel/}
+			to=${to%.xz}
+			[ ! -e "$base.tree/usr/lib/modules/$version/$to" ] || continue
+			mkdir -p "$mods/${to%/*}"
+			xz -dcf "$dep" > "$mods/$to"
+		done
+}
+
+# depmod wants to see every module, so it works on the base's tree, copied
+put_modules() {
+	local all=$out.mods ko found=
+
+	for ko in "$build/kmod/$version"/*.ko; do
+		found=yes
+		mkdir -p "$mods/updates"
+		cp "$ko" "$mods/updates/"
+		put_dependencies "$ko"
+	done
+	[ -n "$found" ] || return 0
+	rm -rf "$all"
+	mkdir -p "$all/usr/lib/modules"
+	ln -s usr/lib "$all/lib"
+	cp -a "$base.tree/usr/lib/modules/$version" "$all/usr/lib/modules/"
+	cp -a "$mods/." "$all/usr/lib/modules/$version/"
+	depmod -b "$all" "$version"
+	cp "$all/usr/lib/modules/$version"/modules.* "$mods/"
+	rm -rf "$all"
+}
+
+put_products
+put_libraries
+put_modules
+{
+	cat "$base.cpio"
+	(cd "$tree" && find . -mindepth 1 | sort | cpio -o -H newc --quiet)
+} > "$out"
+rm -rf "$tree"
