@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Superblock: writing, reading, validating; sizes of devices; names.
+ */
+#include "format_media.h"
+
+u64 kvc_device_bytes(u32 nr_segments, u64 segment_size)
+{
+	return KVC_DATA_OFFSET + nr_segments * segment_size;
+}
+
+u32 kvc_device_segments(u64 device_bytes, u64 segment_size)
+{
+	u64 n;
+
+	if (segment_size == 0 || device_bytes < KVC_DATA_OFFSET)
+		return 0;
+	n = (device_bytes - KVC_DATA_OFFSET) / segment_size;
+	if (n < KVC_SEGMENTS_MIN)
+		return 0;
+	return (u32)min_t(u64, n, KVC_SEGMENTS_END);
+}
+
+u64 kvc_super_slot_offset(u64 seq)
+{
+	return (seq % KVC_SUPER_SLOTS) * KVC_SUPER_BYTES;
+}
+
+static bool name_char_ok(char c)
+{
+	return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
+	       c == '.' || c == '_' || c == '-';
+}
+
+bool kvc_name_ok(const char *name)
+{
+	u32 i;
+
+	if (name[0] == '.' || name[0] == '-')
+		return false;
+	for (i = 0; i < KVC_NAME_MAX && name[i]; i++)
+		if (!name_char_ok(name[i]))
+			return false;
+	return i > 0 && i < KVC_NAME_MAX;
+}
+
+static enum kvc_reason check_members(const struct kvc_super *s)
+{
+	u32 i, j;
+
+	if (s->nr_members < 1 || s->nr_members > KVC_MEMBERS_MAX || s->member_index >= s->nr_members)
+		return KVC_BAD_GEOMETRY;
+	for (i = 0; i < s->nr_members; i++) {
+		const struct kvc_super_member *m = &s->members[i];
+
+		if (m->nr_segments < KVC_SEGMENTS_MIN || m->nr_segments > KVC_SEGMENTS_END)
+			return KVC_BAD_GEOMETRY;
+		for (j = 0; j < i; j++)
+			if (!memcmp(m->uuid, s->members[j].uuid, KVC_UUID_LEN))
+				return KVC_BAD_GEOMETRY;
+	}
+	return KVC_OK;
+}
+
+static enum kvc_reason check_tenants(const struct kvc_super *s)
+{
+	u32 i, j;
+
+	for (i = 0; i < KVC_TENANTS_MAX; i++) {
+		const struct kvc_super_tenant *t = &s->tenants[i];
+
+		if (t->flags & ~KVC_TENANT_USED)
+			return KVC_BAD_TENANT;
+		if (!(t->flags & KVC_TENANT_USED))
+			continue;
+		if (!kvc_name_ok(t->name) || (t->mode & ~0777U))
+			return KVC_BAD_TENANT;
+		for (j = 0; j < i; j++)
+			if ((s->tenants[j].flags & KVC_TENANT_USED) &&
+			    !strncmp(t->name, s->tenants[j].name, KVC_NAME_MAX))
+				return KVC_BAD_TENANT;
+	}
+	return KVC_OK;
+}
+
+enum kvc_reason kvc_super_check(const struct kvc_super *s)
+{
+	enum kvc_reason why;
+
+	if ((s->incompat & ~KVC_INCOMPAT_KNOWN) || (s->ro_compat & ~KVC_RO_COMPAT_KNOWN))
+		return KVC_BAD_FEATURES;
+	if (s->segment_size < KVC_SEGMENT_MIN || s->segment_size > KVC_SEGMENT_MAX || s->segment_size % KVC_BLOCK)
+		return KVC_BAD_GEOMETRY;
+	if (s->chunk_size < KVC_CHUNK_MIN || s->chunk_size > KVC_CHUNK_MAX || (s->chunk_size & (s->chunk_size - 1)))
+		return KVC_BAD_GEOMETRY;
+	if (s->seq >= KVC_COUNTER_END || !kvc_name_ok(s->pool_name))
+		return KVC_BAD_GEOMETRY;
+	why = check_members(s);
+	if (why != KVC_OK)
+		return why;
+	return check_tenants(s);
+}
+
+static u32 super_crc(const void *slot)
+{
+	static const u8 zero[4];
+	const u32 field = offsetof(struct kvc_media_super, crc);
+	const u8 *p = slot;
+	u32 crc;
+
+	crc = kvc_crc_feed(KVC_CRC_INIT, p, field);
+	crc = kvc_crc_feed(crc, zero, sizeof(zero));
+	crc = kvc_crc_feed(crc, p + field + 4, KVC_SUPER_BYTES - field - 4);
+	return kvc_crc_finish(crc);
+}
+
+static void encode_tenant(const struct kvc_super_tenant *t, struct kvc_media_tenant *mt)
+{
+	memcpy(mt->name, t->name, KVC_NAME_MAX);
+	mt->flags = cpu_to_le32(t->flags);
+	mt->epoch = cpu_to_le32(t->epoch);
+	mt->uid = cpu_to_le32(t->uid);
+	mt->gid = cpu_to_le32(t->gid);
+	mt->mode = cpu_to_le32(t->mode);
+}
+
+static void decode_tenant(const struct kvc_media_tenant *mt, struct kvc_super_tenant *t)
+{
+	memcpy(t->name, mt->name, KVC_NAME_MAX);
+	t->flags = le32_to_cpu(mt->flags);
+	t->epoch = le32_to_cpu(mt->epoch);
+	t->uid = le32_to_cpu(mt->uid);
+	t->gid = le32_to_cpu(mt->gid);
+	t->mode = le32_to_cpu(mt->mode);
+}
+
+void kvc_super_encode(const struct kvc_super *s, u32 member, void *buf)
+{
+	struct kvc_media_super *m = buf;
+	u32 i;
+
+	memset(buf, 0, KVC_SUPER_BYTES);
+	memcpy(m->magic, KVC_SUPER_MAGIC, sizeof(m->magic));
+	m->version = cpu_to_le32(KVC_FORMAT_VERSION);
+	m->seq = cpu_to_le64(s->seq);
+	m->compat = cpu_to_le64(s->compat);
+	m->ro_compat = cpu_to_le64(s->ro_compat);
+	m->incompat = cpu_to_le64(s->incompat);
+	memcpy(m->pool_uuid, s->pool_uuid, KVC_UUID_LEN);
+	memcpy(m->pool_name, s->pool_name, KVC_NAME_MAX);
+	m->segment_size = cpu_to_le64(s->segment_size);
+	m->chunk_size = cpu_to_le32(s->chunk_size);
+	m->nr_members = cpu_to_le32(s->nr_members);
+	m->member_index = cpu_to_le32(member);
+	for (i = 0; i < s->nr_members; i++) {
+		memcpy(m->members[i].uuid, s->members[i].uuid, KVC_UUID_LEN);
+		m->members[i].nr_segments = cpu_to_le32(s->members[i].nr_segments);
+	}
+	for (i = 0; i < KVC_TENANTS_MAX; i++)
+		encode_tenant(&s->tenants[i], &m->tenants[i]);
+	m->crc = cpu_to_le32(super_crc(buf));
+}
+
+static void decode_fields(const struct kvc_media_super *m, struct kvc_super *s)
+{
+	u32 i;
+
+	memset(s, 0, sizeof(*s));
+	s->seq = le64_to_cpu(m->seq);
+	s->compat = le64_to_cpu(m->compat);
+	s->ro_compat = le64_to_cpu(m->ro_compat);
+	s->incompat = le64_to_cpu(m->incompat);
+	memcpy(s->pool_uuid, m->pool_uuid, KVC_UUID_LEN);
+	memcpy(s->pool_name, m->pool_name, KVC_NAME_MAX);
+	s->segment_size = le64_to_cpu(m->segment_size);
+	s->chunk_size = le32_to_cpu(m->chunk_size);
+	s->nr_members = le32_to_cpu(m->nr_members);
+	s->member_index = le32_to_cpu(m->member_index);
+	for (i = 0; i < KVC_MEMBERS_MAX && i < s->nr_members; i++) {
+		memcpy(s->members[i].uuid, m->members[i].uuid, KVC_UUID_LEN);
+		s->members[i].nr_segments = le32_to_cpu(m->members[i].nr_segments);
+	}
+	for (i = 0; i < KVC_TENANTS_MAX; i++)
+		decode_tenant(&m->tenants[i], &s->tenants[i]);
+}
+
+enum kvc_reason kvc_super_decode(const void *buf, struct kvc_super *s)
+{
+	const struct kvc_media_super *m = buf;
+
+	if (memcmp(m->magic, KVC_SUPER_MAGIC, sizeof(m->magic)))
+		return KVC_BAD_MAGIC;
+	if (super_crc(buf) != le32_to_cpu(m->crc))
+		return KVC_BAD_CRC;
+	if (le32_to_cpu(m->version) != KVC_FORMAT_VERSION)
+		return KVC_BAD_VERSION;
+	decode_fields(m, s);
+	return kvc_super_check(s);
+}
