@@ -16,8 +16,18 @@ kernel_image() {
 	printf '%s\n' "$image"
 }
 
+# Base images of other recipes that no run has used for an hour
+remove_old_initramfs() {
+	local old
+
+	find "$1" -maxdepth 1 -name 'initramfs-*.cpio' -mmin +60 |
+		while read -r old; do
+			rm -rf "$old" "${old%.cpio}.tree"
+		done
+}
+
 # base_initramfs STORE VERSION: make the base initramfs unless it is there; print
-# its name without suffix. Those of older recipes go.
+# its name without suffix.
 base_initramfs() {
 	local store=$1 base lock
 
@@ -27,7 +37,7 @@ base_initramfs() {
 		flock "$lock"
 		if [ ! -e "$base.cpio" ]; then
 			say "making the base initramfs of $2"
-			rm -rf "$store/initramfs-$2-"*
+			remove_old_initramfs "$store"
 			"$vm_dir/inroot" --bind "$store" \
 				"$vm_dir/recipe/initramfs/build.sh" "$2" "$base.new"
 			mv "$base.new.tree" "$base.tree"
@@ -35,5 +45,6 @@ base_initramfs() {
 		fi
 		exec {lock}>&-
 	fi
+	touch "$base.cpio"
 	printf '%s\n' "$base"
 }

@@ -10,6 +10,7 @@
 # for that. The kernel runs /sbin/modprobe by itself to load what a module asks
 # for, so kmod's own is there rather than busybox's applet.
 set -euo pipefail
+trap 'echo "build.sh: failed at line $LINENO" >&2' ERR
 
 here=$(cd -P "$(dirname "$0")" && pwd)
 version=$1 out=$2

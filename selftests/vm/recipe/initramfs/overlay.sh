@@ -9,6 +9,7 @@
 # A product that has not been built is left out.
 set -euo pipefail
 shopt -s nullglob
+trap 'echo "overlay.sh: failed at line $LINENO" >&2' ERR
 
 base=$1 version=$2 repo=$3 build=$4 command=$5 out=$6
 tree=$out.tree
@@ -54,10 +55,11 @@ put_libraries() {
 
 	programs=$(find "$tree" -type f -perm /111 -size +4k)
 	[ -n "$programs" ] || return 0
-	# ldd fails for scripts among the programs; what it prints is enough
+	# Scripts among the programs make ldd fail and need no library: what it
+	# prints is enough.
 	# shellcheck disable=SC2086 # one argument a program
 	{ LD_LIBRARY_PATH="$build/lib" ldd $programs 2> /dev/null || :; } |
-		grep -oE '/[^ ]*\.so[^ ]*' | sort -u |
+		sed -nE 's/.*[[:space:]](\/[^ ]*\.so[^ ]*).*/\1/p' | sort -u |
 		while read -r lib; do
 			case $lib in "$build"/*) continue ;; esac
 			[ -e "$base.tree$lib" ] || install -D -m 755 "$lib" "$tree$lib"
