@@ -14,3 +14,7 @@ $(O)/obj/selftests/kvctx/%.o: OBJ_CFLAGS := -isystem $(KSELFTEST_INC) -Wno-missi
 $(KTEST_PROGS): $(O)/selftests/%: $(O)/obj/selftests/kvctx/%.o $(O)/obj/selftests/kvctx/ktest.o
 	@mkdir -p $(@D)
 	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ -lpthread
+
+.PHONY: check-guest-6.12 check-guest-7.2
+check-guest-6.12 check-guest-7.2: check-guest-%:
+	@selftests/kvctx/run $*

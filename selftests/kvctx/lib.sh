@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+#
+# For the test scripts that run in the guest (sourced): TAP output, the pool "t"
+# on a device, comparison of what a command printed.
+#
+# A script is a row of `check "what is promised" COMMAND...`; `finish` prints the
+# plan and sets the exit status.
+
+here=$(cd -P "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=selftests/vm/guest/nvmet.sh
+. "$here/../vm/guest/nvmet.sh"
+PATH=$here:$PATH
+
+test_no=0 test_failed=0
+
+# check DESCRIPTION COMMAND...: one test; the output of a failed command is shown
+check() {
+	local what=$1 out status
+
+	shift
+	test_no=$((test_no + 1))
+	out=$("$@" 2>&1)
+	status=$?
+	if [ $status = 0 ]; then
+		echo "ok $test_no $what"
+	else
+		test_failed=$((test_failed + 1))
+		echo "not ok $test_no $what"
+		printf '# status %s of: %s\n' "$status" "$*"
+		printf '%s\n' "$out" | tail -n 20 | sed 's/^/# /'
+	fi
+}
+
+# prints EXTENDED-REGEX COMMAND...: succeeds and its output matches
+prints() {
+	local re=$1 out status
+
+	shift
+	out=$("$@" 2>&1)
+	status=$?
+	printf '%s\n' "$out"
+	[ $status = 0 ] && [[ $out =~ $re ]]
+}
+
+# refuses STATUS EXTENDED-REGEX COMMAND...: ends with that status and says why
+refuses() {
+	local want=$1 re=$2 out status
+
+	shift 2
+	out=$("$@" 2>&1)
+	status=$?
+	printf '%s\nstatus %s\n' "$out" "$status"
+	[ $status = "$want" ] && [[ $out =~ $re ]]
+}
+
+finish() {
+	echo "1..$test_no"
+	[ $test_failed = 0 ]
+}
+
+# stat_of NAME: one counter of pool t
+stat_of() {
+	kvctxctl stat t -o json | tr -d ' \t\n' | grep -oE "\"$1\":[0-9]+" | head -n 1 | cut -d: -f2
+}
+
+# make_pool DEVICE [FORMAT-OPTION]...: format and attach pool t
+make_pool() {
+	local dev=$1
+
+	shift
+	kvctxctl pool format t "$dev" --force "$@" && kvctxctl pool attach "$dev"
+}
+
+# until_true SECONDS COMMAND...: repeat until it succeeds
+until_true() {
+	local end=$((SECONDS + $1))
+
+	shift
+	until "$@" > /dev/null 2>&1; do
+		[ $SECONDS -lt $end ] || return 1
+		sleep 0.1
+	done
+}

@@ -1,0 +1,65 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# The data tests over one kind of member:
+#
+#   transport.sh plain|tcp|loop|rdma|ssd
+#
+# "plain" is a memory-backed null_blk and also runs the tests of ABI and sessions;
+# "tcp", "loop" and "rdma" are namespaces of the kernel's own NVMe target over it, "ssd"
+# an emulated NVMe SSD (of the runner's --nvme).
+. "$(dirname "$0")/lib.sh"
+
+kind=${1?}
+
+# member: print the device that becomes the pool's member
+member() {
+	local backing
+
+	case $kind in
+		ssd) nvmet_ssd kvctx0 ;;
+		plain) nvmet_null_blk plain 1536 ;;
+		*)
+			backing=$(nvmet_null_blk "b$kind" 1536) &&
+				nvmet_target "$kind" "$kind" "$backing" && nvmet_connect "$kind" "$kind" ;;
+	esac
+}
+
+# program NAME: run a test program; each of its tests counts as one here
+program() {
+	local out=/tmp/$1.out line results=0
+
+	"$here/$1" > "$out" 2>&1
+	while IFS= read -r line; do
+		case $line in
+			'ok '* | 'not ok '*) ;;
+			*) continue ;;
+		esac
+		results=$((results + 1))
+		test_no=$((test_no + 1))
+		if [[ $line = not* ]]; then
+			test_failed=$((test_failed + 1))
+			echo "not ok $test_no $kind: ${line#not ok * }"
+			grep -E '^#' "$out" | grep -vE '^# +(RUN|OK) ' | tail -n 20
+		else
+			echo "ok $test_no $kind: ${line#ok * }"
+		fi
+	done < "$out"
+	# a program that died did not print its totals
+	check "$kind: $1 ran $results tests to the end" grep -q '^# Totals:' "$out"
+}
+
+modprobe kvctx
+dev=$(member)
+check "$kind: there is a device" test -b "$dev"
+check "$kind: format and attach" make_pool "$dev"
+program data
+if [ "$kind" = plain ]; then
+	program abi
+	program session
+fi
+check "$kind: no page failed verification" test "$(stat_of bad_pages)" = 0
+check "$kind: detach" until_true 30 kvctxctl pool detach t
+check "$kind: unload" until_true 10 kvctxctl unload
+nvmet_teardown
+finish
