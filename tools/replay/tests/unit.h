@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What every cmocka test needs, in the order that cmocka asks for. */
+#ifndef KVCTX_REPLAY_UNIT_H
+#define KVCTX_REPLAY_UNIT_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#endif
