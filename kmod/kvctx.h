@@ -5,18 +5,20 @@
  * Control side                             Data side
  *   main.c    load and unload                session.c  open, close, ioctl table, poll, mmap
  *   genl.c    generic-netlink family         mem.c      arena and registrations
- *   pool.c    attach, detach, recovery       cq.c       completion queue, waiting
- *   member.c  devices, superblocks           submit.c   validation and dispatch of operations
- *   worker.c  background work, flush         store.c load.c  the two data paths
- *   tenant.c  tenants and their nodes        io.c       pages to bios, bounce blocks
- *                                            lease.c    leases and their time limits
+ *   genl_msg.c  its messages                 cq.c       completion queue, waiting
+ *   pool.c    attach, detach                 submit.c   validation and dispatch of operations
+ *   recover.c recovery at attach             store.c load.c  the two data paths
+ *   device.c  opening devices, superblocks   io.c       pages to bios, bounce blocks
+ *   member.c  losing a member                lease.c    leases and their time limits
+ *   worker.c  background work, flush
+ *   tenant.c  tenants and their nodes
  *
  * Lifetimes: a session holds its tenant, a tenant its pool (kvctx_tenant_get/put). Detach and tenant removal refuse
  * with -EBUSY while a session exists, so the data side never meets a dying pool. A session outlives its file while
  * DMA runs (see session.c).
  *
- * Locks, outermost first: kvctx_mutex (pools, tenants, superblock writes; may sleep for I/O), then the data side's
- * own, then the engine's.
+ * Locks, outermost first: kvctx_admin_mutex (ctrl.h: attach, detach, tenants; held over I/O), kvctx_mutex (lists and
+ * session counts; never held over I/O), then the data side's own, then the engine's.
  */
 #ifndef KVCTX_H
 #define KVCTX_H
@@ -38,10 +40,15 @@ struct kvctx_pool;
 
 /* A flush on its way: kvctx_flush_start() hands it to every member's worker, @done is called once, in process context,
  * after the last of them has written its summaries; @err is the first error.
+ *
+ * A lost member takes pages with it that completed and were not flushed yet. Every session is told so by -EIO of its
+ * next flush, once a loss: @losses_seen points to the session's count of losses it knows of, which starts as
+ * atomic_read(&pool->losses) when the session begins. NULL: do not care.
  */
 struct kvctx_flush {
 	struct kvctx_pool *pool;
 	void (*done)(struct kvctx_flush *f);
+	u32 *losses_seen;
 	atomic_t pending;
 	int err;
 	struct {
@@ -50,18 +57,26 @@ struct kvctx_flush {
 	} on[];			/* one a member; allocate with struct_size(f, on, pool->nr_members) */
 };
 
+struct kvctx_device;
+
+/* Bits of kvctx_member.state, set in this order and never cleared */
+enum {
+	KVCTX_MEMBER_FAILED,			/* it is about to be lost */
+	KVCTX_MEMBER_LOST,			/* the engine knows, pool->losses has counted it */
+};
+
 struct kvctx_member {
 	struct kvctx_pool *pool;
 	u32 index;
-	char *path;				/* as given at attach */
-	struct file *bdev_file;
-	struct block_device *bdev;
+	unsigned long state;
+	struct block_device *bdev;		/* stays valid until detach, also when the device is gone */
+	struct kvctx_device *dev;		/* the same device to device.c */
+	struct work_struct lost_work;
 	/* worker.c */
-	struct work_struct work;
+	struct delayed_work work;
 	spinlock_t flush_lock;
 	struct list_head flushes;		/* under flush_lock */
 	void *move_buf;				/* of the worker alone */
-	struct work_struct dead_work;		/* the device went away */
 };
 
 struct kvctx_counters {
@@ -76,6 +91,10 @@ struct kvctx_pool {
 	struct kvctx_member *members;
 	struct list_head tenants;		/* under kvctx_mutex */
 	u32 sessions;				/* under kvctx_mutex */
+	bool online;				/* recovered: members can be lost */
+	bool stopping;				/* detach: no background work any more, only flushes */
+	atomic_t losses;			/* members lost since attach */
+	struct kvctx_flush *last_flush;		/* for detach, which must not need memory */
 	struct workqueue_struct *bg_wq;		/* worker.c: one item a member */
 	struct workqueue_struct *io_wq;		/* data side: completions, verification, retries */
 	struct kvctx_counters counters;

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# kvctx.ko.
+#   make module           against the headers in KDIR (this machine's own); leaves $(O)/kmod/kvctx.ko
+#   make modules_install  installs it there; INSTALL_MOD_PATH or DESTDIR is honoured
+#   make guest-modules    for every kernel of the guest root: build/guest/kmod/VERSION/kvctx.ko
+#   make check-kmod       W=1, sparse and checkpatch
+
+KDIR		?= /lib/modules/$(shell uname -r)/build
+NATIVE_MODULE	:= $(wildcard $(KDIR)/Makefile)
+KMOD_SRC	= $(abspath $(O))/kmod/src
+KBUILD_MAKE	= +$(MAKE) --no-print-directory -C $(KDIR) M=$(KMOD_SRC)
+
+.PHONY: module modules_install guest-modules check-kmod kmod-headers kmod-staged
+
+kmod-headers:
+	@test -e $(KDIR)/Makefile || { \
+		echo "No kernel headers in $(KDIR)." >&2; \
+		echo "Install them (Debian: apt install linux-headers-$$(uname -r)) or give KDIR=DIRECTORY." >&2; \
+		exit 1; }
+
+kmod-staged: kmod-headers
+	@kmod/scripts/stage $(KMOD_SRC)
+
+module: kmod-staged
+	$(KBUILD_MAKE) modules
+	@cp -u $(KMOD_SRC)/kmod/kvctx.ko $(O)/kmod/kvctx.ko
+
+modules_install: module
+	$(KBUILD_MAKE) INSTALL_MOD_PATH=$(or $(INSTALL_MOD_PATH),$(DESTDIR)) modules_install
+
+guest-modules:
+	@kmod/scripts/guest $(GUEST_O)/kmod
+
+check-kmod:
+	@kmod/scripts/check $(GUEST_O)/kmod-check
