@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# kvctxctl, its man page and bash completion (both from its command table), and its tests.
+
+CTL_SRC		:= main table help util out nl objects cmd_pool cmd_format cmd_tenant cmd_module cmd_fabrics cmd_stat
+CTL_OBJS	:= $(CTL_SRC:%=$(O)/obj/tools/kvctxctl/%.o)
+CTL_PKGS	:= libnl-genl-3.0 libnl-3.0 json-c blkid
+CTL_SYS_PKGS	:= libnvme libkmod	# which the tests replace
+CTL		:= $(O)/bin/kvctxctl
+CTL_MAN		:= $(O)/share/man/man8/kvctxctl.8
+CTL_COMPLETION	:= $(O)/share/bash-completion/completions/kvctxctl
+
+PROGRAMS	+= $(CTL)
+CHECKS		+= check-ctl
+INSTALLS	+= install-ctl
+
+$(O)/obj/tools/kvctxctl/%.o: OBJ_CFLAGS = $(KVC_CORE_CFLAGS) $(call pkg,$(CTL_PKGS) $(CTL_SYS_PKGS))
+
+$(CTL): $(CTL_OBJS) $(KVC_CORE_LIB)
+	@mkdir -p $(@D)
+	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ $(call pkglibs,$(CTL_PKGS) $(CTL_SYS_PKGS)) $(KVC_CORE_LIBS)
+
+programs: $(CTL_MAN) $(CTL_COMPLETION)
+
+$(CTL_COMPLETION): $(CTL)
+	@mkdir -p $(@D)
+	@$(CTL) --generate completion > $@
+
+$(CTL_MAN): tools/kvctxctl/kvctxctl.8.in $(CTL)
+	@mkdir -p $(@D)
+	@$(CTL) --generate man | sed -e 's/@VERSION@/$(VERSION)/' -e '/@COMMANDS@/{r /dev/stdin' -e 'd}' $< > $@
+
+.PHONY: install-ctl
+install-ctl: programs
+	install -D -m 755 $(CTL) $(DESTDIR)$(PREFIX)/sbin/kvctxctl
+	install -D -m 644 $(CTL_MAN) $(DESTDIR)$(PREFIX)/share/man/man8/kvctxctl.8
+	install -D -m 644 $(CTL_COMPLETION) $(DESTDIR)$(PREFIX)/share/bash-completion/completions/kvctxctl

@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * pool format: writes the superblocks of a new pool.
+ *
+ * Three steps: open and check all devices; clear what identifies their old content; write both superblock slots of
+ * all members. A device is written only after all were checked. If writing fails, or cannot be made durable, the
+ * slots of all devices are cleared again, so that none looks like a member of a pool that does not exist.
+ *
+ * Old pages need no clearing: they carry the old pool's UUID.
+ */
+#include <blkid/blkid.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../../kmod/core/format.h"
+#include "out.h"
+
+#define CLEAR_BYTES	KVC_DATA_OFFSET		/* superblocks and whatever stood there before */
+
+struct device {
+	const char *path;
+	int fd;
+	struct stat st;
+	u64 size;
+};
+
+struct format {
+	const struct ctl *c;
+	int nr;
+	struct device *dev;
+	struct kvc_super *super;
+	u8 *buf;			/* CLEAR_BYTES */
+};
+
+static int sizes_usage(const char *option, const char *why)
+{
+	ctl_error(option, "%s", why);
+	fputs("Try 'kvctxctl pool format --help'.\n", stderr);
+	return CTL_USAGE;
+}
+
+static int set_sizes(struct format *f)
+{
+	const struct ctl_value *segment = &f->c->opt[OPT_SEGMENT_SIZE], *chunk = &f->c->opt[OPT_CHUNK_SIZE];
+	u64 s = segment->set ? segment->num : KVC_SEGMENT_DEFAULT;
+	u64 n = chunk->set ? chunk->num : KVC_CHUNK_DEFAULT;
+
+	if (s < KVC_SEGMENT_MIN || s > KVC_SEGMENT_MAX || s % KVC_BLOCK)
+		return sizes_usage("--segment-size", "not a multiple of 4K between 256K and 1G");
+	if (n < KVC_CHUNK_MIN || n > KVC_CHUNK_MAX || n & (n - 1))
+		return sizes_usage("--chunk-size", "not a power of two between 4K and 1M");
+	f->super->segment_size = s;
+	f->super->chunk_size = (u32)n;
+	return CTL_OK;
+}
+
+static int failed(const struct device *d, const char *doing, int err)
+{
+	ctl_error(d->path, "%s: %s", doing, strerror(err));
+	return ctl_status_of(err);
+}
+
+static int refused(const struct device *d, const char *why)
+{
+	ctl_error(d->path, "%s", why);
+	return CTL_FAILED;
+}
+
+/* O_EXCL on a block device is refused while it is mounted or held by another one */
+static int open_device(struct device *d)
+{
+	bool block;
+
+	if (stat(d->path, &d->st))
+		return failed(d, "cannot open", errno);
+	block = S_ISBLK(d->st.st_mode);
+	if (!block && !S_ISREG(d->st.st_mode))
+		return refused(d, "neither a block device nor a file");
+	d->fd = open(d->path, O_RDWR | O_CLOEXEC | (block ? O_EXCL : 0));
+	if (d->fd < 0 && errno == EBUSY)
+		return refused(d, "in use: mounted, part of another device or of an attached pool");
+	if (d->fd < 0)
+		return failed(d, "cannot open", errno);
+	/* What was opened counts, not what stood there before */
+	if (fstat(d->fd, &d->st) || S_ISBLK(d->st.st_mode) != block)
+		return refused(d, "changed while it was opened");
+	return CTL_OK;
+}
+
+static int check_size(struct format *f, struct device *d)
+{
+	u64 segment = f->super->segment_size;
+	char has[32], needs[32];
+	int block = KVC_BLOCK;
+
+	d->size = (u64)d->st.st_size;
+	if (S_ISBLK(d->st.st_mode) && (ioctl(d->fd, BLKGETSIZE64, &d->size) || ioctl(d->fd, BLKSSZGET, &block)))
+		return failed(d, "cannot read its size", errno);
+	if (block > (int)KVC_BLOCK)
+		return refused(d, "its blocks are larger than 4 KiB");
+	if (kvc_device_segments(d->size, segment))
+		return CTL_OK;
+	out_size_text(d->size, has, sizeof(has));
+	out_size_text(kvc_device_bytes(KVC_SEGMENTS_MIN, segment), needs, sizeof(needs));
+	ctl_error(d->path, "too small: has %s, needs %s for %d segments (see --segment-size)", has, needs,
+		  KVC_SEGMENTS_MIN);
+	return CTL_FAILED;
+}
+
+static bool same_device(const struct device *a, const struct device *b)
+{
+	if (S_ISBLK(a->st.st_mode) && S_ISBLK(b->st.st_mode))
+		return a->st.st_rdev == b->st.st_rdev;
+	return a->st.st_dev == b->st.st_dev && a->st.st_ino == b->st.st_ino;
+}
+
+static int check_twice(const struct format *f, int i)
+{
+	for (int j = 0; j < i; j++) {
+		if (!same_device(&f->dev[i], &f->dev[j]))
+			continue;
+		ctl_error(f->dev[i].path, "the same device as %s", f->dev[j].path);
+		return CTL_USAGE;
+	}
+	return CTL_OK;
+}
+
+/* The superblock of an older pool? */
+static int check_member(struct format *f, const struct device *d)
+{
+	struct kvc_super *old = f->super + 1;
+
+	for (int slot = 0; slot < KVC_SUPER_SLOTS; slot++) {
+		enum kvc_reason why;
+		ssize_t n = pread(d->fd, f->buf, KVC_SUPER_BYTES, (off_t)slot * KVC_SUPER_BYTES);
+
+		if (n != KVC_SUPER_BYTES)
+			return failed(d, "cannot read", n < 0 ? errno : EIO);
+		why = kvc_super_decode(f->buf, old);
+		if (why == KVC_BAD_MAGIC)
+			continue;
+		if (why == KVC_OK)
+			ctl_error(d->path, "member of the pool %s; --force formats it anyway", old->pool_name);
+		else
+			ctl_error(d->path, "member of a pool (%s); --force formats it anyway", kvc_reason_str(why));
+		return CTL_FAILED;
+	}
+	return CTL_OK;
+}
+
+/* A probe that finds every signature libblkid knows, as wipefs does */
+static blkid_probe new_probe(const struct device *d)
+{
+	blkid_probe pr = blkid_new_probe();
+
+	if (!pr || blkid_probe_set_device(pr, d->fd, 0, 0)) {
+		blkid_free_probe(pr);
+		return NULL;
+	}
+	blkid_probe_enable_superblocks(pr, 1);
+	blkid_probe_set_superblocks_flags(pr, BLKID_SUBLKS_MAGIC | BLKID_SUBLKS_TYPE | BLKID_SUBLKS_BADCSUM);
+	blkid_probe_enable_partitions(pr, 1);
+	blkid_probe_set_partitions_flags(pr, BLKID_PARTS_MAGIC | BLKID_PARTS_FORCE_GPT);
+	return pr;
+}
+
+static int check_signature(const struct device *d)
+{
+	blkid_probe pr = new_probe(d);
+	const char *type = "unknown";
+	int found = pr ? blkid_do_probe(pr) : -1;
+
+	if (!found && blkid_probe_lookup_value(pr, "TYPE", &type, NULL))
+		blkid_probe_lookup_value(pr, "PTTYPE", &type, NULL);
+	if (found < 0)
+		ctl_error(d->path, "cannot look for signatures: %s", strerror(errno));
+	else if (!found)
+		ctl_error(d->path, "holds something (%s); --force formats it anyway", type);
+	blkid_free_probe(pr);
+	return found == 1 ? CTL_OK : CTL_FAILED;
+}
+
+static int check_device(struct format *f, int i)
+{
+	struct device *d = &f->dev[i];
+	int status = open_device(d) ?: check_twice(f, i) ?: check_size(f, d);
+
+	if (status || f->c->opt[OPT_FORCE].set)
+		return status;
+	return check_member(f, d) ?: check_signature(d);
+}
+
+static int write_all(const struct device *d, const void *buf, size_t len, u64 offset)
+{
+	while (len) {
+		ssize_t n = pwrite(d->fd, buf, len, (off_t)offset);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return failed(d, "cannot write", n ? errno : EIO);
+		buf = (const char *)buf + n;
+		len -= (size_t)n;
+		offset += (u64)n;
+	}
+	return CTL_OK;
+}
+
+static int wipe_signatures(const struct device *d)
+{
+	blkid_probe pr = new_probe(d);
+	int err = pr ? 0 : -1;
+
+	while (!err && !blkid_do_probe(pr))
+		err = blkid_do_wipe(pr, 0);
+	if (err)
+		ctl_error(d->path, "cannot wipe its signatures: %s", strerror(errno));
+	blkid_free_probe(pr);
+	return err ? CTL_FAILED : CTL_OK;
+}
+
+static int clear_head(struct format *f, const struct device *d)
+{
+	memset(f->buf, 0, CLEAR_BYTES);
+	return write_all(d, f->buf, CLEAR_BYTES, 0);
+}
+
+static int sync_all(const struct format *f)
+{
+	for (int i = 0; i < f->nr; i++)
+		if (fsync(f->dev[i].fd))
+			return failed(&f->dev[i], "cannot make it durable", errno);
+	return CTL_OK;
+}
+
+static int clear_all(struct format *f)
+{
+	int status = CTL_OK;
+
+	for (int i = 0; i < f->nr && !status; i++) {
+		if (f->c->opt[OPT_FORCE].set)
+			status = wipe_signatures(&f->dev[i]);
+		status = status ?: clear_head(f, &f->dev[i]);
+	}
+	return status ?: sync_all(f);
+}
+
+static int write_supers(struct format *f)
+{
+	int status = CTL_OK;
+
+	for (f->super->seq = 1; f->super->seq <= KVC_SUPER_SLOTS; f->super->seq++) {
+		for (int i = 0; i < f->nr && !status; i++) {
+			kvc_super_encode(f->super, (u32)i, f->buf);
+			status = write_all(&f->dev[i], f->buf, KVC_SUPER_BYTES, kvc_super_slot_offset(f->super->seq));
+		}
+	}
+	return status ?: sync_all(f);
+}
+
+/* After a failure: every device, whatever the others say */
+static void take_back(struct format *f)
+{
+	for (int i = 0; i < f->nr; i++)
+		if (clear_head(f, &f->dev[i]) || fsync(f->dev[i].fd))
+			ctl_error(f->dev[i].path, "may still hold a superblock of the pool that was not made");
+}
+
+/* Not to be interrupted half-way */
+static int write_pool(struct format *f)
+{
+	sigset_t all, before;
+	int status;
+
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, &before);
+	status = clear_all(f) ?: write_supers(f);
+	if (status)
+		take_back(f);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	return status;
+}
+
+static int describe(struct format *f)
+{
+	struct kvc_super *s = f->super;
+	struct kvc_super_tenant *t = &s->tenants[0];
+	enum kvc_reason why;
+	int err = ctl_uuid_random(s->pool_uuid);
+
+	snprintf(s->pool_name, sizeof(s->pool_name), "%s", f->c->args[0]);
+	s->nr_members = (u32)f->nr;
+	for (int i = 0; i < f->nr && !err; i++) {
+		s->members[i].nr_segments = kvc_device_segments(f->dev[i].size, s->segment_size);
+		err = ctl_uuid_random(s->members[i].uuid);
+	}
+	snprintf(t->name, sizeof(t->name), "default");
+	t->flags = KVC_TENANT_USED;
+	t->mode = 0600;
+	why = kvc_super_check(s);
+	if (!err && why == KVC_OK)
+		return CTL_OK;
+	ctl_command_error(f->c, "%s", err ? strerror(-err) : kvc_reason_str(why));
+	return CTL_FAILED;
+}
+
+static struct json_object *pool_json(const struct format *f)
+{
+	const struct kvc_super *s = f->super;
+	struct json_object *pool = out_object(), *members = out_array();
+	u64 segments = 0;
+	char uuid[37];
+
+	ctl_uuid_text(s->pool_uuid, uuid);
+	out_text(pool, "name", s->pool_name);
+	out_text(pool, "uuid", uuid);
+	out_number(pool, "segment_size", s->segment_size);
+	out_number(pool, "chunk_size", s->chunk_size);
+	for (u32 i = 0; i < s->nr_members; i++) {
+		struct json_object *m = out_object();
+
+		ctl_uuid_text(s->members[i].uuid, uuid);
+		out_number(m, "index", i);
+		out_text(m, "device", f->dev[i].path);
+		out_text(m, "uuid", uuid);
+		out_number(m, "size", s->members[i].nr_segments * s->segment_size);
+		out_number(m, "segments", s->members[i].nr_segments);
+		out_append(members, m);
+		segments += s->members[i].nr_segments;
+	}
+	out_number(pool, "segments", segments);
+	out_number(pool, "capacity", segments * s->segment_size);
+	out_add(pool, "members", members);
+	return pool;
+}
+
+static void report(const struct format *f)
+{
+	struct json_object *root = out_root(), *pool = pool_json(f);
+	char segment[32], capacity[32];
+
+	out_add(root, "pool", pool);
+	out_size_text(f->super->segment_size, segment, sizeof(segment));
+	out_size_text(out_get_number(pool, "capacity"), capacity, sizeof(capacity));
+	if (f->c->json)
+		out_json(root);
+	else
+		printf("Pool %s formatted: %d member%s, %llu segments of %s, %s.\n", f->super->pool_name, f->nr,
+		       f->nr == 1 ? "" : "s", (unsigned long long)out_get_number(pool, "segments"), segment,
+		       capacity);
+	json_object_put(root);
+}
+
+static int format(struct format *f)
+{
+	int status = set_sizes(f);
+
+	for (int i = 0; i < f->nr && !status; i++) {
+		f->dev[i].path = f->c->args[i + 1];
+		status = check_device(f, i);
+	}
+	status = status ?: describe(f) ?: write_pool(f);
+	if (!status)
+		report(f);
+	return status;
+}
+
+int cmd_pool_format(struct ctl *c)
+{
+	struct format f = { .c = c, .nr = c->nr_args - 1 };
+	int status = CTL_FAILED;
+
+	if (f.nr > KVC_MEMBERS_MAX) {
+		ctl_command_error(c, "a pool has at most %d devices", KVC_MEMBERS_MAX);
+		return CTL_USAGE;
+	}
+	f.dev = calloc((size_t)f.nr, sizeof(*f.dev));
+	f.super = calloc(2, sizeof(*f.super));
+	f.buf = malloc(CLEAR_BYTES);
+	for (int i = 0; f.dev && i < f.nr; i++)
+		f.dev[i].fd = -1;
+	if (f.dev && f.super && f.buf)
+		status = format(&f);
+	else
+		ctl_command_error(c, "%s", strerror(ENOMEM));
+	for (int i = 0; f.dev && i < f.nr; i++)
+		if (f.dev[i].fd >= 0)
+			close(f.dev[i].fd);
+	free(f.buf);
+	free(f.super);
+	free(f.dev);
+	return status;
+}

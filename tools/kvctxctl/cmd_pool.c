@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * pool attach, detach, list, show. Format is in cmd_format.c.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "nl.h"
+#include "out.h"
+
+static const struct out_column list_columns[] = {
+	{ "name", "POOL", FORM_TEXT },
+	{ "state", "STATE", FORM_TEXT },
+	{ "nr_members", "MEMBERS", FORM_NUMBER },
+	{ "capacity", "CAPACITY", FORM_SIZE },
+	{ "free", "FREE", FORM_SIZE },
+	{ "segment_size", "SEGMENT", FORM_SIZE },
+	{ NULL }
+};
+
+static const struct out_column show_columns[] = {
+	{ "name", "pool", FORM_TEXT },
+	{ "uuid", "uuid", FORM_TEXT },
+	{ "state", "state", FORM_TEXT },
+	{ "capacity", "capacity", FORM_SIZE },
+	{ "free", "free", FORM_SIZE },
+	{ "segment_size", "segment size", FORM_SIZE },
+	{ "chunk_size", "chunk size", FORM_SIZE },
+	{ "page_len_max", "longest page", FORM_SIZE },
+	{ NULL }
+};
+
+static const struct out_column member_columns[] = {
+	{ "index", "MEMBER", FORM_NUMBER },
+	{ "size", "SIZE", FORM_SIZE },
+	{ "segments", "SEGMENTS", FORM_NUMBER },
+	{ "segments_free", "FREE", FORM_NUMBER },
+	{ "state", "STATE", FORM_TEXT },
+	{ "device", "DEVICE", FORM_TEXT },
+	{ NULL }
+};
+
+/* Print the first of @pools, after the line @headline if there is one in text form; frees @pools */
+static int put_pool(const struct ctl *c, struct json_object *pools, const char *headline)
+{
+	struct json_object *pool = json_object_array_get_idx(pools, 0), *root;
+
+	if (!pool) {
+		json_object_put(pools);
+		ctl_command_error(c, "the kernel sent no answer");
+		return CTL_FAILED;
+	}
+	if (c->json) {
+		root = out_root();
+		out_add(root, "pool", json_object_get(pool));
+		out_json(root);
+		json_object_put(root);
+	} else {
+		if (headline)
+			puts(headline);
+		out_fields(pool, show_columns);
+		putchar('\n');
+		out_table(out_get(pool, "members"), member_columns);
+	}
+	json_object_put(pools);
+	return CTL_OK;
+}
+
+/* The kernel keeps the path for its users: make it one that holds in every directory */
+static char *absolute(const char *path)
+{
+	char *cwd = *path == '/' ? strdup("") : getcwd(NULL, 0), *full = NULL;
+
+	if (cwd && asprintf(&full, "%s%s%s", cwd, *path == '/' ? "" : "/", path) < 0)
+		full = NULL;
+	free(cwd);
+	return full;
+}
+
+static int attach_paths(struct ctl *c, char **paths)
+{
+	struct json_object *pools = out_array();
+	struct nl_request rq = {
+		.cmd = KVCTX_CMD_POOL_ATTACH, .devices = paths, .nr_devices = c->nr_args, .object = object_pool,
+	};
+	int status = nl_request(c, &rq, pools);
+
+	if (!status)
+		return put_pool(c, pools, "Attached.");
+	json_object_put(pools);
+	return status;
+}
+
+int cmd_pool_attach(struct ctl *c)
+{
+	char **paths = calloc((size_t)c->nr_args, sizeof(*paths));
+	int status = CTL_FAILED, i;
+
+	for (i = 0; paths && i < c->nr_args; i++) {
+		paths[i] = absolute(c->args[i]);
+		if (!paths[i])
+			break;
+	}
+	if (i == c->nr_args)
+		status = attach_paths(c, paths);
+	else
+		ctl_command_error(c, "%s", strerror(errno));
+	for (i = 0; paths && i < c->nr_args; i++)
+		free(paths[i]);
+	free(paths);
+	return status;
+}
+
+int cmd_pool_detach(struct ctl *c)
+{
+	struct nl_request rq = { .cmd = KVCTX_CMD_POOL_DETACH, .pool = c->args[0] };
+	struct json_object *none = out_array(), *root;
+	int status = nl_request(c, &rq, none);
+
+	json_object_put(none);
+	if (status)
+		return status;
+	if (!c->json) {
+		printf("Pool %s detached.\n", c->args[0]);
+		return CTL_OK;
+	}
+	root = out_root();
+	out_text(root, "detached", c->args[0]);
+	out_json(root);
+	json_object_put(root);
+	return CTL_OK;
+}
+
+static void list_text(struct json_object *pools)
+{
+	for (size_t i = 0; i < json_object_array_length(pools); i++) {
+		struct json_object *pool = json_object_array_get_idx(pools, i);
+
+		out_number(pool, "nr_members", json_object_array_length(out_get(pool, "members")));
+	}
+	out_table(pools, list_columns);
+}
+
+int cmd_pool_list(struct ctl *c)
+{
+	struct nl_request rq = { .cmd = KVCTX_CMD_POOL_GET, .dump = true, .object = object_pool };
+	struct json_object *root = out_root(), *pools = out_array();
+	int status;
+
+	out_add(root, "pools", pools);
+	status = nl_request(c, &rq, pools);
+	if (!status && c->json)
+		out_json(root);
+	else if (!status)
+		list_text(pools);
+	json_object_put(root);
+	return status;
+}
+
+int cmd_pool_show(struct ctl *c)
+{
+	struct nl_request rq = { .cmd = KVCTX_CMD_POOL_GET, .pool = c->args[0], .object = object_pool };
+	struct json_object *pools = out_array();
+	int status = nl_request(c, &rq, pools);
+
+	if (!status)
+		return put_pool(c, pools, NULL);
+	json_object_put(pools);
+	return status;
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Netlink transport.
+ *
+ * libnl reports an error's number only; the sentence that comes with it (extended acknowledgement) is taken from
+ * the raw message here: behind the error in NLMSG_ERROR, behind the status in the NLMSG_DONE of a dump.
+ *
+ * A dump that the kernel says was interrupted by a change is asked for again.
+ */
+#include <errno.h>
+#include <linux/kvctx_genl.h>
+#include <linux/netlink.h>
+#include <netlink/genl/ctrl.h>
+#include <netlink/genl/genl.h>
+#include <netlink/netlink.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "nl.h"
+#include "out.h"
+
+#define DUMP_TRIES	8
+
+struct answer {
+	const struct nl_request *rq;
+	struct json_object *objects;
+	bool done;
+	int err;			/* positive errno */
+	char why[512];			/* the kernel's sentence; empty: none */
+};
+
+static const struct nla_policy policy[KVCTX_A_MAX + 1] = {
+	[KVCTX_A_POOL] = { .type = NLA_NUL_STRING },
+	[KVCTX_A_TENANT] = { .type = NLA_NUL_STRING },
+	[KVCTX_A_UID] = { .type = NLA_U32 },
+	[KVCTX_A_GID] = { .type = NLA_U32 },
+	[KVCTX_A_MODE] = { .type = NLA_U32 },
+	[KVCTX_A_SESSIONS] = { .type = NLA_U32 },
+	[KVCTX_A_DEV_MAJOR] = { .type = NLA_U32 },
+	[KVCTX_A_DEV_MINOR] = { .type = NLA_U32 },
+	[KVCTX_A_UUID] = { .minlen = 16 },
+	[KVCTX_A_CAPACITY] = { .type = NLA_U64 },
+	[KVCTX_A_SEGMENT_SIZE] = { .type = NLA_U64 },
+	[KVCTX_A_CHUNK_SIZE] = { .type = NLA_U32 },
+	[KVCTX_A_PAGE_LEN_MAX] = { .type = NLA_U64 },
+	[KVCTX_A_STATE] = { .type = NLA_U32 },
+	[KVCTX_A_STATS] = { .type = NLA_NESTED },
+};
+
+static int on_object(struct nl_msg *msg, void *arg)
+{
+	struct nlmsghdr *nlh = nlmsg_hdr(msg);
+	struct answer *a = arg;
+	struct nl_object o;
+
+	if (!a->rq->object)
+		return NL_OK;
+	if (genlmsg_parse(nlh, 0, o.attrs, KVCTX_A_MAX, policy) < 0) {
+		a->err = EBADMSG;
+		return NL_OK;
+	}
+	o.head = genlmsg_attrdata(nlmsg_data(nlh), 0);
+	o.len = genlmsg_attrlen(nlmsg_data(nlh), 0);
+	out_append(a->objects, a->rq->object(&o));
+	return NL_OK;
+}
+
+static void take_sentence(struct answer *a, const struct nlmsghdr *nlh, size_t skip)
+{
+	struct nlattr *attrs[NLMSGERR_ATTR_MAX + 1];
+	int len = nlmsg_datalen(nlh) - (int)NLMSG_ALIGN(skip);
+	struct nlattr *head = (struct nlattr *)((char *)nlmsg_data(nlh) + NLMSG_ALIGN(skip));
+
+	if (!(nlh->nlmsg_flags & NLM_F_ACK_TLVS) || len <= 0 ||
+	    nla_parse(attrs, NLMSGERR_ATTR_MAX, head, len, NULL) < 0)
+		return;
+	if (attrs[NLMSGERR_ATTR_MSG])
+		nla_strlcpy(a->why, attrs[NLMSGERR_ATTR_MSG], sizeof(a->why));
+}
+
+static int on_error(struct sockaddr_nl *from, struct nlmsgerr *e, void *arg)
+{
+	const struct nlmsghdr *nlh = (const struct nlmsghdr *)e - 1;
+	size_t skip = sizeof(*e);
+	struct answer *a = arg;
+
+	(void)from;
+	if (!(nlh->nlmsg_flags & NLM_F_CAPPED))
+		skip += NLMSG_ALIGN(e->msg.nlmsg_len) - sizeof(e->msg);
+	a->err = -e->error;
+	a->done = true;
+	take_sentence(a, nlh, skip);
+	return NL_STOP;
+}
+
+static int on_ack(struct nl_msg *msg, void *arg)
+{
+	struct answer *a = arg;
+
+	(void)msg;
+	a->done = true;
+	return NL_STOP;
+}
+
+static int on_finish(struct nl_msg *msg, void *arg)
+{
+	const struct nlmsghdr *nlh = nlmsg_hdr(msg);
+	struct answer *a = arg;
+	int status;
+
+	a->done = true;
+	if (nlmsg_datalen(nlh) < (int)sizeof(status))
+		return NL_STOP;
+	memcpy(&status, nlmsg_data(nlh), sizeof(status));
+	if (status < 0) {
+		a->err = -status;
+		take_sentence(a, nlh, sizeof(status));
+	}
+	return NL_STOP;
+}
+
+static size_t request_size(const struct nl_request *rq)
+{
+	size_t size = 1024;
+
+	for (int i = 0; i < rq->nr_devices; i++)
+		size += strlen(rq->devices[i]) + 16;
+	return size;
+}
+
+static int put_value(struct nl_msg *msg, int attr, const struct ctl_value *v)
+{
+	return v && v->set ? nla_put_u32(msg, attr, (uint32_t)v->num) : 0;
+}
+
+static struct nl_msg *build(const struct nl_request *rq, int family)
+{
+	struct nl_msg *msg = nlmsg_alloc_size(request_size(rq));
+	int flags = NLM_F_REQUEST | (rq->dump ? NLM_F_DUMP : NLM_F_ACK);
+	int err = 0;
+
+	if (!msg)
+		return NULL;
+	if (!genlmsg_put(msg, NL_AUTO_PORT, NL_AUTO_SEQ, family, 0, flags, rq->cmd, KVCTX_GENL_VERSION))
+		err = -NLE_NOMEM;
+	for (int i = 0; i < rq->nr_devices && !err; i++)
+		err = nla_put_string(msg, KVCTX_A_DEVICE, rq->devices[i]);
+	if (rq->pool && !err)
+		err = nla_put_string(msg, KVCTX_A_POOL, rq->pool);
+	if (rq->tenant && !err)
+		err = nla_put_string(msg, KVCTX_A_TENANT, rq->tenant);
+	err = err ?: put_value(msg, KVCTX_A_UID, rq->uid);
+	err = err ?: put_value(msg, KVCTX_A_GID, rq->gid);
+	err = err ?: put_value(msg, KVCTX_A_MODE, rq->mode);
+	if (err) {
+		nlmsg_free(msg);
+		return NULL;
+	}
+	return msg;
+}
+
+/* 0 or a libnl error; what the kernel said is in @a */
+static int exchange(struct nl_sock *sk, struct nl_cb *cb, int family, struct answer *a)
+{
+	struct nl_msg *msg = build(a->rq, family);
+	int ret;
+
+	if (!msg)
+		return -NLE_NOMEM;
+	ret = nl_send_auto(sk, msg);
+	nlmsg_free(msg);
+	while (ret >= 0 && !a->done)
+		ret = nl_recvmsgs(sk, cb);
+	return a->done && ret != -NLE_DUMP_INTR ? 0 : ret;
+}
+
+static int exchange_again(struct nl_sock *sk, int family, struct answer *a)
+{
+	struct nl_cb *cb = nl_cb_clone(nl_socket_get_cb(sk));
+	size_t before = json_object_array_length(a->objects);
+	int ret = -NLE_DUMP_INTR;
+
+	if (!cb)
+		return -NLE_NOMEM;
+	nl_cb_set(cb, NL_CB_VALID, NL_CB_CUSTOM, on_object, a);
+	nl_cb_set(cb, NL_CB_ACK, NL_CB_CUSTOM, on_ack, a);
+	nl_cb_set(cb, NL_CB_FINISH, NL_CB_CUSTOM, on_finish, a);
+	nl_cb_err(cb, NL_CB_CUSTOM, on_error, a);
+	for (int i = 0; i < DUMP_TRIES && ret == -NLE_DUMP_INTR; i++) {
+		size_t n = json_object_array_length(a->objects);
+
+		json_object_array_del_idx(a->objects, before, n - before);
+		a->done = false;
+		ret = exchange(sk, cb, family, a);
+	}
+	nl_cb_put(cb);
+	return ret;
+}
+
+static int open_family(const struct ctl *c, struct nl_sock *sk, int *family)
+{
+	int one = 1, err = genl_connect(sk);
+
+	if (err) {
+		ctl_command_error(c, "netlink: %s", nl_geterror(err));
+		return CTL_FAILED;
+	}
+	nl_socket_enable_msg_peek(sk);
+	/* An old kernel without it just gives no sentences */
+	setsockopt(nl_socket_get_fd(sk), SOL_NETLINK, NETLINK_EXT_ACK, &one, sizeof(one));
+	*family = genl_ctrl_resolve(sk, KVCTX_GENL_NAME);
+	if (*family >= 0)
+		return CTL_OK;
+	if (*family == -NLE_OBJ_NOTFOUND)
+		ctl_command_error(c, "the kernel module is not loaded; load it with 'kvctxctl load', as root");
+	else
+		ctl_command_error(c, "netlink: %s", nl_geterror(*family));
+	return *family == -NLE_OBJ_NOTFOUND ? CTL_NODEV : CTL_FAILED;
+}
+
+static int report(const struct ctl *c, const struct answer *a, int ret)
+{
+	const char *why = a->why;
+
+	if (ret) {
+		ctl_command_error(c, "netlink: %s", nl_geterror(ret));
+		return CTL_FAILED;
+	}
+	if (a->err == EPERM && !*why)
+		why = "not permitted; this needs CAP_SYS_ADMIN (root)";
+	if (a->err)
+		ctl_command_error(c, "%s", *why ? why : strerror(a->err));
+	return ctl_status_of(a->err);
+}
+
+int nl_request(const struct ctl *c, const struct nl_request *rq, struct json_object *objects)
+{
+	struct answer a = { .rq = rq, .objects = objects };
+	struct nl_sock *sk = nl_socket_alloc();
+	int family, status;
+
+	if (!sk) {
+		ctl_command_error(c, "%s", strerror(ENOMEM));
+		return CTL_FAILED;
+	}
+	status = open_family(c, sk, &family);
+	if (!status)
+		status = report(c, &a, exchange_again(sk, family, &a));
+	nl_socket_free(sk);
+	return status;
+}

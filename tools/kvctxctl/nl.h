@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Requests to the kernel over the generic-netlink family of the control plane.
+ */
+#ifndef CTL_NL_H
+#define CTL_NL_H
+
+#include <linux/kvctx_genl.h>
+#include <netlink/attr.h>
+
+#include "ctl.h"
+
+/* A message from the kernel: its attributes by type, and as they stand for those that repeat */
+struct nl_object {
+	struct nlattr *attrs[KVCTX_A_MAX + 1];
+	struct nlattr *head;
+	int len;
+};
+
+struct nl_request {
+	uint8_t cmd;			/* KVCTX_CMD_* */
+	bool dump;
+	const char *pool;		/* attributes; NULL or unset: left out */
+	const char *tenant;
+	char *const *devices;
+	int nr_devices;
+	const struct ctl_value *uid, *gid, *mode;
+	struct json_object *(*object)(const struct nl_object *o);	/* an answer in JSON; NULL: no answers */
+};
+
+/*
+ * Send @rq and wait for its end. The answers are added to the array @objects in their order. Returns an exit status
+ * and has told the user what went wrong, in the kernel's words where it gave any.
+ */
+int nl_request(const struct ctl *c, const struct nl_request *rq, struct json_object *objects);
+
+/* objects.c */
+struct json_object *object_pool(const struct nl_object *o);
+struct json_object *object_tenant(const struct nl_object *o);
+struct json_object *object_stats(const struct nl_object *o);
+
+struct stat_name {
+	const char *key;
+	bool now;			/* a level, not a count */
+};
+
+/* Indexed by KVCTX_S_*; key is NULL where there is no counter */
+extern const struct stat_name stat_names[];
+extern const int nr_stat_names;
+
+#endif

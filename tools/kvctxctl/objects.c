@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Objects of the control plane in JSON. A field is left out when the kernel did not send it.
+ */
+#include <linux/kvctx_genl.h>
+#include <netlink/attr.h>
+
+#include "nl.h"
+#include "out.h"
+
+const struct stat_name stat_names[KVCTX_S_MAX + 1] = {
+	[KVCTX_S_PAGES] = { "pages", true },
+	[KVCTX_S_BYTES] = { "bytes", true },
+	[KVCTX_S_STORES] = { "stores" },
+	[KVCTX_S_STORE_BYTES] = { "store_bytes" },
+	[KVCTX_S_DEDUPS] = { "dedups" },
+	[KVCTX_S_LOADS] = { "loads" },
+	[KVCTX_S_LOAD_BYTES] = { "load_bytes" },
+	[KVCTX_S_MISSES] = { "misses" },
+	[KVCTX_S_DELETES] = { "deletes" },
+	[KVCTX_S_BAD_PAGES] = { "bad_pages" },
+	[KVCTX_S_IO_ERRORS] = { "io_errors" },
+	[KVCTX_S_FLUSHES] = { "flushes" },
+	[KVCTX_S_EVICTED_PAGES] = { "evicted_pages" },
+	[KVCTX_S_MOVED_PAGES] = { "moved_pages" },
+	[KVCTX_S_MOVED_BYTES] = { "moved_bytes" },
+	[KVCTX_S_SEGMENTS_SEALED] = { "segments_sealed" },
+	[KVCTX_S_SEGMENTS_RECLAIMED] = { "segments_reclaimed" },
+	[KVCTX_S_SUMMARY_WRITES] = { "summary_writes" },
+	[KVCTX_S_STORE_WAITS] = { "store_waits" },
+	[KVCTX_S_RECOVERED_PAGES] = { "recovered_pages" },
+	[KVCTX_S_RECOVER_SKIPPED] = { "recover_skipped" },
+	[KVCTX_S_BOUNCED_BLOCKS] = { "bounced_blocks" },
+	[KVCTX_S_SESSIONS] = { "sessions", true },
+	[KVCTX_S_INFLIGHT] = { "inflight", true },
+};
+
+const int nr_stat_names = KVCTX_S_MAX + 1;
+
+static const struct nla_policy member_policy[KVCTX_M_MAX + 1] = {
+	[KVCTX_M_INDEX] = { .type = NLA_U32 },
+	[KVCTX_M_DEVICE] = { .type = NLA_NUL_STRING },
+	[KVCTX_M_UUID] = { .minlen = 16 },
+	[KVCTX_M_SIZE] = { .type = NLA_U64 },
+	[KVCTX_M_STATE] = { .type = NLA_U32 },
+	[KVCTX_M_SEGMENTS] = { .type = NLA_U32 },
+	[KVCTX_M_SEGMENTS_FREE] = { .type = NLA_U32 },
+};
+
+static void add_text(struct json_object *obj, const char *key, struct nlattr *a)
+{
+	if (a)
+		out_text(obj, key, nla_get_string(a));
+}
+
+static void add_u32(struct json_object *obj, const char *key, struct nlattr *a)
+{
+	if (a)
+		out_number(obj, key, nla_get_u32(a));
+}
+
+static void add_u64(struct json_object *obj, const char *key, struct nlattr *a)
+{
+	if (a)
+		out_number(obj, key, nla_get_u64(a));
+}
+
+static void add_uuid(struct json_object *obj, const char *key, struct nlattr *a)
+{
+	char text[37];
+
+	if (!a)
+		return;
+	ctl_uuid_text(nla_data(a), text);
+	out_text(obj, key, text);
+}
+
+static void add_state(struct json_object *obj, struct nlattr *a, const char *zero, const char *one)
+{
+	if (a)
+		out_text(obj, "state", nla_get_u32(a) == 0 ? zero : nla_get_u32(a) == 1 ? one : "unknown");
+}
+
+static struct json_object *object_member(struct nlattr *nest)
+{
+	struct json_object *obj = out_object();
+	struct nlattr *m[KVCTX_M_MAX + 1];
+
+	if (nla_parse_nested(m, KVCTX_M_MAX, nest, member_policy) < 0)
+		return obj;
+	add_u32(obj, "index", m[KVCTX_M_INDEX]);
+	add_text(obj, "device", m[KVCTX_M_DEVICE]);
+	add_uuid(obj, "uuid", m[KVCTX_M_UUID]);
+	add_u64(obj, "size", m[KVCTX_M_SIZE]);
+	add_state(obj, m[KVCTX_M_STATE], "online", "failed");
+	add_u32(obj, "segments", m[KVCTX_M_SEGMENTS]);
+	add_u32(obj, "segments_free", m[KVCTX_M_SEGMENTS_FREE]);
+	return obj;
+}
+
+struct json_object *object_pool(const struct nl_object *o)
+{
+	struct json_object *obj = out_object(), *members = out_array();
+	uint64_t segments_free = 0;
+	struct nlattr *a;
+	int rem;
+
+	add_text(obj, "name", o->attrs[KVCTX_A_POOL]);
+	add_uuid(obj, "uuid", o->attrs[KVCTX_A_UUID]);
+	add_state(obj, o->attrs[KVCTX_A_STATE], "online", "degraded");
+	add_u64(obj, "segment_size", o->attrs[KVCTX_A_SEGMENT_SIZE]);
+	add_u32(obj, "chunk_size", o->attrs[KVCTX_A_CHUNK_SIZE]);
+	add_u64(obj, "page_len_max", o->attrs[KVCTX_A_PAGE_LEN_MAX]);
+	add_u64(obj, "capacity", o->attrs[KVCTX_A_CAPACITY]);
+	nla_for_each_attr(a, o->head, o->len, rem) {
+		struct json_object *member;
+
+		if (nla_type(a) != KVCTX_A_MEMBER)
+			continue;
+		member = object_member(a);
+		segments_free += out_get_number(member, "segments_free");
+		out_append(members, member);
+	}
+	out_number(obj, "free", segments_free * out_get_number(obj, "segment_size"));
+	out_add(obj, "members", members);
+	return obj;
+}
+
+struct json_object *object_tenant(const struct nl_object *o)
+{
+	struct json_object *obj = out_object();
+	char node[128];
+
+	add_text(obj, "pool", o->attrs[KVCTX_A_POOL]);
+	add_text(obj, "tenant", o->attrs[KVCTX_A_TENANT]);
+	add_u32(obj, "uid", o->attrs[KVCTX_A_UID]);
+	add_u32(obj, "gid", o->attrs[KVCTX_A_GID]);
+	add_u32(obj, "mode", o->attrs[KVCTX_A_MODE]);
+	add_u32(obj, "sessions", o->attrs[KVCTX_A_SESSIONS]);
+	add_u32(obj, "major", o->attrs[KVCTX_A_DEV_MAJOR]);
+	add_u32(obj, "minor", o->attrs[KVCTX_A_DEV_MINOR]);
+	snprintf(node, sizeof(node), "/dev/kvctx/%s/%s", out_get_text(obj, "pool"), out_get_text(obj, "tenant"));
+	out_text(obj, "node", node);
+	return obj;
+}
+
+struct json_object *object_stats(const struct nl_object *o)
+{
+	struct json_object *obj = out_object();
+	struct nlattr *s[KVCTX_S_MAX + 1];
+
+	add_text(obj, "pool", o->attrs[KVCTX_A_POOL]);
+	if (!o->attrs[KVCTX_A_STATS] || nla_parse_nested(s, KVCTX_S_MAX, o->attrs[KVCTX_A_STATS], NULL) < 0)
+		return obj;
+	for (int i = 0; i < nr_stat_names; i++)
+		if (stat_names[i].key && s[i] && nla_len(s[i]) >= (int)sizeof(uint64_t))
+			add_u64(obj, stat_names[i].key, s[i]);
+	return obj;
+}

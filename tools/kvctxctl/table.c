@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The table of options and commands. The parser, --help, the bash completion and the man page know nothing but
+ * what stands here.
+ *
+ * An option means the same in every command that takes it.
+ */
+#include "ctl.h"
+
+static const char *const transports[] = { "tcp", "rdma", "loop", "fc", NULL };
+static const char *const formats[] = { "text", "json", NULL };
+
+const char *const *ctl_choices(enum ctl_kind kind)
+{
+	switch (kind) {
+	case KIND_TRANSPORT:
+		return transports;
+	case KIND_FORMAT:
+		return formats;
+	default:
+		return NULL;
+	}
+}
+
+const struct ctl_option ctl_options[OPT_NR] = {
+	[OPT_OUTPUT] = { "output", 'o', KIND_FORMAT, false, "FORMAT",
+		"text (default) or json" },
+	[OPT_HELP] = { "help", 'h', KIND_FLAG, false, NULL,
+		"explain the command and exit" },
+	[OPT_VERSION] = { "version", 'V', KIND_FLAG, false, NULL,
+		"the same as the command version" },
+	[OPT_SEGMENT_SIZE] = { "segment-size", 0, KIND_SIZE, false, "SIZE",
+		"unit of space, 256K to 1G (default 256M)" },
+	[OPT_CHUNK_SIZE] = { "chunk-size", 0, KIND_SIZE, false, "SIZE",
+		"bytes under one checksum, a power of two from 4K to 1M (default 64K)" },
+	[OPT_FORCE] = { "force", 'f', KIND_FLAG, false, NULL,
+		"format devices that hold something" },
+	[OPT_UID] = { "uid", 0, KIND_USER, false, "USER",
+		"owner of the device node, name or number (default 0)" },
+	[OPT_GID] = { "gid", 0, KIND_GROUP, false, "GROUP",
+		"group of the device node, name or number (default 0)" },
+	[OPT_MODE] = { "mode", 0, KIND_MODE, false, "MODE",
+		"permission bits of the device node, octal (default 0600)" },
+	[OPT_TRANSPORT] = { "transport", 't', KIND_TRANSPORT, false, "TRANSPORT",
+		"tcp, rdma, loop or fc" },
+	[OPT_TRADDR] = { "traddr", 'a', KIND_TEXT, false, "ADDRESS",
+		"address of the target" },
+	[OPT_TRSVCID] = { "trsvcid", 's', KIND_TEXT, false, "PORT",
+		"port of the target (default of tcp and rdma: 4420)" },
+	[OPT_NQN] = { "nqn", 'n', KIND_NQN, false, "NQN",
+		"name of the subsystem" },
+	[OPT_HOST_TRADDR] = { "host-traddr", 'w', KIND_TEXT, false, "ADDRESS",
+		"address of this host to connect from" },
+	[OPT_HOSTNQN] = { "hostnqn", 'q', KIND_NQN, false, "NQN",
+		"name of this host (default: /etc/nvme/hostnqn, or a generated one)" },
+	[OPT_HOSTID] = { "hostid", 'I', KIND_TEXT, false, "UUID",
+		"identifier of this host (default: /etc/nvme/hostid)" },
+	[OPT_NR_IO_QUEUES] = { "nr-io-queues", 'i', KIND_NUMBER, false, "N",
+		"number of I/O queues (default: one for each processor)" },
+	[OPT_CTRL_LOSS_TMO] = { "ctrl-loss-tmo", 'l', KIND_NUMBER, false, "SECONDS",
+		"give a lost target up after this time (default 600)" },
+	[OPT_FAST_IO_FAIL_TMO] = { "fast-io-fail-tmo", 'F', KIND_NUMBER, false, "SECONDS",
+		"fail I/O to a lost target after this time (default: when it is given up)" },
+	[OPT_TIMEOUT] = { "timeout", 0, KIND_SECONDS, false, "SECONDS",
+		"wait so long for the block device (default 10)" },
+	[OPT_WATCH] = { "watch", 0, KIND_SECONDS, true, "SECONDS",
+		"print what changed every SECONDS (default 1) until interrupted" },
+	[OPT_COUNT] = { "count", 'c', KIND_NUMBER, false, "N",
+		"with --watch: end after N reports" },
+};
+
+const struct ctl_noun ctl_nouns[] = {
+	{ "pool", "make pools and bring them into service" },
+	{ "tenant", "decide who may use a pool" },
+	{ NULL, NULL }
+};
+
+const struct ctl_command ctl_commands[] = {
+	{
+		.noun = "pool", .verb = "format", .run = cmd_pool_format,
+		.args = {
+			{ KIND_NAME, "NAME", .help = "name of the new pool" },
+			{ KIND_DEVICE, "DEVICE", .many = true,
+			  .help = "block device, or file that holds the image of one" },
+		},
+		.options = OPT(SEGMENT_SIZE) | OPT(CHUNK_SIZE) | OPT(FORCE),
+		.summary = "make an empty pool of 1 to 64 devices",
+		.text =
+"All devices are checked before the first is written: none may be mounted or\n"
+"in use, and without --force none may hold a file system, a partition table,\n"
+"a pool or anything else that has a known signature. What they hold is lost.\n"
+"A command that fails leaves no device that looks like a member of the pool.\n"
+"The pool has one tenant, 'default'.",
+		.example = "kvctxctl pool format ctx0 /dev/nvme1n1 /dev/nvme2n1",
+	}, {
+		.noun = "pool", .verb = "attach", .run = cmd_pool_attach,
+		.args = {
+			{ KIND_DEVICE, "DEVICE", .many = true, .help = "block device, all members of one pool" },
+		},
+		.summary = "bring a pool into service",
+		.text =
+"The pool's name stands on its devices. The kernel module is loaded if it is\n"
+"not. Each tenant of the pool gets its node /dev/kvctx/POOL/TENANT.",
+		.example = "kvctxctl pool attach /dev/nvme1n1 /dev/nvme2n1",
+	}, {
+		.noun = "pool", .verb = "detach", .run = cmd_pool_detach,
+		.args = { { KIND_POOL, "POOL", .help = "name of an attached pool" } },
+		.summary = "take a pool out of service",
+		.text =
+"Pages stay on the devices and are there again after the next attach. Refused\n"
+"while a process has one of the pool's nodes open.",
+		.example = "kvctxctl pool detach ctx0",
+	}, {
+		.noun = "pool", .verb = "list", .run = cmd_pool_list,
+		.summary = "list the attached pools",
+		.text = "One line for each pool.",
+		.example = "kvctxctl pool list -o json",
+	}, {
+		.noun = "pool", .verb = "show", .run = cmd_pool_show,
+		.args = { { KIND_POOL, "POOL", .help = "name of an attached pool" } },
+		.summary = "show a pool and its members",
+		.text =
+"A failed member's pages are misses; the pool's state is then 'degraded' and\n"
+"the other members serve on.",
+		.example = "kvctxctl pool show ctx0",
+	}, {
+		.noun = "tenant", .verb = "add", .run = cmd_tenant_add,
+		.args = {
+			{ KIND_POOL, "POOL", .help = "name of an attached pool" },
+			{ KIND_NAME, "TENANT", .help = "name of the new tenant" },
+		},
+		.options = OPT(UID) | OPT(GID) | OPT(MODE),
+		.summary = "add a tenant to a pool",
+		.text =
+"Creates the node /dev/kvctx/POOL/TENANT. Who may open it may use the tenant's\n"
+"pages; who may open it for reading only may load pages, not store them.",
+		.example = "kvctxctl tenant add ctx0 llama --uid vllm --mode 0660",
+	}, {
+		.noun = "tenant", .verb = "remove", .run = cmd_tenant_remove,
+		.args = {
+			{ KIND_POOL, "POOL", .help = "name of an attached pool" },
+			{ KIND_TENANT, "TENANT", .help = "name of one of its tenants" },
+		},
+		.summary = "remove a tenant and all its pages",
+		.text = "Refused while a process has the tenant's node open.",
+		.example = "kvctxctl tenant remove ctx0 llama",
+	}, {
+		.noun = "tenant", .verb = "list", .run = cmd_tenant_list,
+		.args = {
+			{ KIND_POOL, "POOL", .optional = true, .help = "only the tenants of this pool" },
+		},
+		.summary = "list tenants and their device nodes",
+		.text = "One line for each tenant.",
+		.example = "kvctxctl tenant list ctx0",
+	}, {
+		.noun = "connect", .run = cmd_connect,
+		.options = OPT(TRANSPORT) | OPT(TRADDR) | OPT(TRSVCID) | OPT(NQN) | OPT(HOST_TRADDR) |
+			   OPT(HOSTNQN) | OPT(HOSTID) | OPT(NR_IO_QUEUES) | OPT(CTRL_LOSS_TMO) |
+			   OPT(FAST_IO_FAIL_TMO) | OPT(TIMEOUT),
+		.required = OPT(TRANSPORT) | OPT(NQN),
+		.summary = "connect to an NVMe-oF subsystem",
+		.text =
+"Prints the block devices that appeared. If none appears within the time\n"
+"limit the connection is taken down again and the command fails.",
+		.example = "kvctxctl connect -t tcp -a 192.0.2.7 -s 4420 -n nqn.2026-01.org.example:kv0",
+	}, {
+		.noun = "disconnect", .run = cmd_disconnect,
+		.options = OPT(TRANSPORT) | OPT(TRADDR) | OPT(TRSVCID) | OPT(NQN),
+		.required = OPT(NQN),
+		.summary = "disconnect from an NVMe-oF subsystem",
+		.text =
+"Takes down every connection to the subsystem, or those that match transport,\n"
+"address and port where they are given. Detach the pool first.",
+		.example = "kvctxctl disconnect -n nqn.2026-01.org.example:kv0",
+	}, {
+		.noun = "stat", .run = cmd_stat,
+		.args = {
+			{ KIND_POOL, "POOL", .optional = true, .help = "only this pool" },
+		},
+		.options = OPT(WATCH) | OPT(COUNT),
+		.summary = "show counters",
+		.text =
+"Counted since attach, except pages, bytes, sessions and inflight, which are\n"
+"as of now. With --watch a line for each pool tells rates since the line\n"
+"before; with -o json each report is one object on one line and holds the\n"
+"counters themselves.",
+		.example = "kvctxctl stat --watch 5 ctx0",
+	}, {
+		.noun = "load", .run = cmd_load,
+		.summary = "load the kernel module",
+		.text = "Does nothing when it is loaded.",
+		.example = "kvctxctl load",
+	}, {
+		.noun = "unload", .run = cmd_unload,
+		.summary = "unload the kernel module",
+		.text = "Does nothing when it is not loaded. Refused while it is in use.",
+		.example = "kvctxctl unload",
+	}, {
+		.noun = "version", .run = cmd_version,
+		.summary = "show versions of tool and module",
+		.text = "Tells too whether the module is loaded.",
+		.example = "kvctxctl version",
+	},
+	{ .noun = NULL }
+};

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Values of arguments and options, messages, small helpers.
+ */
+#include <errno.h>
+#include <grp.h>
+#include <pwd.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "../../kmod/core/format.h"
+#include "ctl.h"
+
+static void vmessage(const char *what, const char *fmt, va_list ap)
+{
+	fflush(stdout);
+	fprintf(stderr, "kvctxctl: %s: ", what);
+	vfprintf(stderr, fmt, ap);
+	fputc('\n', stderr);
+}
+
+void ctl_error(const char *what, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vmessage(what, fmt, ap);
+	va_end(ap);
+}
+
+void ctl_command_name(const struct ctl_command *cmd, char *buf, size_t size)
+{
+	snprintf(buf, size, "%s%s%s", cmd->noun, cmd->verb ? " " : "", cmd->verb ? cmd->verb : "");
+}
+
+/* The command and the names it was given are the what */
+void ctl_command_error(const struct ctl *c, const char *fmt, ...)
+{
+	char what[256];
+	va_list ap;
+
+	ctl_command_name(c->cmd, what, sizeof(what));
+	for (int i = 0; i < c->nr_args && !c->cmd->args[i].many && c->cmd->args[i].kind; i++) {
+		size_t used = strlen(what);
+
+		snprintf(what + used, sizeof(what) - used, " %s", c->args[i]);
+	}
+	va_start(ap, fmt);
+	vmessage(what, fmt, ap);
+	va_end(ap);
+}
+
+int ctl_status_of(int err)
+{
+	switch (err) {
+	case 0:
+		return CTL_OK;
+	case EPERM:
+	case EACCES:
+	case ENOENT:
+	case ENODEV:
+	case ENXIO:
+		return CTL_NODEV;
+	case EOPNOTSUPP:
+		return CTL_NOSUPP;
+	default:
+		return CTL_FAILED;
+	}
+}
+
+static bool digits(const char *text)
+{
+	return *text && !text[strspn(text, "0123456789")];
+}
+
+static const char *parse_number(const char *text, uint64_t max, uint64_t *num)
+{
+	errno = 0;
+	*num = digits(text) ? strtoull(text, NULL, 10) : 0;
+	if (!digits(text))
+		return "not a number";
+	return errno || *num > max ? "number too large" : NULL;
+}
+
+/* 4096, 64K, 1G: powers of 1024, no fractions */
+static const char *parse_size(const char *text, uint64_t *num)
+{
+	static const char units[] = "KMGT";
+	size_t n = strspn(text, "0123456789");
+	const char *unit = text[n] ? strchr(units, text[n]) : NULL;
+	int shift = unit ? 10 * (int)(unit - units + 1) : 0;
+
+	if (!n || (text[n] && (!unit || text[n + 1])))
+		return "not a size such as 4096, 64K, 256M, 1G";
+	errno = 0;
+	*num = strtoull(text, NULL, 10);
+	if (errno || *num > UINT64_MAX >> shift)
+		return "size too large";
+	*num <<= shift;
+	return NULL;
+}
+
+static const char *parse_seconds(const char *text, uint64_t *num)
+{
+	size_t whole = strspn(text, "0123456789");
+	size_t part = text[whole] == '.' ? strspn(text + whole + 1, "0123456789") : 0;
+	double s;
+
+	if (!whole || text[whole + (text[whole] == '.') + part] || (text[whole] && !part))
+		return "not a number of seconds";
+	s = strtod(text, NULL);
+	if (s < 0.1 || s > 86400)
+		return "not between 0.1 and 86400 seconds";
+	*num = (uint64_t)(s * 1000 + 0.5);
+	return NULL;
+}
+
+static const char *parse_mode(const char *text, uint64_t *num)
+{
+	if (!*text || strlen(text) > 4 || text[strspn(text, "01234567")])
+		return "not permission bits in octal, such as 0660";
+	*num = strtoull(text, NULL, 8);
+	return *num > 0777 ? "only permission bits are allowed, such as 0660" : NULL;
+}
+
+static const char *parse_user(const char *text, uint64_t *num)
+{
+	const struct passwd *pw;
+
+	if (digits(text))
+		return parse_number(text, UINT32_MAX - 1, num);
+	pw = getpwnam(text);
+	if (!pw)
+		return "no such user";
+	*num = pw->pw_uid;
+	return NULL;
+}
+
+static const char *parse_group(const char *text, uint64_t *num)
+{
+	const struct group *gr;
+
+	if (digits(text))
+		return parse_number(text, UINT32_MAX - 1, num);
+	gr = getgrnam(text);
+	if (!gr)
+		return "no such group";
+	*num = gr->gr_gid;
+	return NULL;
+}
+
+static const char *parse_choice(enum ctl_kind kind, const char *text, uint64_t *num)
+{
+	const char *const *choice = ctl_choices(kind);
+
+	for (*num = 0; choice[*num]; (*num)++)
+		if (!strcmp(choice[*num], text))
+			return NULL;
+	return kind == KIND_FORMAT ? "not text or json" : "not tcp, rdma, loop or fc";
+}
+
+const char *ctl_value_parse(enum ctl_kind kind, const char *text, struct ctl_value *v)
+{
+	v->text = text;
+	v->set = true;
+	switch (kind) {
+	case KIND_NAME:
+	case KIND_POOL:
+	case KIND_TENANT:
+		return kvc_name_ok(text) ? NULL :
+			"a name has 1 to 31 of A-Z a-z 0-9 . _ - and begins with neither . nor -";
+	case KIND_SIZE:
+		return parse_size(text, &v->num);
+	case KIND_NUMBER:
+		return parse_number(text, INT32_MAX, &v->num);
+	case KIND_SECONDS:
+		return parse_seconds(text, &v->num);
+	case KIND_MODE:
+		return parse_mode(text, &v->num);
+	case KIND_USER:
+		return parse_user(text, &v->num);
+	case KIND_GROUP:
+		return parse_group(text, &v->num);
+	case KIND_TRANSPORT:
+	case KIND_FORMAT:
+		return parse_choice(kind, text, &v->num);
+	case KIND_NQN:
+		return strlen(text) < 224 && *text ? NULL : "an NQN has 1 to 223 characters";
+	default:
+		return *text ? NULL : "empty";
+	}
+}
+
+void ctl_uuid_text(const uint8_t uuid[16], char text[37])
+{
+	for (int i = 0; i < 16; i++) {
+		bool dash = i == 4 || i == 6 || i == 8 || i == 10;
+
+		text += sprintf(text, "%s%02x", dash ? "-" : "", uuid[i]);
+	}
+}
+
+/* RFC 9562 version 4 */
+int ctl_uuid_random(uint8_t uuid[16])
+{
+	if (getrandom(uuid, 16, 0) != 16)
+		return -errno;
+	uuid[6] = (uuid[6] & 0x0f) | 0x40;
+	uuid[8] = (uuid[8] & 0x3f) | 0x80;
+	return 0;
+}
+
+uint64_t ctl_now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+}
+
+void ctl_sleep_ms(uint64_t ms)
+{
+	struct timespec ts = { (time_t)(ms / 1000), (long)(ms % 1000) * 1000000 };
+
+	nanosleep(&ts, NULL);
+}
