@@ -30,7 +30,32 @@ $(CTL_MAN): tools/kvctxctl/kvctxctl.8.in $(CTL)
 	@mkdir -p $(@D)
 	@$(CTL) --generate man | sed -e 's/@VERSION@/$(VERSION)/' -e '/@COMMANDS@/{r /dev/stdin' -e 'd}' $< > $@
 
-.PHONY: install-ctl
+# kvctxctl-fake is the tool with libnvme, libkmod, the netlink socket and some system calls replaced
+CTL_FAKE	:= $(O)/test/kvctxctl-fake
+CTL_FAKE_OBJS	:= $(patsubst %,$(O)/obj/tools/kvctxctl/tests/%.o,fake_kernel fake_kmod fake_nvme fake_system)
+CTL_WRAPPED	:= genl_connect setsockopt access opendir open pwrite fsync
+CTL_SUPERDUMP	:= $(O)/test/superdump
+TESTPROGS	+= $(CTL_FAKE) $(CTL_SUPERDUMP)
+
+$(O)/obj/tools/kvctxctl/tests/%.o: OBJ_CFLAGS = $(KVC_CORE_CFLAGS) $(call pkg,$(CTL_PKGS) $(CTL_SYS_PKGS)) \
+						-Wno-unused-parameter
+
+$(CTL_FAKE): $(CTL_OBJS) $(CTL_FAKE_OBJS) $(KVC_CORE_LIB)
+	@mkdir -p $(@D)
+	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) $(CTL_WRAPPED:%=-Wl,--wrap=%) -o $@ $^ $(call pkglibs,$(CTL_PKGS)) \
+		$(KVC_CORE_LIBS)
+
+$(CTL_SUPERDUMP): $(O)/obj/tools/kvctxctl/tests/superdump.o $(KVC_CORE_LIB)
+	@mkdir -p $(@D)
+	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ $(KVC_CORE_LIBS)
+
+.PHONY: check-ctl check-ctl-run install-ctl
+check-ctl:
+	@$(MAKE) --no-print-directory O=$(O)/asan SAN=1 check-ctl-run
+
+check-ctl-run: $(CTL) $(CTL_MAN) $(CTL_COMPLETION) $(CTL_FAKE) $(CTL_SUPERDUMP)
+	@python3 tools/kvctxctl/tests/run.py $(O)
+
 install-ctl: programs
 	install -D -m 755 $(CTL) $(DESTDIR)$(PREFIX)/sbin/kvctxctl
 	install -D -m 644 $(CTL_MAN) $(DESTDIR)$(PREFIX)/share/man/man8/kvctxctl.8

@@ -5,32 +5,20 @@
 #include <errno.h>
 #include <libkmod.h>
 #include <linux/kvctx_genl.h>
-#include <stdarg.h>
 #include <string.h>
+#include <syslog.h>
 
 #include "out.h"
 
 #define MODULE	"kvctx"
 
-/* libkmod's own messages say less than ours */
-static void quiet(void *data, int priority, const char *file, int line, const char *fn, const char *format,
-		  va_list ap)
-{
-	(void)data;
-	(void)priority;
-	(void)file;
-	(void)line;
-	(void)fn;
-	(void)format;
-	(void)ap;
-}
-
 static struct kmod_ctx *open_kmod(void)
 {
 	struct kmod_ctx *ctx = kmod_new(NULL, NULL);
 
+	/* libkmod's own messages say less than ours */
 	if (ctx)
-		kmod_set_log_fn(ctx, quiet, NULL);
+		kmod_set_log_priority(ctx, LOG_EMERG);
 	return ctx;
 }
 

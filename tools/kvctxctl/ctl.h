@@ -26,6 +26,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#define __printf(fmt, args)	__attribute__((format(printf, fmt, args)))
+
 struct json_object;
 
 /* Exit status; documented in the man page */
@@ -152,8 +154,8 @@ void ctl_generate_completion(FILE *to);
 void ctl_generate_man(FILE *to);
 
 /* util.c */
-void ctl_error(const char *what, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void ctl_command_error(const struct ctl *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+__printf(2, 3) void ctl_error(const char *what, const char *fmt, ...);
+__printf(2, 3) void ctl_command_error(const struct ctl *c, const char *fmt, ...);
 int ctl_status_of(int err);				/* exit status for a positive errno */
 const char *ctl_value_parse(enum ctl_kind kind, const char *text, struct ctl_value *v);	/* NULL or why not */
 void ctl_command_name(const struct ctl_command *cmd, char *buf, size_t size);

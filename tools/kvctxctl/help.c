@@ -124,7 +124,6 @@ static const char *kind_word(enum ctl_kind kind)
 }
 
 static const char completion_head[] =
-"# SPDX-License-Identifier: GPL-2.0\n"
 "# bash completion for kvctxctl; generated from its command table\n\n"
 "# _kvctxctl_offer KIND [POOL]: the words that fit $cur\n"
 "_kvctxctl_offer() {\n"

@@ -17,10 +17,7 @@ struct words {
 	char **word;		/* those that are not options */
 };
 
-static int usage(const struct ctl_command *cmd, const char *what, const char *fmt, ...)
-	__attribute__((format(printf, 3, 4)));
-
-static int usage(const struct ctl_command *cmd, const char *what, const char *fmt, ...)
+static __printf(3, 4) int usage(const struct ctl_command *cmd, const char *what, const char *fmt, ...)
 {
 	char name[64] = "", why[256];
 	va_list ap;
@@ -76,7 +73,7 @@ static int parse_option(struct ctl *c, char **argv, int *i)
 	if (!value)
 		return o->value_optional ? CTL_OK : usage(NULL, shown, "needs a value (%s)", o->meta);
 	why = ctl_value_parse(o->kind, value, &c->opt[id]);
-	return why ? usage(NULL, shown, "'%s': %s", value, why) : CTL_OK;
+	return why ? usage(NULL, shown, "'%.40s': %s", value, why) : CTL_OK;
 }
 
 static int collect(struct ctl *c, struct words *w, char **argv)

@@ -2,7 +2,7 @@
 /*
  * Netlink transport.
  *
- * libnl reports an error's number only; the sentence that comes with it (extended acknowledgement) is taken from
+ * libnl reports an error's number only; the sentence that comes with it (extended acknowledgment) is taken from
  * the raw message here: behind the error in NLMSG_ERROR, behind the status in the NLMSG_DONE of a dump.
  *
  * A dump that the kernel says was interrupted by a change is asked for again.
@@ -136,7 +136,7 @@ static int put_value(struct nl_msg *msg, int attr, const struct ctl_value *v)
 static struct nl_msg *build(const struct nl_request *rq, int family)
 {
 	struct nl_msg *msg = nlmsg_alloc_size(request_size(rq));
-	int flags = NLM_F_REQUEST | (rq->dump ? NLM_F_DUMP : NLM_F_ACK);
+	int flags = NLM_F_REQUEST | (rq->dump ? NLM_F_DUMP : 0);	/* libnl adds NLM_F_ACK */
 	int err = 0;
 
 	if (!msg)
@@ -176,10 +176,11 @@ static int exchange(struct nl_sock *sk, struct nl_cb *cb, int family, struct ans
 
 static int exchange_again(struct nl_sock *sk, int family, struct answer *a)
 {
-	struct nl_cb *cb = nl_cb_clone(nl_socket_get_cb(sk));
+	struct nl_cb *own = nl_socket_get_cb(sk), *cb = nl_cb_clone(own);
 	size_t before = json_object_array_length(a->objects);
 	int ret = -NLE_DUMP_INTR;
 
+	nl_cb_put(own);
 	if (!cb)
 		return -NLE_NOMEM;
 	nl_cb_set(cb, NL_CB_VALID, NL_CB_CUSTOM, on_object, a);

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The control plane as the tool sees it through libnl: requests are taken and answers given where libnl would use
+ * its socket, so messages are built and parsed by the real code on both sides.
+ *
+ * Pools: ctx0, two members of which the second failed, and ctx1, one member. Tenants: default in both, llama in
+ * ctx0. Counter n of a pool is n * 1000 in the first answer, twice that in the second and so on.
+ *
+ *	FAKE_FAMILY	"no": there is none
+ *	FAKE_CONNECT	"no": the socket cannot be made
+ *	FAKE_POOLS	"no": nothing is attached
+ *	FAKE_ERRNO	requests fail so
+ *	FAKE_WHY	sentence that goes with it; sent only to a socket that asked for sentences
+ *	FAKE_CAPPED	"1": the error does not repeat the request
+ *	FAKE_IN_DONE	"1": a dump's error comes at its end
+ *	FAKE_INTERRUPTED	so many dumps are interrupted by a change
+ *	FAKE_OLD	"1": a kernel that knows no counters but the first
+ *	FAKE_BAD	"1": answers with attributes of a wrong size
+ */
+#include <errno.h>
+#include <linux/kvctx_genl.h>
+#include <netlink/genl/ctrl.h>
+#include <netlink/genl/genl.h>
+#include <netlink/netlink.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "fake.h"
+
+#define FAMILY		29
+#define QUEUE		64
+
+static struct {
+	unsigned char *buf;
+	int len;
+} queue[QUEUE];
+static int queued, taken;
+static bool sentences;
+
+static void push(struct nl_msg *msg)
+{
+	struct nlmsghdr *nlh = nlmsg_hdr(msg);
+
+	if (queued == QUEUE)
+		abort();
+	queue[queued].len = (int)nlh->nlmsg_len;
+	queue[queued].buf = malloc(nlh->nlmsg_len);
+	memcpy(queue[queued++].buf, nlh, nlh->nlmsg_len);
+	nlmsg_free(msg);
+}
+
+static int take(struct nl_sock *sk, struct sockaddr_nl *from, unsigned char **buf, struct ucred **creds)
+{
+	if (taken == queued)
+		abort();	/* the tool waits for ever */
+	memset(from, 0, sizeof(*from));
+	from->nl_family = AF_NETLINK;
+	*buf = queue[taken].buf;
+	return queue[taken++].len;
+}
+
+static struct nl_msg *message(const struct nlmsghdr *rq, int type, int flags)
+{
+	struct nl_msg *msg = nlmsg_alloc();
+
+	nlmsg_put(msg, rq->nlmsg_pid, rq->nlmsg_seq, type, 0, flags);
+	return msg;
+}
+
+static void append(struct nl_msg *msg, const void *data, size_t len)
+{
+	nlmsg_append(msg, (void *)data, len, NLMSG_ALIGNTO);
+}
+
+/* NLMSG_ERROR: the answer to a request that wanted an acknowledgment, or to a wrong one */
+static void push_status(const struct nlmsghdr *rq, int err, const char *why)
+{
+	bool capped = !err || fake_is("FAKE_CAPPED", "1");
+	bool tell = err && why && sentences;
+	struct nlmsgerr e = { .error = -err, .msg = *rq };
+	struct nl_msg *msg = message(rq, NLMSG_ERROR, (capped ? NLM_F_CAPPED : 0) | (tell ? NLM_F_ACK_TLVS : 0));
+
+	append(msg, &e, sizeof(e));
+	if (!capped)
+		append(msg, rq + 1, rq->nlmsg_len - sizeof(*rq));
+	if (tell) {
+		nla_put_u32(msg, NLMSGERR_ATTR_OFFS, 20);
+		nla_put_string(msg, NLMSGERR_ATTR_MSG, why);
+	}
+	push(msg);
+}
+
+static void push_done(const struct nlmsghdr *rq, int err, int flags)
+{
+	const char *why = getenv("FAKE_WHY");
+	bool tell = err && why && sentences;
+	struct nl_msg *msg = message(rq, NLMSG_DONE, NLM_F_MULTI | flags | (tell ? NLM_F_ACK_TLVS : 0));
+
+	err = -err;
+	append(msg, &err, sizeof(err));
+	if (tell)
+		nla_put_string(msg, NLMSGERR_ATTR_MSG, why);
+	push(msg);
+}
+
+static struct nl_msg *object(const struct nlmsghdr *rq, int flags)
+{
+	const struct genlmsghdr *g = nlmsg_data(rq);
+	struct nl_msg *msg = nlmsg_alloc_size(16384);
+
+	genlmsg_put(msg, rq->nlmsg_pid, rq->nlmsg_seq, FAMILY, 0, flags, g->cmd, KVCTX_GENL_VERSION);
+	return msg;
+}
+
+static void put_uuid(struct nl_msg *msg, int attr, int first)
+{
+	unsigned char uuid[16];
+
+	for (int i = 0; i < 16; i++)
+		uuid[i] = (unsigned char)(first + i);
+	nla_put(msg, attr, sizeof(uuid), uuid);
+}
+
+static void put_member(struct nl_msg *msg, int index, const char *device, int state)
+{
+	struct nlattr *nest = nla_nest_start(msg, KVCTX_A_MEMBER);
+
+	nla_put_u32(msg, KVCTX_M_INDEX, index);
+	nla_put_string(msg, KVCTX_M_DEVICE, device);
+	put_uuid(msg, KVCTX_M_UUID, 16 * (index + 2));
+	nla_put_u64(msg, KVCTX_M_SIZE, 40ULL << 28);
+	nla_put_u32(msg, KVCTX_M_STATE, state);
+	nla_put_u32(msg, KVCTX_M_SEGMENTS, 40);
+	nla_put_u32(msg, KVCTX_M_SEGMENTS_FREE, 10 + index);
+	nla_nest_end(msg, nest);
+}
+
+static void push_pool(const struct nlmsghdr *rq, const char *name, int flags)
+{
+	bool two = !strcmp(name, "ctx0");
+	struct nl_msg *msg = object(rq, flags);
+
+	nla_put_string(msg, KVCTX_A_POOL, name);
+	put_uuid(msg, KVCTX_A_UUID, 0);
+	nla_put_u64(msg, KVCTX_A_CAPACITY, (two ? 80ULL : 40ULL) << 28);
+	nla_put_u64(msg, KVCTX_A_SEGMENT_SIZE, 1ULL << 28);
+	if (fake_is("FAKE_BAD", "1"))
+		nla_put_u16(msg, KVCTX_A_CHUNK_SIZE, 1);
+	else
+		nla_put_u32(msg, KVCTX_A_CHUNK_SIZE, 65536);
+	nla_put_u64(msg, KVCTX_A_PAGE_LEN_MAX, 128ULL << 20);
+	nla_put_u32(msg, KVCTX_A_STATE, two ? KVCTX_POOL_DEGRADED : KVCTX_POOL_ONLINE);
+	put_member(msg, 0, "/dev/nvme1n1", 0);
+	if (two)
+		put_member(msg, 1, "/dev/nvme2n1", 1);
+	push(msg);
+}
+
+static void push_tenant(const struct nlmsghdr *rq, const char *pool, const char *tenant, int minor)
+{
+	struct nl_msg *msg = object(rq, NLM_F_MULTI);
+
+	nla_put_string(msg, KVCTX_A_POOL, pool);
+	nla_put_string(msg, KVCTX_A_TENANT, tenant);
+	nla_put_u32(msg, KVCTX_A_UID, 1000 + minor);
+	nla_put_u32(msg, KVCTX_A_GID, 2000 + minor);
+	nla_put_u32(msg, KVCTX_A_MODE, 0640);
+	nla_put_u32(msg, KVCTX_A_SESSIONS, minor);
+	nla_put_u32(msg, KVCTX_A_DEV_MAJOR, 240);
+	nla_put_u32(msg, KVCTX_A_DEV_MINOR, minor);
+	push(msg);
+}
+
+static void push_stats(const struct nlmsghdr *rq, const char *pool, unsigned int nth)
+{
+	struct nl_msg *msg = object(rq, NLM_F_MULTI);
+	int end = fake_is("FAKE_OLD", "1") ? KVCTX_S_PAGES : KVCTX_S_MAX;
+	struct nlattr *nest;
+
+	nla_put_string(msg, KVCTX_A_POOL, pool);
+	nest = nla_nest_start(msg, KVCTX_A_STATS);
+	for (int i = KVCTX_S_PAGES; i <= end; i++)
+		nla_put_u64(msg, i, 1000ULL * i * nth);
+	nla_nest_end(msg, nest);
+	push(msg);
+}
+
+static void push_dump(const struct nlmsghdr *rq, const char *pool)
+{
+	const struct genlmsghdr *g = nlmsg_data(rq);
+	static unsigned int dumps;
+	static long interrupted;
+	bool first = !pool || !strcmp(pool, "ctx0"), second = !pool || !strcmp(pool, "ctx1");
+
+	dumps++;
+	first &= !fake_is("FAKE_POOLS", "no");
+	second &= !fake_is("FAKE_POOLS", "no");
+	if (g->cmd == KVCTX_CMD_POOL_GET && first)
+		push_pool(rq, "ctx0", NLM_F_MULTI);
+	if (g->cmd == KVCTX_CMD_POOL_GET && second)
+		push_pool(rq, "ctx1", NLM_F_MULTI);
+	if (g->cmd == KVCTX_CMD_TENANT_GET && first) {
+		push_tenant(rq, "ctx0", "default", 0);
+		push_tenant(rq, "ctx0", "llama", 1);
+	}
+	if (g->cmd == KVCTX_CMD_TENANT_GET && second)
+		push_tenant(rq, "ctx1", "default", 2);
+	if (g->cmd == KVCTX_CMD_STATS_GET && first)
+		push_stats(rq, "ctx0", dumps);
+	if (g->cmd == KVCTX_CMD_STATS_GET && second)
+		push_stats(rq, "ctx1", dumps * 10);
+	push_done(rq, (int)fake_number("FAKE_ERRNO", 0),
+		  interrupted++ < fake_number("FAKE_INTERRUPTED", 0) ? NLM_F_DUMP_INTR : 0);
+}
+
+static const char *text(struct nlattr *a)
+{
+	return a ? nla_get_string(a) : NULL;
+}
+
+static void log_number(const char *name, struct nlattr *a)
+{
+	if (a)
+		fake_log("  %s=%u", name, nla_get_u32(a));
+}
+
+static void log_request(const struct nlmsghdr *rq, struct nlattr **a)
+{
+	static const char *const names[] = {
+		"?", "attach", "detach", "pool", "tenant-add", "tenant-remove", "tenants", "stats",
+	};
+	const struct genlmsghdr *g = nlmsg_data(rq);
+	struct nlattr *d;
+	int rem;
+
+	/* libnl waits for an acknowledgment of all but dumps */
+	if (!(rq->nlmsg_flags & NLM_F_ACK))
+		abort();
+	fake_log("%s%s version %d", names[g->cmd < 8 ? g->cmd : 0],
+		 (rq->nlmsg_flags & NLM_F_DUMP) == NLM_F_DUMP ? " dump" : "", g->version);
+	if (a[KVCTX_A_POOL])
+		fake_log("  pool=%s", text(a[KVCTX_A_POOL]));
+	if (a[KVCTX_A_TENANT])
+		fake_log("  tenant=%s", text(a[KVCTX_A_TENANT]));
+	nla_for_each_attr(d, genlmsg_attrdata(g, 0), genlmsg_attrlen(g, 0), rem)
+		if (nla_type(d) == KVCTX_A_DEVICE)
+			fake_log("  device=%s", text(d));
+	log_number("uid", a[KVCTX_A_UID]);
+	log_number("gid", a[KVCTX_A_GID]);
+	log_number("mode", a[KVCTX_A_MODE]);
+}
+
+static void request(const struct nlmsghdr *rq)
+{
+	const struct genlmsghdr *g = nlmsg_data(rq);
+	bool dump = (rq->nlmsg_flags & NLM_F_DUMP) == NLM_F_DUMP;
+	int err = (int)fake_number("FAKE_ERRNO", 0);
+	struct nlattr *a[KVCTX_A_MAX + 1];
+
+	genlmsg_parse((struct nlmsghdr *)rq, 0, a, KVCTX_A_MAX, NULL);
+	log_request(rq, a);
+	if (err && !(dump && fake_is("FAKE_IN_DONE", "1"))) {
+		push_status(rq, err, getenv("FAKE_WHY"));
+		return;
+	}
+	if (dump) {
+		push_dump(rq, text(a[KVCTX_A_POOL]));
+		return;
+	}
+	if (g->cmd == KVCTX_CMD_POOL_ATTACH)
+		push_pool(rq, "ctx0", 0);
+	if (g->cmd == KVCTX_CMD_POOL_GET)
+		push_pool(rq, text(a[KVCTX_A_POOL]), 0);
+	push_status(rq, 0, NULL);
+}
+
+/* The controller: which number has the family? */
+static void resolve(const struct nlmsghdr *rq)
+{
+	struct nlattr *a[CTRL_ATTR_MAX + 1];
+	struct nl_msg *msg;
+
+	genlmsg_parse((struct nlmsghdr *)rq, 0, a, CTRL_ATTR_MAX, NULL);
+	if (fake_is("FAKE_FAMILY", "no") || !a[CTRL_ATTR_FAMILY_NAME] ||
+	    strcmp(text(a[CTRL_ATTR_FAMILY_NAME]), KVCTX_GENL_NAME)) {
+		push_status(rq, ENOENT, NULL);
+		return;
+	}
+	msg = nlmsg_alloc();
+	genlmsg_put(msg, rq->nlmsg_pid, rq->nlmsg_seq, GENL_ID_CTRL, 0, 0, CTRL_CMD_NEWFAMILY, 2);
+	nla_put_string(msg, CTRL_ATTR_FAMILY_NAME, KVCTX_GENL_NAME);
+	nla_put_u16(msg, CTRL_ATTR_FAMILY_ID, FAMILY);
+	nla_put_u32(msg, CTRL_ATTR_VERSION, KVCTX_GENL_VERSION);
+	push(msg);
+	push_status(rq, 0, NULL);
+}
+
+static int send_to_us(struct nl_sock *sk, struct nl_msg *msg)
+{
+	const struct nlmsghdr *rq = nlmsg_hdr(msg);
+
+	if (rq->nlmsg_type == GENL_ID_CTRL)
+		resolve(rq);
+	else if (rq->nlmsg_type == FAMILY)
+		request(rq);
+	else
+		abort();
+	return (int)rq->nlmsg_len;
+}
+
+int __wrap_genl_connect(struct nl_sock *sk)
+{
+	struct nl_cb *cb = nl_socket_get_cb(sk);
+
+	if (fake_is("FAKE_CONNECT", "no")) {
+		nl_cb_put(cb);
+		return -NLE_AF_NOSUPPORT;
+	}
+	sentences = false;
+	nl_cb_overwrite_recv(cb, take);
+	nl_cb_overwrite_send(cb, send_to_us);
+	nl_cb_put(cb);
+	return 0;
+}
+
+int __wrap_setsockopt(int fd, int level, int name, const void *val, socklen_t len)
+{
+	if (level == SOL_NETLINK && name == NETLINK_EXT_ACK)
+		sentences = *(const int *)val;
+	return 0;
+}

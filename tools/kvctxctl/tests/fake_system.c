@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * System calls of the tool, wrapped by the linker.
+ *
+ *	FAKE_LOG		file to append to
+ *	FAKE_ROOT		where /dev and /sys are for access() and opendir()
+ *	FAKE_ACCESS_ERRNO	access() to a node that is there fails so when it asks for writing
+ *	FAKE_OPEN_ERRNO		open() fails so
+ *	FAKE_PWRITE_FAIL	the n-th pwrite() fails with EIO
+ *	FAKE_FSYNC_FAIL		the n-th fsync() fails with EIO
+ *	FAKE_FAIL_FROM		1: all of them from the n-th on
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fake.h"
+
+long fake_number(const char *name, long other)
+{
+	const char *text = getenv(name);
+
+	return text ? strtol(text, NULL, 0) : other;
+}
+
+bool fake_is(const char *name, const char *text)
+{
+	const char *value = getenv(name);
+
+	return value && !strcmp(value, text);
+}
+
+void fake_log(const char *fmt, ...)
+{
+	const char *path = getenv("FAKE_LOG");
+	FILE *f = path ? fopen(path, "a") : NULL;
+	va_list ap;
+
+	if (!f)
+		return;
+	va_start(ap, fmt);
+	vfprintf(f, fmt, ap);
+	va_end(ap);
+	fputc('\n', f);
+	fclose(f);
+}
+
+static const char *moved(const char *path, char *buf, size_t size)
+{
+	const char *root = getenv("FAKE_ROOT");
+
+	if (strncmp(path, "/dev/", 5) && strncmp(path, "/sys/", 5))
+		return path;
+	snprintf(buf, size, "%s%s", root ? root : "/nowhere", path);
+	return buf;
+}
+
+void fake_make(const char *path)
+{
+	char full[512];
+	int fd;
+
+	moved(path, full, sizeof(full));
+	for (char *p = full + 1; (p = strchr(p, '/')); p++) {
+		*p = 0;
+		mkdir(full, 0755);
+		*p = '/';
+	}
+	fd = __real_open(full, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	if (fd < 0)
+		abort();
+	close(fd);
+}
+
+int __wrap_access(const char *path, int mode)
+{
+	char buf[512];
+	int ret = __real_access(moved(path, buf, sizeof(buf)), mode);
+
+	if (!ret && mode & W_OK && getenv("FAKE_ACCESS_ERRNO")) {
+		errno = (int)fake_number("FAKE_ACCESS_ERRNO", 0);
+		return -1;
+	}
+	return ret;
+}
+
+DIR *__wrap_opendir(const char *path)
+{
+	char buf[512];
+
+	fake_namespaces_appear();
+	return __real_opendir(moved(path, buf, sizeof(buf)));
+}
+
+int __wrap_open(const char *path, int flags, ...)
+{
+	if (getenv("FAKE_OPEN_ERRNO")) {
+		errno = (int)fake_number("FAKE_OPEN_ERRNO", 0);
+		return -1;
+	}
+	return __real_open(path, flags);
+}
+
+static bool fault(const char *name, long *nr)
+{
+	long which = fake_number(name, 0);
+
+	++*nr;
+	return which && (*nr == which || (*nr > which && fake_number("FAKE_FAIL_FROM", 0)));
+}
+
+ssize_t __wrap_pwrite(int fd, const void *buf, size_t len, off_t offset)
+{
+	static long nr;
+
+	if (fault("FAKE_PWRITE_FAIL", &nr)) {
+		errno = EIO;
+		return -1;
+	}
+	/* Short now and then, as a file may */
+	return __real_pwrite(fd, buf, len > 40000 && nr % 3 == 0 ? 40000 : len, offset);
+}
+
+int __wrap_fsync(int fd)
+{
+	static long nr;
+
+	if (fault("FAKE_FSYNC_FAIL", &nr)) {
+		errno = EIO;
+		return -1;
+	}
+	return __real_fsync(fd);
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * superdump FILE: what the core's decoder says of the two superblock slots, as JSON lines.
+ */
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "../../../kmod/core/format.h"
+
+static void put_hex(const char *name, const u8 *p, int n)
+{
+	printf("\"%s\": \"", name);
+	for (int i = 0; i < n; i++)
+		printf("%02x", p[i]);
+	printf("\", ");
+}
+
+static void put_tenants(const struct kvc_super *s)
+{
+	const char *comma = "";
+
+	printf("\"tenants\": [");
+	for (int i = 0; i < KVC_TENANTS_MAX; i++) {
+		const struct kvc_super_tenant *t = &s->tenants[i];
+
+		if (!(t->flags & KVC_TENANT_USED))
+			continue;
+		printf("%s[\"%s\", %u, %u, %u]", comma, t->name, t->uid, t->gid, t->mode);
+		comma = ", ";
+	}
+	printf("]");
+}
+
+static void put_slot(int slot, enum kvc_reason why, const struct kvc_super *s)
+{
+	printf("{\"slot\": %d, \"reason\": %d", slot, why);
+	if (why == KVC_OK) {
+		printf(", \"seq\": %llu, \"name\": \"%s\", \"member\": %u, \"nr_members\": %u, ",
+		       (unsigned long long)s->seq, s->pool_name, s->member_index, s->nr_members);
+		printf("\"segment_size\": %llu, \"chunk_size\": %u, \"segments\": %u, ",
+		       (unsigned long long)s->segment_size, s->chunk_size, s->members[s->member_index].nr_segments);
+		put_hex("uuid", s->pool_uuid, KVC_UUID_LEN);
+		put_hex("member_uuid", s->members[s->member_index].uuid, KVC_UUID_LEN);
+		put_tenants(s);
+	}
+	printf("}\n");
+}
+
+int main(int argc, char **argv)
+{
+	int fd = argc == 2 ? open(argv[1], O_RDONLY) : -1;
+	struct kvc_super *s = calloc(1, sizeof(*s));
+	u8 *buf = malloc(KVC_SUPER_BYTES);
+	int status = 1;
+
+	if (fd >= 0 && s && buf) {
+		status = 0;
+		for (int slot = 0; slot < KVC_SUPER_SLOTS; slot++) {
+			if (pread(fd, buf, KVC_SUPER_BYTES, (off_t)slot * KVC_SUPER_BYTES) != KVC_SUPER_BYTES)
+				memset(buf, 0, KVC_SUPER_BYTES);
+			put_slot(slot, kvc_super_decode(buf, s), s);
+		}
+		close(fd);
+	}
+	free(buf);
+	free(s);
+	return status;
+}

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Pools, tenants, counters: what goes over netlink and what is made of the answers."""
+import json
+import os
+import re
+
+import tool
+from tool import FAILED, NODEV, NOSUPP, bad, good, run, spawn
+
+EVERY = [                       # each command that asks the kernel
+    ["pool", "attach", "/dev/x"], ["pool", "detach", "ctx0"], ["pool", "list"], ["pool", "show", "ctx0"],
+    ["tenant", "add", "ctx0", "t"], ["tenant", "remove", "ctx0", "t"], ["tenant", "list"], ["stat"],
+]
+DUMPS = [["pool", "list"], ["tenant", "list"], ["stat"]]
+
+
+def test_attach_sends_absolute_paths():
+    r = good("pool", "attach", "/dev/nvme1n1", "img", "../b")
+    assert r.log == ["attach version 1", "  device=/dev/nvme1n1", f"  device={tool.DIR}/img",
+                     f"  device={tool.DIR}/../b"], r
+
+
+def test_attach_shows_the_pool():
+    r = good("pool", "attach", "/dev/nvme1n1")
+    assert "Attached." in r.out and "degraded" in r.out, r
+    assert re.search(r"1 +10.0 GiB +40 +11  failed  /dev/nvme2n1$", r.out, re.M), r
+    assert re.search(r"^capacity +20.0 GiB$", r.out, re.M), r
+    assert good("pool", "attach", "/dev/nvme1n1", "-o", "json").json() == good("pool", "show", "ctx0", "-o",
+                                                                              "json").json()
+
+
+def test_attach_many_long_paths():
+    paths = ["/dev/" + "x" * 200 + str(i) for i in range(64)]
+    r = good("pool", "attach", *paths)
+    assert [line.removeprefix("  device=") for line in r.log[1:]] == paths, r
+
+
+def test_show_json():
+    pool = good("pool", "show", "ctx0", "-o", "json").json()
+    assert pool["format"] == 1
+    pool = pool["pool"]
+    members = pool.pop("members")
+    assert pool == {
+        "name": "ctx0", "uuid": "00010203-0405-0607-0809-0a0b0c0d0e0f", "state": "degraded",
+        "capacity": 80 << 28, "segment_size": 1 << 28, "chunk_size": 65536, "page_len_max": 128 << 20,
+        "free": 21 << 28,
+    }, pool
+    assert members[1] == {
+        "index": 1, "device": "/dev/nvme2n1", "uuid": "30313233-3435-3637-3839-3a3b3c3d3e3f", "size": 40 << 28,
+        "state": "failed", "segments": 40, "segments_free": 11,
+    }, members
+    assert members[0]["state"] == "online" and len(members) == 2
+
+
+def test_show_asks_for_its_pool():
+    assert good("pool", "show", "ctx1").log == ["pool version 1", "  pool=ctx1"]
+
+
+def test_list():
+    r = good("pool", "list")
+    assert r.log == ["pool dump version 1"], r
+    lines = [line.split() for line in r.out.splitlines()]
+    assert lines == [["POOL", "STATE", "MEMBERS", "CAPACITY", "FREE", "SEGMENT"],
+                     ["ctx0", "degraded", "2", "20.0", "GiB", "5.2", "GiB", "256.0", "MiB"],
+                     ["ctx1", "online", "1", "10.0", "GiB", "2.5", "GiB", "256.0", "MiB"]], r
+    names = [p["name"] for p in good("pool", "list", "-o", "json").json()["pools"]]
+    assert names == ["ctx0", "ctx1"]
+
+
+def test_list_of_nothing():
+    assert good("pool", "list", pools="no").out.split() == ["POOL", "STATE", "MEMBERS", "CAPACITY", "FREE",
+                                                            "SEGMENT"]
+    assert good("pool", "list", "-o", "json", pools="no").json() == {"format": 1, "pools": []}
+    assert good("tenant", "list", "-o", "json", pools="no").json() == {"format": 1, "tenants": []}
+    assert good("stat", "-o", "json", pools="no").json() == {"format": 1, "stats": []}
+
+
+def test_detach():
+    r = good("pool", "detach", "ctx0")
+    assert r.log == ["detach version 1", "  pool=ctx0"] and r.out == "Pool ctx0 detached.\n", r
+    assert good("pool", "detach", "ctx0", "-o", "json").json() == {"format": 1, "detached": "ctx0"}
+
+
+def test_tenant_add():
+    r = good("tenant", "add", "ctx0", "llama")
+    assert r.log == ["tenant-add version 1", "  pool=ctx0", "  tenant=llama"], r
+    assert r.out == "added: /dev/kvctx/ctx0/llama\n", r
+    r = good("tenant", "add", "ctx0", "llama", "--uid", "root", "--gid=12", "--mode", "0640", "-o", "json")
+    assert r.log[3:] == ["  uid=0", "  gid=12", f"  mode={0o640}"], r
+    assert r.json() == {"format": 1, "added": {"pool": "ctx0", "tenant": "llama",
+                                               "node": "/dev/kvctx/ctx0/llama"}}, r
+
+
+def test_tenant_remove():
+    r = good("tenant", "remove", "ctx0", "llama")
+    assert r.log == ["tenant-remove version 1", "  pool=ctx0", "  tenant=llama"], r
+    assert good("tenant", "remove", "ctx0", "llama", "-o", "json").json()["removed"]["tenant"] == "llama"
+
+
+def test_tenant_list():
+    r = good("tenant", "list")
+    assert r.log == ["tenants dump version 1"], r
+    assert r.out.splitlines()[2].split() == ["ctx0", "llama", "1001", "2001", "0640", "1",
+                                             "/dev/kvctx/ctx0/llama"], r
+    r = good("tenant", "list", "ctx1", "-o", "json")
+    assert r.log == ["tenants dump version 1", "  pool=ctx1"], r
+    assert r.json() == {"format": 1, "tenants": [{
+        "pool": "ctx1", "tenant": "default", "uid": 1002, "gid": 2002, "mode": 0o640, "sessions": 2, "major": 240,
+        "minor": 2, "node": "/dev/kvctx/ctx1/default"}]}, r
+
+
+def counters():
+    """Names and numbers of the counters, from the ABI's header"""
+    text = open("uapi/linux/kvctx_genl.h").read()
+    body = re.search(r"enum kvctx_genl_stat \{(.*?)\}", text, re.S).group(1)
+    names = re.findall(r"^\t(KVCTX_S_\w+),", body, re.M)
+    return {name.removeprefix("KVCTX_S_").lower(): i for i, name in enumerate(names) if i > 1}
+
+
+def test_stat_has_every_counter():
+    want = {name: 1000 * i for name, i in counters().items()}
+    assert len(want) > 20
+    r = good("stat", "ctx0", "-o", "json")
+    assert r.log == ["stats dump version 1", "  pool=ctx0"], r
+    assert r.json() == {"format": 1, "stats": [dict(want, pool="ctx0")]}, r
+    lines = [line.split() for line in good("stat", "ctx0").out.splitlines()]
+    assert lines[0] == ["pool", "ctx0"]
+    assert {line[0]: int(line[1]) for line in lines[1:]} == want
+
+
+def test_stat_all_pools():
+    assert [s["pool"] for s in good("stat", "-o", "json").json()["stats"]] == ["ctx0", "ctx1"]
+    assert good("stat").out.count("pool ctx") == 2
+
+
+def test_stat_of_an_older_kernel():
+    assert good("stat", "ctx0", "-o", "json", old=1).json()["stats"] == [{"pool": "ctx0", "pages": 2000}]
+    assert good("stat", "ctx0", old=1).out.split() == ["pool", "ctx0", "pages", "2000"]
+
+
+def test_stat_unknown_pool():
+    bad(NODEV, ["stat nope", "no such pool"], "stat", "nope")
+
+
+def test_stat_watch_rates():
+    number = counters()
+    r = good("stat", "--watch", "0.5", "--count", "3", "ctx0")
+    lines = [line.split() for line in r.out.splitlines()]
+    assert lines[0][0] == "POOL" and len(lines) == 4, r
+    for nr, line in enumerate(lines[1:]):
+        values = dict(zip(lines[0], line))
+        assert values["PAGES"] == str(1000 * number["pages"] * (nr + 2)), r
+        # Each answer raises each counter by a thousand times its number, in half a second or little more
+        for title, key in (("LOADS/s", "loads"), ("STORES/s", "stores"), ("EVICT/s", "evicted_pages")):
+            most = 2000 * number[key]
+            assert 0.5 * most < float(values[title]) <= 1.01 * most, r
+        hits = 100 * number["loads"] / (number["loads"] + number["misses"])
+        assert abs(float(values["HIT-%"]) - hits) < 0.06, r
+
+
+def test_stat_watch_json_is_one_object_a_line():
+    r = good("stat", "--watch=0.2", "--count=2", "-o", "json")
+    lines = [json.loads(line) for line in r.out.splitlines()]
+    assert len(lines) == 2 and all(line["format"] == 1 and 0.1 < line["seconds"] < 2 for line in lines), r
+    assert lines[1]["stats"][0]["pages"] == lines[0]["stats"][0]["pages"] * 3 / 2, r
+
+
+def test_stat_watch_without_number():
+    r = good("stat", "ctx0", "--watch", "--count", "1")
+    assert len(r.out.splitlines()) == 2, r
+    bad(NODEV, "no such pool", "stat", "--watch", "nope")
+
+
+def test_kernel_sentence_is_shown():
+    for args in EVERY:
+        r = bad(FAILED, "sessions are open, 2 of them", *args, errno=16, why="sessions are open, 2 of them")
+        assert r.err.startswith("kvctxctl: " + " ".join(args[:2])), r
+        bad(FAILED, "this one", *args, errno=16, why="this one", capped=1)
+    for args in DUMPS:
+        bad(FAILED, "at the end", *args, errno=5, why="at the end", in_done=1)
+
+
+def test_without_sentence_the_error_is_told():
+    for args in EVERY:
+        bad(FAILED, "Device or resource busy", *args, errno=16)
+    for args in DUMPS:
+        bad(FAILED, "Input/output error", *args, errno=5, in_done=1)
+
+
+def test_error_names_the_object():
+    bad(FAILED, "kvctxctl: tenant add ctx0 llama: busy", "tenant", "add", "ctx0", "llama", errno=16, why="busy")
+    bad(FAILED, "kvctxctl: pool detach ctx0: busy", "pool", "detach", "ctx0", errno=16, why="busy")
+
+
+def test_no_permission():
+    for args in EVERY:
+        bad(NODEV, ["not permitted", "CAP_SYS_ADMIN"], *args, errno=1)
+        bad(NODEV, "only for root", *args, errno=1, why="only for root")
+
+
+def test_status_follows_the_error():
+    for errno, status in ((2, NODEV), (19, NODEV), (6, NODEV), (13, NODEV), (95, NOSUPP), (22, FAILED), (17, FAILED)):
+        bad(status, "x", "pool", "attach", "/dev/x", errno=errno, why="x")
+
+
+def test_module_not_loaded():
+    for args in EVERY:
+        bad(NODEV, ["module is not loaded", "kvctxctl load"], *args, family="no")
+
+
+def test_no_netlink():
+    for args in EVERY:
+        bad(FAILED, "netlink", *args, connect="no")
+
+
+def test_interrupted_dump_is_asked_again():
+    for args in DUMPS:
+        r = good(*args, interrupted=3)
+        assert len(r.log) == 4, r
+    assert len(good("pool", "list", "-o", "json", interrupted=3).json()["pools"]) == 2
+    bad(FAILED, "netlink", "pool", "list", interrupted=100)
+
+
+def test_malformed_answer():
+    bad(FAILED, "Bad message", "pool", "show", "ctx0", bad=1)
+    bad(FAILED, "Bad message", "pool", "list", bad=1)
+
+
+def test_full_output():
+    with open("/dev/full", "w") as full:
+        r = spawn(os.path.join(tool.OUT, "test/kvctxctl-fake"), ["pool", "list"], {}, stdout=full)
+    assert r.status == FAILED and "kvctxctl: output: No space left on device" in r.err, r
+
+
+def test_json_without_slash_escapes():
+    r = run("tenant", "list", "-o", "json")
+    assert '"/dev/kvctx/ctx0/llama"' in r.out, r

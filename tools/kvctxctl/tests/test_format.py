@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: GPL-2.0
+"""pool format on sparse files."""
+import os
+import re
+import struct
+
+import tool
+from tool import FAILED, NODEV, USAGE, bad, good, image, put, run, superblocks
+
+MIB = 1 << 20
+BAD_MAGIC = 1
+
+
+def blank(path):
+    return [s["reason"] for s in superblocks(path)] == [BAD_MAGIC, BAD_MAGIC]
+
+
+def fingerprint(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def test_format_one():
+    a = image("a", 9 * MIB)
+    r = good("pool", "format", "p", a, "--segment-size", "1M")
+    assert r.out == "Pool p formatted: 1 member, 8 segments of 1.0 MiB, 8.0 MiB.\n", r
+    slots = superblocks(a)
+    assert [s["reason"] for s in slots] == [0, 0] and sorted(s["seq"] for s in slots) == [1, 2], slots
+    for s in slots:
+        assert s["name"] == "p" and s["nr_members"] == 1 and s["member"] == 0 and s["segments"] == 8, s
+        assert s["segment_size"] == MIB and s["chunk_size"] == 65536, s
+        assert s["tenants"] == [["default", 0, 0, 0o600]], s
+
+
+def test_format_three_with_json():
+    paths = [image(f"d{i}", (10 + 10 * i) * MIB + 12345) for i in range(3)]
+    r = good("pool", "format", "pool.3", *paths, "--segment-size=2M", "--chunk-size", "4K", "-o", "json").json()
+    assert r["format"] == 1
+    pool = r["pool"]
+    assert (pool["name"], pool["segment_size"], pool["chunk_size"]) == ("pool.3", 2 * MIB, 4096)
+    assert [m["segments"] for m in pool["members"]] == [4, 9, 14] and pool["segments"] == 27
+    assert pool["capacity"] == 54 * MIB and [m["device"] for m in pool["members"]] == paths
+    for i, path in enumerate(paths):
+        for s in superblocks(path):
+            assert (s["reason"], s["member"], s["nr_members"], s["chunk_size"]) == (0, i, 3, 4096), s
+            assert s["uuid"] == pool["uuid"].replace("-", ""), s
+            assert s["member_uuid"] == pool["members"][i]["uuid"].replace("-", ""), s
+        assert os.path.getsize(path) == (10 + 10 * i) * MIB + 12345
+    assert len({m["uuid"] for m in pool["members"]} | {pool["uuid"]}) == 4
+    assert re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", pool["uuid"])
+
+
+def test_defaults():
+    a = image("a", 1025 * MIB)
+    good("pool", "format", "p", a)
+    s = superblocks(a)[0]
+    assert (s["segment_size"], s["chunk_size"], s["segments"]) == (256 * MIB, 65536, 4), s
+
+
+def test_uuids_differ_each_time():
+    a = image("a", 9 * MIB)
+    first = good("pool", "format", "p", a, "--segment-size", "1M", "-o", "json").json()["pool"]["uuid"]
+    again = good("pool", "format", "p", a, "--segment-size", "1M", "-o", "json", "-f").json()["pool"]["uuid"]
+    assert first != again
+
+
+def test_geometry():
+    a = image("a", 64 * MIB)
+    for size in ("128K", "2G", "262145", "1048577", "0"):
+        bad(USAGE, "--segment-size: not a multiple of 4K between 256K and 1G", "pool", "format", "p", a,
+            "--segment-size", size)
+    for size in ("2K", "2M", "5K", "0", "65537"):
+        bad(USAGE, "--chunk-size: not a power of two between 4K and 1M", "pool", "format", "p", a,
+            "--chunk-size", size)
+    assert blank(a)
+    good("pool", "format", "p", a, "--segment-size", "260K", "--chunk-size", "1M")
+
+
+def test_too_small():
+    a = image("a", 5 * MIB - 1)
+    bad(FAILED, ["a: too small", "has 5.0 MiB, needs 5.0 MiB for 4 segments"], "pool", "format", "p", a,
+        "--segment-size", "1M")
+    assert blank(a)
+    b = image("b", 5 * MIB)
+    good("pool", "format", "p", b, "--segment-size", "1M")
+    bad(FAILED, "too small", "pool", "format", "p", image("c", 0))
+
+
+def test_nothing_is_written_before_all_are_checked():
+    a, b = image("a", 9 * MIB), image("b", MIB)
+    put(a, 3, b"precious")
+    before = fingerprint(a)
+    bad(FAILED, "b: too small", "pool", "format", "p", a, b, "--segment-size", "1M", "--force")
+    assert fingerprint(a) == before
+
+
+def test_same_device_twice():
+    a, b = image("a", 9 * MIB), image("b", 9 * MIB)
+    os.symlink(a, tool.DIR + "/link")
+    os.link(a, tool.DIR + "/hard")
+    for other in (a, "link", "hard", "./a"):
+        r = run("pool", "format", "p", a, b, other, "--segment-size", "1M", "--force")
+        assert r.status == USAGE and f"the same device as {a}" in r.err, r
+    assert blank(a) and blank(b)
+
+
+def test_not_a_device():
+    bad(NODEV, ["nope", "No such file"], "pool", "format", "p", "nope")
+    bad(FAILED, "neither a block device nor a file", "pool", "format", "p", tool.DIR)
+    bad(FAILED, "neither a block device nor a file", "pool", "format", "p", "/dev/null", "--force")
+
+
+def test_busy_and_forbidden():
+    a = image("a", 9 * MIB)
+    bad(FAILED, "in use: mounted", "pool", "format", "p", a, open_errno=16)
+    bad(NODEV, "Permission denied", "pool", "format", "p", a, open_errno=13)
+    bad(FAILED, "Read-only file system", "pool", "format", "p", a, open_errno=30)
+
+
+def test_too_many():
+    devices = [f"d{i}" for i in range(65)]
+    r = run("pool", "format", "p", *devices)
+    assert r.status == USAGE and "at most 64 devices" in r.err, r
+
+
+def test_sixty_four():
+    paths = [image(f"d{i}", 3 * MIB) for i in range(64)]
+    good("pool", "format", "p", *paths, "--segment-size", "256K")
+    assert superblocks(paths[63])[0]["member"] == 63 and superblocks(paths[63])[1]["nr_members"] == 64
+
+
+def test_own_superblock():
+    a, b = image("a", 9 * MIB), image("b", 9 * MIB)
+    good("pool", "format", "old", a, "--segment-size", "1M")
+    before = fingerprint(a)
+    bad(FAILED, ["member of the pool old", "--force"], "pool", "format", "new", b, a, "--segment-size", "1M")
+    assert fingerprint(a) == before and blank(b)
+    good("pool", "format", "new", b, a, "--segment-size", "1M", "--force")
+    assert {s["name"] for s in superblocks(a) + superblocks(b)} == {"new"}
+
+
+def test_own_superblock_in_one_slot_and_damaged():
+    a = image("a", 9 * MIB)
+    good("pool", "format", "old", a, "--segment-size", "1M")
+    put(a, 0, bytes(65536))
+    bad(FAILED, "member of the pool old", "pool", "format", "new", a, "--segment-size", "1M")
+    put(a, 65536 + 500, b"damage")
+    bad(FAILED, "member of a pool (", "pool", "format", "new", a, "--segment-size", "1M")
+    good("pool", "format", "new", a, "--segment-size", "1M", "-f")
+
+
+def ext4(path):
+    """Enough of an ext4 superblock for libblkid: magic, a revision, an incompatible feature (extents)"""
+    sb = bytearray(1024)
+    struct.pack_into("<I", sb, 0, 64)           # inodes
+    struct.pack_into("<I", sb, 4, 9 * 256)      # blocks
+    struct.pack_into("<I", sb, 24, 2)           # log of block size over 1024
+    struct.pack_into("<H", sb, 56, 0xEF53)
+    struct.pack_into("<I", sb, 76, 1)
+    struct.pack_into("<I", sb, 92, 4)           # has_journal
+    struct.pack_into("<I", sb, 96, 0x42)        # filetype, extents
+    put(path, 1024, bytes(sb))
+
+
+def xfs(path):
+    """The fields of an XFS superblock that libblkid looks at"""
+    sb = bytearray(512)
+    sb[0:4] = b"XFSB"
+    struct.pack_into(">I", sb, 4, 4096)         # block size
+    struct.pack_into(">Q", sb, 8, 2304)         # blocks
+    struct.pack_into(">I", sb, 80, 1)           # realtime extent
+    struct.pack_into(">I", sb, 84, 576)         # blocks of a group
+    struct.pack_into(">I", sb, 88, 4)           # groups
+    struct.pack_into(">I", sb, 96, 855)         # log blocks
+    struct.pack_into(">H", sb, 100, 4)          # version
+    struct.pack_into(">H", sb, 102, 512)        # sector size
+    struct.pack_into(">H", sb, 104, 256)        # inode size
+    struct.pack_into(">H", sb, 106, 16)
+    sb[120], sb[121], sb[122], sb[123], sb[124], sb[127] = 12, 9, 8, 4, 10, 25
+    put(path, 0, bytes(sb))
+
+
+def swap(path):
+    put(path, 1024, struct.pack("<II", 1, 2000))    # version, last page
+    put(path, 4086, b"SWAPSPACE2")
+
+
+def dos(path):
+    """A partition table"""
+    entry = struct.pack("<BBBBBBBBII", 0, 0, 1, 0, 0x83, 0, 1, 0, 2048, 4096)
+    put(path, 446, entry)
+    put(path, 510, b"\x55\xaa")
+
+
+def lvm(path):
+    put(path, 512, b"LABELONE" + struct.pack("<QII", 1, 0, 32) + b"LVM2 001" + b"0" * 32)
+
+
+def test_foreign_signatures():
+    for name, make, kind in (("e", ext4, "ext4"), ("x", xfs, "xfs"), ("s", swap, "swap"), ("d", dos, "dos"),
+                             ("l", lvm, "LVM2_member")):
+        a = image(name, 9 * MIB)
+        make(a)
+        before = fingerprint(a)
+        bad(FAILED, [f"holds something ({kind})", "--force"], "pool", "format", "p", a, "--segment-size", "1M")
+        assert fingerprint(a) == before
+        good("pool", "format", "p", a, "--segment-size", "1M", "--force")
+        assert [s["reason"] for s in superblocks(a)] == [0, 0]
+        # Nothing of it is left: what is found now is the pool
+        bad(FAILED, "member of the pool p", "pool", "format", "q", a, "--segment-size", "1M")
+
+
+def test_signatures_far_from_the_start():
+    """ZFS labels, the backup of a GPT: --force wipes what lies behind the superblocks too"""
+    a = image("a", 9 * MIB)
+    size = 9 * MIB
+    header = bytearray(512)
+    header[0:8] = b"EFI PART"
+    struct.pack_into("<IIII", header, 8, 0x10000, 92, 0, 0)
+    struct.pack_into("<QQQQ", header, 24, size // 512 - 1, 1, 34, size // 512 - 34)
+    struct.pack_into("<QIII", header, 72, size // 512 - 33, 128, 128, crc32(bytes(128 * 128)))
+    struct.pack_into("<I", header, 16, crc32(bytes(header[:92])))
+    put(a, size - 512, bytes(header))
+    put(a, 446, struct.pack("<BBBBBBBBII", 0, 0, 2, 0, 0xee, 255, 255, 255, 1, size // 512 - 1))
+    put(a, 510, b"\x55\xaa")
+    bad(FAILED, "holds something (gpt)", "pool", "format", "p", a, "--segment-size", "1M")
+    good("pool", "format", "p", a, "--segment-size", "1M", "--force")
+    assert b"EFI PART" not in fingerprint(a)
+
+
+def crc32(data):
+    import zlib
+    return zlib.crc32(data)
+
+
+def test_force_wipes_other_members_of_the_old_content():
+    """The data behind the first megabyte is left alone"""
+    a = image("a", 9 * MIB)
+    put(a, 2 * MIB, b"old pages")
+    put(a, MIB - 9, b"old start")
+    good("pool", "format", "p", a, "--segment-size", "1M", "--force")
+    text = fingerprint(a)
+    assert text[2 * MIB:2 * MIB + 9] == b"old pages" and b"old start" not in text
+
+
+def sweep(fault):
+    """Let the n-th call fail until nothing is left to fail; no device may look like a member before that"""
+    for n in range(1, 100):
+        paths = [image(f"d{i}", 9 * MIB) for i in range(3)]
+        r = run("pool", "format", "p", *paths, "--segment-size", "1M", "--force", **{fault: n})
+        if r.status == 0:
+            assert all([s["reason"] for s in superblocks(p)] == [0, 0] for p in paths), r
+            return n - 1
+        assert r.status == FAILED and "Input/output error" in r.err and not r.out, r
+        assert all(blank(p) for p in paths), r
+    raise AssertionError("never succeeds")
+
+
+def test_every_write_may_fail():
+    assert sweep("pwrite_fail") >= 9
+
+
+def test_every_flush_may_fail():
+    assert sweep("fsync_fail") == 6
+
+
+def test_a_device_that_fails_for_good_is_named():
+    paths = [image(f"d{i}", 9 * MIB) for i in range(2)]
+    r = run("pool", "format", "p", *paths, "--segment-size", "1M", fsync_fail=3, fail_from=1)
+    assert r.status == FAILED and r.err.count("may still hold a superblock") == 2, r

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The command line: help, usage errors, values, completion, man page."""
+import os
+import re
+import subprocess
+
+import tool
+from tool import USAGE, bad, good, real, run
+
+COMMANDS = ["pool format", "pool attach", "pool detach", "pool list", "pool show", "tenant add", "tenant remove",
+            "tenant list", "connect", "disconnect", "stat", "load", "unload", "version"]
+
+
+def test_help():
+    r = good("--help")
+    listed = re.findall(r"^  ((?:\w+ )?\w+)  +\w", r.out.split("Commands:")[1].split("Options:")[0], re.M)
+    assert listed == COMMANDS, r
+    assert r.out == good("-h").out
+    assert "Exit status" in r.out
+
+
+def test_help_of_every_command():
+    for name in COMMANDS:
+        r = good(*name.split(), "--help")
+        assert r.out.startswith(f"Usage: kvctxctl {name}"), r
+        assert "Example:\n  kvctxctl " + name in r.out and "--output" in r.out, r
+        assert max(len(line) for line in r.out.splitlines()) <= 110, r
+        # Help comes whatever else is said, and asks nobody
+        assert good("-h", *name.split(), "word", "-o", "json").log == []
+
+
+def test_help_of_a_noun():
+    r = good("pool", "--help")
+    assert re.findall(r"^  pool (\w+) ", r.out, re.M) == ["format", "attach", "detach", "list", "show"], r
+    assert re.findall(r"^  tenant (\w+) ", good("--help", "tenant").out, re.M) == ["add", "remove", "list"]
+
+
+def test_examples_are_accepted():
+    """The command line of each example gets past the parser"""
+    for name in COMMANDS:
+        example = good(*name.split(), "--help").out.split("Example:\n  kvctxctl ")[1].splitlines()[0]
+        if "--watch" in example:
+            example += " --count 1"
+        words = [w.replace("vllm", "root").replace("--watch 5", "--watch 0.1") for w in example.split()]
+        words = ["0.1" if w == "5" else w for w in words]
+        assert run(*words).status != USAGE, example
+
+
+def test_no_command():
+    bad(USAGE, "none given")
+    bad(USAGE, ["frob", "no such command"], "frob")
+    bad(USAGE, ["pool", "needs a verb"], "pool")
+    bad(USAGE, ["pool", "frob", "no such verb"], "pool", "frob")
+    bad(USAGE, "frob", "frob", "--help")
+    bad(USAGE, "none given", "-o", "json")
+
+
+def test_arguments():
+    for name, least, most in (("pool format", 2, None), ("pool attach", 1, None), ("pool detach", 1, 1),
+                              ("pool list", 0, 0), ("pool show", 1, 1), ("tenant add", 2, 2),
+                              ("tenant remove", 2, 2), ("tenant list", 0, 1), ("stat", 0, 1), ("load", 0, 0),
+                              ("unload", 0, 0), ("version", 0, 0)):
+        for n in range(least):
+            bad(USAGE, "missing", *name.split(), *["word"] * n)
+        if most is not None:
+            bad(USAGE, "one argument too many", *name.split(), *["word"] * (most + 1))
+
+
+def test_hint_names_the_command():
+    assert bad(USAGE, "missing", "pool", "show").err.endswith("Try 'kvctxctl pool show --help'.\n")
+
+
+def test_required_options():
+    bad(USAGE, ["--transport", "missing"], "connect", "-n", "nqn.x")
+    bad(USAGE, ["--nqn", "missing"], "connect", "-t", "tcp", "-a", "192.0.2.1")
+    bad(USAGE, ["--nqn", "missing"], "disconnect")
+
+
+def test_unknown_options():
+    bad(USAGE, ["--frob", "no such option"], "pool", "list", "--frob")
+    bad(USAGE, ["-z", "no such option"], "pool", "list", "-z")
+    bad(USAGE, ["--frob", "no such option"], "pool", "list", "--frob=1")
+
+
+def test_options_of_other_commands():
+    bad(USAGE, ["--force", "not an option of this command"], "pool", "list", "--force")
+    bad(USAGE, ["--nqn", "not an option of this command"], "stat", "--nqn", "x")
+    bad(USAGE, ["--version", "not an option of this command"], "stat", "--version")
+
+
+def test_option_values():
+    bad(USAGE, ["--force", "takes no value"], "pool", "format", "p", "d", "--force=1")
+    bad(USAGE, ["--output", "needs a value"], "pool", "list", "--output")
+    bad(USAGE, ["-o", "needs a value"], "pool", "list", "-o")
+    bad(USAGE, ["--output", "'xml'", "not text or json"], "pool", "list", "--output", "xml")
+    bad(USAGE, ["--transport", "'x'", "not tcp"], "connect", "--transport", "x", "-n", "n")
+    bad(USAGE, ["--traddr", "empty"], "connect", "-t", "tcp", "-n", "n", "--traddr=")
+    bad(USAGE, ["--nqn", "223"], "disconnect", "--nqn", "n" * 224)
+    bad(USAGE, ["--nqn", "223"], "disconnect", "--nqn=")
+
+
+def test_ways_to_say_an_option():
+    want = good("pool", "list", "-o", "json").out
+    for words in (["-ojson", "pool", "list"], ["pool", "--output=json", "list"], ["pool", "list", "--output", "json"],
+                  ["--output", "json", "pool", "list"], ["-o", "text", "pool", "list", "-o", "json"]):
+        assert good(*words).out == want, words
+
+
+def test_double_dash_ends_options():
+    assert good("pool", "attach", "--", "-odd").log[1].endswith("/-odd")
+
+
+def test_names():
+    for name in ("a", "A-b_c.9", "0", "_", "x" * 31):
+        good("tenant", "add", name, name)
+    for name in ("", ".x", "x" * 32, "a b", "a/b", "ä", "a:b", ".."):
+        bad(USAGE, "a name has 1 to 31", "tenant", "add", "ctx0", name)
+        bad(USAGE, "a name has 1 to 31", "pool", "show", name)
+    bad(USAGE, "a name has 1 to 31", "pool", "show", "--", "-x")
+
+
+def test_sizes():
+    for size in ("", "x", "1.5M", "-1", "1k", "1KB", "1 M", "M", "0x10", "+4"):
+        bad(USAGE, ["--segment-size", "not a size"], "pool", "format", "p", "d", f"--segment-size={size}")
+    for size in ("99999999999999999999", "18446744073709551616", "16777216T", "20000000000G"):
+        bad(USAGE, ["--segment-size", "too large"], "pool", "format", "p", "d", "--segment-size", size)
+
+
+def test_numbers():
+    for n in ("", "x", "-1", "1.5", "1e3"):
+        bad(USAGE, ["--count", "not a number"], "stat", "--watch", f"--count={n}")
+    bad(USAGE, ["--count", "too large"], "stat", "--watch", "--count=2147483648")
+    bad(USAGE, ["--count", "too large"], "stat", "--watch", "--count=99999999999999999999")
+    bad(USAGE, "needs --watch", "stat", "--count", "1")
+
+
+def test_seconds():
+    for n in ("x", "-1", "1.", ".5", "1e3", "", "1.5.5"):
+        bad(USAGE, ["--watch", "not a number of seconds"], "stat", f"--watch={n}")
+    for n in ("0", "0.01", "86401"):
+        bad(USAGE, ["--watch", "not between"], "stat", f"--watch={n}")
+
+
+def test_modes():
+    for mode in ("", "8", "u+x", "00660", "0x1", "-1"):
+        bad(USAGE, ["--mode", "octal"], "tenant", "add", "p", "t", f"--mode={mode}")
+    for mode in ("1777", "4600"):
+        bad(USAGE, ["--mode", "only permission bits"], "tenant", "add", "p", "t", "--mode", mode)
+    assert "  mode=432" in good("tenant", "add", "p", "t", "--mode", "660").log
+
+
+def test_users():
+    bad(USAGE, ["--uid", "no such user"], "tenant", "add", "p", "t", "--uid", "nobody-of-that-name")
+    bad(USAGE, ["--gid", "no such group"], "tenant", "add", "p", "t", "--gid", "nobody-of-that-name")
+    bad(USAGE, ["--uid", "too large"], "tenant", "add", "p", "t", "--uid", "4294967295")
+    assert "  uid=4294967294" in good("tenant", "add", "p", "t", "--uid", "4294967294").log
+
+
+def test_the_program_that_is_installed():
+    """Not the one with fakes: help, usage and version work without anything"""
+    assert real("--help").status == 0
+    assert real("pool").status == USAGE
+    assert "kvctxctl 0." in real("version").out
+
+
+COMPLETE = r"""
+source "$1"
+ls() { case $1 in /dev/kvctx) printf '%s\n' ctx0 ctx1 ;; /dev/kvctx/ctx0) printf '%s\n' default llama ;; esac; }
+shift
+COMP_WORDS=("$@")
+COMP_CWORD=$(($# - 1))
+_kvctxctl
+[ ${#COMPREPLY[@]} = 0 ] || printf '%s\n' "${COMPREPLY[@]}"
+"""
+
+
+def complete(*words):
+    script = os.path.join(tool.OUT, "share/bash-completion/completions/kvctxctl")
+    done = subprocess.run(["bash", "-u", "-c", COMPLETE.replace("_kvctxctl\n", "set +u; _kvctxctl\n", 1), "bash", script,
+                           "kvctxctl", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tool.DIR)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    return done.stdout.split()
+
+
+def test_completion_syntax():
+    script = os.path.join(tool.OUT, "share/bash-completion/completions/kvctxctl")
+    done = subprocess.run(["bash", "-n", script], stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+
+
+def test_completion_of_commands():
+    assert complete("") == ["pool", "tenant", "connect", "disconnect", "stat", "load", "unload", "version"]
+    assert complete("c") == ["connect"]
+    assert complete("pool", "") == ["format", "attach", "detach", "list", "show"]
+    assert complete("-o", "json", "tenant", "r") == ["remove"]
+    assert complete("--output", "=", "json", "tenant", "r") == ["remove"]
+    assert complete("--v") == ["--version"]
+
+
+def test_completion_of_options():
+    assert complete("pool", "format", "--") == ["--output", "--help", "--segment-size", "--chunk-size", "--force"]
+    assert complete("connect", "--tr") == ["--transport", "--traddr", "--trsvcid"]
+    assert complete("stat", "--w") == ["--watch"]
+
+
+def test_completion_of_values():
+    assert complete("connect", "--transport", "") == ["tcp", "rdma", "loop", "fc"]
+    assert complete("connect", "-t", "r") == ["rdma"]
+    assert complete("pool", "list", "-o", "j") == ["json"]
+    assert complete("pool", "list", "--output", "=") == ["text", "json"]
+    assert complete("pool", "list", "--output", "=", "t") == ["text"]
+    assert complete("tenant", "add", "ctx0", "x", "--uid", "roo") == ["root"]
+    assert complete("connect", "--nqn", "") == []
+
+
+def test_completion_of_arguments():
+    tool.image("disk1", 0)
+    tool.image("disk2", 0)
+    assert complete("pool", "show", "") == ["ctx0", "ctx1"]
+    assert complete("pool", "show", "ctx0", "") == []
+    assert complete("stat", "--watch", "ctx1") == ["ctx1"]
+    assert complete("tenant", "remove", "ctx0", "") == ["default", "llama"]
+    assert complete("tenant", "add", "ctx0", "") == []
+    assert complete("pool", "format", "") == []
+    assert sorted(complete("pool", "format", "p", "di")) == ["disk1", "disk2"]
+    assert sorted(complete("pool", "format", "p", "disk1", "--force", "di")) == ["disk1", "disk2"]
+    assert sorted(complete("pool", "attach", "disk1", "di")) == ["disk1", "disk2"]
+
+
+def test_man_page_tells_everything():
+    text = open(os.path.join(tool.OUT, "share/man/man8/kvctxctl.8")).read().replace("\\-", "-")
+    assert "@" not in re.sub(r"^\.\\\".*$", "", text, flags=re.M)
+    for name in COMMANDS:
+        assert f"\n.SS kvctxctl {name}" in text, name
+    for name in set(re.findall(r"--[a-z-]+", "".join(good(*c.split(), "--help").out for c in COMMANDS))):
+        assert name in text, name
+    for key in good("stat", "ctx0", "-o", "json").json()["stats"][0]:
+        assert re.search(rf"\b{key}\b", text), key
+
+
+def test_man_page_is_well_formed():
+    done = subprocess.run(["sh", "-c", "command -v groff"], stdout=subprocess.DEVNULL)
+    if done.returncode:
+        raise tool.Skip("no groff")
+    page = os.path.join(tool.OUT, "share/man/man8/kvctxctl.8")
+    done = subprocess.run(["groff", "-man", "-Tutf8", "-ww", "-z", page], stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 0 and not done.stderr, done.stderr
