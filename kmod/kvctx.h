@@ -10,8 +10,8 @@
  *   recover.c recovery at attach             store.c load.c  the two data paths
  *   device.c  opening devices, superblocks   io.c       pages to bios, bounce blocks
  *   member.c  losing a member                lease.c    leases and their time limits
- *   worker.c  background work, flush
- *   tenant.c  tenants and their nodes
+ *   worker.c  background work, flush         park.c     waiting for space
+ *   tenant.c  tenants and their nodes        data.c     resources of the above
  *
  * Lifetimes: a session holds its tenant, a tenant its pool (kvctx_tenant_get/put). Detach and tenant removal refuse
  * with -EBUSY while a session exists, so the data side never meets a dying pool. A session outlives its file while
@@ -24,6 +24,7 @@
 #define KVCTX_H
 
 #include <linux/blkdev.h>
+#include <linux/completion.h>
 #include <linux/list.h>
 #include <linux/mutex.h>
 #include <linux/percpu_counter.h>
@@ -38,6 +39,14 @@
 
 struct kvctx_pool;
 
+struct kvctx_flush;
+
+/* What a flush waits for on one member */
+struct kvctx_flush_part {
+	struct list_head node;
+	struct kvctx_flush *flush;
+};
+
 /* A flush on its way: kvctx_flush_start() hands it to every member's worker, @done is called once, in process context,
  * after the last of them has written its summaries; @err is the first error.
  *
@@ -49,12 +58,11 @@ struct kvctx_flush {
 	struct kvctx_pool *pool;
 	void (*done)(struct kvctx_flush *f);
 	u32 *losses_seen;
-	atomic_t pending;
 	int err;
-	struct {
-		struct list_head node;
-		struct kvctx_flush *flush;
-	} on[];			/* one a member; allocate with struct_size(f, on, pool->nr_members) */
+	/* private */
+	u32 losses_before;
+	atomic_t pending;		/* members that have not written yet */
+	struct kvctx_flush_part on[];	/* one a member; allocate with struct_size(f, on, pool->nr_members) */
 };
 
 struct kvctx_device;
@@ -95,13 +103,16 @@ struct kvctx_pool {
 	bool stopping;				/* detach: no background work any more, only flushes */
 	atomic_t losses;			/* members lost since attach */
 	struct kvctx_flush *last_flush;		/* for detach, which must not need memory */
+	struct completion flushed;		/* its end */
+	void *super_buf;			/* one slot; under kvctx_admin_mutex */
 	struct workqueue_struct *bg_wq;		/* worker.c: one item a member */
 	struct workqueue_struct *io_wq;		/* data side: completions, verification, retries */
 	struct kvctx_counters counters;
 
-	/* data side: STOREs and DELETEs that wait for space, see store.c */
+	/* data side: STOREs and DELETEs that wait for space, see park.c */
 	spinlock_t parked_lock;
 	struct list_head parked;
+	ktime_t parked_until;			/* the earliest deadline among them */
 	struct delayed_work unpark;
 };
 

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Completion queue: a ring in memory shared with the caller, and waiting for it.
+ *
+ * The caller owns one field of the ring, head. Everything else is written from our own copies: tail, the number of
+ * entries and the operations in flight live in struct kvctx_cq. A hostile head is compared, never used as an index,
+ * so it can only make room appear or vanish for its owner.
+ *
+ * Room: in flight + (tail - head) never exceeds the entries. It is taken when an operation is accepted, so posting
+ * cannot fail.
+ *
+ * Posting and the end of an operation are one critical section of cq.lock: who sees nothing in flight under the lock
+ * also sees every completion, and after the last section of a dying session nobody touches the session but the
+ * thread that closes it or the teardown work queued here. The release order on tail pairs with the caller's acquire.
+ *
+ * Waiters sit on cq.wait with a wake function of their own and are woken when what they wait for is there, not at
+ * each completion.
+ */
+#include <linux/hrtimer.h>
+#include <linux/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/vmalloc.h>
+
+#include "data.h"
+
+#define WAIT_SLACK_NS	50000
+
+void kvctx_cq_init(struct kvctx_cq *cq)
+{
+	spin_lock_init(&cq->lock);
+	init_waitqueue_head(&cq->wait);
+}
+
+int kvctx_cq_setup(struct kvctx_cq *cq, u32 entries)
+{
+	size_t bytes = PAGE_ALIGN(struct_size(cq->ring, cqes, entries));
+
+	cq->ring = __vmalloc(bytes, GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+	if (!cq->ring)
+		return -ENOMEM;
+	cq->bytes = bytes;
+	cq->entries = entries;
+	cq->ring->entries = entries;
+	return 0;
+}
+
+void kvctx_cq_free(struct kvctx_cq *cq)
+{
+	vfree(cq->ring);
+	cq->ring = NULL;
+	if (cq->eventfd)
+		eventfd_ctx_put(cq->eventfd);
+	cq->eventfd = NULL;
+}
+
+int kvctx_cq_mmap(struct kvctx_cq *cq, struct vm_area_struct *vma, u64 offset)
+{
+	unsigned long addr;
+	int err;
+
+	if (offset > cq->bytes || vma->vm_end - vma->vm_start > cq->bytes - offset)
+		return -EINVAL;
+	for (addr = vma->vm_start; addr < vma->vm_end; addr += PAGE_SIZE, offset += PAGE_SIZE) {
+		err = vm_insert_page(vma, addr, vmalloc_to_page((void *)cq->ring + offset));
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+/* Completions that the caller has not consumed; more than entries when its head lies. */
+static u32 cq_ready(const struct kvctx_cq *cq)
+{
+	lockdep_assert_held(&cq->lock);
+	return cq->tail - READ_ONCE(cq->ring->head);
+}
+
+/* The same for telling it to the caller. */
+static u32 cq_consumable(const struct kvctx_cq *cq)
+{
+	return min(cq_ready(cq), cq->entries);
+}
+
+static bool cq_enough(const struct kvctx_cq *cq, u32 min)
+{
+	return cq_consumable(cq) >= min || !cq->inflight;
+}
+
+static void cq_wake(struct kvctx_session *s)
+{
+	struct kvctx_cq *cq = &s->cq;
+
+	lockdep_assert_held(&cq->lock);
+	/* a waiter enters the queue before it looks, and looks under the lock: no barrier needed */
+	if (waitqueue_active(&cq->wait))
+		wake_up_poll(&cq->wait, EPOLLIN | EPOLLRDNORM);
+	if (cq->orphaned && !cq->inflight)
+		queue_work(kvctx_session_wq, &s->teardown);
+}
+
+/* Take room for up to @nr operations; returns for how many there was some. */
+u32 kvctx_cq_reserve(struct kvctx_session *s, u32 nr)
+{
+	struct kvctx_cq *cq = &s->cq;
+	u32 used;
+
+	spin_lock(&cq->lock);
+	used = cq_ready(cq);
+	/* two steps: a lying head may make the sum wrap */
+	nr = used > cq->entries - cq->inflight ? 0 : min(nr, cq->entries - cq->inflight - used);
+	cq->inflight += nr;
+	spin_unlock(&cq->lock);
+	if (nr)
+		percpu_counter_add(&s->pool->counters.inflight, nr);
+	return nr;
+}
+
+/* Give room back that no operation was found for. */
+void kvctx_cq_unreserve(struct kvctx_session *s, u32 nr)
+{
+	percpu_counter_sub(&s->pool->counters.inflight, nr);
+	spin_lock(&s->cq.lock);
+	s->cq.inflight -= nr;
+	cq_wake(s);
+	spin_unlock(&s->cq.lock);
+}
+
+/* The end of an accepted operation. The session may be gone on return. */
+void kvctx_cq_post(struct kvctx_session *s, u64 user_data, s32 res, u32 flags)
+{
+	struct kvctx_cq *cq = &s->cq;
+	struct kvctx_cqe *cqe;
+
+	percpu_counter_dec(&s->pool->counters.inflight);
+	spin_lock(&cq->lock);
+	cqe = &cq->ring->cqes[cq->tail & (cq->entries - 1)];
+	cqe->user_data = user_data;
+	cqe->res = res;
+	cqe->flags = flags;
+	/* pairs with the caller's acquire of tail */
+	smp_store_release(&cq->ring->tail, ++cq->tail);
+	cq->inflight--;
+	if (cq->eventfd)
+		eventfd_signal(cq->eventfd);
+	cq_wake(s);
+	spin_unlock(&cq->lock);
+}
+
+/* Advance head for a caller who cannot. */
+int kvctx_cq_consume(struct kvctx_session *s, u32 nr)
+{
+	struct kvctx_cq *cq = &s->cq;
+	int err = 0;
+
+	if (!nr)
+		return 0;
+	spin_lock(&cq->lock);
+	if (nr <= cq_consumable(cq))
+		WRITE_ONCE(cq->ring->head, READ_ONCE(cq->ring->head) + nr);
+	else
+		err = -EINVAL;
+	spin_unlock(&cq->lock);
+	return err;
+}
+
+bool kvctx_cq_readable(struct kvctx_session *s)
+{
+	bool readable;
+
+	spin_lock(&s->cq.lock);
+	readable = cq_ready(&s->cq);
+	spin_unlock(&s->cq.lock);
+	return readable;
+}
+
+bool kvctx_cq_drained(struct kvctx_session *s)
+{
+	bool drained;
+
+	spin_lock(&s->cq.lock);
+	drained = !s->cq.inflight;
+	spin_unlock(&s->cq.lock);
+	return drained;
+}
+
+struct kvctx_waiter {
+	struct wait_queue_entry entry;
+	struct kvctx_cq *cq;
+	u32 min;
+};
+
+/* Called by cq_wake(), under cq.lock. */
+static int waiter_wake(struct wait_queue_entry *entry, unsigned int mode, int sync, void *key)
+{
+	struct kvctx_waiter *w = container_of(entry, struct kvctx_waiter, entry);
+
+	return cq_enough(w->cq, w->min) ? autoremove_wake_function(entry, mode, sync, key) : 0;
+}
+
+static bool waiter_done(struct kvctx_waiter *w, u32 *consumable)
+{
+	bool enough;
+
+	spin_lock(&w->cq->lock);
+	*consumable = cq_consumable(w->cq);
+	enough = cq_enough(w->cq, w->min);
+	spin_unlock(&w->cq->lock);
+	return enough;
+}
+
+/* Sleep until woken or @until (NULL: for ever); 0, -EINTR or -ETIME. */
+static int waiter_sleep(ktime_t *until)
+{
+	if (signal_pending(current))
+		return -EINTR;
+	if (!schedule_hrtimeout_range(until, WAIT_SLACK_NS, HRTIMER_MODE_ABS))
+		return -ETIME;
+	return 0;
+}
+
+/*
+ * Wait until @min completions can be consumed or nothing is in flight. Returns how many can be, or -ETIME, -EINTR.
+ * With @timeout_ns 0 it tells the number without waiting.
+ */
+int kvctx_cq_wait(struct kvctx_session *s, u32 min, u64 timeout_ns)
+{
+	struct kvctx_waiter w = { .cq = &s->cq, .min = min };
+	ktime_t until = ktime_add_safe(ktime_get(), ns_to_ktime(min_t(u64, timeout_ns, KTIME_MAX)));
+	u32 consumable;
+	int err = 0;
+
+	if (waiter_done(&w, &consumable) || !timeout_ns)
+		return consumable;
+	init_wait(&w.entry);
+	w.entry.func = waiter_wake;
+	for (;;) {
+		prepare_to_wait(&w.cq->wait, &w.entry, TASK_INTERRUPTIBLE);
+		if (waiter_done(&w, &consumable) || err)
+			break;
+		err = waiter_sleep(timeout_ns == KVCTX_TIMEOUT_NONE ? NULL : &until);
+	}
+	finish_wait(&w.cq->wait, &w.entry);
+	return err && !waiter_done(&w, &consumable) ? err : consumable;
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The data side's resources: those of the module and those of a pool.
+ */
+#include "data.h"
+
+int kvctx_data_init(void)
+{
+	int err;
+
+	err = kvctx_submit_init();
+	if (err)
+		return err;
+	err = kvctx_io_init();
+	if (err)
+		goto err_submit;
+	kvctx_session_wq = alloc_workqueue("kvctx_session", WQ_UNBOUND, 0);
+	if (!kvctx_session_wq) {
+		err = -ENOMEM;
+		goto err_io;
+	}
+	return 0;
+
+err_io:
+	kvctx_io_exit();
+err_submit:
+	kvctx_submit_exit();
+	return err;
+}
+
+void kvctx_data_exit(void)
+{
+	destroy_workqueue(kvctx_session_wq);
+	kvctx_io_exit();
+	kvctx_submit_exit();
+}
+
+static struct percpu_counter *counter(struct kvctx_pool *p, u32 i)
+{
+	struct kvctx_counters *c = &p->counters;
+	struct percpu_counter *const all[] = {
+		&c->io_errors, &c->flushes, &c->store_waits, &c->bounced_blocks, &c->inflight,
+	};
+
+	static_assert(sizeof(all) / sizeof(*all) == sizeof(*c) / sizeof(*all[0]));
+	return i < ARRAY_SIZE(all) ? all[i] : NULL;
+}
+
+static int counters_init(struct kvctx_pool *p)
+{
+	u32 i;
+	int err;
+
+	for (i = 0; counter(p, i); i++) {
+		err = percpu_counter_init(counter(p, i), 0, GFP_KERNEL);
+		if (err) {
+			while (i--)
+				percpu_counter_destroy(counter(p, i));
+			return err;
+		}
+	}
+	return 0;
+}
+
+static void counters_exit(struct kvctx_pool *p)
+{
+	u32 i;
+
+	for (i = 0; counter(p, i); i++)
+		percpu_counter_destroy(counter(p, i));
+}
+
+int kvctx_data_pool_init(struct kvctx_pool *p)
+{
+	int err;
+
+	kvctx_park_init(p);
+	err = counters_init(p);
+	if (err)
+		return err;
+	/* unbound: a thread that submits a batch shall not checksum all of it on its own CPU */
+	p->io_wq = alloc_workqueue("kvctx_io", WQ_UNBOUND | WQ_MEM_RECLAIM | WQ_HIGHPRI, 0);
+	if (!p->io_wq) {
+		counters_exit(p);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+/* No session exists any more. */
+void kvctx_data_pool_exit(struct kvctx_pool *p)
+{
+	cancel_delayed_work_sync(&p->unpark);
+	destroy_workqueue(p->io_wq);
+	counters_exit(p);
+}

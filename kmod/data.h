@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the files of the data side share.
+ *
+ * Vocabulary
+ *   memory    struct kvctx_mem: pages that stay where they are: the arena, a registration, scratch of one operation
+ *   extent    a physically contiguous part of a memory
+ *   piece     one element of an operation's list: a byte range of a memory, or a gap, which is no memory at all:
+ *             it reads as zeros and what is written to it is dropped
+ *   run       a physically contiguous part of a piece
+ *   cursor    a position in a list of pieces
+ *   block     unit that a member's device transfers, see io.c
+ *
+ * Life of an operation (struct kvctx_op): room reserved in the completion queue -> allocated, pieces resolved
+ * (submit.c) -> started (store.c, load.c), maybe parked (park.c) -> bios (io.c) -> op->work on pool->io_wq ->
+ * kvctx_op_complete(). It has one owner at a time and no lock; op->pending counts who still has to report before
+ * op->work may run. Operations without I/O complete inside SUBMIT and are never allocated.
+ *
+ * Locks: session->setup_lock is a mutex, outside of all others. mems.xa_lock, leases.xa_lock, cq.lock and
+ * pool->parked_lock are spinlocks of process context; none is taken inside another.
+ */
+#ifndef KVCTX_DATA_H
+#define KVCTX_DATA_H
+
+#include <linux/bio.h>
+#include <linux/eventfd.h>
+#include <linux/ktime.h>
+#include <linux/poll.h>
+#include <linux/rbtree.h>
+#include <linux/xarray.h>
+
+#include "kvctx.h"
+
+/* Limits that INFO reports */
+#define KVCTX_SEGS_MAX		256U
+#define KVCTX_BATCH_MAX		4096U
+#define KVCTX_CQ_MAX		65536U
+#define KVCTX_MATCH_MAX		65536U
+#define KVCTX_LEASE_MS_MAX	60000U
+#define KVCTX_LEASES_MAX	65536U
+#define KVCTX_MEM_MAX		1024U
+
+/* mem.c */
+
+struct kvctx_extent {
+	unsigned long index;		/* of its first page inside the memory */
+	struct page *page;
+};
+
+struct kvctx_mem {
+	u32 id;
+	u32 first;			/* offset of byte 0 inside the first page */
+	u64 length;			/* bytes */
+	bool pinned;			/* the caller's pages, not ours */
+	atomic_t users;			/* operations that hold it */
+	unsigned long nr_pages;
+	unsigned long accounted;	/* pages charged to @mm */
+	struct mm_struct *mm;
+	u32 nr_extents, max_extents;
+	struct kvctx_extent *extents;	/* by index; the last ends at nr_pages */
+};
+
+struct kvctx_piece {
+	struct kvctx_mem *mem;		/* NULL: gap */
+	u64 offset;
+	u32 length;			/* at least 1 */
+};
+
+struct kvctx_cursor {
+	const struct kvctx_piece *piece;
+	u32 done;			/* bytes of the piece behind us */
+	u32 extent;			/* guess: where the last run lay */
+};
+
+struct kvctx_run {
+	struct page *page;		/* first page, NULL: gap */
+	u32 offset;			/* inside that page */
+	u32 length;
+};
+
+struct kvctx_mem *kvctx_mem_alloc(u64 bytes, bool account);
+struct kvctx_mem *kvctx_mem_pin(u64 addr, u64 length);
+void kvctx_mem_free(struct kvctx_mem *mem);
+int kvctx_mem_mmap(struct kvctx_mem *mem, struct vm_area_struct *vma, u64 offset);
+
+void kvctx_cursor_init(struct kvctx_cursor *c, const struct kvctx_piece *pieces);
+void kvctx_cursor_run(struct kvctx_cursor *c, struct kvctx_run *run);
+void kvctx_cursor_advance(struct kvctx_cursor *c, u64 n);
+void kvctx_cursor_read(struct kvctx_cursor *c, void *buf, u32 n);
+void kvctx_cursor_write(struct kvctx_cursor *c, const void *buf, u32 n);
+void kvctx_cursor_zero(struct kvctx_cursor *c, u64 n);
+u32 kvctx_cursor_crc(struct kvctx_cursor *c, u32 n);
+
+/* cq.c */
+
+struct kvctx_cq {
+	spinlock_t lock;		/* posting, room, head and tail */
+	wait_queue_head_t wait;		/* WAIT, poll, the closing thread */
+	struct kvctx_cq_ring *ring;
+	size_t bytes;
+	u32 entries;			/* a power of two */
+	u32 tail;			/* under lock; the ring's copy is for the caller */
+	u32 inflight;			/* accepted and without a completion; under lock */
+	bool orphaned;			/* under lock: nobody waits, the last completion tears down */
+	struct eventfd_ctx *eventfd;
+};
+
+struct kvctx_session {
+	struct kvctx_tenant *tenant;
+	struct kvctx_pool *pool;
+	u32 losses_seen;		/* of members, see struct kvctx_flush */
+	bool rdonly;
+	bool ready;			/* published by SETUP with release order */
+	bool dying;			/* set by close; nothing is parked any more */
+	struct mutex setup_lock;	/* SETUP */
+	struct kvc_domain *domain;
+	struct kvctx_cq cq;
+	struct work_struct teardown;
+
+	struct kvctx_mem *arena;	/* NULL: none */
+	struct xarray mems;		/* registrations by id; its lock guards finding, holding, removing them */
+
+	struct xarray leases;		/* by id; its lock guards the next two */
+	struct rb_root_cached lease_ends;
+	u32 lease_pages;
+	u32 lease_next;
+	struct delayed_work lease_work;
+};
+
+void kvctx_cq_init(struct kvctx_cq *cq);
+int kvctx_cq_setup(struct kvctx_cq *cq, u32 entries);
+void kvctx_cq_free(struct kvctx_cq *cq);
+int kvctx_cq_mmap(struct kvctx_cq *cq, struct vm_area_struct *vma, u64 offset);
+u32 kvctx_cq_reserve(struct kvctx_session *s, u32 nr);
+void kvctx_cq_unreserve(struct kvctx_session *s, u32 nr);
+void kvctx_cq_post(struct kvctx_session *s, u64 user_data, s32 res, u32 flags);
+int kvctx_cq_consume(struct kvctx_session *s, u32 nr);
+int kvctx_cq_wait(struct kvctx_session *s, u32 min, u64 timeout_ns);
+bool kvctx_cq_readable(struct kvctx_session *s);
+bool kvctx_cq_drained(struct kvctx_session *s);
+
+/* session.c */
+
+extern struct workqueue_struct *kvctx_session_wq;	/* teardown, ends of leases */
+
+/* submit.c */
+
+#define KVCTX_INLINE_PIECES	8
+#define KVCTX_SPARE_PIECES	3	/* room around the caller's pieces: one in front, two behind */
+
+struct kvctx_bounce;
+
+struct kvctx_op {
+	struct kvctx_session *session;
+	u64 user_data;
+	u32 flags;
+	u32 length;
+	u64 offset;
+	u32 depth;
+	u8 key[KVC_KEY_LEN];
+	ktime_t deadline;		/* KTIME_MAX: none */
+
+	u32 nr_pieces;			/* of the caller */
+	struct kvctx_piece *user;	/* the caller's first piece */
+	struct kvctx_piece *pieces;	/* what the transfer begins with: user, or the one in front */
+	struct kvctx_piece *list;	/* allocated, when they do not fit in here */
+	struct kvctx_piece inline_pieces[KVCTX_INLINE_PIECES + KVCTX_SPARE_PIECES];
+
+	/* STORE, DELETE: 0: taken over; -EAGAIN: try again when there is space */
+	int (*attempt)(struct kvctx_op *op);
+	struct list_head parked;	/* under pool->parked_lock */
+
+	/* the transfer, see io.c */
+	u32 member;
+	u64 device_offset;		/* bytes */
+	atomic_t pending;
+	int error;			/* first failure */
+	struct kvctx_bounce *bounces;
+	u32 bounced;			/* blocks */
+	struct work_struct work;	/* on pool->io_wq, when pending comes to zero */
+	bool crc_due;			/* STORE: work has to compute the CRCs first */
+
+	u32 head;			/* LOAD: bytes read in front of the caller's range */
+	u32 span;			/* LOAD: bytes read, without padding */
+	struct kvctx_mem *scratch;	/* LOAD */
+	union {
+		struct kvc_store store;
+		struct kvc_load load;
+	};
+};
+
+/* A key as the engine wants it: the same bytes on every machine. Converts in place. */
+static inline const u8 *kvctx_key_bytes(struct kvctx_key *key)
+{
+	key->qualifier = (__force __u64)cpu_to_le64(key->qualifier);
+	return (const u8 *)key;
+}
+
+static_assert(sizeof(struct kvctx_key) == KVC_KEY_LEN);
+
+long kvctx_submit(struct kvctx_session *s, const struct kvctx_submit *arg);
+void kvctx_submit_masks(u64 *ops, u64 *flags);
+void kvctx_op_complete(struct kvctx_op *op, s32 res, u32 flags);
+int kvctx_submit_init(void);
+void kvctx_submit_exit(void);
+
+/* store.c, load.c: start an operation. 0: taken over; an error completes it */
+int kvctx_store_start(struct kvctx_op *op);
+int kvctx_delete_start(struct kvctx_op *op);
+int kvctx_flush_op_start(struct kvctx_op *op);
+int kvctx_load_start(struct kvctx_op *op);
+
+/* park.c */
+void kvctx_park_init(struct kvctx_pool *p);
+int kvctx_attempt(struct kvctx_op *op, bool queue);
+void kvctx_park_cancel(struct kvctx_session *s);
+
+/* io.c */
+int kvctx_io_init(void);
+void kvctx_io_exit(void);
+u32 kvctx_io_unit(struct block_device *bdev);
+void kvctx_io_submit(struct kvctx_op *op, blk_opf_t opf, u64 bytes);
+void kvctx_io_put(struct kvctx_op *op);
+int kvctx_io_result(struct kvctx_op *op);
+void kvctx_io_scatter(struct kvctx_op *op);
+void kvctx_io_free(struct kvctx_op *op);
+int kvctx_io_read_wait(struct kvctx_op *op, u64 device_offset, struct kvctx_mem *mem, u32 bytes);
+
+/* lease.c */
+void kvctx_lease_init(struct kvctx_session *s);
+void kvctx_lease_exit(struct kvctx_session *s);
+s32 kvctx_lease_one(struct kvctx_session *s, const struct kvctx_sqe *sqe);
+s32 kvctx_lease_release(struct kvctx_session *s, const struct kvctx_sqe *sqe);
+long kvctx_match(struct kvctx_session *s, struct kvctx_match *arg);
+
+#endif

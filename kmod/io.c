@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * One operation's pieces to bios.
+ *
+ * The page is contiguous on media, its pieces are anywhere in memory. The unit in which a device takes them is the
+ * block: its logical block size, or the alignment it wants for DMA where that is larger.
+ *
+ *   direct    the part of a run that covers whole blocks at an address the device can take goes into the bio as it is
+ *   bounce    every other block (two pieces meet in it, or a piece is misaligned) goes through memory of ours: gathered
+ *             before a write, scattered after a read
+ *   zeros     whole blocks of a gap are written from the zero page
+ *
+ * So each bio vector is a whole number of blocks, and wherever the block layer splits a bio (queue limits, gaps
+ * that a PRP list cannot express), it splits between blocks.
+ *
+ * Counting: op->pending is 1 for who submits and 1 for each bio (STORE adds one for its CRCs). Whoever takes it to
+ * zero queues op->work, so the rest happens in process context. Bios are submitted as they fill and freed as they
+ * end; an operation never keeps one while it waits for another, so a small mempool is enough for progress.
+ *
+ * Completing a transfer allocates nothing; only the second look at a chunk that failed its check does (load.c).
+ */
+#include <linux/io.h>
+#include <linux/slab.h>
+
+#include "data.h"
+
+#define BOUNCE_PARTS	8
+
+/* A page of bounced blocks: parts of the transfer, in its order */
+struct kvctx_bounce {
+	struct kvctx_bounce *next;
+	struct page *page;
+	u32 used;			/* bytes of the page */
+	u32 nr;
+	struct {
+		u64 pos;		/* inside the transfer */
+		u32 offset;		/* inside the page */
+		u32 length;
+	} part[BOUNCE_PARTS];
+};
+
+/* A transfer while its bios are made */
+struct transfer {
+	struct kvctx_op *op;
+	struct block_device *bdev;
+	blk_opf_t opf;
+	u32 unit;
+	struct kvctx_cursor cursor;
+	u64 pos;			/* bytes handed to bios */
+	u32 vecs;			/* how many vectors the rest may need */
+	struct bio *bio;
+	struct kvctx_bounce *last;
+};
+
+static struct bio_set kvctx_bios;
+
+int kvctx_io_init(void)
+{
+	return bioset_init(&kvctx_bios, BIO_POOL_SIZE, 0, BIOSET_NEED_BVECS);
+}
+
+void kvctx_io_exit(void)
+{
+	bioset_exit(&kvctx_bios);
+}
+
+/* Bytes of a block, and the alignment at which it moves without a bounce. */
+u32 kvctx_io_unit(struct block_device *bdev)
+{
+	return clamp(max(bdev_logical_block_size(bdev), bdev_dma_alignment(bdev) + 1), (u32)SECTOR_SIZE, KVC_BLOCK);
+}
+
+/* One of those that op->pending counts has reported. */
+void kvctx_io_put(struct kvctx_op *op)
+{
+	if (atomic_dec_and_test(&op->pending))
+		queue_work(op->session->pool->io_wq, &op->work);
+}
+
+static void bio_done(struct bio *bio)
+{
+	struct kvctx_op *op = bio->bi_private;
+
+	if (unlikely(bio->bi_status))
+		cmpxchg(&op->error, 0, bio->bi_status == BLK_STS_OFFLINE ? -ENODEV : -EIO);
+	bio_put(bio);
+	kvctx_io_put(op);
+}
+
+static void transfer_submit(struct transfer *t)
+{
+	struct bio *bio = t->bio;
+
+	t->bio = NULL;
+	if (!bio)
+		return;
+	bio->bi_private = t->op;
+	bio->bi_end_io = bio_done;
+	atomic_inc(&t->op->pending);
+	submit_bio(bio);
+}
+
+static void transfer_add(struct transfer *t, struct page *page, u32 n, u32 offset)
+{
+	if (!t->bio || bio_add_page(t->bio, page, n, offset) != n) {
+		transfer_submit(t);
+		t->bio = bio_alloc_bioset(t->bdev, min(t->vecs, BIO_MAX_VECS), t->opf, GFP_NOIO, &kvctx_bios);
+		t->bio->bi_iter.bi_sector = (t->op->device_offset + t->pos) >> SECTOR_SHIFT;
+		__bio_add_page(t->bio, page, n, offset);
+	}
+	t->vecs = max(t->vecs, 2U) - 1;
+	t->pos += n;
+}
+
+static struct kvctx_bounce *bounce_new(struct transfer *t)
+{
+	struct kvctx_bounce *b = kmalloc(sizeof(*b), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+
+	if (!b)
+		return NULL;
+	*b = (struct kvctx_bounce){ .page = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_NOWARN | __GFP_RETRY_MAYFAIL) };
+	if (!b->page) {
+		kfree(b);
+		return NULL;
+	}
+	if (t->last)
+		t->last->next = b;
+	else
+		t->op->bounces = b;
+	t->last = b;
+	return b;
+}
+
+/* Move the next @n bytes, whole blocks, through a bounce page; fewer when the page ends. */
+static int transfer_bounce(struct transfer *t, u32 n)
+{
+	struct kvctx_bounce *b = t->last;
+	u32 i;
+
+	if (!b || b->nr == BOUNCE_PARTS || b->used + t->unit > PAGE_SIZE) {
+		b = bounce_new(t);
+		if (!b)
+			return -ENOMEM;
+	}
+	n = min_t(u32, n, round_down((u32)PAGE_SIZE - b->used, t->unit));
+	i = b->nr++;
+	b->part[i].pos = t->pos;
+	b->part[i].offset = b->used;
+	b->part[i].length = n;
+	if (op_is_write(t->opf))
+		kvctx_cursor_read(&t->cursor, page_address(b->page) + b->used, n);
+	else
+		kvctx_cursor_advance(&t->cursor, n);
+	t->op->bounced += n / t->unit;
+	transfer_add(t, b->page, n, b->used);
+	b->used += n;
+	return 0;
+}
+
+static bool run_aligned(const struct transfer *t, const struct kvctx_run *run)
+{
+	return !((page_to_phys(run->page) + run->offset) & bdev_dma_alignment(t->bdev));
+}
+
+/* The next bytes of the transfer, as many as go the same way. */
+static int transfer_step(struct transfer *t)
+{
+	struct kvctx_run run;
+	u32 n;
+
+	kvctx_cursor_run(&t->cursor, &run);
+	n = round_down(run.length, t->unit);
+	if (!n)
+		return transfer_bounce(t, t->unit);
+	if (!run.page) {
+		if (!op_is_write(t->opf))
+			return transfer_bounce(t, n);
+		n = min_t(u32, n, PAGE_SIZE);
+		run.page = ZERO_PAGE(0);
+	} else if (!run_aligned(t, &run)) {
+		return transfer_bounce(t, n);
+	}
+	kvctx_cursor_advance(&t->cursor, n);
+	transfer_add(t, run.page, n, run.offset);
+	return 0;
+}
+
+/* How many vectors the transfer may take: two for each run, but no more than fill a bio. */
+static u32 count_vecs(const struct kvctx_piece *pieces, u64 bytes)
+{
+	struct kvctx_cursor c;
+	struct kvctx_run run;
+	u32 vecs = 1;
+
+	kvctx_cursor_init(&c, pieces);
+	while (bytes && vecs < BIO_MAX_VECS) {
+		kvctx_cursor_run(&c, &run);
+		kvctx_cursor_advance(&c, run.length);
+		bytes -= min_t(u64, bytes, run.length);
+		vecs += 2;
+	}
+	return vecs;
+}
+
+/*
+ * Move op->pieces, which are exactly @bytes long, whole blocks, from or to op->device_offset of op->member. The
+ * caller holds a count of op->pending. Failures are found in op->error when op->work runs.
+ */
+void kvctx_io_submit(struct kvctx_op *op, blk_opf_t opf, u64 bytes)
+{
+	struct block_device *bdev = op->session->pool->members[op->member].bdev;
+	struct transfer t = {
+		.op = op, .bdev = bdev, .opf = opf | REQ_SYNC | REQ_IDLE, .unit = kvctx_io_unit(bdev),
+		.vecs = count_vecs(op->pieces, bytes),
+	};
+	u32 steps = 0;
+	int err = 0;
+
+	kvctx_cursor_init(&t.cursor, op->pieces);
+	while (!err && t.pos < bytes) {
+		err = transfer_step(&t);
+		if (!(++steps % 256))
+			cond_resched();
+	}
+	if (op->bounced)
+		percpu_counter_add(&op->session->pool->counters.bounced_blocks, op->bounced);
+	if (!err) {
+		transfer_submit(&t);
+		return;
+	}
+	if (t.bio)
+		bio_put(t.bio);
+	cmpxchg(&op->error, 0, err);
+}
+
+/* After a read: hand the bounced blocks to their pieces. */
+void kvctx_io_scatter(struct kvctx_op *op)
+{
+	struct kvctx_bounce *b;
+	struct kvctx_cursor c;
+	u64 pos = 0;
+	u32 i;
+
+	kvctx_cursor_init(&c, op->pieces);
+	for (b = op->bounces; b; b = b->next) {
+		for (i = 0; i < b->nr; i++) {
+			kvctx_cursor_advance(&c, b->part[i].pos - pos);
+			kvctx_cursor_write(&c, page_address(b->page) + b->part[i].offset, b->part[i].length);
+			pos = b->part[i].pos + b->part[i].length;
+		}
+		cond_resched();
+	}
+}
+
+void kvctx_io_free(struct kvctx_op *op)
+{
+	struct kvctx_bounce *b;
+
+	while ((b = op->bounces)) {
+		op->bounces = b->next;
+		__free_page(b->page);
+		kfree(b);
+	}
+}
+
+/* What became of the transfer: 0, -ENOMEM, -EIO, -ENODEV. Counts a failed one, and reports a member that is gone. */
+int kvctx_io_result(struct kvctx_op *op)
+{
+	struct kvctx_pool *p = op->session->pool;
+	struct kvctx_member *m = &p->members[op->member];
+
+	if (!op->error || op->error == -ENOMEM)
+		return op->error;
+	percpu_counter_inc(&p->counters.io_errors);
+	if (op->error == -ENODEV || test_bit(GD_DEAD, &m->bdev->bd_disk->state)) {
+		kvctx_member_failed(m);
+		return -ENODEV;
+	}
+	return -EIO;
+}
+
+/* Read @bytes, whole blocks, into a memory of ours and wait. At most BIO_MAX_VECS extents. */
+int kvctx_io_read_wait(struct kvctx_op *op, u64 device_offset, struct kvctx_mem *mem, u32 bytes)
+{
+	struct block_device *bdev = op->session->pool->members[op->member].bdev;
+	struct kvctx_piece piece = { .mem = mem, .length = bytes };
+	struct kvctx_cursor c;
+	struct kvctx_run run;
+	struct bio *bio;
+	int err = 0;
+
+	bio = bio_alloc_bioset(bdev, min_t(u32, mem->nr_extents, BIO_MAX_VECS), REQ_OP_READ | REQ_SYNC, GFP_NOIO,
+			       &kvctx_bios);
+	bio->bi_iter.bi_sector = device_offset >> SECTOR_SHIFT;
+	kvctx_cursor_init(&c, &piece);
+	for (; bytes && !err; bytes -= run.length) {
+		kvctx_cursor_run(&c, &run);
+		kvctx_cursor_advance(&c, run.length);
+		if (bio_add_page(bio, run.page, run.length, run.offset) != run.length)
+			err = -EIO;
+	}
+	if (!err)
+		err = submit_bio_wait(bio);
+	bio_put(bio);
+	return err ? -EIO : 0;
+}

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Leases: pages that reclaim leaves alone for a while; and MATCH, which finds the leading pages of a prefix and may
+ * lease them.
+ *
+ * A lease of a session is a set of pages under one id with one end: RELEASE, its time limit, or the session's close,
+ * whichever comes first. Ids come from session->leases, whose lock guards the table, the tree of ends and the number
+ * of pages. Who unlinks a lease under that lock ends it, outside the lock.
+ */
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+#include "data.h"
+
+#define MATCH_BATCH	128U
+
+struct lease {
+	u32 id;
+	u32 nr;
+	ktime_t end;
+	struct rb_node node;		/* in session->lease_ends */
+	struct kvc_lease pages[];
+};
+
+static struct lease *lease_alloc(u32 nr)
+{
+	struct lease *l = kvmalloc(struct_size(l, pages, nr), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+
+	if (l)
+		l->nr = 0;
+	return l;
+}
+
+static void lease_end(struct kvctx_session *s, struct lease *l)
+{
+	u32 i;
+
+	if (!l)
+		return;
+	for (i = 0; i < l->nr; i++)
+		kvc_lease_put(s->pool->core, &l->pages[i]);
+	kvfree(l);
+}
+
+static bool lease_less(struct rb_node *a, const struct rb_node *b)
+{
+	return rb_entry(a, struct lease, node)->end < rb_entry(b, struct lease, node)->end;
+}
+
+static struct lease *lease_first(struct kvctx_session *s)
+{
+	return rb_entry_safe(rb_first_cached(&s->lease_ends), struct lease, node);
+}
+
+static void lease_unlink(struct kvctx_session *s, struct lease *l)
+{
+	lockdep_assert_held(&s->leases.xa_lock);
+	__xa_erase(&s->leases, l->id);
+	rb_erase_cached(&l->node, &s->lease_ends);
+	s->lease_pages -= l->nr;
+}
+
+static void lease_arm(struct kvctx_session *s, ktime_t end)
+{
+	s64 ms = max(ktime_to_ms(ktime_sub(end, ktime_get())), 0LL);
+
+	/* a jiffy more, so that the end has passed when the work runs */
+	mod_delayed_work(kvctx_session_wq, &s->lease_work, msecs_to_jiffies(ms) + 1);
+}
+
+/* Enter a lease of pages that are held already. Its id, or -ENOSPC, -ENOMEM: then the caller ends it. */
+static s32 lease_add(struct kvctx_session *s, struct lease *l, u32 ms)
+{
+	int err;
+
+	l->end = ktime_add_ms(ktime_get(), ms);
+	/* keeps the id, shows no lease yet */
+	err = xa_alloc_cyclic(&s->leases, &l->id, NULL, XA_LIMIT(1, INT_MAX), &s->lease_next, GFP_KERNEL_ACCOUNT);
+	if (err < 0)
+		return -ENOMEM;
+	xa_lock(&s->leases);
+	if (l->nr > KVCTX_LEASES_MAX - s->lease_pages) {
+		__xa_erase(&s->leases, l->id);
+		xa_unlock(&s->leases);
+		return -ENOSPC;
+	}
+	__xa_store(&s->leases, l->id, l, 0);
+	rb_add_cached(&l->node, &s->lease_ends, lease_less);
+	s->lease_pages += l->nr;
+	if (lease_first(s) == l)
+		lease_arm(s, l->end);
+	err = l->id;
+	xa_unlock(&s->leases);
+	return err;
+}
+
+/* End what is due at @now. */
+static void lease_expire(struct kvctx_session *s, ktime_t now)
+{
+	struct lease *l;
+
+	for (;;) {
+		xa_lock(&s->leases);
+		l = lease_first(s);
+		if (l && l->end > now) {
+			lease_arm(s, l->end);
+			l = NULL;
+		}
+		if (l)
+			lease_unlink(s, l);
+		xa_unlock(&s->leases);
+		if (!l)
+			return;
+		lease_end(s, l);
+		cond_resched();
+	}
+}
+
+static void lease_work(struct work_struct *work)
+{
+	lease_expire(container_of(to_delayed_work(work), struct kvctx_session, lease_work), ktime_get());
+}
+
+void kvctx_lease_init(struct kvctx_session *s)
+{
+	xa_init_flags(&s->leases, XA_FLAGS_ALLOC1);
+	s->lease_ends = RB_ROOT_CACHED;
+	INIT_DELAYED_WORK(&s->lease_work, lease_work);
+}
+
+/* The session closes and starts no operation any more. */
+void kvctx_lease_exit(struct kvctx_session *s)
+{
+	cancel_delayed_work_sync(&s->lease_work);
+	lease_expire(s, KTIME_MAX);
+	xa_destroy(&s->leases);
+}
+
+s32 kvctx_lease_one(struct kvctx_session *s, const struct kvctx_sqe *sqe)
+{
+	struct kvctx_key key = sqe->key;
+	struct lease *l;
+	s32 ret;
+
+	if (!sqe->lease_ms || sqe->lease_ms > KVCTX_LEASE_MS_MAX)
+		return -EINVAL;
+	l = lease_alloc(1);
+	if (!l)
+		return -ENOMEM;
+	ret = kvc_lease_get(s->pool->core, s->domain, kvctx_key_bytes(&key), &l->pages[0]);
+	if (!ret) {
+		l->nr = 1;
+		ret = lease_add(s, l, sqe->lease_ms);
+	}
+	if (ret < 0)
+		lease_end(s, l);
+	return ret;
+}
+
+s32 kvctx_lease_release(struct kvctx_session *s, const struct kvctx_sqe *sqe)
+{
+	struct lease *l;
+
+	xa_lock(&s->leases);
+	l = xa_load(&s->leases, sqe->lease);
+	if (l)
+		lease_unlink(s, l);
+	xa_unlock(&s->leases);
+	lease_end(s, l);
+	return l ? 0 : -EINVAL;
+}
+
+/* What MATCH works with a batch at a time */
+struct match {
+	struct kvctx_key keys[MATCH_BATCH];
+	u32 lens[MATCH_BATCH];
+};
+
+/* Look @nr keys up, from number @from on. Returns how many lead, or an error. */
+static long match_batch(struct kvctx_session *s, const struct kvctx_match *arg, struct match *m, struct lease *l,
+			u32 from, u32 nr)
+{
+	const struct kvctx_key __user *keys = u64_to_user_ptr(arg->keys);
+	u32 __user *lens = u64_to_user_ptr(arg->lens);
+	u32 i, found;
+
+	if (copy_from_user(m->keys, keys + from, nr * sizeof(*keys)))
+		return -EFAULT;
+	for (i = 0; i < nr; i++)
+		kvctx_key_bytes(&m->keys[i]);
+	found = kvc_match(s->pool->core, s->domain, (const u8 (*)[KVC_KEY_LEN])m->keys, nr, m->lens,
+			  l ? &l->pages[from] : NULL);
+	if (l)
+		l->nr = from + found;
+	if (arg->lens && copy_to_user(lens + from, m->lens, found * sizeof(*lens)))
+		return -EFAULT;
+	return found;
+}
+
+static long match_all(struct kvctx_session *s, struct kvctx_match *arg, struct match *m, struct lease *l)
+{
+	long found;
+	u32 nr;
+
+	for (arg->nr_present = 0; arg->nr_present < arg->nr_keys; arg->nr_present += found) {
+		nr = min(arg->nr_keys - arg->nr_present, MATCH_BATCH);
+		found = match_batch(s, arg, m, l, arg->nr_present, nr);
+		if (found < 0)
+			return found;
+		if (found < nr) {
+			arg->nr_present += found;
+			return 0;
+		}
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		cond_resched();
+	}
+	return 0;
+}
+
+long kvctx_match(struct kvctx_session *s, struct kvctx_match *arg)
+{
+	bool lease = arg->flags & KVCTX_MATCH_LEASE;
+	struct lease *l = NULL;
+	struct match *m;
+	long ret;
+	s32 id;
+
+	if (!arg->nr_keys || arg->nr_keys > KVCTX_MATCH_MAX)
+		return -EINVAL;
+	if (lease ? !arg->lease_ms || arg->lease_ms > KVCTX_LEASE_MS_MAX : arg->lease_ms)
+		return -EINVAL;
+	arg->lease = 0;
+	m = kvmalloc(sizeof(*m), GFP_KERNEL_ACCOUNT);
+	if (!m)
+		return -ENOMEM;
+	if (lease) {
+		l = lease_alloc(arg->nr_keys);
+		ret = -ENOMEM;
+		if (!l)
+			goto out;
+	}
+	ret = match_all(s, arg, m, l);
+	if (l && !ret && l->nr) {
+		id = lease_add(s, l, arg->lease_ms);
+		if (id > 0) {
+			arg->lease = id;
+			l = NULL;
+		}
+	}
+	lease_end(s, l);
+out:
+	kvfree(m);
+	return ret;
+}

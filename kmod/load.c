@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * LOAD: from the device straight into the caller's memory, then verify.
+ *
+ *	|<------------------------- span, read ------------------------>|
+ *	| head   |            the caller's range             | tail     | padding
+ *	^ chunk boundary                                      chunk boundary or the page's end
+ *
+ * With verification the range is widened to whole chunks, what the caller did not ask for goes to scratch memory.
+ * Without, it is widened to whole blocks and the rest is dropped. The padding behind the page's end belongs to no
+ * chunk and is always dropped. A page loaded whole into aligned memory is neither widened nor copied.
+ *
+ * A chunk that fails its check is read once more, into memory of ours, before the page is condemned. The caller can
+ * write to the destination while we check it, or name the same bytes twice in its list; without the second look a
+ * session that may only read could make the pool drop good pages. If the second copy is right it is delivered, and
+ * what the completion says is true of it; the page is dropped only if the medium is wrong.
+ *
+ * Bytes that failed are never left behind: an operation that does not succeed after its transfer began completes
+ * with its destination zeroed.
+ *
+ * Reclaim waits for the hold that kvc_load_begin() takes; no lock is held meanwhile.
+ */
+#include "data.h"
+
+static struct kvc_pool *load_core(struct kvctx_op *op)
+{
+	return op->session->pool->core;
+}
+
+/* Put @piece before or behind the caller's pieces; empty ones are left out. */
+static void frame_front(struct kvctx_op *op, struct kvctx_piece piece)
+{
+	op->pieces = op->user;
+	if (piece.length)
+		*--op->pieces = piece;
+}
+
+static void frame_back(struct kvctx_op *op, u32 *n, struct kvctx_piece piece)
+{
+	if (piece.length)
+		op->user[op->nr_pieces + (*n)++] = piece;
+}
+
+/*
+ * Decide what to read and where the part that is not the caller's goes. In scratch memory the tail lies as it lies
+ * inside a page of the transfer, so that only the block where it meets the caller's memory is bounced.
+ */
+static int load_frame(struct kvctx_op *op, u32 *bytes)
+{
+	const struct kvc_load *ld = &op->load;
+	u32 unit = kvctx_io_unit(op->session->pool->members[ld->member].bdev);
+	u32 step = op->flags & KVCTX_OP_NO_VERIFY ? unit : kvc_chunk_size(load_core(op));
+	u32 from = op->offset, end = from + op->length, start = round_down(from, step);
+	u32 stop = op->flags & KVCTX_OP_NO_VERIFY ? end : min_t(u64, round_up((u64)end, step), ld->length);
+	struct kvctx_piece head = { .length = from - start }, tail = { .length = stop - end };
+	u32 n = 0;
+
+	op->head = head.length;
+	op->span = stop - start;
+	op->member = ld->member;
+	op->device_offset = ld->offset + start;
+	*bytes = round_up(op->span, unit);
+	if (!(op->flags & KVCTX_OP_NO_VERIFY) && head.length + tail.length) {
+		tail.offset = PAGE_ALIGN(head.length) + offset_in_page(end - start);
+		op->scratch = kvctx_mem_alloc(tail.offset + tail.length, false);
+		if (IS_ERR(op->scratch)) {
+			op->scratch = NULL;
+			return -ENOMEM;
+		}
+		head.mem = op->scratch;
+		tail.mem = op->scratch;
+	}
+	frame_front(op, head);
+	frame_back(op, &n, tail);
+	frame_back(op, &n, (struct kvctx_piece){ .length = *bytes - op->span });
+	return 0;
+}
+
+/* A chunk did not match: what does the medium say? @c: where its @n bytes, @at inside the transfer, belong. */
+static int load_again(struct kvctx_op *op, struct kvctx_cursor c, u32 at, u32 n, u32 crc)
+{
+	u32 unit = kvctx_io_unit(op->session->pool->members[op->member].bdev);
+	u32 bytes = round_up(n, unit);
+	struct kvctx_mem *copy = kvctx_mem_alloc(bytes, false);
+	struct kvctx_piece piece = { .mem = copy, .length = bytes };
+	struct kvctx_cursor from;
+	struct kvctx_run run;
+	int err;
+
+	if (IS_ERR(copy))
+		return -ENOMEM;
+	err = kvctx_io_read_wait(op, op->device_offset + at, copy, bytes);
+	kvctx_cursor_init(&from, &piece);
+	if (!err && kvctx_cursor_crc(&from, n) != crc)
+		err = -EBADMSG;
+	kvctx_cursor_init(&from, &piece);
+	for (; !err && n; n -= run.length) {
+		kvctx_cursor_run(&from, &run);
+		run.length = min(run.length, n);
+		kvctx_cursor_advance(&from, run.length);
+		kvctx_cursor_write(&c, page_address(run.page) + run.offset, run.length);
+	}
+	kvctx_mem_free(copy);
+	return err;
+}
+
+static int load_verify(struct kvctx_op *op)
+{
+	struct kvc_pool *core = load_core(op);
+	u32 size = kvc_chunk_size(core), pos, n;
+	u32 chunk = ((u32)op->offset - op->head) / size;
+	struct kvctx_cursor c, start;
+	u32 crc;
+	int err;
+
+	kvctx_cursor_init(&c, op->pieces);
+	for (pos = 0; pos < op->span; pos += n, chunk++) {
+		n = min(size, op->span - pos);
+		start = c;
+		crc = kvc_load_crc(core, &op->load, chunk);
+		if (unlikely(kvctx_cursor_crc(&c, n) != crc)) {
+			err = load_again(op, start, pos, n, crc);
+			if (err)
+				return err;
+		}
+		cond_resched();
+	}
+	return 0;
+}
+
+static void load_end(struct kvctx_op *op, int err)
+{
+	kvc_load_end(load_core(op), &op->load, err);
+	kvctx_io_free(op);
+	kvctx_mem_free(op->scratch);
+}
+
+static void load_work(struct work_struct *work)
+{
+	struct kvctx_op *op = container_of(work, struct kvctx_op, work);
+	bool verify = !(op->flags & KVCTX_OP_NO_VERIFY);
+	int err = kvctx_io_result(op);
+	struct kvctx_cursor c;
+
+	if (!err)
+		kvctx_io_scatter(op);
+	if (!err && verify)
+		err = load_verify(op);
+	if (err) {
+		kvctx_cursor_init(&c, op->user);
+		kvctx_cursor_zero(&c, op->length);
+	}
+	load_end(op, err);
+	if (err)
+		kvctx_op_complete(op, err, 0);
+	else
+		kvctx_op_complete(op, op->length, verify ? KVCTX_CQE_VERIFIED : 0);
+}
+
+int kvctx_load_start(struct kvctx_op *op)
+{
+	struct kvc_load *ld = &op->load;
+	u32 bytes;
+	int err;
+
+	err = kvc_load_begin(load_core(op), op->session->domain, op->key, ld);
+	if (err)
+		return err;
+	if (op->offset > ld->length || op->length > ld->length - op->offset)
+		err = -ERANGE;
+	else
+		err = load_frame(op, &bytes);
+	if (err) {
+		load_end(op, err);
+		return err;
+	}
+	INIT_WORK(&op->work, load_work);
+	atomic_set(&op->pending, 1);
+	kvctx_io_submit(op, REQ_OP_READ, bytes);
+	kvctx_io_put(op);
+	return 0;
+}

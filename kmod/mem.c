@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Memory that operations move pages from and to: the arena, registrations, scratch; and how to walk it.
+ *
+ * A memory is a row of extents, physically contiguous runs of pages, however they came about: a huge page is one
+ * extent or part of one. The arena is allocated in chunks as large as the allocator gives and split into single
+ * pages, so that each is an ordinary page with a reference count of its own: mappings, cudaHostRegister() or
+ * ibv_reg_mr() may hold it beyond the life of the session.
+ *
+ * Pages are charged to RLIMIT_MEMLOCK of the process that asked for them, for as long as the memory exists, also
+ * after that process has gone (the charge then only keeps the mm's numbers right).
+ *
+ * A memory is immutable once built. Who uses it holds @users (registrations), or lives inside the session (arena) or
+ * the operation (scratch).
+ *
+ * Walking needs no mapping: without HIGHMEM every extent is contiguous in the kernel's own address space.
+ */
+#include <linux/mm.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+
+#include "data.h"
+
+#define ALLOC_ORDER	(21 - PAGE_SHIFT)	/* 2 MiB: what an IOMMU or a PRP list likes best */
+#define PIN_BATCH	512
+
+static_assert(!IS_ENABLED(CONFIG_HIGHMEM));
+
+static unsigned long extent_end(const struct kvctx_mem *mem, u32 i)
+{
+	return i + 1 < mem->nr_extents ? mem->extents[i + 1].index : mem->nr_pages;
+}
+
+static int extents_grow(struct kvctx_mem *mem)
+{
+	u32 max = mem->max_extents ? 2 * mem->max_extents : 8;
+	struct kvctx_extent *new;
+
+	new = kvmalloc_array(max, sizeof(*new), GFP_KERNEL_ACCOUNT);
+	if (!new)
+		return -ENOMEM;
+	if (mem->nr_extents)
+		memcpy(new, mem->extents, mem->nr_extents * sizeof(*new));
+	kvfree(mem->extents);
+	mem->extents = new;
+	mem->max_extents = max;
+	return 0;
+}
+
+/* Append @nr contiguous pages, to the last extent if they continue it. */
+static int extents_add(struct kvctx_mem *mem, struct page *page, unsigned long nr)
+{
+	int err;
+
+	if (mem->nr_extents) {
+		const struct kvctx_extent *last = &mem->extents[mem->nr_extents - 1];
+		unsigned long n = mem->nr_pages - last->index;
+
+		if (page == last->page + n && page_to_pfn(page) == page_to_pfn(last->page) + n) {
+			mem->nr_pages += nr;
+			return 0;
+		}
+	}
+	if (mem->nr_extents == mem->max_extents) {
+		err = extents_grow(mem);
+		if (err)
+			return err;
+	}
+	mem->extents[mem->nr_extents++] = (struct kvctx_extent){ .index = mem->nr_pages, .page = page };
+	mem->nr_pages += nr;
+	return 0;
+}
+
+static void extent_release(struct kvctx_mem *mem, u32 i)
+{
+	struct page *page = mem->extents[i].page;
+	unsigned long nr = extent_end(mem, i) - mem->extents[i].index;
+
+	if (mem->pinned) {
+		unpin_user_page_range_dirty_lock(page, nr, true);
+		return;
+	}
+	while (nr--)
+		__free_page(page++);
+}
+
+void kvctx_mem_free(struct kvctx_mem *mem)
+{
+	u32 i;
+
+	if (!mem)
+		return;
+	for (i = 0; i < mem->nr_extents; i++) {
+		extent_release(mem, i);
+		cond_resched();
+	}
+	if (mem->mm) {
+		account_locked_vm(mem->mm, mem->accounted, false);
+		mmdrop(mem->mm);
+	}
+	kvfree(mem->extents);
+	kfree(mem);
+}
+
+/* A memory without pages yet, its @pages charged to the caller. */
+static struct kvctx_mem *mem_new(unsigned long pages, bool account)
+{
+	struct kvctx_mem *mem;
+	int err;
+
+	mem = kzalloc(sizeof(*mem), GFP_KERNEL_ACCOUNT);
+	if (!mem)
+		return ERR_PTR(-ENOMEM);
+	if (!account)
+		return mem;
+	err = account_locked_vm(current->mm, pages, true);
+	if (err) {
+		kfree(mem);
+		return ERR_PTR(err);
+	}
+	mem->mm = current->mm;
+	mmgrab(mem->mm);
+	mem->accounted = pages;
+	return mem;
+}
+
+/* One chunk of at most 1 << @order pages; tells the order it found. */
+static struct page *alloc_chunk(unsigned int *order)
+{
+	const gfp_t gfp = GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_NOWARN;
+	struct page *page;
+
+	for (; *order; --*order) {
+		page = alloc_pages(gfp | __GFP_NORETRY, *order);
+		if (page) {
+			split_page(page, *order);
+			return page;
+		}
+	}
+	return alloc_page(gfp | __GFP_RETRY_MAYFAIL);
+}
+
+/* Zeroed memory of at least @bytes; @account: charge it to the caller. */
+struct kvctx_mem *kvctx_mem_alloc(u64 bytes, bool account)
+{
+	unsigned long left = PHYS_PFN(bytes + PAGE_SIZE - 1), nr;
+	unsigned int order = ALLOC_ORDER;
+	struct kvctx_mem *mem;
+	struct page *page;
+	int err;
+
+	mem = mem_new(left, account);
+	if (IS_ERR(mem))
+		return mem;
+	mem->length = (u64)left << PAGE_SHIFT;
+	for (; left; left -= nr) {
+		order = min_t(unsigned int, order, ilog2(left));
+		page = alloc_chunk(&order);
+		err = -ENOMEM;
+		if (!page)
+			goto err_free;
+		nr = 1UL << order;
+		err = extents_add(mem, page, nr);
+		if (err) {
+			while (nr--)
+				__free_page(page++);
+			goto err_free;
+		}
+		err = -EINTR;
+		if (fatal_signal_pending(current))
+			goto err_free;
+		cond_resched();
+	}
+	return mem;
+
+err_free:
+	kvctx_mem_free(mem);
+	return ERR_PTR(err);
+}
+
+static int pin_error(long got)
+{
+	switch (got) {
+	case -ENOMEM:
+	case -EAGAIN:
+		return -ENOMEM;
+	case -EINTR:
+	case -ERESTARTSYS:
+		return -EINTR;
+	default:
+		return -EFAULT;
+	}
+}
+
+/* Pages of [addr, + up to PIN_BATCH pages), as runs. */
+static int pin_some(struct kvctx_mem *mem, unsigned long addr, unsigned long want, struct page **pages)
+{
+	int got, i, n, err;
+
+	got = pin_user_pages_fast(addr, min_t(unsigned long, want, PIN_BATCH), FOLL_WRITE | FOLL_LONGTERM, pages);
+	if (got <= 0)
+		return pin_error(got);
+	for (i = 0; i < got; i += n) {
+		n = 1;
+		while (i + n < got && pages[i + n] == pages[i] + n &&
+		       page_to_pfn(pages[i + n]) == page_to_pfn(pages[i]) + n)
+			n++;
+		err = extents_add(mem, pages[i], n);
+		if (err) {
+			unpin_user_pages(pages + i, got - i);
+			return err;
+		}
+	}
+	return 0;
+}
+
+/* Pin [addr, addr + length) of the caller. */
+struct kvctx_mem *kvctx_mem_pin(u64 addr, u64 length)
+{
+	unsigned long start = (unsigned long)addr & PAGE_MASK, total;
+	struct kvctx_mem *mem;
+	struct page **pages;
+	u64 end;
+	int err = 0;
+
+	if (!length || check_add_overflow(addr, length, &end) || end > ULONG_MAX - PAGE_SIZE)
+		return ERR_PTR(-EINVAL);
+	total = PHYS_PFN(PAGE_ALIGN((unsigned long)end) - start);
+	pages = kmalloc_array(PIN_BATCH, sizeof(*pages), GFP_KERNEL);
+	if (!pages)
+		return ERR_PTR(-ENOMEM);
+	mem = mem_new(total, true);
+	if (IS_ERR(mem))
+		goto out;
+	mem->pinned = true;
+	mem->first = offset_in_page(addr);
+	mem->length = length;
+	while (!err && mem->nr_pages < total) {
+		err = pin_some(mem, start + (mem->nr_pages << PAGE_SHIFT), total - mem->nr_pages, pages);
+		if (!err && fatal_signal_pending(current))
+			err = -EINTR;
+		cond_resched();
+	}
+	if (err) {
+		kvctx_mem_free(mem);
+		mem = ERR_PTR(err);
+	}
+out:
+	kfree(pages);
+	return mem;
+}
+
+/* The extent that holds page @index; @guess is tried first, with the one behind it. */
+static u32 extent_find(const struct kvctx_mem *mem, unsigned long index, u32 guess)
+{
+	u32 lo = 0, end = mem->nr_extents;
+
+	if (guess < end && mem->extents[guess].index <= index) {
+		if (index < extent_end(mem, guess))
+			return guess;
+		if (guess + 1 < end && index < extent_end(mem, guess + 1))
+			return guess + 1;
+	}
+	while (end - lo > 1) {
+		u32 mid = lo + (end - lo) / 2;
+
+		if (mem->extents[mid].index <= index)
+			lo = mid;
+		else
+			end = mid;
+	}
+	return lo;
+}
+
+/* Map [offset, + size of @vma) of a memory that was allocated here. */
+int kvctx_mem_mmap(struct kvctx_mem *mem, struct vm_area_struct *vma, u64 offset)
+{
+	unsigned long index = PHYS_PFN(offset), addr = vma->vm_start, n, left, end;
+	struct page *batch[32];
+	u32 extent = 0;
+	int err;
+
+	if (offset > mem->length || vma->vm_end - vma->vm_start > mem->length - offset)
+		return -EINVAL;
+	end = index + vma_pages(vma);
+	while (index < end) {
+		for (n = 0; n < ARRAY_SIZE(batch) && index < end; n++, index++) {
+			extent = extent_find(mem, index, extent);
+			batch[n] = mem->extents[extent].page + (index - mem->extents[extent].index);
+		}
+		left = n;
+		err = vm_insert_pages(vma, addr, batch, &left);
+		if (err)
+			return err;
+		addr += n << PAGE_SHIFT;
+	}
+	return 0;
+}
+
+void kvctx_cursor_init(struct kvctx_cursor *c, const struct kvctx_piece *pieces)
+{
+	*c = (struct kvctx_cursor){ .piece = pieces };
+}
+
+/* What lies at the cursor, up to where the physical contiguity or the piece ends. */
+void kvctx_cursor_run(struct kvctx_cursor *c, struct kvctx_run *run)
+{
+	const struct kvctx_piece *piece = c->piece;
+	const struct kvctx_mem *mem = piece->mem;
+	unsigned long index;
+	u64 at, bytes;
+
+	run->length = piece->length - c->done;
+	run->offset = 0;
+	run->page = NULL;
+	if (!mem)
+		return;
+	at = mem->first + piece->offset + c->done;
+	index = PHYS_PFN(at);
+	c->extent = extent_find(mem, index, c->extent);
+	bytes = ((u64)extent_end(mem, c->extent) << PAGE_SHIFT) - at;
+	run->length = min_t(u64, run->length, bytes);
+	run->offset = offset_in_page(at);
+	run->page = mem->extents[c->extent].page + (index - mem->extents[c->extent].index);
+}
+
+void kvctx_cursor_advance(struct kvctx_cursor *c, u64 n)
+{
+	while (n) {
+		u32 step = min_t(u64, n, c->piece->length - c->done);
+
+		c->done += step;
+		n -= step;
+		if (c->done == c->piece->length) {
+			c->piece++;
+			c->done = 0;
+		}
+	}
+}
+
+/* Up to @max bytes at the cursor, which moves behind them; NULL: a gap. */
+static void *cursor_next(struct kvctx_cursor *c, u64 max, u32 *n)
+{
+	struct kvctx_run run;
+
+	kvctx_cursor_run(c, &run);
+	*n = min_t(u64, max, run.length);
+	kvctx_cursor_advance(c, *n);
+	return run.page ? page_address(run.page) + run.offset : NULL;
+}
+
+/* Gather: gaps are zeros. */
+void kvctx_cursor_read(struct kvctx_cursor *c, void *buf, u32 n)
+{
+	u32 step;
+	void *p;
+
+	for (; n; n -= step, buf += step) {
+		p = cursor_next(c, n, &step);
+		if (p)
+			memcpy(buf, p, step);
+		else
+			memset(buf, 0, step);
+	}
+}
+
+/* Scatter: what falls into gaps is dropped. */
+void kvctx_cursor_write(struct kvctx_cursor *c, const void *buf, u32 n)
+{
+	u32 step;
+	void *p;
+
+	for (; n; n -= step, buf += step) {
+		p = cursor_next(c, n, &step);
+		if (p)
+			memcpy(p, buf, step);
+	}
+}
+
+void kvctx_cursor_zero(struct kvctx_cursor *c, u64 n)
+{
+	u32 step;
+	void *p;
+
+	for (; n; n -= step) {
+		p = cursor_next(c, n, &step);
+		if (p)
+			memset(p, 0, step);
+		cond_resched();
+	}
+}
+
+/* CRC32C of the next @n bytes, which hold no gap. */
+u32 kvctx_cursor_crc(struct kvctx_cursor *c, u32 n)
+{
+	u32 crc = KVC_CRC_INIT, step;
+	void *p;
+
+	for (; n; n -= step) {
+		p = cursor_next(c, n, &step);
+		if (p)
+			crc = kvc_crc_feed(crc, p, step);
+	}
+	return kvc_crc_finish(crc);
+}

@@ -1,0 +1,434 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Sessions: open files of a tenant's node. File operations, the ioctl table, life and death.
+ *
+ * The table gives each ioctl its structure's first published and its known size, its flags and its handler. The
+ * dispatcher copies the structure in and out; handlers work on the copy. Before a handler that hands something out
+ * runs, its structure is written back unchanged: a pointer that cannot be written is found while nothing has been
+ * done.
+ *
+ * Death. close() (kill -9 is the same) drops the leases, cancels what is parked and waits a few seconds for
+ * operations in flight. If a device holds on to them longer, the session is orphaned: it keeps a reference on the
+ * module, and the last completion queues its teardown. Either way pins, arena, and the reference on the tenant go
+ * only when no DMA is left, and the closing thread never waits for a dead device.
+ */
+#include <linux/fs.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/nospec.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+#include "data.h"
+
+#define CLOSE_WAIT	(5 * HZ)
+
+struct workqueue_struct *kvctx_session_wq;
+
+union kvctx_arg {
+	struct {
+		u32 size;
+		u32 flags;
+	};
+	struct kvctx_info info;
+	struct kvctx_setup setup;
+	struct kvctx_mem_register reg;
+	struct kvctx_mem_unregister unreg;
+	struct kvctx_submit submit;
+	struct kvctx_wait wait;
+	struct kvctx_match match;
+};
+
+struct kvctx_ioctl {
+	u32 min;			/* first published size */
+	u32 known;
+	u32 flags;
+	bool ready;			/* only after SETUP */
+	bool out;			/* the structure is copied back */
+	long (*fn)(struct kvctx_session *s, union kvctx_arg *arg);
+};
+
+/* SETUP was done, and what it made can be seen. */
+static bool session_ready(const struct kvctx_session *s)
+{
+	/* pairs with setup_session() */
+	return smp_load_acquire(&s->ready);
+}
+
+static u64 arena_max(void)
+{
+	return min_t(u64, (u64)totalram_pages() << PAGE_SHIFT, KVCTX_MMAP_ARENA);
+}
+
+static u32 dma_align(const struct kvctx_pool *p)
+{
+	u32 i, align = 0;
+
+	for (i = 0; i < p->nr_members; i++)
+		align = max(align, kvctx_io_unit(p->members[i].bdev));
+	return align;
+}
+
+static long ioctl_info(struct kvctx_session *s, union kvctx_arg *arg)
+{
+	const struct kvc_super *super = kvc_super_of(s->pool->core);
+	struct kvctx_info *info = &arg->info;
+	u32 size = info->size;
+
+	*info = (struct kvctx_info){
+		.size = size,
+		.abi_version = KVCTX_ABI_VERSION,
+		.session_flags = s->rdonly ? KVCTX_SESSION_RDONLY : 0,
+		.features = KVCTX_FEAT_VERIFY,
+		.capacity = kvc_capacity(s->pool->core),
+		.page_len_max = kvc_page_max(s->pool->core),
+		.arena_max = arena_max(),
+		.segment_size = super->segment_size,
+		.chunk_size = kvc_chunk_size(s->pool->core),
+		.block_size = KVC_BLOCK,
+		.members = s->pool->nr_members,
+		.segs_max = KVCTX_SEGS_MAX,
+		.batch_max = KVCTX_BATCH_MAX,
+		.cq_max = KVCTX_CQ_MAX,
+		.match_max = KVCTX_MATCH_MAX,
+		.lease_ms_max = KVCTX_LEASE_MS_MAX,
+		.leases_max = KVCTX_LEASES_MAX,
+		.mem_max = KVCTX_MEM_MAX,
+		.dma_align = dma_align(s->pool),
+	};
+	if (session_ready(s))
+		info->session_flags |= KVCTX_SESSION_READY;
+	kvctx_submit_masks(&info->op_mask, &info->op_flags);
+	memcpy(info->pool_uuid, super->pool_uuid, sizeof(info->pool_uuid));
+	strscpy_pad(info->pool, s->pool->name, sizeof(info->pool));
+	strscpy_pad(info->tenant, s->tenant->name, sizeof(info->tenant));
+	return 0;
+}
+
+static int setup_eventfd(struct kvctx_session *s, const struct kvctx_setup *arg)
+{
+	struct eventfd_ctx *ctx;
+
+	if (!(arg->flags & KVCTX_SETUP_EVENTFD))
+		return 0;
+	ctx = eventfd_ctx_fdget(arg->eventfd);
+	if (IS_ERR(ctx))
+		return -EINVAL;
+	s->cq.eventfd = ctx;
+	return 0;
+}
+
+static int setup_arena(struct kvctx_session *s, u64 bytes)
+{
+	struct kvctx_mem *arena;
+
+	if (!bytes)
+		return 0;
+	arena = kvctx_mem_alloc(bytes, true);
+	if (IS_ERR(arena))
+		return PTR_ERR(arena);
+	arena->id = KVCTX_MEM_ARENA;
+	s->arena = arena;
+	return 0;
+}
+
+/* Undo what a failed SETUP, or a session at its end, leaves. */
+static void setup_undo(struct kvctx_session *s)
+{
+	kvctx_mem_free(s->arena);
+	s->arena = NULL;
+	kvctx_cq_free(&s->cq);
+	if (s->domain)
+		kvc_domain_put(s->pool->core, s->domain);
+	s->domain = NULL;
+}
+
+static int setup_session(struct kvctx_session *s, struct kvctx_setup *arg)
+{
+	int err;
+
+	s->domain = kvc_domain_get(s->pool->core, s->tenant->slot, arg->keyspace);
+	if (!s->domain)
+		return -ENOMEM;
+	err = kvctx_cq_setup(&s->cq, roundup_pow_of_two(arg->cq_entries));
+	if (!err)
+		err = setup_eventfd(s, arg);
+	if (!err)
+		err = setup_arena(s, arg->arena_bytes);
+	if (err) {
+		setup_undo(s);
+		return err;
+	}
+	arg->cq_entries = s->cq.entries;
+	arg->cq_bytes = s->cq.bytes;
+	arg->arena_bytes = s->arena ? s->arena->length : 0;
+	/* pairs with session_ready() */
+	smp_store_release(&s->ready, true);
+	return 0;
+}
+
+static long ioctl_setup(struct kvctx_session *s, union kvctx_arg *arg)
+{
+	struct kvctx_setup *setup = &arg->setup;
+	int err;
+
+	if (setup->reserved[0] || setup->reserved[1])
+		return -EINVAL;
+	if (!(setup->flags & KVCTX_SETUP_EVENTFD) && setup->eventfd)
+		return -EINVAL;
+	if (!setup->cq_entries || setup->cq_entries > KVCTX_CQ_MAX || setup->arena_bytes > arena_max())
+		return -EINVAL;
+	err = mutex_lock_interruptible(&s->setup_lock);
+	if (err)
+		return -EINTR;
+	err = s->ready ? -EEXIST : setup_session(s, setup);
+	mutex_unlock(&s->setup_lock);
+	return err;
+}
+
+static long ioctl_register(struct kvctx_session *s, union kvctx_arg *arg)
+{
+	struct kvctx_mem *mem;
+	int err;
+
+	if (arg->reg.reserved)
+		return -EINVAL;
+	mem = kvctx_mem_pin(arg->reg.addr, arg->reg.length);
+	if (IS_ERR(mem))
+		return PTR_ERR(mem);
+	xa_lock(&s->mems);
+	err = __xa_alloc(&s->mems, &mem->id, mem, XA_LIMIT(1, KVCTX_MEM_MAX), GFP_KERNEL_ACCOUNT);
+	arg->reg.id = mem->id;
+	xa_unlock(&s->mems);
+	if (!err)
+		return 0;
+	kvctx_mem_free(mem);
+	return -ENOMEM;
+}
+
+static long ioctl_unregister(struct kvctx_session *s, union kvctx_arg *arg)
+{
+	struct kvctx_mem *mem;
+	int err = 0;
+
+	if (arg->unreg.reserved)
+		return -EINVAL;
+	xa_lock(&s->mems);
+	mem = xa_load(&s->mems, arg->unreg.id);
+	if (!mem)
+		err = -EINVAL;
+	else if (atomic_read(&mem->users))
+		err = -EBUSY;
+	else
+		__xa_erase(&s->mems, mem->id);
+	xa_unlock(&s->mems);
+	if (!err)
+		kvctx_mem_free(mem);
+	return err;
+}
+
+static long ioctl_submit(struct kvctx_session *s, union kvctx_arg *arg)
+{
+	return kvctx_submit(s, &arg->submit);
+}
+
+static long ioctl_wait(struct kvctx_session *s, union kvctx_arg *arg)
+{
+	int err = kvctx_cq_consume(s, arg->wait.consumed);
+
+	return err ? err : kvctx_cq_wait(s, arg->wait.min, arg->wait.timeout_ns);
+}
+
+static long ioctl_match(struct kvctx_session *s, union kvctx_arg *arg)
+{
+	return kvctx_match(s, &arg->match);
+}
+
+/* Row n is _IO(KVCTX_IOC_TYPE, n). */
+static const struct kvctx_ioctl ioctls[] = {
+	[_IOC_NR(KVCTX_IOC_INFO)] = {
+		.min = offsetofend(struct kvctx_info, tenant), .known = sizeof(struct kvctx_info),
+		.out = true, .fn = ioctl_info,
+	},
+	[_IOC_NR(KVCTX_IOC_SETUP)] = {
+		.min = offsetofend(struct kvctx_setup, reserved), .known = sizeof(struct kvctx_setup),
+		.flags = KVCTX_SETUP_EVENTFD, .out = true, .fn = ioctl_setup,
+	},
+	[_IOC_NR(KVCTX_IOC_MEM_REGISTER)] = {
+		.min = offsetofend(struct kvctx_mem_register, reserved), .known = sizeof(struct kvctx_mem_register),
+		.ready = true, .out = true, .fn = ioctl_register,
+	},
+	[_IOC_NR(KVCTX_IOC_MEM_UNREGISTER)] = {
+		.min = offsetofend(struct kvctx_mem_unregister, reserved), .known = sizeof(struct kvctx_mem_unregister),
+		.ready = true, .fn = ioctl_unregister,
+	},
+	[_IOC_NR(KVCTX_IOC_SUBMIT)] = {
+		.min = offsetofend(struct kvctx_submit, reserved), .known = sizeof(struct kvctx_submit),
+		.ready = true, .fn = ioctl_submit,
+	},
+	[_IOC_NR(KVCTX_IOC_WAIT)] = {
+		.min = offsetofend(struct kvctx_wait, timeout_ns), .known = sizeof(struct kvctx_wait),
+		.ready = true, .fn = ioctl_wait,
+	},
+	[_IOC_NR(KVCTX_IOC_MATCH)] = {
+		.min = offsetofend(struct kvctx_match, lease), .known = sizeof(struct kvctx_match),
+		.flags = KVCTX_MATCH_LEASE, .ready = true, .out = true, .fn = ioctl_match,
+	},
+};
+
+static const struct kvctx_ioctl *ioctl_find(unsigned int cmd)
+{
+	unsigned int i = _IOC_NR(cmd);
+
+	if (cmd != _IO(KVCTX_IOC_TYPE, i) || i >= ARRAY_SIZE(ioctls))
+		return NULL;
+	return &ioctls[array_index_nospec(i, ARRAY_SIZE(ioctls))];
+}
+
+static long session_ioctl(struct file *file, unsigned int cmd, unsigned long user)
+{
+	const struct kvctx_ioctl *io = ioctl_find(cmd);
+	struct kvctx_session *s = file->private_data;
+	void __user *ptr = (void __user *)user;
+	union kvctx_arg arg = {};
+	u32 size;
+	long ret;
+
+	if (!io)
+		return -ENOTTY;
+	if (get_user(size, (u32 __user *)ptr))
+		return -EFAULT;
+	if (size < io->min)
+		return -EINVAL;
+	if (size > PAGE_SIZE)
+		return -E2BIG;
+	ret = copy_struct_from_user(&arg, io->known, ptr, size);
+	if (ret)
+		return ret;
+	if (arg.size != size || arg.flags & ~io->flags)
+		return -EINVAL;
+	if (io->ready && !session_ready(s))
+		return -EBADFD;
+	size = min(size, io->known);
+	if (io->out && copy_to_user(ptr, &arg, size))
+		return -EFAULT;
+	ret = io->fn(s, &arg);
+	if (ret >= 0 && io->out && copy_to_user(ptr, &arg, size))
+		return -EFAULT;
+	return ret;
+}
+
+static __poll_t session_poll(struct file *file, struct poll_table_struct *table)
+{
+	struct kvctx_session *s = file->private_data;
+
+	poll_wait(file, &s->cq.wait, table);
+	if (!session_ready(s))
+		return 0;
+	return kvctx_cq_readable(s) ? EPOLLIN | EPOLLRDNORM : 0;
+}
+
+/*
+ * Shared mappings only: a private one would stop following us at the first write. VM_MAYSHARE is what MAP_SHARED
+ * means; VM_SHARED is missing where the file was opened read-only.
+ */
+static int session_mmap(struct file *file, struct vm_area_struct *vma)
+{
+	struct kvctx_session *s = file->private_data;
+	u64 offset = (u64)vma->vm_pgoff << PAGE_SHIFT;
+
+	if (!session_ready(s))
+		return -EBADFD;
+	if (!(vma->vm_flags & VM_MAYSHARE) || vma->vm_pgoff > U64_MAX >> PAGE_SHIFT)
+		return -EINVAL;
+	vm_flags_set(vma, VM_DONTEXPAND | VM_DONTDUMP | VM_DONTCOPY);
+	if (offset < KVCTX_MMAP_ARENA)
+		return kvctx_cq_mmap(&s->cq, vma, offset);
+	return s->arena ? kvctx_mem_mmap(s->arena, vma, offset - KVCTX_MMAP_ARENA) : -EINVAL;
+}
+
+static void session_free(struct kvctx_session *s)
+{
+	struct kvctx_mem *mem;
+	unsigned long id;
+
+	xa_for_each(&s->mems, id, mem)
+		kvctx_mem_free(mem);
+	xa_destroy(&s->mems);
+	setup_undo(s);
+	kvctx_tenant_put(s->tenant);
+	kfree(s);
+}
+
+/* Of an orphan: its last completion has been posted. */
+static void session_teardown(struct work_struct *work)
+{
+	session_free(container_of(work, struct kvctx_session, teardown));
+	/* module exit waits for this work before the text goes */
+	module_put(THIS_MODULE);
+}
+
+static int session_open(struct inode *inode, struct file *file)
+{
+	struct kvctx_session *s;
+
+	if (!(file->f_mode & FMODE_READ))
+		return -EACCES;
+	s = kzalloc(sizeof(*s), GFP_KERNEL_ACCOUNT);
+	if (!s)
+		return -ENOMEM;
+	s->tenant = kvctx_tenant_get(iminor(inode));
+	if (!s->tenant) {
+		kfree(s);
+		return -ENODEV;
+	}
+	s->pool = s->tenant->pool;
+	s->losses_seen = atomic_read(&s->pool->losses);
+	s->rdonly = !(file->f_mode & FMODE_WRITE);
+	mutex_init(&s->setup_lock);
+	xa_init_flags(&s->mems, XA_FLAGS_ALLOC1);
+	kvctx_cq_init(&s->cq);
+	kvctx_lease_init(s);
+	INIT_WORK(&s->teardown, session_teardown);
+	file->private_data = s;
+	return nonseekable_open(inode, file);
+}
+
+/* Leave the rest to the last completion, unless it has come. */
+static bool session_orphan(struct kvctx_session *s)
+{
+	struct kvctx_cq *cq = &s->cq;
+	bool orphaned;
+
+	spin_lock(&cq->lock);
+	orphaned = cq->inflight;
+	if (orphaned) {
+		__module_get(THIS_MODULE);
+		cq->orphaned = true;
+	}
+	spin_unlock(&cq->lock);
+	return orphaned;
+}
+
+static int session_release(struct inode *inode, struct file *file)
+{
+	struct kvctx_session *s = file->private_data;
+
+	WRITE_ONCE(s->dying, true);
+	kvctx_park_cancel(s);
+	kvctx_lease_exit(s);
+	wait_event_idle_timeout(s->cq.wait, kvctx_cq_drained(s), CLOSE_WAIT);
+	if (!session_orphan(s))
+		session_free(s);
+	return 0;
+}
+
+const struct file_operations kvctx_fops = {
+	.owner		= THIS_MODULE,
+	.open		= session_open,
+	.release	= session_release,
+	.unlocked_ioctl	= session_ioctl,
+	.compat_ioctl	= compat_ptr_ioctl,
+	.poll		= session_poll,
+	.mmap		= session_mmap,
+};

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What changes the pool: STORE, DELETE, FLUSH.
+ *
+ * STORE reserves its place, submits its bios and queues op->work at once: the CRCs are computed while the device
+ * writes, on whatever CPU is free. The page is committed when bios and CRCs are both done, by whoever is last, and
+ * becomes visible with that. A page whose memory changes meanwhile has CRCs that do not match; it is found out when
+ * it is loaded.
+ *
+ * A STORE of a key that is present, or on its way, completes at once as a duplicate.
+ *
+ * STORE and DELETE may find no space and wait (park.c). FLUSH is started at once and never waits to be started, so
+ * it has no deadline to miss.
+ */
+#include <linux/slab.h>
+
+#include "data.h"
+
+static void store_crcs(struct kvctx_op *op)
+{
+	struct kvc_pool *core = op->session->pool->core;
+	u32 size = kvc_chunk_size(core), left = op->length, chunk, n;
+	struct kvctx_cursor c;
+
+	kvctx_cursor_init(&c, op->user);
+	for (chunk = 0; left; chunk++, left -= n) {
+		n = min(size, left);
+		kvc_store_crc(core, &op->store, chunk, kvctx_cursor_crc(&c, n));
+		cond_resched();
+	}
+}
+
+/*
+ * Runs twice when the bios outlive the CRCs. The second run cannot begin before the first has given its count back:
+ * it is queued by who takes the count to zero.
+ */
+static void store_work(struct work_struct *work)
+{
+	struct kvctx_op *op = container_of(work, struct kvctx_op, work);
+	struct kvc_pool *core = op->session->pool->core;
+	int err;
+
+	if (op->crc_due) {
+		store_crcs(op);
+		op->crc_due = false;
+		if (!atomic_dec_and_test(&op->pending))
+			return;
+	}
+	err = kvctx_io_result(op);
+	kvctx_io_free(op);
+	if (err) {
+		kvc_store_abort(core, &op->store);
+		kvctx_op_complete(op, err, 0);
+	} else {
+		kvc_store_commit(core, &op->store);
+		kvctx_op_complete(op, op->length, 0);
+	}
+}
+
+static int store_attempt(struct kvctx_op *op)
+{
+	struct kvctx_session *s = op->session;
+	u32 bytes = kvc_blocks(op->length) << KVC_BLOCK_SHIFT;
+	int err;
+
+	err = kvc_store_begin(s->pool->core, s->domain, op->key, op->length, op->depth, &op->store);
+	if (err == -EEXIST || err == -EINPROGRESS) {
+		kvctx_op_complete(op, op->length, KVCTX_CQE_DEDUP | (err == -EEXIST ? 0 : KVCTX_CQE_PENDING));
+		return 0;
+	}
+	if (err)
+		return err;
+	if (bytes > op->length)
+		op->user[op->nr_pieces] = (struct kvctx_piece){ .length = bytes - op->length };
+	op->pieces = op->user;
+	op->member = op->store.member;
+	op->device_offset = op->store.offset;
+	op->crc_due = true;
+	INIT_WORK(&op->work, store_work);
+	atomic_set(&op->pending, 2);
+	kvctx_io_submit(op, REQ_OP_WRITE, bytes);
+	queue_work(s->pool->io_wq, &op->work);
+	kvctx_io_put(op);
+	return 0;
+}
+
+int kvctx_store_start(struct kvctx_op *op)
+{
+	op->attempt = store_attempt;
+	return kvctx_attempt(op, true);
+}
+
+static int delete_attempt(struct kvctx_op *op)
+{
+	struct kvctx_session *s = op->session;
+	int err = kvc_delete(s->pool->core, s->domain, op->key);
+
+	if (!err)
+		kvctx_op_complete(op, 0, 0);
+	return err;
+}
+
+int kvctx_delete_start(struct kvctx_op *op)
+{
+	op->attempt = delete_attempt;
+	return kvctx_attempt(op, false);
+}
+
+struct flush_op {
+	struct kvctx_op *op;
+	struct kvctx_flush flush;
+};
+
+static void flush_done(struct kvctx_flush *flush)
+{
+	struct flush_op *f = container_of(flush, struct flush_op, flush);
+	struct kvctx_op *op = f->op;
+	int err = flush->err;
+
+	kfree(f);
+	kvctx_op_complete(op, err, 0);
+}
+
+int kvctx_flush_op_start(struct kvctx_op *op)
+{
+	struct kvctx_pool *p = op->session->pool;
+	struct flush_op *f = kzalloc(struct_size(f, flush.on, p->nr_members), GFP_KERNEL_ACCOUNT);
+
+	if (!f)
+		return -ENOMEM;
+	f->op = op;
+	f->flush.pool = p;
+	f->flush.done = flush_done;
+	f->flush.losses_seen = &op->session->losses_seen;
+	kvctx_flush_start(&f->flush);
+	return 0;
+}

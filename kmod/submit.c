@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * SUBMIT: from the caller's operations to operations under way.
+ *
+ * Each operation is copied once and validated from the copy. What an opcode may use stands in one table; INFO
+ * reports the masks of that table. An operation that is refused has done nothing, and completes with the reason
+ * like any other: every operation that SUBMIT takes gives exactly one completion.
+ *
+ * Operations that only ask the engine are answered here and never allocated. The others get a struct kvctx_op, whose
+ * pieces hold the registrations they lie in: one count for each row of pieces in the same registration.
+ */
+#include <linux/nospec.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+#include "data.h"
+
+#define SQE_BATCH	8
+#define SEG_BATCH	16
+
+/* Fields of an operation that not every opcode uses */
+enum {
+	F_KEY		= 1 << 0,
+	F_SEGS		= 1 << 1,	/* nr_segs, segs, length */
+	F_OFFSET	= 1 << 2,
+	F_DEPTH		= 1 << 3,
+	F_LEASE_MS	= 1 << 4,
+	F_LEASE		= 1 << 5,
+};
+
+struct opcode {
+	u32 flags;			/* KVCTX_OP_* that it knows */
+	u32 fields;
+	bool writes;			/* refused in a read-only session */
+	bool later;			/* reserved */
+	int (*start)(struct kvctx_op *op);
+	s32 (*now)(struct kvctx_session *s, const struct kvctx_sqe *sqe);
+};
+
+static struct kmem_cache *op_cache;
+
+static s32 query(struct kvctx_session *s, const struct kvctx_sqe *sqe)
+{
+	struct kvctx_key key = sqe->key;
+
+	return kvc_query(s->pool->core, s->domain, kvctx_key_bytes(&key));
+}
+
+static const struct opcode opcodes[] = {
+	[KVCTX_OP_STORE] = {
+		.flags = KVCTX_OP_NOWAIT, .fields = F_KEY | F_SEGS | F_DEPTH, .writes = true,
+		.start = kvctx_store_start,
+	},
+	[KVCTX_OP_LOAD] = {
+		.flags = KVCTX_OP_NO_VERIFY, .fields = F_KEY | F_SEGS | F_OFFSET, .start = kvctx_load_start,
+	},
+	[KVCTX_OP_DELETE] = {
+		.flags = KVCTX_OP_NOWAIT, .fields = F_KEY, .writes = true, .start = kvctx_delete_start,
+	},
+	[KVCTX_OP_QUERY] = { .fields = F_KEY, .now = query },
+	[KVCTX_OP_PREFETCH] = { .later = true },
+	[KVCTX_OP_LEASE] = { .fields = F_KEY | F_LEASE_MS, .now = kvctx_lease_one },
+	[KVCTX_OP_RELEASE] = { .fields = F_LEASE, .now = kvctx_lease_release },
+	[KVCTX_OP_FLUSH] = { .start = kvctx_flush_op_start },
+};
+
+/* For INFO */
+void kvctx_submit_masks(u64 *ops, u64 *flags)
+{
+	u32 i;
+
+	*ops = 0;
+	*flags = 0;
+	for (i = 0; i < ARRAY_SIZE(opcodes); i++) {
+		if (!opcodes[i].start && !opcodes[i].now)
+			continue;
+		*ops |= BIT_ULL(i);
+		*flags |= opcodes[i].flags;
+	}
+}
+
+static const struct opcode *opcode_of(const struct kvctx_sqe *sqe)
+{
+	u32 i = sqe->opcode;
+
+	return i < ARRAY_SIZE(opcodes) ? &opcodes[array_index_nospec(i, ARRAY_SIZE(opcodes))] : NULL;
+}
+
+/* Every field that the opcode does not use is zero. */
+static bool sqe_clean(const struct kvctx_sqe *sqe, u32 fields)
+{
+	if (sqe->reserved0 || sqe->reserved1 || sqe->crcs || sqe->reserved2[0] || sqe->reserved2[1])
+		return false;
+	if (!(fields & F_KEY) && memchr_inv(&sqe->key, 0, sizeof(sqe->key)))
+		return false;
+	if (!(fields & F_SEGS) && (sqe->nr_segs || sqe->segs || sqe->length))
+		return false;
+	if (!(fields & F_OFFSET) && sqe->offset)
+		return false;
+	if (!(fields & F_DEPTH) && sqe->depth)
+		return false;
+	if (!(fields & F_LEASE_MS) && sqe->lease_ms)
+		return false;
+	return fields & F_LEASE || !sqe->lease;
+}
+
+static int sqe_check(const struct kvctx_session *s, const struct kvctx_sqe *sqe)
+{
+	const struct opcode *oc = opcode_of(sqe);
+
+	if (!oc)
+		return -EINVAL;
+	if (oc->later)
+		return -EOPNOTSUPP;
+	if (!oc->start && !oc->now)
+		return -EINVAL;
+	if (sqe->flags & ~oc->flags || !sqe_clean(sqe, oc->fields))
+		return -EINVAL;
+	if (oc->writes && s->rdonly)
+		return -EACCES;
+	if (!(oc->fields & F_SEGS))
+		return 0;
+	if (!sqe->nr_segs || !sqe->length)
+		return -EINVAL;
+	if (sqe->nr_segs > KVCTX_SEGS_MAX)
+		return -E2BIG;
+	if (sqe->length > kvc_page_max(s->pool->core))
+		return sqe->opcode == KVCTX_OP_STORE ? -E2BIG : -ERANGE;
+	return 0;
+}
+
+/* The memory of that id, held if it is a registration. */
+static struct kvctx_mem *mem_get(struct kvctx_session *s, u32 id)
+{
+	struct kvctx_mem *mem;
+
+	if (id == KVCTX_MEM_ARENA)
+		return s->arena;
+	xa_lock(&s->mems);
+	mem = xa_load(&s->mems, id);
+	if (mem)
+		atomic_inc(&mem->users);
+	xa_unlock(&s->mems);
+	return mem;
+}
+
+/* Let go of the registrations and of the list. */
+static void op_put_pieces(struct kvctx_op *op)
+{
+	struct kvctx_mem *mem, *last = NULL;
+	u32 i;
+
+	for (i = 0; i < op->nr_pieces; i++) {
+		mem = op->user[i].mem;
+		if (mem != last && mem != op->session->arena)
+			atomic_dec(&mem->users);
+		last = mem;
+	}
+	kvfree(op->list);
+}
+
+/* Resolve @nr of the caller's segments; adds their bytes to @sum. */
+static int op_add_pieces(struct kvctx_op *op, const struct kvctx_seg *segs, u32 nr, u64 *sum)
+{
+	struct kvctx_piece *piece;
+	struct kvctx_mem *mem;
+
+	for (; nr; nr--, segs++) {
+		if (!segs->length)
+			return -EINVAL;
+		piece = &op->user[op->nr_pieces];
+		mem = op->nr_pieces ? piece[-1].mem : NULL;
+		if (!mem || mem->id != segs->mem)
+			mem = mem_get(op->session, segs->mem);
+		if (!mem)
+			return -EINVAL;
+		*piece = (struct kvctx_piece){ .mem = mem, .offset = segs->offset, .length = segs->length };
+		op->nr_pieces++;
+		if (segs->offset > mem->length || segs->length > mem->length - segs->offset)
+			return -EFAULT;
+		*sum += segs->length;
+	}
+	return 0;
+}
+
+static int op_get_pieces(struct kvctx_op *op, const struct kvctx_sqe *sqe)
+{
+	const struct kvctx_seg __user *user = u64_to_user_ptr(sqe->segs);
+	struct kvctx_seg segs[SEG_BATCH];
+	u32 done, n;
+	u64 sum = 0;
+	int err;
+
+	op->user = op->inline_pieces + 1;
+	if (sqe->nr_segs > KVCTX_INLINE_PIECES) {
+		op->list = kvmalloc_array(sqe->nr_segs + KVCTX_SPARE_PIECES, sizeof(*op->list),
+					  GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+		if (!op->list)
+			return -ENOMEM;
+		op->user = op->list + 1;
+	}
+	for (done = 0; done < sqe->nr_segs; done += n) {
+		n = min_t(u32, sqe->nr_segs - done, SEG_BATCH);
+		if (copy_from_user(segs, user + done, n * sizeof(*segs)))
+			return -EFAULT;
+		err = op_add_pieces(op, segs, n, &sum);
+		if (err)
+			return err;
+	}
+	return sum == sqe->length ? 0 : -EMSGSIZE;
+}
+
+static void op_free(struct kvctx_op *op)
+{
+	op_put_pieces(op);
+	kmem_cache_free(op_cache, op);
+}
+
+/* The end of an operation that was started. The session may be gone on return. */
+void kvctx_op_complete(struct kvctx_op *op, s32 res, u32 flags)
+{
+	struct kvctx_session *s = op->session;
+	u64 user_data = op->user_data;
+
+	op_free(op);
+	kvctx_cq_post(s, user_data, res, flags);
+}
+
+static int op_start(struct kvctx_session *s, const struct kvctx_sqe *sqe, ktime_t deadline)
+{
+	struct kvctx_op *op = kmem_cache_zalloc(op_cache, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	struct kvctx_key key = sqe->key;
+	int err;
+
+	if (!op)
+		return -ENOMEM;
+	op->session = s;
+	op->user_data = sqe->user_data;
+	op->flags = sqe->flags;
+	memcpy(op->key, kvctx_key_bytes(&key), sizeof(op->key));
+	op->offset = sqe->offset;
+	op->length = sqe->length;
+	op->depth = sqe->depth;
+	op->deadline = deadline;
+	err = op_get_pieces(op, sqe);
+	if (!err)
+		err = opcode_of(sqe)->start(op);
+	if (err)
+		op_free(op);
+	return err;
+}
+
+static void submit_one(struct kvctx_session *s, const struct kvctx_sqe *sqe, ktime_t now)
+{
+	ktime_t deadline = KTIME_MAX;
+	s32 res;
+
+	res = sqe_check(s, sqe);
+	if (res)
+		goto complete;
+	if (sqe->timeout_ns) {
+		deadline = ktime_add_safe(now, ns_to_ktime(min_t(u64, sqe->timeout_ns, KTIME_MAX)));
+		res = -ETIME;
+		if (ktime_get() >= deadline)
+			goto complete;
+	}
+	if (opcode_of(sqe)->now) {
+		res = opcode_of(sqe)->now(s, sqe);
+		goto complete;
+	}
+	res = op_start(s, sqe, deadline);
+	if (!res)
+		return;
+complete:
+	kvctx_cq_post(s, sqe->user_data, res, 0);
+}
+
+/* Take up to @nr operations. Returns how many, or the reason why none. */
+static long submit_some(struct kvctx_session *s, const struct kvctx_sqe __user *user, u32 nr, ktime_t now)
+{
+	struct kvctx_sqe sqes[SQE_BATCH];
+	u32 room, got, i;
+
+	room = kvctx_cq_reserve(s, min_t(u32, nr, SQE_BATCH));
+	if (!room)
+		return -EAGAIN;
+	got = (room * sizeof(*sqes) - copy_from_user(sqes, user, room * sizeof(*sqes))) / sizeof(*sqes);
+	for (i = 0; i < got; i++)
+		submit_one(s, &sqes[i], now);
+	if (got < room)
+		kvctx_cq_unreserve(s, room - got);
+	return got ? got : -EFAULT;
+}
+
+long kvctx_submit(struct kvctx_session *s, const struct kvctx_submit *arg)
+{
+	const struct kvctx_sqe __user *user = u64_to_user_ptr(arg->sqes);
+	ktime_t now = ktime_get();
+	struct blk_plug plug;
+	u32 done = 0;
+	long ret = 0;
+
+	if (arg->reserved || !arg->nr || arg->nr > KVCTX_BATCH_MAX || (arg->timeout_ns && !arg->wait_nr))
+		return -EINVAL;
+	blk_start_plug(&plug);
+	while (done < arg->nr) {
+		ret = submit_some(s, user + done, arg->nr - done, now);
+		if (ret < 0)
+			break;
+		done += ret;
+		if (fatal_signal_pending(current))
+			break;
+		cond_resched();
+	}
+	blk_finish_plug(&plug);
+	if (!done)
+		return ret;
+	if (arg->wait_nr)
+		kvctx_cq_wait(s, arg->wait_nr, arg->timeout_ns);
+	return done;
+}
+
+int kvctx_submit_init(void)
+{
+	op_cache = KMEM_CACHE(kvctx_op, SLAB_ACCOUNT);
+	return op_cache ? 0 : -ENOMEM;
+}
+
+void kvctx_submit_exit(void)
+{
+	kmem_cache_destroy(op_cache);
+}
