@@ -115,7 +115,7 @@ void kvc_domain_put(struct kvc_pool *p, struct kvc_domain *d);
  * Store. begin reserves the place and makes the key pending: the caller writes the page to [offset, offset + blocks),
  * sets the CRC of each chunk, then commits (publishes; cannot fail) or aborts.
  * begin: 0, -EEXIST (present: DEDUP), -EINPROGRESS (pending by another: DEDUP), -EAGAIN (no space yet: reclaim was
- * asked for, wait for ops->space), -ENOSPC (nothing evictable), -ENODEV (no member online), -EINVAL (length 0 or over
+ * asked for, wait for ops->space), -ENOSPC (nothing evictable), -ENODEV (no member online, or the tenant was removed), -EINVAL (length 0 or over
  * kvc_page_max()), -ENOMEM. Allocates.
  */
 struct kvc_store {
@@ -169,14 +169,16 @@ void kvc_lease_put(struct kvc_pool *p, struct kvc_lease *l);
 
 /*
  * Delete. 0: gone from the index, durable at the next flush; -ENOENT; -EAGAIN (no room for the tombstone yet), -ENOSPC,
- * -ENOMEM. A page still pending is -ENOENT. Allocates.
+ * -ENODEV (no member online), -ENOMEM. A page still pending is -ENOENT. Allocates.
  */
 int kvc_delete(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN]);
 
 /*
  * Work of a member. One thread at a time executes work of one member: next, I/O, done, in this order; a member has at
  * most one work item out. kvc_flush_next() hands out what a FLUSH needs (summaries of everything committed and deleted
- * on this member before the call) and nothing else; it returns 0 when all of it has been written.
+ * on this member before the call) and nothing else; it returns 0 when all of it has been written. While stores go on
+ * that may take for ever: kvc_flush_mark() names what was committed and deleted on the member so far, and
+ * kvc_flushed() tells whether all of that is durable (or the member is gone), so a FLUSH ends with its own work.
  * next: 1 with an item, 0 nothing to do now, -ENOMEM (try again later; ops->kick is not called for it). Allocates.
  *
  * WRITE    write @buf[0..len) at @offset, with PREFLUSH and FUA
@@ -184,7 +186,7 @@ int kvc_delete(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LE
  *          [offset, + padded length); done(-EBADMSG) drops the page, done(other error) gives up moving it
  * DISCARD  discard [offset, + discard_len); an error is ignored
  *
- * A WRITE that failed should be followed by kvc_member_fail().
+ * A summary WRITE that failed fails its member; a header WRITE that failed costs its segment only.
  */
 enum kvc_work_type {
 	KVC_WORK_WRITE,
@@ -209,6 +211,8 @@ struct kvc_work {
 
 int kvc_work_next(struct kvc_pool *p, u32 member, struct kvc_work *w);
 int kvc_flush_next(struct kvc_pool *p, u32 member, struct kvc_work *w);
+u64 kvc_flush_mark(struct kvc_pool *p, u32 member);
+bool kvc_flushed(struct kvc_pool *p, u32 member, u64 mark);
 u32 kvc_work_crc(struct kvc_pool *p, const struct kvc_work *w, u32 chunk);
 void kvc_work_done(struct kvc_pool *p, struct kvc_work *w, int err);
 
