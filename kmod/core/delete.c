@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Delete and tombstones.
+ *
+ * A page whose record no extent holds simply leaves the index. Otherwise media would bring it back: a tombstone, a
+ * record with a newer sequence, is appended to an open segment and becomes durable with the next summary.
+ *
+ * A tombstone names the segment and generation of the record it killed. It must outlive that record, and every other
+ * record of the key that media may hold: those lie in segments marked undead (moved, evicted or replaced pages whose
+ * segment keeps its old header) or on members that are gone. reclaim.c copies it until none of these is left.
+ */
+#include "engine.h"
+
+/* Put a tombstone into @seg, which kvc_tomb_prepare() gave. Member and the key's shard locked. */
+void kvc_tomb_append(struct kvc_member *m, struct kvc_seg *seg, const struct kvc_tomb *t)
+{
+	struct kvc_pool *p = m->pool;
+	struct kvc_entry *e = kvc_entry(p, kvc_seg_append(p, seg, t->domain, t->key));
+
+	e->state = KVC_E_TOMB;
+	e->seq = t->seq;
+	e->block = t->victim;
+	e->length = (u32)t->victim_gen;
+	e->depth = (u32)(t->victim_gen >> 32);
+	kvc_seg_count(m, seg, e, KVC_REC_FIXED);
+	kvc_seg_check(p, seg);
+}
+
+static bool needs_tomb(const struct kvc_entry *e)
+{
+	return e->logged || e->copy;
+}
+
+/* Delete what needs no tombstone. 0, -ENOENT, or 1 with the page's segment when it needs one. Shard locked. */
+static int delete_unlogged(struct kvc_pool *p, u32 bucket, struct kvc_domain *d, const u8 *key, u32 *entry)
+{
+	u32 found = kvc_index_find(p, bucket, d, key);
+
+	if (found == KVC_NONE || kvc_entry(p, found)->state != KVC_E_LIVE || READ_ONCE(d->dead))
+		return -ENOENT;
+	*entry = found;
+	if (needs_tomb(kvc_entry(p, found)))
+		return 1;
+	kvc_page_drop(p, bucket, found);
+	kvc_shard(p, bucket)->deletes++;
+	return 0;
+}
+
+/* Delete with a tombstone on @m. */
+static int delete_on(struct kvc_member *m, struct kvc_domain *d, u32 bucket, const u8 *key)
+{
+	struct kvc_pool *p = m->pool;
+	struct kvc_shard *sh = kvc_shard(p, bucket);
+	struct kvc_seg *seg, *victim;
+	u32 entry;
+	int r;
+
+	os_lock(&m->lock);
+	r = kvc_tomb_prepare(m, &seg);
+	if (r)
+		goto out;
+	os_lock(&sh->lock);
+	r = delete_unlogged(p, bucket, d, key, &entry);
+	if (r == 1) {
+		victim = kvc_entry_seg(p, entry);
+		kvc_tomb_append(m, seg, &(struct kvc_tomb){
+			.domain = d,
+			.key = key,
+			.seq = os_atomic64_inc_return(&p->seq),
+			.victim = kvc_gseg(p, victim),
+			.victim_gen = READ_ONCE(victim->generation),
+		});
+		kvc_page_drop(p, bucket, entry);
+		sh->deletes++;
+		r = 0;
+	}
+	os_unlock(&sh->lock);
+	/* The segment may have been reopened for nothing. */
+	kvc_seg_try_seal(m, seg);
+out:
+	os_unlock(&m->lock);
+	return r;
+}
+
+int kvc_delete(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN])
+{
+	u32 bucket = kvc_bucket(p, d, key), entry, first = 0, i;
+	struct kvc_shard *sh = kvc_shard(p, bucket);
+	int r;
+
+	os_lock(&sh->lock);
+	r = delete_unlogged(p, bucket, d, key, &entry);
+	if (r == 1)
+		first = kvc_member_of(p, kvc_eblock(p, entry)->gseg)->index;
+	os_unlock(&sh->lock);
+	if (r <= 0)
+		return r;
+	do {
+		for (i = 0; i < p->super.nr_members; i++) {
+			r = delete_on(&p->members[(first + i) % p->super.nr_members], d, bucket, key);
+			if (r != -EAGAIN && r != -ENODEV)
+				return r;
+		}
+		r = kvc_refusal(p);
+	} while (r == 0);
+	return r;
+}

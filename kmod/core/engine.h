@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the engine's files share. Not for its users: they include core.h.
+ *
+ * Locks, outermost first
+ *   member->lock   heads, segment states, reservation and summary of the member's segments
+ *   shard->lock    hash chains of the shard's buckets; everything in an entry that changes; the shard's counters
+ *   table->lock, domains.lock   innermost, one or the other
+ *
+ * A segment's entries are appended under the member lock while it is OPEN (tombstones: SEALING too) and freed when it
+ * is DRAINING, after all of them left the index and the last hold was dropped. So whoever sees an entry in a chain
+ * under the shard lock may use its block, and who takes a hold there may use it until the hold is dropped.
+ */
+#ifndef KVC_ENGINE_H
+#define KVC_ENGINE_H
+
+#include "core.h"
+#include "format_media.h"
+
+#define KVC_SHARDS		256U
+#define KVC_HITS_MAX		15U
+#define KVC_LOG_THRESHOLD	(256U << 10)	/* unlogged record bytes that start a summary unasked */
+
+/* id -> pointer, for ids handed out by the table itself. get needs no lock as long as the id is in use. */
+struct kvc_table {
+	struct os_lock lock;
+	void	***leaves;
+	u32	max, used;		/* ids below used were handed out at least once */
+	u32	free;			/* chain of returned ids */
+};
+
+#define KVC_LEAF_SHIFT		9
+#define KVC_LEAF_SLOTS		(1U << KVC_LEAF_SHIFT)
+
+int kvc_table_init(struct kvc_table *t, u32 max);
+void kvc_table_destroy(struct kvc_table *t, void (*drop)(void *obj));
+int kvc_table_add(struct kvc_table *t, void *obj, u32 *id);	/* allocates */
+void kvc_table_del(struct kvc_table *t, u32 id);
+
+static inline void *kvc_table_get(const struct kvc_table *t, u32 id)
+{
+	return t->leaves[id >> KVC_LEAF_SHIFT][id & (KVC_LEAF_SLOTS - 1)];
+}
+
+enum kvc_entry_state {
+	KVC_E_PENDING,		/* a store has begun; in a chain, but only other stores see it */
+	KVC_E_COPYING,		/* destination of a move; in no chain yet */
+	KVC_E_LIVE,		/* a page; in a chain */
+	KVC_E_TOMB,		/* a tombstone; in a chain during recovery only */
+	KVC_E_DEAD,		/* in no chain */
+};
+
+/* Immutable once in a chain: key, domain, depth, length, block, crc_base. The rest: shard lock. */
+struct kvc_entry {
+	u8	key[KVC_KEY_LEN];
+	u64	seq;
+	u32	next;		/* in the chain */
+	u32	domain;		/* id; the entry holds a reference */
+	u32	block;		/* page: first block in the segment; tombstone: gseg of the victim */
+	u32	length;		/* page: bytes; tombstone: victim's generation, low half */
+	u32	depth;		/* page: prefix position; tombstone: victim's generation, high half */
+	u32	crc_base : 18;	/* first CRC in the segment's */
+	u32	state : 3;
+	u32	hits : 4;
+	u32	logged : 1;	/* its record is in an extent, on media or on the way */
+	u32	counted : 1;	/* its record is in segment->unlogged */
+	u32	copy : 1;	/* moved here: another record of the page may be on media */
+	u32	chained : 1;
+};
+
+#define KVC_EBLOCK_ENTRIES	56U
+#define KVC_EBLOCK_SHIFT	6		/* entry id = block id << 6 | slot */
+#define KVC_EBLOCK_MAX		(1U << (31 - KVC_EBLOCK_SHIFT))
+
+struct kvc_eblock {
+	struct kvc_entry e[KVC_EBLOCK_ENTRIES];
+	u32	gseg;
+	u32	id;
+	u32	next;		/* of the segment, block id */
+	u32	pad[13];
+};
+
+os_static_assert(sizeof(struct kvc_entry) == 72, "memory of a page");
+os_static_assert(sizeof(struct kvc_eblock) == 4096, "entry blocks are one page");
+os_static_assert(KVC_SEGMENT_MAX / KVC_BLOCK <= 1U << 18, "crc_base holds every CRC of a segment");
+
+#define KVC_CBLOCK_CRCS		1024U		/* CRCs of one block of them */
+
+enum kvc_seg_state {
+	KVC_S_BLANK,		/* no valid header of ours, or an old one that must be replaced */
+	KVC_S_HEADED,		/* new header durable, old data being discarded */
+	KVC_S_FREE,		/* new header durable, nothing else */
+	KVC_S_OPEN,		/* a head */
+	KVC_S_SEALING,		/* no longer a head; stores pending or records not yet logged */
+	KVC_S_SEALED,		/* complete on media */
+	KVC_S_VICTIM,		/* chosen by reclaim; its pages are read and leased as before */
+	KVC_S_DRAINING,		/* its pages are leaving the index */
+	KVC_S_UNUSABLE,		/* I/O error: not touched until the next attach */
+	KVC_NR_S,
+};
+
+struct kvc_cursor {
+	u32	index;		/* of the entry in the segment */
+	u32	blockno, block;	/* an entry block at or before it: number in the segment, id */
+};
+
+struct kvc_seg {
+	u8	member;			/* immutable */
+	/* member lock; state may be read without it */
+	u8	state;
+	bool	writing;		/* an extent is on its way */
+	bool	used;			/* pages were written since the last discard */
+	bool	broken;			/* recovery met a read error */
+	u32	prev, next;		/* list of the segments in this state, by gseg */
+	u64	generation, salt;
+	u64	open_seq;
+	u64	dirty_since;		/* member->commits at the oldest unlogged record */
+	u64	writing_since;		/* the same of the extent on its way */
+	u32	log_end;		/* block behind the summary log */
+	u32	data_start;		/* lowest block of the pages */
+	u32	unlogged;		/* bytes of committed records not yet in an extent */
+	u32	pending;		/* stores and moves begun, not ended */
+	u32	pending_blocks;		/* log blocks reserved for them */
+	u32	nr_entries, nr_eblocks;
+	u32	first_eblock, last_eblock;
+	struct kvc_cursor log_cursor;	/* every entry before it is logged or dead */
+	u32	nr_crcs, crc_room;
+	u32	**crcs;			/* blocks of KVC_CBLOCK_CRCS */
+	/* no lock */
+	struct os_atomic holds, leases;
+	struct os_atomic undead;	/* media may hold records of pages that left the index without a tombstone */
+	struct os_atomic64 live_bytes;
+};
+
+struct kvc_seg_list {
+	u32	first, last, count;
+};
+
+enum kvc_head {
+	KVC_HEAD_NEW,
+	KVC_HEAD_MOVE,
+	KVC_NR_HEADS,
+};
+
+enum kvc_reclaim_phase {
+	KVC_R_IDLE,
+	KVC_R_CARRY,		/* copy tombstones that are still needed */
+	KVC_R_MOVE,		/* copy pages worth keeping */
+	KVC_R_LOG,		/* make the copies durable */
+	KVC_R_EVICT,		/* take the others out of the index */
+	KVC_R_WAIT,		/* for the last hold */
+};
+
+/* Only touched by the one thread that executes the member's work */
+struct kvc_reclaim {
+	enum kvc_reclaim_phase phase;
+	struct kvc_seg *victim;
+	struct kvc_cursor cursor;
+	u32	budget;		/* blocks that may still be moved */
+	u64	mark;		/* commits that must be logged before the victim goes */
+};
+
+struct kvc_member {
+	struct os_lock lock;
+	struct kvc_pool *pool;
+	u32	index, first_gseg, nr_segs;
+	u32	low;			/* reclaim keeps this many segments available */
+	u32	stock;			/* FREE segments kept ready */
+	bool	offline;		/* written under the lock */
+	bool	wanted;			/* somebody was refused; written under the lock */
+	bool	hopeless;		/* those who wait were told that waiting does not help */
+	bool	stuck;			/* a victim's tombstones found no room */
+	struct kvc_seg_list list[KVC_NR_S];
+	struct kvc_seg *head[KVC_NR_HEADS];
+	u64	commits;		/* records that became loggable so far */
+	struct kvc_reclaim reclaim;
+	u8	*extent;		/* buffer of the one extent on its way */
+	struct kvc_victim_view *views;
+	u64	stores, store_bytes, moved_pages, moved_bytes;
+	u64	sealed, reclaimed, summary_writes;
+	u64	recovered_seq, recovered_gen, recover_skipped;
+};
+
+struct kvc_shard {
+	struct os_lock lock;
+	u64	pages, bytes;
+	u64	loads, load_bytes, misses, dedups, deletes, bad_pages, evicted;
+};
+
+struct kvc_domain {
+	u32	id, slot, epoch;
+	bool	dead;			/* its tenant was removed */
+	u8	keyspace[KVC_KEYSPACE_LEN];
+	struct os_atomic refs;
+	struct kvc_domain *next;	/* domains.lock */
+};
+
+#define KVC_DOMAIN_BUCKETS	256U
+#define KVC_DOMAINS_MAX		(1U << 20)
+
+struct kvc_domains {
+	struct os_lock lock;
+	struct kvc_domain *bucket[KVC_DOMAIN_BUCKETS];
+	struct kvc_table table;
+};
+
+#define KVC_HASH_WORDS		(KVC_KEY_LEN / 4 + 2)
+
+struct kvc_pool {
+	struct kvc_super super;		/* tenants: domains.lock */
+	const struct kvc_ops *ops;
+	void	*owner;
+	const struct kvc_policy *policy;
+	u32	nr_gsegs, seg_blocks, chunk_size;
+	u32	page_max;		/* bytes */
+	u32	extent_max;		/* bytes of the longest extent written here */
+	u32	extent_fill;		/* an extent that is not the last of a row has more than this of records */
+	u32	nr_buckets;
+	u32	*buckets;
+	u32	hash_secret[KVC_HASH_WORDS];
+	u64	salt_seed;
+	u64	recovered_pages;
+	struct kvc_seg *segs;
+	struct kvc_member *members;
+	struct kvc_table eblocks;
+	struct kvc_domains domains;
+	struct os_atomic64 seq, generation, open_seq, salts;
+	struct os_atomic turn;		/* member of the next store */
+	struct os_atomic nr_undead;	/* segments with undead set */
+	struct os_atomic nr_offline;
+	struct os_atomic nr_tombs_chained;
+	struct kvc_shard shards[KVC_SHARDS];
+};
+
+/* What a work item is, behind its type */
+enum kvc_work_kind {
+	KVC_W_HEADER,
+	KVC_W_EXTENT,
+	KVC_W_MOVE,
+	KVC_W_DISCARD,
+};
+
+/* Numbers */
+static inline u32 kvc_gseg(const struct kvc_pool *p, const struct kvc_seg *seg)
+{
+	return (u32)(seg - p->segs);
+}
+
+static inline u64 kvc_seg_offset(const struct kvc_member *m, u32 gseg)
+{
+	return KVC_DATA_OFFSET + (u64)(gseg - m->first_gseg) * m->pool->super.segment_size;
+}
+
+static inline u32 kvc_chunks(const struct kvc_pool *p, u32 length)
+{
+	return (length - 1) / p->chunk_size + 1;
+}
+
+static inline u32 kvc_page_rec_bytes(const struct kvc_pool *p, u32 length)
+{
+	return kvc_rec_bytes(kvc_chunks(p, length));
+}
+
+static inline struct kvc_member *kvc_member_of(const struct kvc_pool *p, u32 gseg)
+{
+	return &p->members[p->segs[gseg].member];
+}
+
+u64 kvc_mix64(u64 x);
+
+/* entry.c: memory of entries and CRCs */
+static inline struct kvc_eblock *kvc_eblock(const struct kvc_pool *p, u32 entry)
+{
+	return kvc_table_get(&p->eblocks, entry >> KVC_EBLOCK_SHIFT);
+}
+
+static inline struct kvc_entry *kvc_entry(const struct kvc_pool *p, u32 entry)
+{
+	return &kvc_eblock(p, entry)->e[entry & ((1U << KVC_EBLOCK_SHIFT) - 1)];
+}
+
+static inline struct kvc_seg *kvc_entry_seg(const struct kvc_pool *p, u32 entry)
+{
+	return &p->segs[kvc_eblock(p, entry)->gseg];
+}
+
+/* A page's CRCs are written once, before it is published, and stay while it is held. */
+static inline u32 *kvc_crc_slot(const struct kvc_seg *seg, u32 i)
+{
+	return &seg->crcs[i / KVC_CBLOCK_CRCS][i % KVC_CBLOCK_CRCS];
+}
+
+/*
+ * Make room for one more entry and @nr_crcs CRCs. Member locked; the lock is dropped to allocate. 0: there is room,
+ * the lock was not dropped; 1: look again; -ENOMEM.
+ */
+int kvc_seg_grow(struct kvc_member *m, struct kvc_seg *seg, u32 nr_crcs);
+/* The next entry, zeroed but for key and domain (whose reference it takes); there is room. */
+u32 kvc_seg_append(struct kvc_pool *p, struct kvc_seg *seg, struct kvc_domain *d, const u8 *key);
+/* Free all entries and CRCs; nobody else can reach the segment's memory any more. No lock held. */
+void kvc_seg_free_entries(struct kvc_pool *p, struct kvc_seg *seg);
+void kvc_cursor_init(struct kvc_cursor *c);
+u32 kvc_cursor_entry(const struct kvc_pool *p, const struct kvc_seg *seg, struct kvc_cursor *c);
+
+/* index.c */
+u32 kvc_bucket(const struct kvc_pool *p, const struct kvc_domain *d, const u8 *key);
+static inline struct kvc_shard *kvc_shard(struct kvc_pool *p, u32 bucket)
+{
+	return &p->shards[bucket % KVC_SHARDS];
+}
+
+u32 kvc_entry_bucket(const struct kvc_pool *p, u32 entry);
+u32 kvc_index_find(const struct kvc_pool *p, u32 bucket, const struct kvc_domain *d, const u8 *key);
+void kvc_index_insert(struct kvc_pool *p, u32 bucket, u32 entry);
+void kvc_index_remove(struct kvc_pool *p, u32 bucket, u32 entry);
+/* A page becomes LIVE (it is in its chain), or leaves the index. Shard locked. */
+void kvc_page_publish(struct kvc_pool *p, struct kvc_shard *sh, u32 entry);
+void kvc_page_drop(struct kvc_pool *p, u32 bucket, u32 entry);
+/* Take out of every chain what @gone says. No lock held. */
+void kvc_index_sweep(struct kvc_pool *p, bool (*gone)(const struct kvc_pool *p, const struct kvc_entry *e));
+
+/* domain.c */
+int kvc_domains_init(struct kvc_pool *p);
+void kvc_domains_destroy(struct kvc_pool *p);
+/* Of a record: NULL with 0 when tenant and epoch are not, or no longer, in use */
+int kvc_domain_of_record(struct kvc_pool *p, const struct kvc_rec *rec, struct kvc_domain **out);
+static inline struct kvc_domain *kvc_domain(const struct kvc_pool *p, u32 id)
+{
+	return kvc_table_get(&p->domains.table, id);
+}
+
+/* segment.c: states, heads, room. Member locked. */
+bool kvc_state_leasable(u32 state);
+void kvc_seg_set_state(struct kvc_member *m, struct kvc_seg *seg, enum kvc_seg_state to);
+void kvc_seg_undead(struct kvc_pool *p, struct kvc_seg *seg);	/* no lock needed */
+void kvc_seg_reset(struct kvc_pool *p, struct kvc_seg *seg);
+u32 kvc_log_blocks(const struct kvc_pool *p, u32 rec_bytes);
+u32 kvc_pending_blocks(u32 rec_bytes);
+void kvc_seg_check(const struct kvc_pool *p, const struct kvc_seg *seg);
+void kvc_seg_retire(struct kvc_member *m, enum kvc_head which);
+void kvc_seg_try_seal(struct kvc_member *m, struct kvc_seg *seg);
+void kvc_seg_count(struct kvc_member *m, struct kvc_seg *seg, struct kvc_entry *e, u32 rec_bytes);
+/*
+ * A head with room for a page of @blocks (0: a tombstone) with @nr_crcs, opening a segment if need be. The lock may
+ * be dropped meanwhile, but is held from the last check on. 0, -EAGAIN (no room), -ENODEV, -ENOMEM.
+ */
+int kvc_head_prepare(struct kvc_member *m, enum kvc_head which, u32 blocks, u32 nr_crcs, struct kvc_seg **out);
+/* The same for a tombstone, wherever it fits */
+int kvc_tomb_prepare(struct kvc_member *m, struct kvc_seg **out);
+u32 kvc_seg_reserve_page(struct kvc_member *m, struct kvc_seg *seg, struct kvc_domain *d, const u8 *key, u32 length,
+			 u32 depth);
+/* End of a reservation: the record counts as unlogged (commit), or not. */
+void kvc_seg_end_page(struct kvc_member *m, struct kvc_seg *seg, struct kvc_entry *e, bool commit);
+u32 kvc_avail(const struct kvc_member *m);
+/* May waiting help who was refused? Notes that somebody was. */
+bool kvc_member_hope(struct kvc_member *m);
+void kvc_kick(struct kvc_member *m);
+void kvc_space(struct kvc_pool *p);
+int kvc_refusal(struct kvc_pool *p);
+
+/* Fill the private and public fields of a load or store from an entry */
+void kvc_fill_load(struct kvc_pool *p, u32 entry, struct kvc_load *ld);
+void kvc_fill_store(struct kvc_pool *p, u32 entry, struct kvc_store *st);
+void kvc_hold_put(struct kvc_pool *p, u32 gseg);
+
+/* delete.c */
+struct kvc_tomb {
+	struct kvc_domain *domain;
+	const u8 *key;
+	u64	seq;
+	u32	victim;			/* gseg */
+	u64	victim_gen;
+};
+
+void kvc_tomb_append(struct kvc_member *m, struct kvc_seg *seg, const struct kvc_tomb *t);
+static inline u64 kvc_tomb_gen(const struct kvc_entry *e)
+{
+	return (u64)e->depth << 32 | e->length;
+}
+void kvc_drop_bad(struct kvc_pool *p, u32 entry);
+
+/* summary.c */
+bool kvc_member_logged(const struct kvc_member *m, u64 mark);
+int kvc_summary_next(struct kvc_member *m, struct kvc_seg *seg, struct kvc_work *w);
+int kvc_summary_any(struct kvc_member *m, struct kvc_work *w);
+int kvc_summary_due(struct kvc_member *m, struct kvc_work *w);
+void kvc_summary_done(struct kvc_member *m, struct kvc_work *w, int err);
+int kvc_header_next(struct kvc_member *m, struct kvc_work *w);
+void kvc_header_done(struct kvc_member *m, struct kvc_work *w, int err);
+int kvc_discard_next(struct kvc_member *m, struct kvc_work *w);
+void kvc_discard_done(struct kvc_member *m, struct kvc_work *w);
+
+/* reclaim.c */
+int kvc_reclaim_next(struct kvc_member *m, struct kvc_work *w);
+void kvc_move_done(struct kvc_member *m, struct kvc_work *w, int err);
+
+#endif

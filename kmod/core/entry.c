@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Memory of entries and CRCs.
+ *
+ * A segment owns a chain of entry blocks (one memory page each) and an array of pointers to blocks of CRCs. Both grow
+ * while the segment takes pages and are freed together when it is reclaimed, so memory follows the pages that media
+ * holds and never fragments.
+ */
+#include "engine.h"
+
+/* Hand @eb, already numbered, to @seg. Member locked. */
+static void add_eblock(struct kvc_pool *p, struct kvc_seg *seg, struct kvc_eblock *eb)
+{
+	eb->gseg = kvc_gseg(p, seg);
+	eb->next = KVC_NONE;
+	if (seg->nr_eblocks == 0)
+		seg->first_eblock = eb->id;
+	else
+		((struct kvc_eblock *)kvc_table_get(&p->eblocks, seg->last_eblock))->next = eb->id;
+	seg->last_eblock = eb->id;
+	seg->nr_eblocks++;
+}
+
+/* Did @seg stay what it was while the lock was dropped? A drained segment's memory is freed without the lock. */
+static bool same_life(const struct kvc_seg *seg, u64 generation)
+{
+	return seg->generation == generation && seg->state != KVC_S_DRAINING;
+}
+
+static bool lacks_eblock(const struct kvc_seg *seg)
+{
+	return seg->nr_entries == seg->nr_eblocks * KVC_EBLOCK_ENTRIES;
+}
+
+static bool lacks_cblock(const struct kvc_seg *seg, u32 nr_crcs)
+{
+	return seg->nr_crcs + nr_crcs > seg->crc_room;
+}
+
+/* One call adds one thing, as the lock was dropped for it; the caller comes back until nothing lacks. */
+static int grow_entries(struct kvc_member *m, struct kvc_seg *seg, u64 generation)
+{
+	struct kvc_pool *p = m->pool;
+	struct kvc_eblock *eb;
+	int r = -ENOMEM;
+
+	os_unlock(&m->lock);
+	eb = os_zalloc(sizeof(*eb));
+	if (eb)
+		r = kvc_table_add(&p->eblocks, eb, &eb->id);
+	os_lock(&m->lock);
+	if (r) {
+		os_unlock(&m->lock);
+		os_free(eb);
+		os_lock(&m->lock);
+		return r;
+	}
+	if (same_life(seg, generation) && lacks_eblock(seg)) {
+		add_eblock(p, seg, eb);
+		return 1;
+	}
+	os_unlock(&m->lock);
+	kvc_table_del(&p->eblocks, eb->id);
+	os_free(eb);
+	os_lock(&m->lock);
+	return 1;
+}
+
+static int grow_crcs(struct kvc_member *m, struct kvc_seg *seg, u64 generation, u32 nr_crcs)
+{
+	struct kvc_pool *p = m->pool;
+	bool array = !seg->crcs;
+	size_t size = sizeof(u32) * KVC_CBLOCK_CRCS;
+	void *mem;
+
+	if (array)
+		size = sizeof(*seg->crcs) * (p->seg_blocks / KVC_CBLOCK_CRCS + 1);
+	os_unlock(&m->lock);
+	mem = os_zalloc(size);
+	os_lock(&m->lock);
+	if (!mem)
+		return -ENOMEM;
+	if (same_life(seg, generation) && array == !seg->crcs && lacks_cblock(seg, nr_crcs)) {
+		if (array) {
+			seg->crcs = mem;
+		} else {
+			seg->crcs[seg->crc_room / KVC_CBLOCK_CRCS] = mem;
+			seg->crc_room += KVC_CBLOCK_CRCS;
+		}
+		return 1;
+	}
+	os_unlock(&m->lock);
+	os_free(mem);
+	os_lock(&m->lock);
+	return 1;
+}
+
+int kvc_seg_grow(struct kvc_member *m, struct kvc_seg *seg, u32 nr_crcs)
+{
+	if (lacks_eblock(seg))
+		return grow_entries(m, seg, seg->generation);
+	if (lacks_cblock(seg, nr_crcs))
+		return grow_crcs(m, seg, seg->generation, nr_crcs);
+	return 0;
+}
+
+u32 kvc_seg_append(struct kvc_pool *p, struct kvc_seg *seg, struct kvc_domain *d, const u8 *key)
+{
+	u32 slot = seg->nr_entries % KVC_EBLOCK_ENTRIES;
+	u32 entry = seg->last_eblock << KVC_EBLOCK_SHIFT | slot;
+	struct kvc_entry *e = kvc_entry(p, entry);
+
+	memset(e, 0, sizeof(*e));
+	memcpy(e->key, key, KVC_KEY_LEN);
+	e->domain = d->id;
+	e->next = KVC_NONE;
+	os_atomic_inc(&d->refs);
+	seg->nr_entries++;
+	return entry;
+}
+
+static void free_eblock(struct kvc_pool *p, struct kvc_eblock *eb, u32 nr)
+{
+	u32 i;
+
+	for (i = 0; i < nr; i++)
+		kvc_domain_put(p, kvc_domain(p, eb->e[i].domain));
+	kvc_table_del(&p->eblocks, eb->id);
+	os_free(eb);
+}
+
+void kvc_seg_free_entries(struct kvc_pool *p, struct kvc_seg *seg)
+{
+	u32 id = seg->first_eblock, left = seg->nr_entries, i;
+
+	for (i = 0; i < seg->nr_eblocks; i++) {
+		struct kvc_eblock *eb = kvc_table_get(&p->eblocks, id);
+		u32 nr = min(left, KVC_EBLOCK_ENTRIES);
+
+		id = eb->next;
+		left -= nr;
+		free_eblock(p, eb, nr);
+	}
+	for (i = 0; i < seg->crc_room / KVC_CBLOCK_CRCS; i++)
+		os_free(seg->crcs[i]);
+	os_free(seg->crcs);
+	seg->nr_entries = 0;
+	seg->nr_eblocks = 0;
+	seg->crcs = NULL;
+	seg->nr_crcs = 0;
+	seg->crc_room = 0;
+}
+
+void kvc_cursor_init(struct kvc_cursor *c)
+{
+	c->index = 0;
+	c->blockno = 0;
+	c->block = KVC_NONE;
+}
+
+/* The entry under the cursor, KVC_NONE behind the last. */
+u32 kvc_cursor_entry(const struct kvc_pool *p, const struct kvc_seg *seg, struct kvc_cursor *c)
+{
+	u32 blockno = c->index / KVC_EBLOCK_ENTRIES;
+
+	if (c->index >= seg->nr_entries)
+		return KVC_NONE;
+	if (c->block == KVC_NONE)
+		c->block = seg->first_eblock;
+	for (; c->blockno < blockno; c->blockno++)
+		c->block = ((struct kvc_eblock *)kvc_table_get(&p->eblocks, c->block))->next;
+	return c->block << KVC_EBLOCK_SHIFT | c->index % KVC_EBLOCK_ENTRIES;
+}

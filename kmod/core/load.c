@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Load, query, match, lease: everything that reads the index.
+ *
+ * Only a shard lock is taken. A hold or lease is counted on the segment while the page is seen LIVE under that lock;
+ * reclaim takes pages out of the index under the same locks before it looks at the holds.
+ */
+#include "engine.h"
+
+/* The page if it can be read: 0, -ENOENT, -ENODEV. Shard locked. */
+static int find_page(struct kvc_pool *p, u32 bucket, struct kvc_domain *d, const u8 *key, u32 *entry)
+{
+	u32 found = kvc_index_find(p, bucket, d, key);
+
+	if (found == KVC_NONE || kvc_entry(p, found)->state != KVC_E_LIVE || READ_ONCE(d->dead))
+		return -ENOENT;
+	if (READ_ONCE(kvc_member_of(p, kvc_eblock(p, found)->gseg)->offline))
+		return -ENODEV;
+	*entry = found;
+	return 0;
+}
+
+void kvc_fill_load(struct kvc_pool *p, u32 entry, struct kvc_load *ld)
+{
+	const struct kvc_entry *e = kvc_entry(p, entry);
+	struct kvc_member *m;
+
+	ld->gseg = kvc_eblock(p, entry)->gseg;
+	m = kvc_member_of(p, ld->gseg);
+	ld->member = m->index;
+	ld->offset = kvc_seg_offset(m, ld->gseg) + ((u64)e->block << KVC_BLOCK_SHIFT);
+	ld->length = e->length;
+	ld->nr_chunks = kvc_chunks(p, e->length);
+	ld->entry = entry;
+	ld->crc_base = e->crc_base;
+}
+
+int kvc_load_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN], struct kvc_load *ld)
+{
+	u32 bucket = kvc_bucket(p, d, key), entry;
+	struct kvc_shard *sh = kvc_shard(p, bucket);
+	struct kvc_entry *e;
+	int r;
+
+	os_lock(&sh->lock);
+	r = find_page(p, bucket, d, key, &entry);
+	if (r) {
+		sh->misses++;
+	} else {
+		e = kvc_entry(p, entry);
+		if (e->hits < KVC_HITS_MAX)
+			e->hits++;
+		os_atomic_inc(&kvc_entry_seg(p, entry)->holds);
+		kvc_fill_load(p, entry, ld);
+		sh->loads++;
+		sh->load_bytes += e->length;
+	}
+	os_unlock(&sh->lock);
+	return r;
+}
+
+u32 kvc_load_crc(struct kvc_pool *p, const struct kvc_load *ld, u32 chunk)
+{
+	return *kvc_crc_slot(&p->segs[ld->gseg], ld->crc_base + chunk);
+}
+
+/* The full barrier of the decrement pairs with the one between DRAINING and reading the holds in reclaim.c. */
+void kvc_hold_put(struct kvc_pool *p, u32 gseg)
+{
+	struct kvc_seg *seg = &p->segs[gseg];
+
+	if (os_atomic_dec_and_test(&seg->holds) && READ_ONCE(seg->state) == KVC_S_DRAINING)
+		kvc_kick(kvc_member_of(p, gseg));
+}
+
+/*
+ * Take a page that failed verification out of the index, unless it went already. Its record stays on media: a later
+ * attach finds the page again and verification refuses it again.
+ */
+void kvc_drop_bad(struct kvc_pool *p, u32 entry)
+{
+	u32 bucket = kvc_entry_bucket(p, entry);
+	struct kvc_shard *sh = kvc_shard(p, bucket);
+
+	os_lock(&sh->lock);
+	if (kvc_entry(p, entry)->state == KVC_E_LIVE) {
+		kvc_seg_undead(p, kvc_entry_seg(p, entry));
+		kvc_page_drop(p, bucket, entry);
+	}
+	sh->bad_pages++;
+	os_unlock(&sh->lock);
+}
+
+void kvc_load_end(struct kvc_pool *p, struct kvc_load *ld, int status)
+{
+	if (status == -EBADMSG)
+		kvc_drop_bad(p, ld->entry);
+	kvc_hold_put(p, ld->gseg);
+}
+
+int kvc_query(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN])
+{
+	u32 bucket = kvc_bucket(p, d, key), entry;
+	struct kvc_shard *sh = kvc_shard(p, bucket);
+	int r;
+
+	os_lock(&sh->lock);
+	r = find_page(p, bucket, d, key, &entry);
+	if (!r)
+		r = (int)kvc_entry(p, entry)->length;
+	os_unlock(&sh->lock);
+	return r;
+}
+
+/*
+ * Count a lease on the segment. The pages of a segment that is being drained are as good as gone: reclaim looks at the
+ * leases after it made the state visible, so either it sees this one or this sees the state.
+ */
+static int lease_seg(struct kvc_pool *p, u32 gseg)
+{
+	struct kvc_seg *seg = &p->segs[gseg];
+
+	os_atomic_inc_return(&seg->leases);
+	if (kvc_state_leasable(READ_ONCE(seg->state)))
+		return 0;
+	kvc_lease_put(p, &(struct kvc_lease){ .gseg = gseg });
+	return -ENOENT;
+}
+
+/* Length of the page, or why not. @l may be NULL. */
+static int lease_page(struct kvc_pool *p, struct kvc_domain *d, const u8 *key, struct kvc_lease *l)
+{
+	u32 bucket = kvc_bucket(p, d, key), entry, gseg;
+	struct kvc_shard *sh = kvc_shard(p, bucket);
+	int r;
+
+	os_lock(&sh->lock);
+	r = find_page(p, bucket, d, key, &entry);
+	if (!r && l) {
+		gseg = kvc_eblock(p, entry)->gseg;
+		r = lease_seg(p, gseg);
+		l->gseg = gseg;
+	}
+	if (!r)
+		r = (int)kvc_entry(p, entry)->length;
+	os_unlock(&sh->lock);
+	return r;
+}
+
+u32 kvc_match(struct kvc_pool *p, struct kvc_domain *d, const u8 (*keys)[KVC_KEY_LEN], u32 nr, u32 *lens,
+	      struct kvc_lease *leases)
+{
+	u32 i;
+	int r;
+
+	for (i = 0; i < nr; i++) {
+		r = lease_page(p, d, keys[i], leases ? &leases[i] : NULL);
+		if (r < 0)
+			break;
+		if (lens)
+			lens[i] = (u32)r;
+	}
+	return i;
+}
+
+int kvc_lease_get(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN], struct kvc_lease *l)
+{
+	int r = lease_page(p, d, key, l);
+
+	return r < 0 ? r : 0;
+}
+
+/* The full barrier of the decrement pairs with kvc_member_hope(). */
+void kvc_lease_put(struct kvc_pool *p, struct kvc_lease *l)
+{
+	struct kvc_member *m = kvc_member_of(p, l->gseg);
+
+	if (os_atomic_dec_and_test(&p->segs[l->gseg].leases) && READ_ONCE(m->wanted)) {
+		kvc_kick(m);
+		kvc_space(p);
+	}
+}

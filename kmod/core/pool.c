@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The pool: making and unmaking it, its numbers, its members.
+ */
+#include "engine.h"
+
+void kvc_kick(struct kvc_member *m)
+{
+	m->pool->ops->kick(m->pool->owner, m->index);
+}
+
+void kvc_space(struct kvc_pool *p)
+{
+	p->ops->space(p->owner);
+}
+
+/* Longest page for which a fresh segment has room beside its record */
+static u32 longest_page(const struct kvc_pool *p)
+{
+	u32 blocks = min_t(u32, p->seg_blocks - 1, KVC_PAGE_MAX >> KVC_BLOCK_SHIFT);
+
+	while (1 + kvc_pending_blocks(kvc_page_rec_bytes(p, blocks << KVC_BLOCK_SHIFT)) + blocks > p->seg_blocks)
+		blocks--;
+	return blocks << KVC_BLOCK_SHIFT;
+}
+
+static void set_geometry(struct kvc_pool *p)
+{
+	u64 size = p->super.segment_size;
+
+	p->seg_blocks = (u32)(size >> KVC_BLOCK_SHIFT);
+	p->chunk_size = p->super.chunk_size;
+	p->page_max = longest_page(p);
+	/* Long enough for the longest record many times over, short enough for small segments */
+	p->extent_max = (u32)min_t(u64, KVC_EXTENT_MAX, (size / 4) & ~(u64)(KVC_BLOCK - 1));
+	p->extent_fill = p->extent_max - KVC_EXTENT_HEADER - kvc_page_rec_bytes(p, p->page_max);
+}
+
+static void set_members(struct kvc_pool *p)
+{
+	u32 i, n, gseg = 0;
+
+	for (i = 0; i < p->super.nr_members; i++) {
+		struct kvc_member *m = &p->members[i];
+
+		n = p->super.members[i].nr_segments;
+		os_lock_init(&m->lock);
+		m->pool = p;
+		m->index = i;
+		m->first_gseg = gseg;
+		m->nr_segs = n;
+		m->low = n < 8 ? 2 : max_t(u32, 3, n / 50);
+		m->stock = min_t(u32, m->low, 4);
+		gseg += n;
+	}
+}
+
+static void set_segments(struct kvc_pool *p)
+{
+	u32 i, j;
+
+	for (i = 0; i < p->super.nr_members; i++) {
+		struct kvc_member *m = &p->members[i];
+
+		for (j = 0; j < KVC_NR_S; j++) {
+			m->list[j].first = KVC_NONE;
+			m->list[j].last = KVC_NONE;
+		}
+		os_lock(&m->lock);
+		for (j = 0; j < m->nr_segs; j++) {
+			struct kvc_seg *seg = &p->segs[m->first_gseg + j];
+
+			seg->member = (u8)i;
+			kvc_seg_reset(p, seg);
+			kvc_seg_set_state(m, seg, KVC_S_BLANK);
+		}
+		os_unlock(&m->lock);
+	}
+}
+
+static int alloc_members(struct kvc_pool *p)
+{
+	u32 i;
+
+	p->members = os_zalloc(sizeof(*p->members) * p->super.nr_members);
+	if (!p->members)
+		return -ENOMEM;
+	set_members(p);
+	for (i = 0; i < p->super.nr_members; i++) {
+		struct kvc_member *m = &p->members[i];
+
+		m->extent = os_alloc(p->extent_max);
+		m->views = os_alloc(sizeof(*m->views) * m->nr_segs);
+		if (!m->extent || !m->views)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static int alloc_index(struct kvc_pool *p)
+{
+	u64 eblocks, per_seg = p->seg_blocks / KVC_EBLOCK_ENTRIES + 1;
+
+	/* 2.7 bytes for each 256 KiB, so that a page of that size stays under 96 bytes with everything. */
+	p->nr_buckets = (u32)min_t(u64, max_t(u64, kvc_capacity(p) / (384U << 10), 1024), 1U << 30);
+	p->buckets = os_alloc(sizeof(*p->buckets) * p->nr_buckets);
+	p->segs = os_zalloc(sizeof(*p->segs) * p->nr_gsegs);
+	if (!p->buckets || !p->segs)
+		return -ENOMEM;
+	memset(p->buckets, 0xff, sizeof(*p->buckets) * p->nr_buckets);
+	eblocks = min_t(u64, per_seg * p->nr_gsegs + p->super.nr_members * 64, KVC_EBLOCK_MAX);
+	return kvc_table_init(&p->eblocks, (u32)eblocks);
+}
+
+static int pool_init(struct kvc_pool *p)
+{
+	u32 i;
+	int r;
+
+	for (i = 0; i < p->super.nr_members; i++)
+		p->nr_gsegs += p->super.members[i].nr_segments;
+	set_geometry(p);
+	for (i = 0; i < KVC_SHARDS; i++)
+		os_lock_init(&p->shards[i].lock);
+	for (i = 0; i < KVC_HASH_WORDS; i++)
+		p->hash_secret[i] = (u32)kvc_mix64(~p->salt_seed + i);
+	r = kvc_domains_init(p);
+	if (!r)
+		r = alloc_index(p);
+	if (!r)
+		r = alloc_members(p);
+	if (!r)
+		set_segments(p);
+	return r;
+}
+
+int kvc_pool_create(const struct kvc_super *super, u64 salt_seed, const struct kvc_ops *ops, void *owner,
+		    struct kvc_pool **out)
+{
+	struct kvc_pool *p;
+	int r;
+
+	if (kvc_super_check(super) != KVC_OK)
+		return -EINVAL;
+	p = os_zalloc(sizeof(*p));
+	if (!p)
+		return -ENOMEM;
+	p->super = *super;
+	p->ops = ops;
+	p->owner = owner;
+	p->policy = &kvc_policy_segment_order;
+	p->salt_seed = salt_seed;
+	r = pool_init(p);
+	if (r) {
+		kvc_pool_destroy(p);
+		return r;
+	}
+	*out = p;
+	return 0;
+}
+
+static void free_crcs(struct kvc_seg *seg)
+{
+	u32 i;
+
+	for (i = 0; i < seg->crc_room / KVC_CBLOCK_CRCS; i++)
+		os_free(seg->crcs[i]);
+	os_free(seg->crcs);
+}
+
+void kvc_pool_destroy(struct kvc_pool *p)
+{
+	u32 i;
+
+	for (i = 0; p->segs && i < p->nr_gsegs; i++)
+		free_crcs(&p->segs[i]);
+	for (i = 0; p->members && i < p->super.nr_members; i++) {
+		os_free(p->members[i].extent);
+		os_free(p->members[i].views);
+	}
+	kvc_table_destroy(&p->eblocks, os_free);
+	kvc_domains_destroy(p);
+	os_free(p->members);
+	os_free(p->segs);
+	os_free(p->buckets);
+	os_free(p);
+}
+
+u32 kvc_page_max(const struct kvc_pool *p)
+{
+	return p->page_max;
+}
+
+u32 kvc_nr_members(const struct kvc_pool *p)
+{
+	return p->super.nr_members;
+}
+
+u32 kvc_chunk_size(const struct kvc_pool *p)
+{
+	return p->chunk_size;
+}
+
+u64 kvc_capacity(const struct kvc_pool *p)
+{
+	return p->nr_gsegs * p->super.segment_size;
+}
+
+u32 kvc_nr_gsegs(const struct kvc_pool *p)
+{
+	return p->nr_gsegs;
+}
+
+static void add_shards(struct kvc_pool *p, struct kvc_stats *st)
+{
+	u32 i;
+
+	for (i = 0; i < KVC_SHARDS; i++) {
+		struct kvc_shard *sh = &p->shards[i];
+
+		os_lock(&sh->lock);
+		st->pages += sh->pages;
+		st->bytes += sh->bytes;
+		st->dedups += sh->dedups;
+		st->loads += sh->loads;
+		st->load_bytes += sh->load_bytes;
+		st->misses += sh->misses;
+		st->deletes += sh->deletes;
+		st->bad_pages += sh->bad_pages;
+		st->evicted_pages += sh->evicted;
+		os_unlock(&sh->lock);
+	}
+}
+
+void kvc_stats_get(struct kvc_pool *p, struct kvc_stats *st)
+{
+	u32 i;
+
+	memset(st, 0, sizeof(*st));
+	add_shards(p, st);
+	st->recovered_pages = p->recovered_pages;
+	for (i = 0; i < p->super.nr_members; i++) {
+		struct kvc_member *m = &p->members[i];
+
+		os_lock(&m->lock);
+		st->stores += m->stores;
+		st->store_bytes += m->store_bytes;
+		st->moved_pages += m->moved_pages;
+		st->moved_bytes += m->moved_bytes;
+		st->segments_sealed += m->sealed;
+		st->segments_reclaimed += m->reclaimed;
+		st->summary_writes += m->summary_writes;
+		st->recover_skipped += m->recover_skipped;
+		os_unlock(&m->lock);
+	}
+}
+
+void kvc_member_segments(struct kvc_pool *p, u32 member, u32 *total, u32 *free)
+{
+	struct kvc_member *m = &p->members[member];
+
+	os_lock(&m->lock);
+	*total = m->nr_segs;
+	*free = kvc_avail(m);
+	os_unlock(&m->lock);
+}
+
+bool kvc_member_online(const struct kvc_pool *p, u32 member)
+{
+	return !READ_ONCE(p->members[member].offline);
+}
+
+void kvc_member_fail(struct kvc_pool *p, u32 member)
+{
+	struct kvc_member *m = &p->members[member];
+
+	os_lock(&m->lock);
+	if (!m->offline) {
+		WRITE_ONCE(m->offline, true);
+		os_atomic_inc(&p->nr_offline);
+		kvc_kick(m);
+		kvc_space(p);
+	}
+	os_unlock(&m->lock);
+}

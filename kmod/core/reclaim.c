@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Reclaim: one segment of a member at a time, while few are available.
+ *
+ *	IDLE	choose a victim; it becomes VICTIM, still read and leased as before
+ *	CARRY	copy its tombstones that are still needed
+ *	MOVE	copy the pages that the policy wants to keep, up to a quarter of the segment
+ *	LOG	wait until all copies are durable
+ *	EVICT	the segment becomes DRAINING; if it was leased meanwhile it gets away, else its pages leave the index
+ *	WAIT	for the last hold; then its memory is freed and it is BLANK, to get a new header (summary.c)
+ *
+ * The phases are taken by kvc_reclaim_next() in the thread that executes the member's work; nothing of struct
+ * kvc_reclaim is touched by another. The full barriers between setting DRAINING and reading leases and holds pair
+ * with those in load.c.
+ */
+#include "engine.h"
+
+static u32 fill_views(struct kvc_member *m)
+{
+	struct kvc_pool *p = m->pool;
+	u32 gseg, n = 0;
+
+	for (gseg = m->list[KVC_S_SEALED].first; gseg != KVC_NONE; gseg = p->segs[gseg].next) {
+		const struct kvc_seg *seg = &p->segs[gseg];
+
+		m->views[n++] = (struct kvc_victim_view){
+			.gseg = gseg,
+			.open_seq = seg->open_seq,
+			.live_bytes = os_atomic64_read(&seg->live_bytes),
+			.leases = os_atomic_read(&seg->leases),
+		};
+	}
+	return n;
+}
+
+/* No victim: the last thing to try is the move head. Else tell those who wait, once. Member locked. */
+static bool despair(struct kvc_member *m)
+{
+	if (m->wanted && m->head[KVC_HEAD_MOVE]) {
+		kvc_seg_retire(m, KVC_HEAD_MOVE);
+		return false;
+	}
+	if (kvc_member_hope(m))
+		return false;
+	if (!m->hopeless)
+		kvc_space(m->pool);
+	m->hopeless = true;
+	return true;
+}
+
+/* 0: no victim needed or to be had; -EAGAIN: look again; 1: chosen */
+static int choose(struct kvc_member *m)
+{
+	struct kvc_reclaim *rc = &m->reclaim;
+	u32 n, i;
+	int r = 0;
+
+	os_lock(&m->lock);
+	if (m->offline || m->stuck || kvc_avail(m) >= m->low)
+		goto out;
+	n = fill_views(m);
+	i = m->pool->policy->victim(m->views, n);
+	if (i < n && !m->views[i].leases) {
+		rc->victim = &m->pool->segs[m->views[i].gseg];
+		kvc_seg_set_state(m, rc->victim, KVC_S_VICTIM);
+		kvc_cursor_init(&rc->cursor);
+		rc->budget = m->pool->seg_blocks / 4;
+		rc->phase = KVC_R_CARRY;
+		m->hopeless = false;
+		r = 1;
+	} else if (!m->list[KVC_S_SEALING].count && !despair(m)) {
+		r = -EAGAIN;
+	}
+out:
+	os_unlock(&m->lock);
+	return r;
+}
+
+/* The victim gets away. Member locked. */
+static void let_go(struct kvc_member *m)
+{
+	kvc_seg_set_state(m, m->reclaim.victim, KVC_S_SEALED);
+	m->reclaim.victim = NULL;
+	m->reclaim.phase = KVC_R_IDLE;
+}
+
+/* May media hold, outside of @victim, a record older than this tombstone? */
+static bool tomb_needed(const struct kvc_pool *p, const struct kvc_seg *victim, const struct kvc_entry *e)
+{
+	const struct kvc_seg *named = &p->segs[e->block];
+	u32 undead = os_atomic_read(&p->nr_undead) - os_atomic_read(&victim->undead);
+
+	if (READ_ONCE(kvc_domain(p, e->domain)->dead))
+		return false;
+	if (undead || os_atomic_read(&p->nr_offline))
+		return true;
+	return named != victim && READ_ONCE(named->generation) == kvc_tomb_gen(e);
+}
+
+static int carry_tomb(struct kvc_member *m, u32 entry)
+{
+	struct kvc_pool *p = m->pool;
+	struct kvc_shard *sh = kvc_shard(p, kvc_entry_bucket(p, entry));
+	const struct kvc_entry *e = kvc_entry(p, entry);
+	struct kvc_seg *seg;
+	int r;
+
+	os_lock(&m->lock);
+	r = kvc_tomb_prepare(m, &seg);
+	if (!r) {
+		os_lock(&sh->lock);
+		kvc_tomb_append(m, seg, &(struct kvc_tomb){
+			.domain = kvc_domain(p, e->domain),
+			.key = e->key,
+			.seq = e->seq,
+			.victim = e->block,
+			.victim_gen = kvc_tomb_gen(e),
+		});
+		os_unlock(&sh->lock);
+	}
+	os_unlock(&m->lock);
+	return r;
+}
+
+static bool is_tomb(struct kvc_pool *p, u32 entry)
+{
+	struct kvc_shard *sh = kvc_shard(p, kvc_entry_bucket(p, entry));
+	bool tomb;
+
+	os_lock(&sh->lock);
+	tomb = kvc_entry(p, entry)->state == KVC_E_TOMB;
+	os_unlock(&sh->lock);
+	return tomb;
+}
+
+static int carry(struct kvc_member *m)
+{
+	struct kvc_reclaim *rc = &m->reclaim;
+	struct kvc_pool *p = m->pool;
+	u32 entry;
+	int r;
+
+	while ((entry = kvc_cursor_entry(p, rc->victim, &rc->cursor)) != KVC_NONE) {
+		if (is_tomb(p, entry) && tomb_needed(p, rc->victim, kvc_entry(p, entry))) {
+			r = carry_tomb(m, entry);
+			if (r == -EAGAIN)
+				break;
+			if (r)
+				return r;
+		}
+		rc->cursor.index++;
+	}
+	if (entry != KVC_NONE) {
+		/* No room for its tombstones: nothing can be reclaimed until something else changes. */
+		os_lock(&m->lock);
+		let_go(m);
+		m->stuck = true;
+		kvc_space(p);
+		os_unlock(&m->lock);
+		return 0;
+	}
+	kvc_cursor_init(&rc->cursor);
+	rc->phase = KVC_R_MOVE;
+	return -EAGAIN;
+}
+
+/* Length of the page if it is worth moving and the budget allows it, else 0 */
+static u32 worth_moving(struct kvc_member *m, u32 entry)
+{
+	struct kvc_pool *p = m->pool;
+	struct kvc_shard *sh = kvc_shard(p, kvc_entry_bucket(p, entry));
+	const struct kvc_entry *e = kvc_entry(p, entry);
+	u32 length = 0;
+
+	os_lock(&sh->lock);
+	if (e->state == KVC_E_LIVE && !READ_ONCE(kvc_domain(p, e->domain)->dead) &&
+	    kvc_blocks(e->length) <= m->reclaim.budget && p->policy->keep(e->hits, e->depth, e->length))
+		length = e->length;
+	os_unlock(&sh->lock);
+	return length;
+}
+
+/* 1: @w moves the page; 0: it is gone; -EAGAIN: no room; -ENODEV, -ENOMEM */
+static int start_move(struct kvc_member *m, u32 entry, u32 length, struct kvc_work *w)
+{
+	struct kvc_pool *p = m->pool;
+	struct kvc_shard *sh = kvc_shard(p, kvc_entry_bucket(p, entry));
+	const struct kvc_entry *e = kvc_entry(p, entry);
+	struct kvc_entry *copy;
+	struct kvc_seg *seg;
+	u32 to, i;
+	int r;
+
+	memset(w, 0, sizeof(*w));
+	os_lock(&m->lock);
+	r = kvc_head_prepare(m, KVC_HEAD_MOVE, kvc_blocks(length), kvc_chunks(p, length), &seg);
+	if (r)
+		goto out;
+	os_lock(&sh->lock);
+	if (e->state == KVC_E_LIVE) {
+		to = kvc_seg_reserve_page(m, seg, kvc_domain(p, e->domain), e->key, length, e->depth);
+		copy = kvc_entry(p, to);
+		copy->state = KVC_E_COPYING;
+		copy->seq = e->seq;
+		copy->hits = e->hits / 2;
+		os_atomic_inc(&m->reclaim.victim->holds);
+		kvc_fill_load(p, entry, &w->src);
+		kvc_fill_store(p, to, &w->dst);
+		r = 1;
+	}
+	os_unlock(&sh->lock);
+out:
+	os_unlock(&m->lock);
+	if (r != 1)
+		return r;
+	for (i = 0; i < w->src.nr_chunks; i++)
+		kvc_store_crc(p, &w->dst, i, kvc_load_crc(p, &w->src, i));
+	m->reclaim.budget -= kvc_blocks(length);
+	return 1;
+}
+
+static int next_move(struct kvc_member *m, struct kvc_work *w)
+{
+	struct kvc_reclaim *rc = &m->reclaim;
+	u32 entry, length;
+	int r;
+
+	while ((entry = kvc_cursor_entry(m->pool, rc->victim, &rc->cursor)) != KVC_NONE) {
+		length = worth_moving(m, entry);
+		r = length ? start_move(m, entry, length, w) : 0;
+		if (r == -ENOMEM)
+			return r;
+		if (r < 0)
+			break;
+		rc->cursor.index++;
+		if (r == 1) {
+			w->type = KVC_WORK_MOVE;
+			w->kind = KVC_W_MOVE;
+			w->member = m->index;
+			w->gseg = w->src.gseg;
+			w->offset = w->dst.offset;
+			w->src_offset = w->src.offset;
+			w->len = length;
+			w->nr_chunks = w->src.nr_chunks;
+			return 1;
+		}
+	}
+	os_lock(&m->lock);
+	rc->mark = m->commits;
+	rc->phase = KVC_R_LOG;
+	os_unlock(&m->lock);
+	return -EAGAIN;
+}
+
+/* A page that was leased since the move began stays where it is: the lease is on its segment. */
+void kvc_move_done(struct kvc_member *m, struct kvc_work *w, int err)
+{
+	struct kvc_pool *p = m->pool;
+	u32 bucket = kvc_entry_bucket(p, w->src.entry);
+	struct kvc_seg *victim = &p->segs[w->src.gseg];
+	struct kvc_shard *sh = kvc_shard(p, bucket);
+	struct kvc_entry *copy = kvc_entry(p, w->dst.entry);
+	bool ok;
+
+	if (err == -EBADMSG)
+		kvc_drop_bad(p, w->src.entry);
+	os_lock(&m->lock);
+	os_lock(&sh->lock);
+	ok = !err && !m->offline && kvc_entry(p, w->src.entry)->state == KVC_E_LIVE &&
+	     !os_atomic_read(&victim->leases) && !READ_ONCE(kvc_domain(p, copy->domain)->dead);
+	if (ok) {
+		kvc_seg_undead(p, victim);
+		kvc_page_drop(p, bucket, w->src.entry);
+		kvc_index_insert(p, bucket, w->dst.entry);
+		kvc_page_publish(p, sh, w->dst.entry);
+		copy->copy = 1;
+		m->moved_pages++;
+		m->moved_bytes += copy->length;
+	} else {
+		copy->state = KVC_E_DEAD;
+	}
+	kvc_seg_end_page(m, &p->segs[w->dst.gseg], copy, ok);
+	os_unlock(&sh->lock);
+	os_unlock(&m->lock);
+	kvc_hold_put(p, w->src.gseg);
+}
+
+/* Is all that was copied durable? The other commits of that time are waited for too. */
+static bool copies_logged(struct kvc_member *m)
+{
+	bool durable;
+
+	os_lock(&m->lock);
+	durable = kvc_member_logged(m, m->reclaim.mark);
+	os_unlock(&m->lock);
+	return durable;
+}
+
+static int make_durable(struct kvc_member *m, struct kvc_work *w)
+{
+	if (!copies_logged(m)) {
+		if (kvc_summary_any(m, w))
+			return 1;
+		if (!copies_logged(m))
+			return 0;
+	}
+	m->reclaim.phase = KVC_R_EVICT;
+	return -EAGAIN;
+}
+
+static void evict_page(struct kvc_pool *p, u32 entry)
+{
+	u32 bucket = kvc_entry_bucket(p, entry);
+	struct kvc_shard *sh = kvc_shard(p, bucket);
+
+	os_lock(&sh->lock);
+	if (kvc_entry(p, entry)->state == KVC_E_LIVE) {
+		kvc_page_drop(p, bucket, entry);
+		sh->evicted++;
+	}
+	os_unlock(&sh->lock);
+}
+
+static int evict(struct kvc_member *m)
+{
+	struct kvc_reclaim *rc = &m->reclaim;
+	bool leased;
+	u32 entry;
+
+	os_lock(&m->lock);
+	kvc_seg_set_state(m, rc->victim, KVC_S_DRAINING);
+	os_mb();
+	leased = os_atomic_read(&rc->victim->leases) != 0;
+	if (leased)
+		let_go(m);
+	else
+		kvc_seg_undead(m->pool, rc->victim);
+	os_unlock(&m->lock);
+	if (leased)
+		return -EAGAIN;
+	kvc_cursor_init(&rc->cursor);
+	while ((entry = kvc_cursor_entry(m->pool, rc->victim, &rc->cursor)) != KVC_NONE) {
+		evict_page(m->pool, entry);
+		if (++rc->cursor.index % 1024 == 0)
+			os_relax();
+	}
+	rc->phase = KVC_R_WAIT;
+	return -EAGAIN;
+}
+
+static int finish(struct kvc_member *m)
+{
+	struct kvc_reclaim *rc = &m->reclaim;
+	struct kvc_seg *seg = rc->victim;
+
+	os_mb();
+	if (os_atomic_read(&seg->holds))
+		return 0;
+	kvc_seg_free_entries(m->pool, seg);
+	os_lock(&m->lock);
+	WRITE_ONCE(seg->generation, 0);
+	kvc_seg_set_state(m, seg, KVC_S_BLANK);
+	m->reclaimed++;
+	os_unlock(&m->lock);
+	rc->victim = NULL;
+	rc->phase = KVC_R_IDLE;
+	return -EAGAIN;
+}
+
+/* 1: @w; 0: nothing to do now; -EAGAIN: a step was taken, look again; -ENOMEM */
+int kvc_reclaim_next(struct kvc_member *m, struct kvc_work *w)
+{
+	switch (m->reclaim.phase) {
+	case KVC_R_IDLE:
+		return choose(m) ? -EAGAIN : 0;
+	case KVC_R_CARRY:
+		return carry(m);
+	case KVC_R_MOVE:
+		return next_move(m, w);
+	case KVC_R_LOG:
+		return make_durable(m, w);
+	case KVC_R_EVICT:
+		return evict(m);
+	case KVC_R_WAIT:
+		return finish(m);
+	}
+	return 0;
+}

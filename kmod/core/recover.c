@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Recovery: the index from what media says.
+ *
+ * Each segment's log is read extent by extent until one fails a check. Of several records of a key the newest counts;
+ * equal sequences are copies of one page. Tombstones take part in the index until kvc_recover_finish(). A segment
+ * whose log holds anything is SEALED afterwards and not reopened for pages; one with a header only, or none, is BLANK
+ * and gets a new header before it is used: behind a damaged extent others of the same generation may lie, which must
+ * never follow a new one.
+ *
+ * A segment that holds a record which lost, unless to a tombstone naming that very segment, is undead: see delete.c.
+ *
+ * Media is hostile. A segment gets no more entries and CRCs than it has blocks, as when it is written, so memory is
+ * bounded by the size of the pool. Records of other tenants, epochs or members than there are do not count.
+ */
+#include "engine.h"
+
+#define RECOVER_STEP	(64U << 10)	/* bytes to read when the need is not known */
+
+static void want(const struct kvc_member *m, struct kvc_recover *r, u32 at_least)
+{
+	u32 left = (m->pool->seg_blocks - r->next_block) << KVC_BLOCK_SHIFT;
+
+	r->offset = kvc_seg_offset(m, r->gseg) + ((u64)r->next_block << KVC_BLOCK_SHIFT);
+	r->len = min(max(at_least, RECOVER_STEP), left);
+}
+
+void kvc_recover_start(struct kvc_pool *p, u32 gseg, struct kvc_recover *r)
+{
+	struct kvc_member *m = kvc_member_of(p, gseg);
+
+	memset(r, 0, sizeof(*r));
+	r->gseg = gseg;
+	r->member = m->index;
+	memcpy(r->id.pool_uuid, p->super.pool_uuid, KVC_UUID_LEN);
+	r->id.member = m->index;
+	r->id.segment = gseg - m->first_gseg;
+	want(m, r, KVC_BLOCK);
+}
+
+/* Room in the segment's memory: 0 with the member locked, else unlocked: -ENOMEM, or -EINVAL when it has its share. */
+static int lock_room(struct kvc_member *m, struct kvc_seg *seg, u32 nr_crcs)
+{
+	int r;
+
+	os_lock(&m->lock);
+	do {
+		if (seg->nr_entries >= m->pool->seg_blocks || nr_crcs > m->pool->seg_blocks - seg->nr_crcs)
+			r = -EINVAL;
+		else
+			r = kvc_seg_grow(m, seg, nr_crcs);
+	} while (r > 0);
+	if (r)
+		os_unlock(&m->lock);
+	return r;
+}
+
+static bool names(const struct kvc_pool *p, const struct kvc_entry *tomb, u32 gseg)
+{
+	return tomb->state == KVC_E_TOMB && tomb->block == gseg &&
+	       kvc_tomb_gen(tomb) == READ_ONCE(p->segs[gseg].generation);
+}
+
+/* A record of the page in @gseg lost against @winner. */
+static void lost(struct kvc_pool *p, u32 gseg, const struct kvc_entry *winner)
+{
+	if (!names(p, winner, gseg))
+		kvc_seg_undead(p, &p->segs[gseg]);
+}
+
+/* Take @old out of its chain; @winner comes. Shard locked. */
+static void supersede(struct kvc_pool *p, u32 bucket, u32 old, const struct kvc_entry *winner)
+{
+	u32 gseg = kvc_eblock(p, old)->gseg;
+
+	if (kvc_entry(p, old)->state == KVC_E_LIVE) {
+		kvc_page_drop(p, bucket, old);
+		lost(p, gseg, winner);
+	} else {
+		kvc_index_remove(p, bucket, old);
+	}
+}
+
+/* Member and shard locked, room made. */
+static void add_page(struct kvc_pool *p, struct kvc_seg *seg, struct kvc_domain *d, const struct kvc_rec *rec,
+		     u32 bucket)
+{
+	u32 old = kvc_index_find(p, bucket, d, rec->key), entry, i;
+	struct kvc_entry *e;
+
+	if (old != KVC_NONE && kvc_entry(p, old)->seq >= rec->seq) {
+		lost(p, kvc_gseg(p, seg), kvc_entry(p, old));
+		return;
+	}
+	entry = kvc_seg_append(p, seg, d, rec->key);
+	e = kvc_entry(p, entry);
+	e->seq = rec->seq;
+	e->block = rec->block;
+	e->length = rec->length;
+	e->depth = rec->depth;
+	e->crc_base = seg->nr_crcs;
+	e->logged = 1;
+	for (i = 0; i < rec->nr_crcs; i++)
+		*kvc_crc_slot(seg, seg->nr_crcs + i) = kvc_rec_crc(rec, i);
+	seg->nr_crcs += rec->nr_crcs;
+	if (old != KVC_NONE)
+		supersede(p, bucket, old, e);
+	kvc_index_insert(p, bucket, entry);
+	kvc_page_publish(p, kvc_shard(p, bucket), entry);
+}
+
+/* A tombstone is an entry whether it won or not: reclaim copies it while it may be needed. */
+static void add_tomb(struct kvc_pool *p, struct kvc_seg *seg, struct kvc_domain *d, const struct kvc_rec *rec,
+		     u32 bucket)
+{
+	u32 old = kvc_index_find(p, bucket, d, rec->key);
+	u32 entry = kvc_seg_append(p, seg, d, rec->key);
+	struct kvc_entry *e = kvc_entry(p, entry);
+	const struct kvc_entry *o;
+
+	e->state = KVC_E_TOMB;
+	e->seq = rec->seq;
+	e->block = p->members[rec->length].first_gseg + rec->block;
+	e->length = (u32)rec->victim_gen;
+	e->depth = (u32)(rec->victim_gen >> 32);
+	e->logged = 1;
+	if (old != KVC_NONE) {
+		o = kvc_entry(p, old);
+		if (o->seq > rec->seq || (o->seq == rec->seq && o->state == KVC_E_TOMB))
+			return;
+		supersede(p, bucket, old, e);
+	}
+	kvc_index_insert(p, bucket, entry);
+	os_atomic_inc(&p->nr_tombs_chained);
+}
+
+static bool victim_exists(const struct kvc_pool *p, const struct kvc_rec *rec)
+{
+	return rec->length < p->super.nr_members && rec->block < p->members[rec->length].nr_segs;
+}
+
+/* 0, -ENOMEM, or -EINVAL: the log does not count from here on */
+static int add_record(struct kvc_member *m, struct kvc_seg *seg, const struct kvc_rec *rec)
+{
+	struct kvc_pool *p = m->pool;
+	struct kvc_domain *d;
+	u32 bucket;
+	int r;
+
+	if (rec->type == KVC_REC_TOMBSTONE && !victim_exists(p, rec))
+		return -EINVAL;
+	r = kvc_domain_of_record(p, rec, &d);
+	if (r)
+		return r;
+	if (d) {
+		bucket = kvc_bucket(p, d, rec->key);
+		r = lock_room(m, seg, rec->nr_crcs);
+		if (r)
+			goto out;
+		os_lock(&kvc_shard(p, bucket)->lock);
+		if (rec->type == KVC_REC_PAGE)
+			add_page(p, seg, d, rec, bucket);
+		else
+			add_tomb(p, seg, d, rec, bucket);
+		os_unlock(&kvc_shard(p, bucket)->lock);
+	} else {
+		os_lock(&m->lock);
+		m->recover_skipped++;
+	}
+	m->recovered_seq = max(m->recovered_seq, rec->seq);
+	m->recovered_gen = max(m->recovered_gen, rec->victim_gen);
+	if (rec->type == KVC_REC_PAGE)
+		seg->data_start = min(seg->data_start, rec->block);
+	os_unlock(&m->lock);
+out:
+	if (d)
+		kvc_domain_put(p, d);
+	return r;
+}
+
+/* Everything in an extent that passed kvc_extent_open(). The same again after -ENOMEM does no harm. */
+static int add_extent(struct kvc_member *m, struct kvc_seg *seg, struct kvc_extent_reader *xr)
+{
+	enum kvc_reason why;
+	struct kvc_rec rec;
+	int r;
+
+	for (;;) {
+		why = kvc_extent_next(xr, &rec);
+		if (why == KVC_NR_REASONS)
+			return 0;
+		r = why == KVC_OK ? add_record(m, seg, &rec) : -EINVAL;
+		if (r)
+			return r;
+	}
+}
+
+static void skipped(struct kvc_member *m)
+{
+	os_lock(&m->lock);
+	m->recover_skipped++;
+	os_unlock(&m->lock);
+}
+
+static int take_extent(struct kvc_member *m, struct kvc_recover *r, const void *buf, u32 bytes)
+{
+	struct kvc_pool *p = m->pool;
+	struct kvc_seg *seg = &p->segs[r->gseg];
+	struct kvc_extent_reader xr;
+	enum kvc_reason why;
+	int ret;
+
+	why = kvc_extent_open(&xr, buf, bytes, &r->id, r->next_block, p->seg_blocks, p->chunk_size);
+	if (why == KVC_BAD_CRC)
+		skipped(m);
+	if (why != KVC_OK)
+		return -EINVAL;
+	if (r->next_block == 0) {
+		os_lock(&m->lock);
+		WRITE_ONCE(seg->generation, r->id.generation);
+		seg->salt = r->id.salt;
+		seg->open_seq = r->id.generation;
+		m->recovered_gen = max(m->recovered_gen, r->id.generation);
+		os_unlock(&m->lock);
+	}
+	ret = add_extent(m, seg, &xr);
+	if (ret == -EINVAL)
+		skipped(m);
+	if (!ret)
+		r->next_block += bytes >> KVC_BLOCK_SHIFT;
+	return ret;
+}
+
+static void end_of_log(struct kvc_member *m, struct kvc_recover *r, int err)
+{
+	struct kvc_seg *seg = &m->pool->segs[r->gseg];
+
+	os_lock(&m->lock);
+	if (err) {
+		seg->broken = true;
+	} else if (r->next_block > 1 || seg->nr_entries) {
+		seg->used = true;
+		seg->log_end = r->next_block;
+		seg->data_start = max(seg->data_start, seg->log_end);
+		seg->log_cursor.index = seg->nr_entries;
+		kvc_seg_set_state(m, seg, KVC_S_SEALED);
+	}
+	os_unlock(&m->lock);
+}
+
+int kvc_recover_feed(struct kvc_pool *p, struct kvc_recover *r, const void *buf, int err)
+{
+	struct kvc_member *m = &p->members[r->member];
+	u32 base = (u32)((r->offset - kvc_seg_offset(m, r->gseg)) >> KVC_BLOCK_SHIFT);
+	u32 bytes, pos, left;
+	int ret;
+
+	while (!err && r->next_block < p->seg_blocks) {
+		pos = (r->next_block - base) << KVC_BLOCK_SHIFT;
+		left = r->len - pos;
+		if (left < KVC_BLOCK) {
+			want(m, r, KVC_BLOCK);
+			return 1;
+		}
+		if (kvc_extent_peek((const u8 *)buf + pos, &bytes) != KVC_OK ||
+		    kvc_blocks(bytes) > p->seg_blocks - r->next_block)
+			break;
+		if (bytes > left) {
+			want(m, r, bytes);
+			return 1;
+		}
+		ret = take_extent(m, r, (const u8 *)buf + pos, bytes);
+		if (ret == -ENOMEM)
+			return ret;
+		if (ret)
+			break;
+	}
+	end_of_log(m, r, err);
+	return 0;
+}
+
+static bool is_tomb(const struct kvc_pool *p, const struct kvc_entry *e)
+{
+	(void)p;
+	return e->state == KVC_E_TOMB;
+}
+
+/* What was found before a read error does not count: the rest of the log may have taken it back. */
+static void drop_segment(struct kvc_pool *p, struct kvc_seg *seg)
+{
+	struct kvc_member *m = kvc_member_of(p, kvc_gseg(p, seg));
+	struct kvc_cursor c;
+	u32 entry, bucket;
+
+	kvc_cursor_init(&c);
+	while ((entry = kvc_cursor_entry(p, seg, &c)) != KVC_NONE) {
+		bucket = kvc_entry_bucket(p, entry);
+		os_lock(&kvc_shard(p, bucket)->lock);
+		if (kvc_entry(p, entry)->state == KVC_E_LIVE)
+			kvc_page_drop(p, bucket, entry);
+		os_unlock(&kvc_shard(p, bucket)->lock);
+		c.index++;
+	}
+	kvc_seg_free_entries(p, seg);
+	kvc_seg_undead(p, seg);
+	os_lock(&m->lock);
+	kvc_seg_set_state(m, seg, KVC_S_UNUSABLE);
+	os_unlock(&m->lock);
+}
+
+void kvc_recover_finish(struct kvc_pool *p)
+{
+	u64 seq = 0, gen = 0;
+	struct kvc_stats st;
+	u32 i;
+
+	if (os_atomic_read(&p->nr_tombs_chained))
+		kvc_index_sweep(p, is_tomb);
+	for (i = 0; i < p->nr_gsegs; i++)
+		if (p->segs[i].broken)
+			drop_segment(p, &p->segs[i]);
+	for (i = 0; i < p->super.nr_members; i++) {
+		seq = max(seq, p->members[i].recovered_seq);
+		gen = max(gen, p->members[i].recovered_gen);
+	}
+	os_atomic64_set(&p->seq, seq);
+	os_atomic64_set(&p->generation, gen);
+	os_atomic64_set(&p->open_seq, gen);
+	kvc_stats_get(p, &st);
+	p->recovered_pages = st.pages;
+	for (i = 0; i < p->super.nr_members; i++)
+		kvc_kick(&p->members[i]);
+}

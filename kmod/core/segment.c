@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Segments: states, heads, room.
+ *
+ * BLANK -> (HEADED ->) FREE -> OPEN -> SEALING -> SEALED -> VICTIM -> DRAINING -> BLANK; UNUSABLE ends it.
+ * kvc_seg_set_state() is the only place that changes a state; the table says what each state allows and from where it
+ * is entered.
+ *
+ * Room. The summary log grows up to data_start, pages grow down to log_end. Records that are committed but not yet in
+ * an extent, and those of pending pages, have their log blocks reserved:
+ *
+ *	log_end + kvc_log_blocks(unlogged) + pending_blocks <= data_start
+ *
+ * so every commit can be summarized, in whatever order commits and summaries come. It holds because
+ *	commit	kvc_log_blocks(a + r) <= kvc_log_blocks(a) + kvc_pending_blocks(r)
+ *	summary	takes all of unlogged in one extent, or more than extent_fill bytes of it, which is the least that an
+ *		extent holds when the next record does not fit: kvc_log_blocks() counts an extent for each such part.
+ */
+#include "engine.h"
+
+struct state_row {
+	const char *name;
+	u32	from;		/* states that may become this one */
+	bool	leasable;	/* its pages may be leased */
+	bool	coming;		/* becomes FREE or SEALED without a further decision */
+};
+
+#define S(state)	(1U << KVC_S_##state)
+
+static const struct state_row states[KVC_NR_S] = {
+	[KVC_S_BLANK]	 = { "blank",	 S(DRAINING), false, true },
+	[KVC_S_HEADED]	 = { "headed",	 S(BLANK), false, true },
+	[KVC_S_FREE]	 = { "free",	 S(BLANK) | S(HEADED), false, false },
+	[KVC_S_OPEN]	 = { "open",	 S(FREE), true, false },
+	[KVC_S_SEALING]	 = { "sealing",	 S(OPEN) | S(SEALED), true, true },
+	[KVC_S_SEALED]	 = { "sealed",	 S(SEALING) | S(VICTIM) | S(DRAINING) | S(BLANK), true, false },
+	[KVC_S_VICTIM]	 = { "victim",	 S(SEALED), true, true },
+	[KVC_S_DRAINING] = { "draining", S(VICTIM), false, true },
+	[KVC_S_UNUSABLE] = { "unusable", S(BLANK), false, false },
+};
+
+bool kvc_state_leasable(u32 state)
+{
+	return states[state].leasable;
+}
+
+static void list_add(struct kvc_pool *p, struct kvc_seg_list *l, struct kvc_seg *seg, bool front)
+{
+	u32 gseg = kvc_gseg(p, seg);
+
+	seg->prev = front ? KVC_NONE : l->last;
+	seg->next = front ? l->first : KVC_NONE;
+	if (seg->prev == KVC_NONE)
+		l->first = gseg;
+	else
+		p->segs[seg->prev].next = gseg;
+	if (seg->next == KVC_NONE)
+		l->last = gseg;
+	else
+		p->segs[seg->next].prev = gseg;
+	l->count++;
+}
+
+static void list_del(struct kvc_pool *p, struct kvc_seg_list *l, struct kvc_seg *seg)
+{
+	if (seg->prev == KVC_NONE)
+		l->first = seg->next;
+	else
+		p->segs[seg->prev].next = seg->next;
+	if (seg->next == KVC_NONE)
+		l->last = seg->prev;
+	else
+		p->segs[seg->next].prev = seg->prev;
+	l->count--;
+}
+
+/* Also enters a segment into its first list, BLANK, when its list does not know it yet. */
+void kvc_seg_set_state(struct kvc_member *m, struct kvc_seg *seg, enum kvc_seg_state to)
+{
+	bool fresh = to == KVC_S_BLANK && seg->state == KVC_S_BLANK;
+
+	KVC_WARN_ONCE(!fresh && !(states[to].from & (1U << seg->state)));
+	if (!fresh)
+		list_del(m->pool, &m->list[seg->state], seg);
+	WRITE_ONCE(seg->state, (u8)to);
+	/* An old header in a blank segment is still believed by recovery: replace those first. */
+	list_add(m->pool, &m->list[to], seg, to == KVC_S_BLANK && os_atomic_read(&seg->undead));
+}
+
+void kvc_seg_undead(struct kvc_pool *p, struct kvc_seg *seg)
+{
+	if (!os_atomic_xchg(&seg->undead, 1))
+		os_atomic_inc(&p->nr_undead);
+}
+
+u32 kvc_log_blocks(const struct kvc_pool *p, u32 rec_bytes)
+{
+	u32 extents = (rec_bytes + p->extent_fill - 1) / p->extent_fill;
+
+	if (rec_bytes == 0)
+		return 0;
+	return kvc_blocks((u64)rec_bytes + extents * KVC_EXTENT_HEADER) + extents - 1;
+}
+
+/* One block more than an extent of its own: a commit may bring the number of extents up by one. */
+u32 kvc_pending_blocks(u32 rec_bytes)
+{
+	return kvc_blocks(KVC_EXTENT_HEADER + rec_bytes) + 1;
+}
+
+static u32 log_reserve(const struct kvc_pool *p, const struct kvc_seg *seg)
+{
+	return seg->log_end + kvc_log_blocks(p, seg->unlogged) + seg->pending_blocks;
+}
+
+void kvc_seg_check(const struct kvc_pool *p, const struct kvc_seg *seg)
+{
+	KVC_WARN_ONCE(log_reserve(p, seg) > seg->data_start);
+}
+
+static bool fits(const struct kvc_pool *p, const struct kvc_seg *seg, u32 blocks, u32 rec_bytes)
+{
+	return seg->nr_entries < p->seg_blocks &&
+	       log_reserve(p, seg) + kvc_pending_blocks(rec_bytes) + blocks <= seg->data_start;
+}
+
+/* The segment as its new header leaves it: empty. Entries and CRCs were freed before. */
+void kvc_seg_reset(struct kvc_pool *p, struct kvc_seg *seg)
+{
+	seg->log_end = 1;
+	seg->data_start = p->seg_blocks;
+	seg->unlogged = 0;
+	seg->pending = 0;
+	seg->pending_blocks = 0;
+	kvc_cursor_init(&seg->log_cursor);
+}
+
+u32 kvc_avail(const struct kvc_member *m)
+{
+	return m->list[KVC_S_BLANK].count + m->list[KVC_S_HEADED].count + m->list[KVC_S_FREE].count;
+}
+
+/* New pages leave one free segment to the move head: without it nothing could be reclaimed any more. */
+static struct kvc_seg *open_head(struct kvc_member *m, enum kvc_head which)
+{
+	u32 spare = which == KVC_HEAD_NEW ? 1 : 0;
+	struct kvc_pool *p = m->pool;
+	struct kvc_seg *seg;
+
+	if (m->list[KVC_S_FREE].count <= spare) {
+		kvc_kick(m);
+		return NULL;
+	}
+	seg = &p->segs[m->list[KVC_S_FREE].first];
+	kvc_seg_set_state(m, seg, KVC_S_OPEN);
+	seg->open_seq = os_atomic64_inc_return(&p->open_seq);
+	seg->used = true;
+	m->head[which] = seg;
+	kvc_kick(m);
+	return seg;
+}
+
+void kvc_seg_try_seal(struct kvc_member *m, struct kvc_seg *seg)
+{
+	if (seg->state != KVC_S_SEALING || seg->pending || seg->unlogged || seg->writing)
+		return;
+	kvc_seg_set_state(m, seg, KVC_S_SEALED);
+	m->stuck = false;
+	m->sealed++;
+}
+
+void kvc_seg_retire(struct kvc_member *m, enum kvc_head which)
+{
+	struct kvc_seg *seg = m->head[which];
+
+	m->head[which] = NULL;
+	kvc_seg_set_state(m, seg, KVC_S_SEALING);
+	kvc_seg_try_seal(m, seg);
+	kvc_kick(m);
+}
+
+int kvc_head_prepare(struct kvc_member *m, enum kvc_head which, u32 blocks, u32 nr_crcs, struct kvc_seg **out)
+{
+	u32 rec_bytes = kvc_rec_bytes(nr_crcs);
+	struct kvc_seg *seg;
+	int r;
+
+	for (;;) {
+		if (m->offline)
+			return -ENODEV;
+		seg = m->head[which];
+		if (seg && !fits(m->pool, seg, blocks, rec_bytes)) {
+			kvc_seg_retire(m, which);
+			seg = NULL;
+		}
+		if (!seg)
+			seg = open_head(m, which);
+		if (!seg)
+			return -EAGAIN;
+		r = kvc_seg_grow(m, seg, nr_crcs);
+		if (r < 0)
+			return r;
+		if (r == 0)
+			break;
+	}
+	*out = seg;
+	return 0;
+}
+
+/* A sealed segment with a gap between log and pages takes tombstones too: it is sealed once more afterwards. */
+static struct kvc_seg *tomb_gap(struct kvc_member *m)
+{
+	struct kvc_pool *p = m->pool;
+	u32 gseg;
+
+	for (gseg = m->list[KVC_S_SEALING].first; gseg != KVC_NONE; gseg = p->segs[gseg].next)
+		if (fits(p, &p->segs[gseg], 0, KVC_REC_FIXED))
+			return &p->segs[gseg];
+	for (gseg = m->list[KVC_S_SEALED].first; gseg != KVC_NONE; gseg = p->segs[gseg].next)
+		if (fits(p, &p->segs[gseg], 0, KVC_REC_FIXED))
+			return &p->segs[gseg];
+	return NULL;
+}
+
+static struct kvc_seg *tomb_seg(struct kvc_member *m)
+{
+	struct kvc_pool *p = m->pool;
+	struct kvc_seg *seg;
+	u32 i;
+
+	for (i = 0; i < KVC_NR_HEADS; i++)
+		if (m->head[i] && fits(p, m->head[i], 0, KVC_REC_FIXED))
+			return m->head[i];
+	seg = tomb_gap(m);
+	if (seg)
+		return seg;
+	if (m->head[KVC_HEAD_NEW])
+		kvc_seg_retire(m, KVC_HEAD_NEW);
+	return open_head(m, KVC_HEAD_NEW);
+}
+
+int kvc_tomb_prepare(struct kvc_member *m, struct kvc_seg **out)
+{
+	struct kvc_seg *seg;
+	int r;
+
+	for (;;) {
+		if (m->offline)
+			return -ENODEV;
+		seg = tomb_seg(m);
+		if (!seg)
+			return -EAGAIN;
+		r = kvc_seg_grow(m, seg, 0);
+		if (r < 0)
+			return r;
+		if (r == 0)
+			break;
+	}
+	if (seg->state == KVC_S_SEALED)
+		kvc_seg_set_state(m, seg, KVC_S_SEALING);
+	*out = seg;
+	return 0;
+}
+
+u32 kvc_seg_reserve_page(struct kvc_member *m, struct kvc_seg *seg, struct kvc_domain *d, const u8 *key, u32 length,
+			 u32 depth)
+{
+	struct kvc_pool *p = m->pool;
+	u32 entry = kvc_seg_append(p, seg, d, key);
+	struct kvc_entry *e = kvc_entry(p, entry);
+
+	seg->data_start -= kvc_blocks(length);
+	seg->pending++;
+	seg->pending_blocks += kvc_pending_blocks(kvc_page_rec_bytes(p, length));
+	e->block = seg->data_start;
+	e->length = length;
+	e->depth = depth;
+	e->crc_base = seg->nr_crcs;
+	e->state = KVC_E_PENDING;
+	seg->nr_crcs += kvc_chunks(p, length);
+	kvc_seg_check(p, seg);
+	return entry;
+}
+
+/* Count a record that a summary must take. Shard locked too. */
+void kvc_seg_count(struct kvc_member *m, struct kvc_seg *seg, struct kvc_entry *e, u32 rec_bytes)
+{
+	u32 before = seg->unlogged;
+
+	e->counted = 1;
+	m->commits++;
+	if (before == 0)
+		seg->dirty_since = m->commits;
+	seg->unlogged += rec_bytes;
+	if (before < KVC_LOG_THRESHOLD && seg->unlogged >= KVC_LOG_THRESHOLD)
+		kvc_kick(m);
+}
+
+void kvc_seg_end_page(struct kvc_member *m, struct kvc_seg *seg, struct kvc_entry *e, bool commit)
+{
+	u32 rec_bytes = kvc_page_rec_bytes(m->pool, e->length);
+
+	seg->pending--;
+	seg->pending_blocks -= kvc_pending_blocks(rec_bytes);
+	if (commit)
+		kvc_seg_count(m, seg, e, rec_bytes);
+	kvc_seg_check(m->pool, seg);
+	if (seg->state == KVC_S_SEALING && !seg->pending) {
+		kvc_seg_try_seal(m, seg);
+		kvc_kick(m);
+	}
+}
+
+/*
+ * Somebody is refused on @m. True: something is under way, or can be evicted, that will give room; the worker goes
+ * after the same. Setting wanted before looking at the leases pairs with kvc_lease_put(), which drops its lease
+ * before it looks at wanted.
+ */
+bool kvc_member_hope(struct kvc_member *m)
+{
+	struct kvc_pool *p = m->pool;
+	bool hope = false;
+	u32 i, gseg;
+
+	if (m->offline)
+		return false;
+	WRITE_ONCE(m->wanted, true);
+	os_mb();
+	for (i = 0; i < KVC_NR_S; i++)
+		hope |= states[i].coming && m->list[i].count;
+	hope |= m->head[KVC_HEAD_MOVE] != NULL;
+	gseg = m->stuck ? KVC_NONE : m->list[KVC_S_SEALED].first;
+	for (; !hope && gseg != KVC_NONE; gseg = p->segs[gseg].next)
+		hope = !os_atomic_read(&p->segs[gseg].leases);
+	if (hope)
+		m->hopeless = false;
+	return hope;
+}
+
+/*
+ * What to tell somebody for whom no member had room: -EAGAIN, -ENOSPC, -ENODEV, or 0 when room has come meanwhile. A
+ * segment that becomes free after this saw none is announced by ops->space.
+ */
+int kvc_refusal(struct kvc_pool *p)
+{
+	bool hope = false, online = false, room = false;
+	u32 i;
+
+	for (i = 0; i < p->super.nr_members; i++) {
+		struct kvc_member *m = &p->members[i];
+
+		os_lock(&m->lock);
+		online |= !m->offline;
+		hope |= kvc_member_hope(m);
+		room |= !m->offline && m->list[KVC_S_FREE].count > 1;
+		kvc_kick(m);
+		os_unlock(&m->lock);
+	}
+	if (!online)
+		return -ENODEV;
+	if (room)
+		return 0;
+	return hope ? -EAGAIN : -ENOSPC;
+}

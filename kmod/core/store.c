@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Store: reserve, make pending, publish.
+ *
+ * The place is reserved and the key made pending in one step under member and shard lock, so two stores of a key never
+ * both get a place. Members take turns; one without room is passed over.
+ */
+#include "engine.h"
+
+void kvc_fill_store(struct kvc_pool *p, u32 entry, struct kvc_store *st)
+{
+	const struct kvc_entry *e = kvc_entry(p, entry);
+	struct kvc_seg *seg = kvc_entry_seg(p, entry);
+	struct kvc_member *m;
+
+	st->gseg = kvc_gseg(p, seg);
+	m = kvc_member_of(p, st->gseg);
+	st->member = m->index;
+	st->offset = kvc_seg_offset(m, st->gseg) + ((u64)e->block << KVC_BLOCK_SHIFT);
+	st->length = e->length;
+	st->nr_chunks = kvc_chunks(p, e->length);
+	st->entry = entry;
+	st->crc_base = e->crc_base;
+}
+
+/*
+ * Does the index refuse a store of the key? 0: no. A page on a member that is gone does not count, nor does one that
+ * is there: it is replaced. Shard locked.
+ */
+static int check_present(struct kvc_pool *p, u32 bucket, u32 entry)
+{
+	struct kvc_shard *sh = kvc_shard(p, bucket);
+
+	if (entry == KVC_NONE)
+		return 0;
+	if (kvc_entry(p, entry)->state == KVC_E_PENDING) {
+		sh->dedups++;
+		return -EINPROGRESS;
+	}
+	if (READ_ONCE(kvc_member_of(p, kvc_gseg(p, kvc_entry_seg(p, entry)))->offline))
+		return 0;
+	sh->dedups++;
+	return -EEXIST;
+}
+
+static int check_index(struct kvc_pool *p, u32 bucket, struct kvc_domain *d, const u8 *key)
+{
+	struct kvc_shard *sh = kvc_shard(p, bucket);
+	int r;
+
+	os_lock(&sh->lock);
+	r = check_present(p, bucket, kvc_index_find(p, bucket, d, key));
+	os_unlock(&sh->lock);
+	return r;
+}
+
+/* One member: 0, -EAGAIN, -ENODEV, or an answer that ends the search */
+static int store_on(struct kvc_member *m, struct kvc_domain *d, u32 bucket, const u8 *key, u32 length, u32 depth,
+		    struct kvc_store *st)
+{
+	struct kvc_pool *p = m->pool;
+	struct kvc_shard *sh = kvc_shard(p, bucket);
+	struct kvc_seg *seg;
+	u32 old, entry;
+	int r;
+
+	os_lock(&m->lock);
+	r = kvc_head_prepare(m, KVC_HEAD_NEW, kvc_blocks(length), kvc_chunks(p, length), &seg);
+	if (r)
+		goto out_member;
+	os_lock(&sh->lock);
+	old = kvc_index_find(p, bucket, d, key);
+	r = check_present(p, bucket, old);
+	if (r)
+		goto out_shard;
+	if (old != KVC_NONE)
+		kvc_page_drop(p, bucket, old);
+	entry = kvc_seg_reserve_page(m, seg, d, key, length, depth);
+	kvc_index_insert(p, bucket, entry);
+	kvc_fill_store(p, entry, st);
+out_shard:
+	os_unlock(&sh->lock);
+out_member:
+	os_unlock(&m->lock);
+	return r;
+}
+
+int kvc_store_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN], u32 length, u32 depth,
+		    struct kvc_store *st)
+{
+	u32 bucket = kvc_bucket(p, d, key), turn, i;
+	int r;
+
+	if (length == 0 || length > p->page_max)
+		return -EINVAL;
+	if (READ_ONCE(d->dead))
+		return -ENODEV;
+	r = check_index(p, bucket, d, key);
+	if (r)
+		return r;
+	turn = os_atomic_inc_return(&p->turn);
+	do {
+		for (i = 0; i < p->super.nr_members; i++) {
+			r = store_on(&p->members[(turn + i) % p->super.nr_members], d, bucket, key, length, depth, st);
+			if (r != -EAGAIN && r != -ENODEV)
+				return r;
+		}
+		r = kvc_refusal(p);
+	} while (r == 0);
+	return r;
+}
+
+void kvc_store_crc(struct kvc_pool *p, const struct kvc_store *st, u32 chunk, u32 crc)
+{
+	*kvc_crc_slot(&p->segs[st->gseg], st->crc_base + chunk) = crc;
+}
+
+static void end_store(struct kvc_pool *p, struct kvc_store *st, bool commit)
+{
+	u32 bucket = kvc_entry_bucket(p, st->entry);
+	struct kvc_member *m = &p->members[st->member];
+	struct kvc_shard *sh = kvc_shard(p, bucket);
+	struct kvc_entry *e = kvc_entry(p, st->entry);
+
+	os_lock(&m->lock);
+	os_lock(&sh->lock);
+	if (m->offline || READ_ONCE(kvc_domain(p, e->domain)->dead))
+		commit = false;
+	if (commit) {
+		e->seq = os_atomic64_inc_return(&p->seq);
+		kvc_page_publish(p, sh, st->entry);
+		m->stores++;
+		m->store_bytes += e->length;
+	} else {
+		kvc_index_remove(p, bucket, st->entry);
+		e->state = KVC_E_DEAD;
+	}
+	kvc_seg_end_page(m, &p->segs[st->gseg], e, commit);
+	os_unlock(&sh->lock);
+	os_unlock(&m->lock);
+}
+
+void kvc_store_commit(struct kvc_pool *p, struct kvc_store *st)
+{
+	end_store(p, st, true);
+}
+
+void kvc_store_abort(struct kvc_pool *p, struct kvc_store *st)
+{
+	end_store(p, st, false);
+}

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What is written by the engine itself: segment headers and summary extents; and discards.
+ *
+ * An extent takes the records of one segment that are committed and not yet logged, in the order of the entries, and is
+ * placed at the end of the segment's log. One extent of a member is on its way at a time, in the member's buffer, and
+ * each is durable before the next is made: the log never has holes. If writing one fails, whatever follows it in the
+ * log could not be found again, so the member is given up.
+ */
+#include "engine.h"
+
+static void seg_id(const struct kvc_member *m, const struct kvc_seg *seg, struct kvc_seg_id *id)
+{
+	const struct kvc_pool *p = m->pool;
+
+	memcpy(id->pool_uuid, p->super.pool_uuid, KVC_UUID_LEN);
+	id->member = m->index;
+	id->segment = kvc_gseg(p, seg) - m->first_gseg;
+	id->generation = seg->generation;
+	id->salt = seg->salt;
+}
+
+static void work_init(struct kvc_member *m, struct kvc_seg *seg, struct kvc_work *w, enum kvc_work_type type,
+		      enum kvc_work_kind kind, u32 block)
+{
+	memset(w, 0, sizeof(*w));
+	w->type = type;
+	w->kind = kind;
+	w->member = m->index;
+	w->gseg = kvc_gseg(m->pool, seg);
+	w->offset = kvc_seg_offset(m, w->gseg) + ((u64)block << KVC_BLOCK_SHIFT);
+}
+
+/* The record of an entry that is to be logged. Shard locked. */
+static void fill_rec(const struct kvc_pool *p, const struct kvc_entry *e, struct kvc_rec *r)
+{
+	const struct kvc_domain *d = kvc_domain(p, e->domain);
+
+	memset(r, 0, sizeof(*r));
+	memcpy(r->key, e->key, KVC_KEY_LEN);
+	memcpy(r->keyspace, d->keyspace, KVC_KEYSPACE_LEN);
+	r->tenant = d->slot;
+	r->epoch = d->epoch;
+	r->seq = e->seq;
+	if (e->state == KVC_E_TOMB) {
+		const struct kvc_member *m = kvc_member_of(p, e->block);
+
+		r->type = KVC_REC_TOMBSTONE;
+		r->block = e->block - m->first_gseg;
+		r->length = m->index;
+		r->victim_gen = kvc_tomb_gen(e);
+	} else {
+		r->type = KVC_REC_PAGE;
+		r->block = e->block;
+		r->length = e->length;
+		r->depth = e->depth;
+		r->nr_crcs = kvc_chunks(p, e->length);
+	}
+}
+
+static bool add_rec(const struct kvc_pool *p, const struct kvc_seg *seg, const struct kvc_entry *e,
+		    struct kvc_extent_writer *xw)
+{
+	struct kvc_rec r;
+	void *crcs;
+	u32 i;
+
+	fill_rec(p, e, &r);
+	if (!kvc_extent_add(xw, &r, &crcs))
+		return false;
+	for (i = 0; i < r.nr_crcs; i++)
+		kvc_put_crc(crcs, i, *kvc_crc_slot(seg, e->crc_base + i));
+	return true;
+}
+
+/*
+ * Log one entry if it is due. False when the extent is full. @settled: nothing will ever be due here again. Member
+ * locked.
+ */
+static bool log_entry(struct kvc_pool *p, struct kvc_seg *seg, u32 entry, struct kvc_extent_writer *xw, bool *settled)
+{
+	struct kvc_shard *sh = kvc_shard(p, kvc_entry_bucket(p, entry));
+	struct kvc_entry *e = kvc_entry(p, entry);
+	bool room = true;
+	u32 bytes;
+
+	os_lock(&sh->lock);
+	*settled = e->state != KVC_E_PENDING && e->state != KVC_E_COPYING;
+	if (e->counted) {
+		bytes = e->state == KVC_E_TOMB ? KVC_REC_FIXED : 0;
+		if (!bytes)
+			bytes = kvc_page_rec_bytes(p, e->length);
+		if (e->state != KVC_E_DEAD)
+			room = add_rec(p, seg, e, xw);
+		if (room) {
+			e->logged = e->state != KVC_E_DEAD;
+			e->counted = 0;
+			seg->unlogged -= bytes;
+		} else {
+			*settled = false;
+		}
+	}
+	os_unlock(&sh->lock);
+	return room;
+}
+
+static void log_entries(struct kvc_pool *p, struct kvc_seg *seg, struct kvc_extent_writer *xw)
+{
+	struct kvc_cursor c = seg->log_cursor;
+	bool settled, behind = true, room = true;
+	u32 entry;
+
+	while (room && seg->unlogged) {
+		entry = kvc_cursor_entry(p, seg, &c);
+		if (KVC_WARN_ONCE(entry == KVC_NONE))
+			break;
+		room = log_entry(p, seg, entry, xw, &settled);
+		c.index++;
+		behind &= settled;
+		if (behind)
+			seg->log_cursor = c;
+	}
+}
+
+/* Verify what goes to media as a recovery would. */
+static void check_extent(const struct kvc_pool *p, const struct kvc_work *w, u32 block, const struct kvc_seg_id *id)
+{
+	struct kvc_seg_id expect = *id;
+	struct kvc_extent_reader r;
+	enum kvc_reason why;
+	struct kvc_rec rec;
+
+	why = kvc_extent_open(&r, w->buf, w->len, &expect, block, p->seg_blocks, p->chunk_size);
+	while (why == KVC_OK)
+		why = kvc_extent_next(&r, &rec);
+	KVC_WARN_ONCE(why != KVC_NR_REASONS);
+}
+
+/* Make an extent of what @seg has unlogged: 1, or 0 when all of that had died. */
+int kvc_summary_next(struct kvc_member *m, struct kvc_seg *seg, struct kvc_work *w)
+{
+	struct kvc_pool *p = m->pool;
+	struct kvc_extent_writer xw;
+	struct kvc_seg_id id;
+	u32 block;
+
+	kvc_extent_begin(&xw, m->extent, p->extent_max);
+	os_lock(&m->lock);
+	block = seg->log_end;
+	seg->writing_since = seg->dirty_since;
+	log_entries(p, seg, &xw);
+	if (xw.nr_records) {
+		seg->writing = true;
+		seg->log_end += kvc_blocks(xw.used);
+		kvc_seg_check(p, seg);
+	}
+	kvc_seg_try_seal(m, seg);
+	seg_id(m, seg, &id);
+	os_unlock(&m->lock);
+	if (!xw.nr_records)
+		return 0;
+	work_init(m, seg, w, KVC_WORK_WRITE, KVC_W_EXTENT, block);
+	w->buf = m->extent;
+	w->count = xw.nr_records;
+	w->len = kvc_extent_end(&xw, &id, block);
+	check_extent(p, w, block, &id);
+	return 1;
+}
+
+void kvc_summary_done(struct kvc_member *m, struct kvc_work *w, int err)
+{
+	struct kvc_seg *seg = &m->pool->segs[w->gseg];
+
+	os_lock(&m->lock);
+	seg->writing = false;
+	m->summary_writes++;
+	if (!err)
+		kvc_seg_try_seal(m, seg);
+	os_unlock(&m->lock);
+	if (err)
+		kvc_member_fail(m->pool, m->index);
+}
+
+/* Calls @due of the segments that may hold unlogged records; the first that it wants. Member locked. */
+static struct kvc_seg *pick(struct kvc_member *m, bool (*due)(const struct kvc_seg *seg))
+{
+	struct kvc_pool *p = m->pool;
+	u32 gseg, i;
+
+	for (gseg = m->list[KVC_S_SEALING].first; gseg != KVC_NONE; gseg = p->segs[gseg].next)
+		if (due(&p->segs[gseg]))
+			return &p->segs[gseg];
+	for (i = 0; i < KVC_NR_HEADS; i++)
+		if (m->head[i] && due(m->head[i]))
+			return m->head[i];
+	return NULL;
+}
+
+static int next_of(struct kvc_member *m, struct kvc_work *w, bool (*due)(const struct kvc_seg *seg))
+{
+	struct kvc_seg *seg;
+
+	for (;;) {
+		os_lock(&m->lock);
+		seg = m->offline ? NULL : pick(m, due);
+		os_unlock(&m->lock);
+		if (!seg)
+			return 0;
+		if (kvc_summary_next(m, seg, w))
+			return 1;
+	}
+}
+
+static bool due_flush(const struct kvc_seg *seg)
+{
+	return seg->unlogged > 0;
+}
+
+/* A segment that is being sealed waits for its last store, to need one extent only. */
+static bool due_unasked(const struct kvc_seg *seg)
+{
+	if (seg->state == KVC_S_SEALING && !seg->pending)
+		return seg->unlogged > 0;
+	return seg->unlogged >= KVC_LOG_THRESHOLD;
+}
+
+int kvc_summary_any(struct kvc_member *m, struct kvc_work *w)
+{
+	return next_of(m, w, due_flush);
+}
+
+int kvc_summary_due(struct kvc_member *m, struct kvc_work *w)
+{
+	return next_of(m, w, due_unasked);
+}
+
+static bool logged(const struct kvc_seg *seg, u64 mark)
+{
+	if (seg->unlogged && seg->dirty_since <= mark)
+		return false;
+	return !seg->writing || seg->writing_since > mark;
+}
+
+/* Is every record that was committed on @m before @mark durable? Member locked. */
+bool kvc_member_logged(const struct kvc_member *m, u64 mark)
+{
+	const struct kvc_pool *p = m->pool;
+	u32 gseg, i;
+
+	for (gseg = m->list[KVC_S_SEALING].first; gseg != KVC_NONE; gseg = p->segs[gseg].next)
+		if (!logged(&p->segs[gseg], mark))
+			return false;
+	for (i = 0; i < KVC_NR_HEADS; i++)
+		if (m->head[i] && !logged(m->head[i], mark))
+			return false;
+	return true;
+}
+
+/* Headers: of old segments at once, so that recovery forgets them; of others to keep a stock of free segments. */
+int kvc_header_next(struct kvc_member *m, struct kvc_work *w)
+{
+	struct kvc_pool *p = m->pool;
+	struct kvc_extent_writer xw;
+	struct kvc_seg *seg = NULL;
+	struct kvc_seg_id id;
+
+	os_lock(&m->lock);
+	if (!m->offline && m->list[KVC_S_BLANK].count) {
+		seg = &p->segs[m->list[KVC_S_BLANK].first];
+		if (!os_atomic_read(&seg->undead) && m->list[KVC_S_FREE].count >= m->stock)
+			seg = NULL;
+	}
+	if (seg) {
+		WRITE_ONCE(seg->generation, os_atomic64_inc_return(&p->generation));
+		seg->salt = kvc_mix64(p->salt_seed ^ kvc_mix64(os_atomic64_inc_return(&p->salts)));
+		seg_id(m, seg, &id);
+	}
+	os_unlock(&m->lock);
+	if (!seg)
+		return 0;
+	work_init(m, seg, w, KVC_WORK_WRITE, KVC_W_HEADER, 0);
+	kvc_extent_begin(&xw, m->extent, p->extent_max);
+	w->buf = m->extent;
+	w->len = kvc_extent_end(&xw, &id, 0);
+	check_extent(p, w, 0, &id);
+	return 1;
+}
+
+static void make_free(struct kvc_member *m, struct kvc_seg *seg)
+{
+	kvc_seg_reset(m->pool, seg);
+	kvc_seg_set_state(m, seg, KVC_S_FREE);
+	WRITE_ONCE(m->wanted, false);
+	m->stuck = false;
+	kvc_space(m->pool);
+}
+
+void kvc_header_done(struct kvc_member *m, struct kvc_work *w, int err)
+{
+	struct kvc_pool *p = m->pool;
+	struct kvc_seg *seg = &p->segs[w->gseg];
+
+	os_lock(&m->lock);
+	if (err) {
+		/* Old or new header, nobody knows which one recovery will see. */
+		kvc_seg_undead(p, seg);
+		kvc_seg_set_state(m, seg, KVC_S_UNUSABLE);
+		kvc_space(p);
+	} else {
+		if (os_atomic_xchg(&seg->undead, 0))
+			os_atomic_dec_and_test(&p->nr_undead);
+		if (seg->used)
+			kvc_seg_set_state(m, seg, KVC_S_HEADED);
+		else
+			make_free(m, seg);
+	}
+	os_unlock(&m->lock);
+}
+
+/* The old pages of a segment with a new header. It is not free before: a discard must not meet new pages. */
+int kvc_discard_next(struct kvc_member *m, struct kvc_work *w)
+{
+	struct kvc_pool *p = m->pool;
+	struct kvc_seg *seg = NULL;
+
+	os_lock(&m->lock);
+	if (!m->offline && m->list[KVC_S_HEADED].count)
+		seg = &p->segs[m->list[KVC_S_HEADED].first];
+	os_unlock(&m->lock);
+	if (!seg)
+		return 0;
+	work_init(m, seg, w, KVC_WORK_DISCARD, KVC_W_DISCARD, 1);
+	w->discard_len = (u64)(p->seg_blocks - 1) << KVC_BLOCK_SHIFT;
+	return 1;
+}
+
+void kvc_discard_done(struct kvc_member *m, struct kvc_work *w)
+{
+	struct kvc_seg *seg = &m->pool->segs[w->gseg];
+
+	os_lock(&m->lock);
+	seg->used = false;
+	make_free(m, seg);
+	os_unlock(&m->lock);
+}
