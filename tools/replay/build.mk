@@ -3,22 +3,41 @@
 # kvctx-replay: the program, its manual page and its tests.
 
 REPLAY_OBJ	:= $(O)/obj/tools/replay
-REPLAY_UNITS	:= content hist trace generate
+REPLAY_FILES	:= content generate hist main options outfile player progress report session stats trace
+REPLAY_OBJS	:= $(REPLAY_FILES:%=$(REPLAY_OBJ)/%.o)
+REPLAY_UNITS	:= content hist trace generate options
 REPLAY_TESTS	:= $(REPLAY_UNITS:%=$(O)/test/replay-%)
-TESTPROGS	+= $(REPLAY_TESTS)
+# The whole program over a tenant in memory instead of the library
+REPLAY_FAKE	:= $(O)/test/kvctx-replay-fake
+REPLAY_FAKES	:= $(REPLAY_OBJ)/tests/fake_kvctx.o $(REPLAY_OBJ)/tests/fake_store.o
+
+PROGRAMS	+= $(O)/bin/kvctx-replay
+TESTPROGS	+= $(REPLAY_TESTS) $(REPLAY_FAKE)
 CHECKS		+= check-replay
+INSTALLS	+= install-replay
 
-$(REPLAY_OBJ)/%.o: OBJ_CFLAGS := -Itools/replay $(call pkg,json-c)
+$(REPLAY_OBJ)/%.o: OBJ_CFLAGS := -Itools/replay -Ilibkvctx $(call pkg,json-c)
 
-# Everything that is tested without a device, for the unit tests to pick from
-REPLAY_PARTS	:= $(patsubst %,$(REPLAY_OBJ)/%.o,content generate hist trace)
+$(O)/bin/kvctx-replay: $(REPLAY_OBJS) $(O)/lib/libkvctx.so
+	@mkdir -p $(@D)
+	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -Wl,-rpath,'$$ORIGIN/../lib' -o $@ $(REPLAY_OBJS) \
+		-L$(O)/lib -lkvctx $(call pkglibs,json-c)
 
-$(REPLAY_TESTS): $(O)/test/replay-%: $(REPLAY_OBJ)/tests/test_%.o $(REPLAY_PARTS)
+$(REPLAY_FAKE): $(REPLAY_OBJS) $(REPLAY_FAKES)
+	@mkdir -p $(@D)
+	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ $(call pkglibs,json-c)
+
+$(REPLAY_TESTS): $(O)/test/replay-%: $(REPLAY_OBJ)/tests/test_%.o \
+		 $(patsubst %,$(REPLAY_OBJ)/%.o,content generate hist options stats trace)
 	@mkdir -p $(@D)
 	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ $(call pkglibs,cmocka json-c)
 
-.PHONY: check-replay replay-tests
-replay-tests: $(REPLAY_TESTS)
+.PHONY: check-replay replay-tests install-replay
+replay-tests: $(REPLAY_TESTS) $(REPLAY_FAKE)
 check-replay:
 	@$(MAKE) --no-print-directory O=$(O)/asan SAN=1 replay-tests
-	@tools/replay/tests/run $(O)/asan/test $(REPLAY_UNITS)
+	@TRACE='$(TRACE)' tools/replay/tests/run $(O)/asan/test $(REPLAY_UNITS)
+
+install-replay: $(O)/bin/kvctx-replay
+	install -D -m 755 $< $(DESTDIR)$(PREFIX)/bin/kvctx-replay
+	install -D -m 644 tools/replay/kvctx-replay.1 $(DESTDIR)$(PREFIX)/share/man/man1/kvctx-replay.1

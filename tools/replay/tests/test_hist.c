@@ -9,8 +9,6 @@
 
 static const uint32_t shares[] = { 0, 1, 1000, 10000, 50000, 90000, 99000, 99900, 99999, 100000 };
 
-#define NR_SHARES	(sizeof(shares) / sizeof(shares[0]))
-
 static int compare(const void *a, const void *b)
 {
 	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
@@ -34,7 +32,7 @@ static void compare_with_exact(struct hist *h, uint64_t *values, size_t nr)
 	for (i = 0; i < nr; i++)
 		hist_add(h, values[i]);
 	qsort(values, nr, sizeof(*values), compare);
-	for (i = 0; i < NR_SHARES; i++) {
+	for (i = 0; i < ARRAY_SIZE(shares); i++) {
 		uint64_t want = exact(values, nr, shares[i]), got = hist_quantile(h, shares[i]);
 
 		assert_true(got >= want);
@@ -55,8 +53,8 @@ static void random_values(void **state)
 	size_t b, c, i;
 
 	(void)state;
-	for (b = 0; b < sizeof(bits) / sizeof(bits[0]); b++) {
-		for (c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
+	for (b = 0; b < ARRAY_SIZE(bits); b++) {
+		for (c = 0; c < ARRAY_SIZE(counts); c++) {
 			/* A second shift spreads them over the magnitudes */
 			for (i = 0; i < counts[c]; i++)
 				values[i] = rng_next(&rng) >> (64 - bits[b]) >> rng_next(&rng) % bits[b];

@@ -44,7 +44,7 @@ static void takes(void **state)
 	size_t i;
 
 	(void)state;
-	for (i = 0; i < sizeof(goods) / sizeof(goods[0]); i++) {
+	for (i = 0; i < ARRAY_SIZE(goods); i++) {
 		assert_int_equal(parse(&t, goods[i].text, strlen(goods[i].text), 0, &err), 0);
 		assert_int_equal(t.nr_requests, goods[i].requests);
 		assert_int_equal(t.nr_ids, goods[i].ids);
@@ -76,11 +76,9 @@ static const struct bad bads[] = {
 	{ "{\"hash_ids\": [1.5]}\n", 1, "hash_ids[0] is not an integer" },
 	{ "{\"hash_ids\": [1e2]}\n", 1, "hash_ids[0] is not an integer" },
 	{ "{\"hash_ids\": [-1]}\n", 1, "hash_ids[0] is negative" },
-	{ "{\"hash_ids\": [-9223372036854775809]}\n", 1, "hash_ids[0] is negative" },
+	{ "{\"hash_ids\": [-9223372036854775808]}\n", 1, "hash_ids[0] is negative" },
 	{ "{\"hash_ids\": [9223372036854775808]}\n", 1, "hash_ids[0] is 2^63 or more" },
 	{ "{\"hash_ids\": [18446744073709551615]}\n", 1, "hash_ids[0] is 2^63 or more" },
-	{ "{\"hash_ids\": [18446744073709551616]}\n", 1, "hash_ids[0] is 2^63 or more" },
-	{ "{\"hash_ids\": [99999999999999999999999]}\n", 1, "hash_ids[0] is 2^63 or more" },
 	{ "{\"timestamp\": -5, \"hash_ids\": [5]}\n", 1, "timestamp is negative" },
 	{ "{\"timestamp\": -0.5, \"hash_ids\": [5]}\n", 1, "timestamp is negative" },
 	{ "{\"timestamp\": 1e30, \"hash_ids\": [5]}\n", 1, "timestamp is 2^63 or more" },
@@ -110,11 +108,31 @@ static void refuses(void **state)
 	int ret;
 
 	(void)state;
-	for (i = 0; i < sizeof(bads) / sizeof(bads[0]); i++) {
+	for (i = 0; i < ARRAY_SIZE(bads); i++) {
 		ret = parse(&t, bads[i].text, strlen(bads[i].text), 0, &err);
 		if (ret != -EINVAL || err.line != bads[i].line ||
 		    strncmp(err.reason, bads[i].reason, strlen(bads[i].reason)))
 			fail_msg("row %zu: %d, line %zu, %s", i, ret, err.line, err.reason);
+		trace_free(&t);
+	}
+}
+
+/* Beyond 64 bits: some versions of json-c refuse them, others cut them off; the words differ, the outcome must not */
+static void refuses_huge_numbers(void **state)
+{
+	static const char *const texts[] = {
+		"{\"hash_ids\": [-9223372036854775809]}\n",
+		"{\"hash_ids\": [18446744073709551616]}\n",
+		"{\"hash_ids\": [99999999999999999999999]}\n",
+	};
+	struct trace_error err;
+	struct trace t;
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < ARRAY_SIZE(texts); i++) {
+		assert_int_equal(parse(&t, texts[i], strlen(texts[i]), 0, &err), -EINVAL);
+		assert_int_equal(err.line, 1);
 		trace_free(&t);
 	}
 }
@@ -303,6 +321,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(takes),
 		cmocka_unit_test(refuses),
+		cmocka_unit_test(refuses_huge_numbers),
 		cmocka_unit_test(refuses_nul),
 		cmocka_unit_test(refuses_endless_line),
 		cmocka_unit_test(refuses_directory),

@@ -9,4 +9,6 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "util.h"
+
 #endif

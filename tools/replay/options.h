@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* The command line. */
+#ifndef KVCTX_REPLAY_OPTIONS_H
+#define KVCTX_REPLAY_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Exit statuses */
+#define EXIT_USAGE		2	/* wrong command line */
+#define EXIT_NO_DEVICE		3	/* no device, or no permission */
+#define EXIT_INTERRUPTED	130	/* SIGINT or SIGTERM came */
+
+struct options {
+	const char *trace;	/* either this ... */
+	size_t generate;	/* ... or this many generated requests */
+	const char *device;	/* NULL: only write the trace */
+	const char *json;
+	const char *dump_trace;
+	size_t requests;	/* 0: all */
+	uint64_t page_size;	/* bytes */
+	uint64_t arena;		/* bytes of pinned memory to stay within */
+	uint64_t seed;
+	unsigned int depth;	/* pages in flight */
+	unsigned int lease_ms;
+	unsigned int stall_s;	/* seconds without a completion after which to give up */
+	bool verify;
+	bool no_progress;
+};
+
+enum options_result {
+	OPTIONS_RUN,
+	OPTIONS_DONE,		/* --help or --version was answered */
+	OPTIONS_USAGE,		/* wrong, and said why on stderr */
+};
+
+enum options_result options_parse(struct options *o, int argc, char **argv);
+
+/* A count of bytes, with a suffix K, M or G for 2^10, 2^20, 2^30. 0, or -EINVAL, or -ERANGE */
+int parse_size(const char *text, uint64_t *bytes);
+
+#endif

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * An output file that appears whole or not at all: written beside its place under a temporary name, renamed at the end.
+ * "-" is standard output. Something that exists and is not a regular file (a pipe, /dev/null) is written directly.
+ */
+#ifndef KVCTX_REPLAY_OUTFILE_H
+#define KVCTX_REPLAY_OUTFILE_H
+
+#include <stdio.h>
+
+struct outfile {
+	FILE *stream;
+	char *path;	/* where it goes; NULL when written directly */
+	char *temp;
+};
+
+/* 0 or -errno */
+int outfile_open(struct outfile *out, const char *path);
+
+/* Make it appear. 0 or -errno; in both cases @out is closed */
+int outfile_commit(struct outfile *out);
+
+/* Forget it; allowed on a zeroed @out and after outfile_commit() */
+void outfile_abort(struct outfile *out);
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The line that tells how far a replay is: rewritten in place on a terminal, a new line every few seconds elsewhere.
+ * Messages go through here too, so that they do not run into the line.
+ */
+#ifndef KVCTX_REPLAY_PROGRESS_H
+#define KVCTX_REPLAY_PROGRESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "stats.h"
+#include "trace.h"
+#include "util.h"
+
+struct progress {
+	FILE *out;
+	bool on;
+	bool terminal;
+	bool line_open;		/* the cursor stands behind a line without an end */
+	uint64_t total_requests;
+	uint64_t total_pages;
+	uint64_t started;
+	uint64_t told;		/* when the last line was written */
+	uint64_t told_bytes;	/* moved until then */
+};
+
+void progress_init(struct progress *p, FILE *out, const struct trace *t, bool on);
+
+/* Tell where things stand if it is time to */
+void progress_update(struct progress *p, const struct stats *s);
+
+/* "kvctx-replay: " and a message on a line of its own */
+void __printf(2, 3) progress_message(struct progress *p, const char *format, ...);
+
+/* Leave the place where the line was */
+void progress_end(struct progress *p);
+
+/* @seconds as 0:59, 1:05 or 1:00:09 */
+void progress_time(char *text, size_t size, uint64_t seconds);
+
+#endif
