@@ -37,31 +37,40 @@ static bool lacks_cblock(const struct kvc_seg *seg, u32 nr_crcs)
 	return seg->nr_crcs + nr_crcs > seg->crc_room;
 }
 
-/* One call adds one thing, as the lock was dropped for it; the caller comes back until nothing lacks. */
+static struct kvc_eblock *new_eblock(struct kvc_pool *p)
+{
+	struct kvc_eblock *eb = os_zalloc(sizeof(*eb));
+
+	if (eb && kvc_table_add(&p->eblocks, eb, &eb->id)) {
+		os_free(eb);
+		eb = NULL;
+	}
+	return eb;
+}
+
+/*
+ * One call adds one thing, as the lock was dropped for it; the caller comes back until nothing lacks. What turns out
+ * not to be needed any more is freed with the lock dropped once more.
+ */
 static int grow_entries(struct kvc_member *m, struct kvc_seg *seg, u64 generation)
 {
 	struct kvc_pool *p = m->pool;
 	struct kvc_eblock *eb;
-	int r = -ENOMEM;
+	bool used;
 
 	os_unlock(&m->lock);
-	eb = os_zalloc(sizeof(*eb));
-	if (eb)
-		r = kvc_table_add(&p->eblocks, eb, &eb->id);
+	eb = new_eblock(p);
 	os_lock(&m->lock);
-	if (r) {
-		os_unlock(&m->lock);
-		os_free(eb);
-		os_lock(&m->lock);
-		return r;
-	}
-	if (same_life(seg, generation) && lacks_eblock(seg)) {
+	if (!eb)
+		return -ENOMEM;
+	used = same_life(seg, generation) && lacks_eblock(seg);
+	if (used)
 		add_eblock(p, seg, eb);
-		return 1;
-	}
 	os_unlock(&m->lock);
-	kvc_table_del(&p->eblocks, eb->id);
-	os_free(eb);
+	if (!used) {
+		kvc_table_del(&p->eblocks, eb->id);
+		os_free(eb);
+	}
 	os_lock(&m->lock);
 	return 1;
 }
@@ -69,8 +78,8 @@ static int grow_entries(struct kvc_member *m, struct kvc_seg *seg, u64 generatio
 static int grow_crcs(struct kvc_member *m, struct kvc_seg *seg, u64 generation, u32 nr_crcs)
 {
 	struct kvc_pool *p = m->pool;
-	bool array = !seg->crcs;
 	size_t size = sizeof(u32) * KVC_CBLOCK_CRCS;
+	bool array = !seg->crcs;
 	void *mem;
 
 	if (array)
@@ -87,7 +96,7 @@ static int grow_crcs(struct kvc_member *m, struct kvc_seg *seg, u64 generation, 
 			seg->crcs[seg->crc_room / KVC_CBLOCK_CRCS] = mem;
 			seg->crc_room += KVC_CBLOCK_CRCS;
 		}
-		return 1;
+		mem = NULL;
 	}
 	os_unlock(&m->lock);
 	os_free(mem);

@@ -17,12 +17,12 @@
 
 #define RECOVER_STEP	(64U << 10)	/* bytes to read when the need is not known */
 
-static void want(const struct kvc_member *m, struct kvc_recover *r, u32 at_least)
+static void want(const struct kvc_member *m, struct kvc_recover *r, u32 least)
 {
 	u32 left = (m->pool->seg_blocks - r->next_block) << KVC_BLOCK_SHIFT;
 
 	r->offset = kvc_seg_offset(m, r->gseg) + ((u64)r->next_block << KVC_BLOCK_SHIFT);
-	r->len = min(max(at_least, RECOVER_STEP), left);
+	r->len = min(max(least, RECOVER_STEP), left);
 }
 
 void kvc_recover_start(struct kvc_pool *p, u32 gseg, struct kvc_recover *r)

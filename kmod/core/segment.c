@@ -44,7 +44,7 @@ bool kvc_state_leasable(u32 state)
 	return states[state].leasable;
 }
 
-static void list_add(struct kvc_pool *p, struct kvc_seg_list *l, struct kvc_seg *seg, bool front)
+static void seg_link(struct kvc_pool *p, struct kvc_seg_list *l, struct kvc_seg *seg, bool front)
 {
 	u32 gseg = kvc_gseg(p, seg);
 
@@ -61,7 +61,7 @@ static void list_add(struct kvc_pool *p, struct kvc_seg_list *l, struct kvc_seg 
 	l->count++;
 }
 
-static void list_del(struct kvc_pool *p, struct kvc_seg_list *l, struct kvc_seg *seg)
+static void seg_unlink(struct kvc_pool *p, struct kvc_seg_list *l, struct kvc_seg *seg)
 {
 	if (seg->prev == KVC_NONE)
 		l->first = seg->next;
@@ -81,10 +81,10 @@ void kvc_seg_set_state(struct kvc_member *m, struct kvc_seg *seg, enum kvc_seg_s
 
 	KVC_WARN_ONCE(!fresh && !(states[to].from & (1U << seg->state)));
 	if (!fresh)
-		list_del(m->pool, &m->list[seg->state], seg);
+		seg_unlink(m->pool, &m->list[seg->state], seg);
 	WRITE_ONCE(seg->state, (u8)to);
 	/* An old header in a blank segment is still believed by recovery: replace those first. */
-	list_add(m->pool, &m->list[to], seg, to == KVC_S_BLANK && os_atomic_read(&seg->undead));
+	seg_link(m->pool, &m->list[to], seg, to == KVC_S_BLANK && os_atomic_read(&seg->undead));
 }
 
 void kvc_seg_undead(struct kvc_pool *p, struct kvc_seg *seg)
