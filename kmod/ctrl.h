@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the files of the control side share.
+ *
+ * Vocabulary
+ *   device    an opened block device and what its superblocks say (device.c)
+ *   member    the part of a pool that a device plays
+ *   loss      of a member: its pages are gone until the next attach; never undone while attached
+ *   refusal   a request turned down; the caller gets an error and a sentence
+ *
+ * Locks: kvctx_admin_mutex serializes everything that changes pools, tenants and superblocks and is held over I/O. Lists,
+ * session counts and the configuration inside the engine change under kvctx_mutex too, which is taken inside it and
+ * never held over I/O: so opening and closing a node, and dumps, never wait for a device. Who only reads needs one of
+ * the two. Everything below is called with kvctx_admin_mutex held unless it says otherwise.
+ */
+#ifndef KVCTX_CTRL_H
+#define KVCTX_CTRL_H
+
+#include <net/genetlink.h>
+
+#include "kvctx.h"
+
+#define KVCTX_PATH_MAX		256	/* of a device, with its NUL */
+#define KVCTX_TENANT_DEFAULT	"default"
+#define KVCTX_TENANT_MODE	0600
+
+extern struct mutex kvctx_admin_mutex;
+
+/* The pools in the order of their attach, and a number that every change of what dumps show raises; kvctx_mutex */
+extern struct list_head kvctx_pools;
+extern u32 kvctx_generation;
+
+/* device.c */
+struct kvctx_device {
+	char *path;			/* as given at attach */
+	struct file *file;
+	struct block_device *bdev;
+	/* under bdev->bd_holder_lock */
+	bool gone;
+	struct kvctx_member *member;	/* NULL until it is one */
+	/* what the newer of its superblocks says */
+	u64 seq;
+	u32 index;
+	u8 uuid[KVC_UUID_LEN];
+};
+
+/* Say why, with the device's path in front, and return @err. The netlink core cuts sentences at 79 characters, so a long
+ * path is shortened from its front; keep reasons under 50.
+ */
+__printf(4, 5)
+int kvctx_refuse(struct netlink_ext_ack *extack, const char *path, int err, const char *fmt, ...);
+
+int kvctx_io(struct block_device *bdev, blk_opf_t opf, u64 offset, void *buf, size_t len);	/* no lock */
+int kvctx_device_open(struct kvctx_device *dev, struct netlink_ext_ack *extack);
+int kvctx_device_read_super(struct kvctx_device *dev, struct kvc_super *super, struct netlink_ext_ack *extack);
+bool kvctx_device_bind(struct kvctx_device *dev, struct kvctx_member *m);
+void kvctx_device_close(struct kvctx_device *dev);
+void kvctx_device_free(struct kvctx_device *dev);
+
+/* member.c */
+void kvctx_member_init(struct kvctx_pool *p, u32 index, struct kvctx_device *dev);
+void kvctx_members_online(struct kvctx_pool *p);
+int kvctx_members_write_super(struct kvctx_pool *p);
+
+/* worker.c */
+extern const struct kvc_ops kvctx_core_ops;
+void kvctx_worker_init(struct kvctx_member *m);
+void kvctx_worker_kick(struct kvctx_member *m);			/* no lock, any context */
+void kvctx_pool_flush(struct kvctx_pool *p);
+
+/* recover.c */
+int kvctx_recover(struct kvctx_pool *p, struct netlink_ext_ack *extack);
+
+/* pool.c */
+struct kvctx_pool *kvctx_pool_find(const char *name);		/* either mutex */
+struct kvctx_pool *kvctx_pool_attach(struct nlattr **devices, u32 nr, struct netlink_ext_ack *extack);
+int kvctx_pool_detach(struct kvctx_pool *p, struct netlink_ext_ack *extack);
+void kvctx_pools_exit(void);					/* no lock; waits for sessions */
+
+/* tenant.c */
+struct kvctx_tenant_params {
+	char name[KVCTX_NAME_MAX];
+	u32 uid, gid, mode;
+};
+
+int kvctx_nodes_init(void);					/* no lock */
+void kvctx_nodes_exit(void);					/* no lock */
+int kvctx_tenants_create(struct kvctx_pool *p);			/* both mutexes */
+void kvctx_tenants_destroy(struct kvctx_pool *p);		/* both mutexes */
+void kvctx_tenants_wait(struct kvctx_pool *p);			/* no lock */
+struct kvctx_tenant *kvctx_tenant_find(struct kvctx_pool *p, const char *name);	/* either mutex */
+struct kvctx_tenant *kvctx_tenant_add(struct kvctx_pool *p, const struct kvctx_tenant_params *params,
+				      struct netlink_ext_ack *extack);
+int kvctx_tenant_remove(struct kvctx_tenant *t, struct netlink_ext_ack *extack);
+
+/* genl.c */
+int kvctx_genl_init(void);					/* no lock */
+void kvctx_genl_exit(void);					/* no lock */
+void kvctx_event_pool(u8 cmd, struct kvctx_pool *p);
+void kvctx_event_tenant(u8 cmd, struct kvctx_tenant *t);
+void kvctx_event_member_lost(struct kvctx_member *m);		/* no lock */
+
+/* genl_msg.c: attributes of the objects; -EMSGSIZE when @skb is full. Either mutex */
+size_t kvctx_msg_pool_size(u32 nr_members);
+int kvctx_msg_pool(struct sk_buff *skb, struct kvctx_pool *p);
+int kvctx_msg_tenant(struct sk_buff *skb, struct kvctx_tenant *t);
+int kvctx_msg_stats(struct sk_buff *skb, struct kvctx_pool *p);
+int kvctx_msg_member(struct sk_buff *skb, struct kvctx_member *m);	/* no lock */
+
+#endif

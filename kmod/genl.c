@@ -1,0 +1,457 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The generic-netlink family "kvctx": requests, dumps, events. uapi/linux/kvctx_genl.h describes it.
+ *
+ * Requests run in parallel with those of other families (an attach may take long) and are serialized among themselves:
+ * before one that changes something, kvctx_pre_doit() checks the right to do so and takes kvctx_admin_mutex.
+ *
+ * The right is CAP_SYS_ADMIN in the initial user namespace, of the socket's opener and of the sender, since a pool
+ * takes block devices and makes device nodes. The family exists in the initial network namespace only: pools and
+ * tenants are the host's, and a container that was given a tenant's node need not see the others.
+ *
+ * A dump's cursor is a number of objects to skip. When something changes between two parts of a dump its generation
+ * differs, and the reader is told that the dump is inconsistent (NLM_F_DUMP_INTR).
+ */
+#include <linux/uidgid.h>
+
+#include "ctrl.h"
+
+#define KVCTX_CHANGES	1		/* internal_flags: needs the right and the mutex */
+
+static struct genl_family kvctx_family;
+
+enum {
+	KVCTX_GROUP_MGMT,
+};
+
+static const struct genl_multicast_group kvctx_groups[] = {
+	[KVCTX_GROUP_MGMT] = { .name = KVCTX_GENL_MCGRP_MGMT },
+};
+
+static const struct nla_policy kvctx_attach_policy[] = {
+	[KVCTX_A_DEVICE] = { .type = NLA_NUL_STRING, .len = KVCTX_PATH_MAX - 1 },
+};
+
+static const struct nla_policy kvctx_pool_policy[] = {
+	[KVCTX_A_POOL] = { .type = NLA_NUL_STRING, .len = KVCTX_NAME_MAX - 1 },
+};
+
+static const struct nla_policy kvctx_tenant_policy[] = {
+	[KVCTX_A_POOL] = { .type = NLA_NUL_STRING, .len = KVCTX_NAME_MAX - 1 },
+	[KVCTX_A_TENANT] = { .type = NLA_NUL_STRING, .len = KVCTX_NAME_MAX - 1 },
+};
+
+static const struct nla_policy kvctx_tenant_add_policy[] = {
+	[KVCTX_A_POOL] = { .type = NLA_NUL_STRING, .len = KVCTX_NAME_MAX - 1 },
+	[KVCTX_A_TENANT] = { .type = NLA_NUL_STRING, .len = KVCTX_NAME_MAX - 1 },
+	[KVCTX_A_UID] = { .type = NLA_U32 },
+	[KVCTX_A_GID] = { .type = NLA_U32 },
+	[KVCTX_A_MODE] = NLA_POLICY_MASK(NLA_U32, 0777),
+};
+
+/* Before and after each request */
+
+static int kvctx_pre_doit(const struct genl_split_ops *ops, struct sk_buff *skb, struct genl_info *info)
+{
+	if (!(ops->internal_flags & KVCTX_CHANGES))
+		return 0;
+	if (!netlink_capable(skb, CAP_SYS_ADMIN))
+		return kvctx_refuse(info->extack, NULL, -EPERM, "this needs CAP_SYS_ADMIN");
+	return mutex_lock_killable(&kvctx_admin_mutex);
+}
+
+static void kvctx_post_doit(const struct genl_split_ops *ops, struct sk_buff *skb, struct genl_info *info)
+{
+	if (ops->internal_flags & KVCTX_CHANGES)
+		mutex_unlock(&kvctx_admin_mutex);
+}
+
+static int kvctx_missing_attr(struct genl_info *info, u32 type, const char *what)
+{
+	NL_SET_ERR_ATTR_MISS(info->extack, NULL, type);
+	return kvctx_refuse(info->extack, NULL, -EINVAL, "the request lacks the %s", what);
+}
+
+static int kvctx_no_pool(struct netlink_ext_ack *extack, const struct nlattr *attr)
+{
+	NL_SET_BAD_ATTR(extack, attr);
+	return kvctx_refuse(extack, NULL, -ENOENT, "no pool named %s is attached", (const char *)nla_data(attr));
+}
+
+/* The pool that the request names; kvctx_mutex or kvctx_admin_mutex held */
+static struct kvctx_pool *kvctx_pool_of(struct genl_info *info)
+{
+	const struct nlattr *attr = info->attrs[KVCTX_A_POOL];
+	struct kvctx_pool *p;
+
+	if (!attr)
+		return ERR_PTR(kvctx_missing_attr(info, KVCTX_A_POOL, "name of the pool"));
+	p = kvctx_pool_find(nla_data(attr));
+	return p ? p : ERR_PTR(kvctx_no_pool(info->extack, attr));
+}
+
+/* Events */
+
+static struct sk_buff *kvctx_event_new(u8 cmd, size_t size, void **hdr)
+{
+	struct sk_buff *skb;
+
+	if (!genl_has_listeners(&kvctx_family, &init_net, KVCTX_GROUP_MGMT))
+		return NULL;
+	skb = genlmsg_new(size, GFP_KERNEL);
+	if (!skb)
+		return NULL;
+	*hdr = genlmsg_put(skb, 0, 0, &kvctx_family, 0, cmd);
+	return skb;
+}
+
+/* Send it when it was filled without @err. A listener who misses one is told so by its socket (ENOBUFS). */
+static void kvctx_event_send(struct sk_buff *skb, void *hdr, int err)
+{
+	if (err) {
+		nlmsg_free(skb);
+		return;
+	}
+	genlmsg_end(skb, hdr);
+	genlmsg_multicast(&kvctx_family, skb, 0, KVCTX_GROUP_MGMT, GFP_KERNEL);
+}
+
+void kvctx_event_pool(u8 cmd, struct kvctx_pool *p)
+{
+	struct sk_buff *skb;
+	void *hdr;
+
+	skb = kvctx_event_new(cmd, kvctx_msg_pool_size(p->nr_members), &hdr);
+	if (skb)
+		kvctx_event_send(skb, hdr, kvctx_msg_pool(skb, p));
+}
+
+void kvctx_event_tenant(u8 cmd, struct kvctx_tenant *t)
+{
+	struct sk_buff *skb;
+	void *hdr;
+
+	skb = kvctx_event_new(cmd, NLMSG_GOODSIZE, &hdr);
+	if (skb)
+		kvctx_event_send(skb, hdr, kvctx_msg_tenant(skb, t));
+}
+
+void kvctx_event_member_lost(struct kvctx_member *m)
+{
+	struct sk_buff *skb;
+	void *hdr;
+	int err;
+
+	skb = kvctx_event_new(KVCTX_CMD_MEMBER_LOST, kvctx_msg_pool_size(1), &hdr);
+	if (!skb)
+		return;
+	err = nla_put_string(skb, KVCTX_A_POOL, m->pool->name);
+	kvctx_event_send(skb, hdr, err ? err : kvctx_msg_member(skb, m));
+}
+
+/* Requests */
+
+/* An answer that is complete but for its object */
+static struct sk_buff *kvctx_reply_new(struct genl_info *info, size_t size, void **hdr)
+{
+	struct sk_buff *skb = genlmsg_new(size, GFP_KERNEL);
+
+	if (!skb)
+		return NULL;
+	*hdr = genlmsg_put_reply(skb, info, &kvctx_family, 0, info->genlhdr->cmd);
+	return skb;
+}
+
+static int kvctx_reply_send(struct sk_buff *skb, void *hdr, int err, struct genl_info *info)
+{
+	if (err) {
+		nlmsg_free(skb);
+		return err;
+	}
+	genlmsg_end(skb, hdr);
+	return genlmsg_reply(skb, info);
+}
+
+static int kvctx_collect_devices(struct genl_info *info, struct nlattr **devices)
+{
+	struct nlattr *attr;
+	int rem, nr = 0;
+
+	nla_for_each_attr(attr, genlmsg_data(info->genlhdr), genlmsg_len(info->genlhdr), rem) {
+		if (nla_type(attr) != KVCTX_A_DEVICE)
+			continue;
+		if (nr == KVC_MEMBERS_MAX)
+			return kvctx_refuse(info->extack, NULL, -E2BIG, "a pool has at most %u devices",
+					    KVC_MEMBERS_MAX);
+		devices[nr++] = attr;
+	}
+	return nr ? nr : kvctx_missing_attr(info, KVCTX_A_DEVICE, "devices of the pool");
+}
+
+static int kvctx_do_attach(struct sk_buff *skb, struct genl_info *info)
+{
+	struct nlattr *devices[KVC_MEMBERS_MAX];
+	struct kvctx_pool *p;
+	struct sk_buff *reply;
+	void *hdr;
+	int nr;
+
+	nr = kvctx_collect_devices(info, devices);
+	if (nr < 0)
+		return nr;
+	reply = kvctx_reply_new(info, kvctx_msg_pool_size((u32)nr), &hdr);
+	if (!reply)
+		return -ENOMEM;
+	p = kvctx_pool_attach(devices, (u32)nr, info->extack);
+	if (IS_ERR(p)) {
+		nlmsg_free(reply);
+		return PTR_ERR(p);
+	}
+	kvctx_event_pool(KVCTX_CMD_POOL_ATTACH, p);
+	return kvctx_reply_send(reply, hdr, kvctx_msg_pool(reply, p), info);
+}
+
+static int kvctx_do_detach(struct sk_buff *skb, struct genl_info *info)
+{
+	struct kvctx_pool *p = kvctx_pool_of(info);
+
+	return IS_ERR(p) ? PTR_ERR(p) : kvctx_pool_detach(p, info->extack);
+}
+
+static int kvctx_do_get_pool(struct sk_buff *skb, struct genl_info *info)
+{
+	struct sk_buff *reply;
+	struct kvctx_pool *p;
+	void *hdr;
+	int err;
+
+	reply = kvctx_reply_new(info, kvctx_msg_pool_size(KVC_MEMBERS_MAX), &hdr);
+	if (!reply)
+		return -ENOMEM;
+	mutex_lock(&kvctx_mutex);
+	p = kvctx_pool_of(info);
+	err = IS_ERR(p) ? PTR_ERR(p) : kvctx_msg_pool(reply, p);
+	mutex_unlock(&kvctx_mutex);
+	return kvctx_reply_send(reply, hdr, err, info);
+}
+
+static int kvctx_tenant_ids(struct genl_info *info, struct kvctx_tenant_params *params)
+{
+	struct nlattr **attrs = info->attrs;
+
+	params->uid = attrs[KVCTX_A_UID] ? nla_get_u32(attrs[KVCTX_A_UID]) : 0;
+	params->gid = attrs[KVCTX_A_GID] ? nla_get_u32(attrs[KVCTX_A_GID]) : 0;
+	params->mode = attrs[KVCTX_A_MODE] ? nla_get_u32(attrs[KVCTX_A_MODE]) : KVCTX_TENANT_MODE;
+	if (!uid_valid(make_kuid(&init_user_ns, params->uid))) {
+		NL_SET_BAD_ATTR(info->extack, attrs[KVCTX_A_UID]);
+		return kvctx_refuse(info->extack, NULL, -EINVAL, "%u is no user id", params->uid);
+	}
+	if (!gid_valid(make_kgid(&init_user_ns, params->gid))) {
+		NL_SET_BAD_ATTR(info->extack, attrs[KVCTX_A_GID]);
+		return kvctx_refuse(info->extack, NULL, -EINVAL, "%u is no group id", params->gid);
+	}
+	return 0;
+}
+
+static int kvctx_do_add_tenant(struct sk_buff *skb, struct genl_info *info)
+{
+	struct kvctx_tenant_params params = {};
+	struct kvctx_pool *p = kvctx_pool_of(info);
+	struct kvctx_tenant *t;
+	int err;
+
+	if (IS_ERR(p))
+		return PTR_ERR(p);
+	if (!info->attrs[KVCTX_A_TENANT])
+		return kvctx_missing_attr(info, KVCTX_A_TENANT, "name of the tenant");
+	nla_strscpy(params.name, info->attrs[KVCTX_A_TENANT], sizeof(params.name));
+	err = kvctx_tenant_ids(info, &params);
+	if (err)
+		return err;
+	t = kvctx_tenant_add(p, &params, info->extack);
+	if (IS_ERR(t))
+		return PTR_ERR(t);
+	kvctx_event_tenant(KVCTX_CMD_TENANT_ADD, t);
+	return 0;
+}
+
+static int kvctx_do_remove_tenant(struct sk_buff *skb, struct genl_info *info)
+{
+	const struct nlattr *attr = info->attrs[KVCTX_A_TENANT];
+	struct kvctx_pool *p = kvctx_pool_of(info);
+	struct kvctx_tenant *t;
+
+	if (IS_ERR(p))
+		return PTR_ERR(p);
+	if (!attr)
+		return kvctx_missing_attr(info, KVCTX_A_TENANT, "name of the tenant");
+	t = kvctx_tenant_find(p, nla_data(attr));
+	if (!t) {
+		NL_SET_BAD_ATTR(info->extack, attr);
+		return kvctx_refuse(info->extack, NULL, -ENOENT, "no tenant named %s", (const char *)nla_data(attr));
+	}
+	return kvctx_tenant_remove(t, info->extack);
+}
+
+/* Dumps */
+
+struct kvctx_dump {
+	u32 skip;				/* objects that were sent */
+};
+
+static int kvctx_dump_start(struct netlink_callback *cb)
+{
+	const struct nlattr *attr = genl_info_dump(cb)->attrs[KVCTX_A_POOL];
+	int err = 0;
+
+	BUILD_BUG_ON(sizeof(struct kvctx_dump) > sizeof(cb->ctx));
+	if (!attr)
+		return 0;
+	mutex_lock(&kvctx_mutex);
+	if (!kvctx_pool_find(nla_data(attr)))
+		err = kvctx_no_pool(cb->extack, attr);
+	mutex_unlock(&kvctx_mutex);
+	return err;
+}
+
+static int kvctx_dump_start_pools(struct netlink_callback *cb)
+{
+	cb->min_dump_alloc = (u32)(NLMSG_ALIGN(GENL_HDRLEN) + NLMSG_HDRLEN + kvctx_msg_pool_size(KVC_MEMBERS_MAX));
+	return 0;
+}
+
+/* Put the object number @*nr unless it was sent before, with what @fill puts into it. */
+static int kvctx_dump_one(struct sk_buff *skb, struct netlink_callback *cb, u32 *nr,
+			  int (*fill)(struct sk_buff *skb, void *what), void *what)
+{
+	struct kvctx_dump *d = (struct kvctx_dump *)cb->ctx;
+	void *hdr;
+
+	if ((*nr)++ < d->skip)
+		return 0;
+	hdr = genlmsg_put(skb, NETLINK_CB(cb->skb).portid, cb->nlh->nlmsg_seq, &kvctx_family, NLM_F_MULTI,
+			  genl_info_dump(cb)->genlhdr->cmd);
+	if (!hdr)
+		return -EMSGSIZE;
+	genl_dump_check_consistent(cb, hdr);
+	if (fill(skb, what)) {
+		genlmsg_cancel(skb, hdr);
+		return -EMSGSIZE;
+	}
+	genlmsg_end(skb, hdr);
+	d->skip++;
+	return 0;
+}
+
+static int kvctx_fill_pool(struct sk_buff *skb, void *pool)
+{
+	return kvctx_msg_pool(skb, pool);
+}
+
+static int kvctx_fill_stats(struct sk_buff *skb, void *pool)
+{
+	return kvctx_msg_stats(skb, pool);
+}
+
+static int kvctx_fill_tenant(struct sk_buff *skb, void *tenant)
+{
+	return kvctx_msg_tenant(skb, tenant);
+}
+
+static int kvctx_each_pool(struct sk_buff *skb, struct netlink_callback *cb, u32 *nr, struct kvctx_pool *p)
+{
+	struct kvctx_tenant *t;
+	int err = 0;
+
+	switch (genl_info_dump(cb)->genlhdr->cmd) {
+	case KVCTX_CMD_POOL_GET:
+		return kvctx_dump_one(skb, cb, nr, kvctx_fill_pool, p);
+	case KVCTX_CMD_STATS_GET:
+		return kvctx_dump_one(skb, cb, nr, kvctx_fill_stats, p);
+	case KVCTX_CMD_TENANT_GET:
+		list_for_each_entry(t, &p->tenants, node) {
+			err = kvctx_dump_one(skb, cb, nr, kvctx_fill_tenant, t);
+			if (err)
+				break;
+		}
+	}
+	return err;
+}
+
+static int kvctx_dump(struct sk_buff *skb, struct netlink_callback *cb)
+{
+	const struct nlattr *attr = genl_info_dump(cb)->attrs[KVCTX_A_POOL];
+	struct kvctx_pool *p;
+	u32 nr = 0;
+	int err = 0;
+
+	mutex_lock(&kvctx_mutex);
+	cb->seq = kvctx_generation;
+	list_for_each_entry(p, &kvctx_pools, node) {
+		if (attr && strcmp(nla_data(attr), p->name))
+			continue;
+		err = kvctx_each_pool(skb, cb, &nr, p);
+		if (err)
+			break;
+	}
+	mutex_unlock(&kvctx_mutex);
+	/* an object that does not fit comes first in the next part; one that never fits is an error */
+	return err && !skb->len ? err : skb->len;
+}
+
+/* The table of requests */
+
+#define KVCTX_DO(_cmd, _doit, _policy, _internal)	{	\
+	.cmd		= (_cmd),				\
+	.flags		= GENL_CMD_CAP_DO,			\
+	.internal_flags	= (_internal),				\
+	.pre_doit	= kvctx_pre_doit,			\
+	.doit		= (_doit),				\
+	.post_doit	= kvctx_post_doit,			\
+	.policy		= (_policy),				\
+	.maxattr	= ARRAY_SIZE(_policy) - 1,		\
+}
+
+#define KVCTX_DUMP(_cmd, _start, _policy)	{		\
+	.cmd		= (_cmd),				\
+	.flags		= GENL_CMD_CAP_DUMP,			\
+	.start		= (_start),				\
+	.dumpit		= kvctx_dump,				\
+	.policy		= (_policy),				\
+	.maxattr	= ARRAY_SIZE(_policy) - 1,		\
+}
+
+static const struct genl_split_ops kvctx_ops[] = {
+	KVCTX_DO(KVCTX_CMD_POOL_ATTACH, kvctx_do_attach, kvctx_attach_policy, KVCTX_CHANGES),
+	KVCTX_DO(KVCTX_CMD_POOL_DETACH, kvctx_do_detach, kvctx_pool_policy, KVCTX_CHANGES),
+	KVCTX_DO(KVCTX_CMD_POOL_GET, kvctx_do_get_pool, kvctx_pool_policy, 0),
+	KVCTX_DUMP(KVCTX_CMD_POOL_GET, kvctx_dump_start_pools, kvctx_pool_policy),
+	KVCTX_DO(KVCTX_CMD_TENANT_ADD, kvctx_do_add_tenant, kvctx_tenant_add_policy, KVCTX_CHANGES),
+	KVCTX_DO(KVCTX_CMD_TENANT_REMOVE, kvctx_do_remove_tenant, kvctx_tenant_policy, KVCTX_CHANGES),
+	KVCTX_DUMP(KVCTX_CMD_TENANT_GET, kvctx_dump_start, kvctx_pool_policy),
+	KVCTX_DUMP(KVCTX_CMD_STATS_GET, kvctx_dump_start, kvctx_pool_policy),
+};
+
+static struct genl_family kvctx_family __ro_after_init = {
+	.name		= KVCTX_GENL_NAME,
+	.version	= KVCTX_GENL_VERSION,
+	.module		= THIS_MODULE,
+	.parallel_ops	= true,
+	.split_ops	= kvctx_ops,
+	.n_split_ops	= ARRAY_SIZE(kvctx_ops),
+	.mcgrps		= kvctx_groups,
+	.n_mcgrps	= ARRAY_SIZE(kvctx_groups),
+	.resv_start_op	= KVCTX_CMD_POOL_ATTACH,
+};
+
+int __init kvctx_genl_init(void)
+{
+	return genl_register_family(&kvctx_family);
+}
+
+void kvctx_genl_exit(void)
+{
+	genl_unregister_family(&kvctx_family);
+}
+
+MODULE_ALIAS_GENL_FAMILY(KVCTX_GENL_NAME);

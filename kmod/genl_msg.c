@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The objects of the netlink family, as attributes: pools, tenants, statistics.
+ */
+#include "ctrl.h"
+
+static bool kvctx_pool_degraded(struct kvctx_pool *p)
+{
+	u32 i;
+
+	for (i = 0; i < p->nr_members; i++)
+		if (!kvc_member_online(p->core, i))
+			return true;
+	return false;
+}
+
+int kvctx_msg_member(struct sk_buff *skb, struct kvctx_member *m)
+{
+	const struct kvc_super *super = kvc_super_of(m->pool->core);
+	u64 size = super->members[m->index].nr_segments * super->segment_size;
+	struct nlattr *nest = nla_nest_start(skb, KVCTX_A_MEMBER);
+	u32 segments, free;
+
+	if (!nest)
+		return -EMSGSIZE;
+	kvc_member_segments(m->pool->core, m->index, &segments, &free);
+	if (nla_put_u32(skb, KVCTX_M_INDEX, m->index) ||
+	    nla_put_string(skb, KVCTX_M_DEVICE, m->dev->path) ||
+	    nla_put(skb, KVCTX_M_UUID, KVC_UUID_LEN, super->members[m->index].uuid) ||
+	    nla_put_u64_64bit(skb, KVCTX_M_SIZE, size, KVCTX_M_PAD) ||
+	    nla_put_u32(skb, KVCTX_M_STATE, !kvc_member_online(m->pool->core, m->index)) ||
+	    nla_put_u32(skb, KVCTX_M_SEGMENTS, segments) ||
+	    nla_put_u32(skb, KVCTX_M_SEGMENTS_FREE, free))
+		return -EMSGSIZE;
+	nla_nest_end(skb, nest);
+	return 0;
+}
+
+/* Enough for the pool object with so many members and the longest paths */
+size_t kvctx_msg_pool_size(u32 nr_members)
+{
+	size_t member = nla_total_size(0) + 4 * nla_total_size(4) + nla_total_size(KVCTX_PATH_MAX) +
+			nla_total_size(KVC_UUID_LEN) + nla_total_size_64bit(8);
+
+	return nla_total_size(KVCTX_NAME_MAX) + nla_total_size(KVC_UUID_LEN) + 3 * nla_total_size_64bit(8) +
+	       2 * nla_total_size(4) + nr_members * member;
+}
+
+int kvctx_msg_pool(struct sk_buff *skb, struct kvctx_pool *p)
+{
+	const struct kvc_super *super = kvc_super_of(p->core);
+	u32 state = kvctx_pool_degraded(p) ? KVCTX_POOL_DEGRADED : KVCTX_POOL_ONLINE;
+	u32 i;
+	int err = 0;
+
+	if (nla_put_string(skb, KVCTX_A_POOL, p->name) ||
+	    nla_put(skb, KVCTX_A_UUID, KVC_UUID_LEN, super->pool_uuid) ||
+	    nla_put_u64_64bit(skb, KVCTX_A_CAPACITY, kvc_capacity(p->core), KVCTX_A_PAD) ||
+	    nla_put_u64_64bit(skb, KVCTX_A_SEGMENT_SIZE, super->segment_size, KVCTX_A_PAD) ||
+	    nla_put_u32(skb, KVCTX_A_CHUNK_SIZE, super->chunk_size) ||
+	    nla_put_u64_64bit(skb, KVCTX_A_PAGE_LEN_MAX, kvc_page_max(p->core), KVCTX_A_PAD) ||
+	    nla_put_u32(skb, KVCTX_A_STATE, state))
+		return -EMSGSIZE;
+	for (i = 0; i < p->nr_members && !err; i++)
+		err = kvctx_msg_member(skb, &p->members[i]);
+	return err;
+}
+
+int kvctx_msg_tenant(struct sk_buff *skb, struct kvctx_tenant *t)
+{
+	const struct kvc_super_tenant *config = &kvc_super_of(t->pool->core)->tenants[t->slot];
+
+	if (nla_put_string(skb, KVCTX_A_POOL, t->pool->name) ||
+	    nla_put_string(skb, KVCTX_A_TENANT, t->name) ||
+	    nla_put_u32(skb, KVCTX_A_UID, config->uid) ||
+	    nla_put_u32(skb, KVCTX_A_GID, config->gid) ||
+	    nla_put_u32(skb, KVCTX_A_MODE, config->mode) ||
+	    nla_put_u32(skb, KVCTX_A_SESSIONS, t->sessions) ||
+	    nla_put_u32(skb, KVCTX_A_DEV_MAJOR, MAJOR(t->dev->devt)) ||
+	    nla_put_u32(skb, KVCTX_A_DEV_MINOR, MINOR(t->dev->devt)))
+		return -EMSGSIZE;
+	return 0;
+}
+
+int kvctx_msg_stats(struct sk_buff *skb, struct kvctx_pool *p)
+{
+	struct kvctx_counters *c = &p->counters;
+	struct kvc_stats st;
+
+	kvc_stats_get(p->core, &st);
+
+	const struct {
+		int type;
+		u64 value;
+	} rows[] = {
+		{ KVCTX_S_PAGES,		st.pages },
+		{ KVCTX_S_BYTES,		st.bytes },
+		{ KVCTX_S_STORES,		st.stores },
+		{ KVCTX_S_STORE_BYTES,		st.store_bytes },
+		{ KVCTX_S_DEDUPS,		st.dedups },
+		{ KVCTX_S_LOADS,		st.loads },
+		{ KVCTX_S_LOAD_BYTES,		st.load_bytes },
+		{ KVCTX_S_MISSES,		st.misses },
+		{ KVCTX_S_DELETES,		st.deletes },
+		{ KVCTX_S_BAD_PAGES,		st.bad_pages },
+		{ KVCTX_S_IO_ERRORS,		percpu_counter_sum_positive(&c->io_errors) },
+		{ KVCTX_S_FLUSHES,		percpu_counter_sum_positive(&c->flushes) },
+		{ KVCTX_S_EVICTED_PAGES,	st.evicted_pages },
+		{ KVCTX_S_MOVED_PAGES,		st.moved_pages },
+		{ KVCTX_S_MOVED_BYTES,		st.moved_bytes },
+		{ KVCTX_S_SEGMENTS_SEALED,	st.segments_sealed },
+		{ KVCTX_S_SEGMENTS_RECLAIMED,	st.segments_reclaimed },
+		{ KVCTX_S_SUMMARY_WRITES,	st.summary_writes },
+		{ KVCTX_S_STORE_WAITS,		percpu_counter_sum_positive(&c->store_waits) },
+		{ KVCTX_S_RECOVERED_PAGES,	st.recovered_pages },
+		{ KVCTX_S_RECOVER_SKIPPED,	st.recover_skipped },
+		{ KVCTX_S_BOUNCED_BLOCKS,	percpu_counter_sum_positive(&c->bounced_blocks) },
+		{ KVCTX_S_SESSIONS,		p->sessions },
+		{ KVCTX_S_INFLIGHT,		percpu_counter_sum_positive(&c->inflight) },
+	};
+	struct nlattr *nest;
+	u32 i;
+
+	if (nla_put_string(skb, KVCTX_A_POOL, p->name))
+		return -EMSGSIZE;
+	nest = nla_nest_start(skb, KVCTX_A_STATS);
+	if (!nest)
+		return -EMSGSIZE;
+	for (i = 0; i < ARRAY_SIZE(rows); i++)
+		if (nla_put_u64_64bit(skb, rows[i].type, rows[i].value, KVCTX_S_PAD))
+			return -EMSGSIZE;
+	nla_nest_end(skb, nest);
+	return 0;
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Members: how they are lost, and their superblocks.
+ *
+ * A loss begins anywhere (the block layer says that the device is gone, a summary or superblock could not be written)
+ * with the bit FAILED, and is completed in lost_work: the engine forgets the pages, pool->losses counts, the bit LOST
+ * lets flushes of the member end, the world is told. Flushes wait between the two bits, so none reports success for
+ * what was just lost.
+ */
+#include <linux/slab.h>
+
+#include "ctrl.h"
+
+static void kvctx_member_lost(struct work_struct *work)
+{
+	struct kvctx_member *m = container_of(work, struct kvctx_member, lost_work);
+	struct kvctx_pool *p = m->pool;
+
+	/* pairs with the release in kvctx_members_online(), which looks at FAILED once more */
+	if (!smp_load_acquire(&p->online) || test_bit(KVCTX_MEMBER_LOST, &m->state))
+		return;
+	kvc_member_fail(p->core, m->index);
+	atomic_inc(&p->losses);
+	smp_mb__before_atomic();	/* who sees LOST sees the loss counted */
+	set_bit(KVCTX_MEMBER_LOST, &m->state);
+	kvctx_worker_kick(m);
+	pr_warn("kvctx: pool %s: member %u (%s) lost\n", p->name, m->index, m->dev->path);
+	kvctx_event_member_lost(m);
+}
+
+void kvctx_member_failed(struct kvctx_member *m)
+{
+	if (!test_and_set_bit(KVCTX_MEMBER_FAILED, &m->state))
+		queue_work(m->pool->bg_wq, &m->lost_work);
+}
+
+void kvctx_member_init(struct kvctx_pool *p, u32 index, struct kvctx_device *dev)
+{
+	struct kvctx_member *m = &p->members[index];
+
+	m->pool = p;
+	m->index = index;
+	m->dev = dev;
+	m->bdev = dev->bdev;
+	INIT_WORK(&m->lost_work, kvctx_member_lost);
+	kvctx_worker_init(m);
+}
+
+/* Recovery is over. Losses that began meanwhile can be completed, background work begins. */
+void kvctx_members_online(struct kvctx_pool *p)
+{
+	u32 i;
+
+	smp_store_release(&p->online, true);
+	smp_mb();	/* a loss that saw us offline is seen here */
+	for (i = 0; i < p->nr_members; i++) {
+		if (test_bit(KVCTX_MEMBER_FAILED, &p->members[i].state))
+			queue_work(p->bg_wq, &p->members[i].lost_work);
+		kvctx_worker_kick(&p->members[i]);
+	}
+}
+
+/*
+ * Write the engine's configuration to every member that is there. One that cannot be written is lost: it must not come
+ * back with an older configuration unnoticed. -EIO: nobody took it.
+ */
+int kvctx_members_write_super(struct kvctx_pool *p)
+{
+	const struct kvc_super *super = kvc_super_of(p->core);
+	u64 offset = kvc_super_slot_offset(super->seq);
+	u32 i, written = 0;
+
+	lockdep_assert_held(&kvctx_admin_mutex);
+	for (i = 0; i < p->nr_members; i++) {
+		struct kvctx_member *m = &p->members[i];
+		int err;
+
+		if (test_bit(KVCTX_MEMBER_FAILED, &m->state))
+			continue;
+		kvc_super_encode(super, i, p->super_buf);
+		err = kvctx_io(m->bdev, REQ_OP_WRITE | REQ_SYNC | REQ_META | REQ_PREFLUSH | REQ_FUA, offset,
+			       p->super_buf, KVC_SUPER_BYTES);
+		if (!err) {
+			written++;
+			continue;
+		}
+		percpu_counter_inc(&p->counters.io_errors);
+		pr_err_ratelimited("kvctx: pool %s: superblock of member %u not written, error %d\n",
+				   p->name, i, -err);
+		kvctx_member_failed(m);
+	}
+	return written ? 0 : -EIO;
+}

@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Pools: attach and detach.
+ *
+ * Attach in steps, each undone if a later one fails:
+ *   gather     open every device for ourselves, read its superblocks, find the newest configuration
+ *   arrange    put the devices in the order of the pool and see that none is missing, foreign, double or too small
+ *   build      memory, workqueue, engine, members
+ *   recover    read the summaries
+ *   configure  the tenant "default" if there is none; bring members with an older configuration up to date
+ *   publish    nodes, list, background work
+ *
+ * A pool is on the list exactly while its tenants can be opened. Detach takes it off, which makes new sessions
+ * impossible, and only then begins to take it down.
+ */
+#include <linux/random.h>
+#include <linux/slab.h>
+
+#include "ctrl.h"
+
+DEFINE_MUTEX(kvctx_admin_mutex);
+DEFINE_MUTEX(kvctx_mutex);
+LIST_HEAD(kvctx_pools);
+u32 kvctx_generation = 1;
+
+struct kvctx_pool *kvctx_pool_find(const char *name)
+{
+	struct kvctx_pool *p;
+
+	list_for_each_entry(p, &kvctx_pools, node)
+		if (!strcmp(p->name, name))
+			return p;
+	return NULL;
+}
+
+/* Gathering and arranging */
+
+struct kvctx_gathering {
+	struct netlink_ext_ack *extack;
+	u32 nr;					/* devices given */
+	struct kvc_super *super;		/* the newest configuration */
+	struct kvc_super *scratch;
+	bool stale;				/* a member has an older one */
+	struct kvctx_device *given[KVC_MEMBERS_MAX];
+	struct kvctx_device *ordered[KVC_MEMBERS_MAX];
+};
+
+static void kvctx_gathering_free(struct kvctx_gathering *g)
+{
+	u32 i;
+
+	if (!g)
+		return;
+	for (i = 0; i < g->nr; i++) {
+		if (!g->given[i])
+			continue;
+		kvctx_device_close(g->given[i]);
+		kvctx_device_free(g->given[i]);
+	}
+	kvfree(g->super);
+	kvfree(g->scratch);
+	kvfree(g);
+}
+
+static struct kvctx_gathering *kvctx_gathering_alloc(u32 nr, struct netlink_ext_ack *extack)
+{
+	struct kvctx_gathering *g = kvzalloc(sizeof(*g), GFP_KERNEL);
+
+	if (!g)
+		return NULL;
+	g->nr = nr;
+	g->extack = extack;
+	g->super = kvzalloc(sizeof(*g->super), GFP_KERNEL);
+	g->scratch = kvzalloc(sizeof(*g->scratch), GFP_KERNEL);
+	if (!g->super || !g->scratch) {
+		kvctx_gathering_free(g);
+		return NULL;
+	}
+	return g;
+}
+
+/* The claim would refuse it too, but could not say why. */
+static int kvctx_check_twice(struct kvctx_gathering *g, u32 i)
+{
+	dev_t devt;
+	u32 j;
+
+	if (lookup_bdev(g->given[i]->path, &devt))
+		return 0;			/* opening it will tell */
+	for (j = 0; j < i; j++)
+		if (g->given[j]->bdev->bd_dev == devt)
+			return kvctx_refuse(g->extack, g->given[i]->path, -EINVAL, "given twice");
+	return 0;
+}
+
+/* Is device @i of the same pool as the others? Keep the newest configuration. */
+static int kvctx_compare_super(struct kvctx_gathering *g, u32 i)
+{
+	struct kvctx_device *dev = g->given[i];
+	const struct kvc_super *s = g->scratch;
+
+	if (i && memcmp(s->pool_uuid, g->super->pool_uuid, KVC_UUID_LEN))
+		return kvctx_refuse(g->extack, dev->path, -EXDEV, "of another pool, %s", s->pool_name);
+	if (!i || s->seq > g->super->seq)
+		swap(g->super, g->scratch);
+	return 0;
+}
+
+static int kvctx_gather_device(struct kvctx_gathering *g, u32 i, const struct nlattr *attr)
+{
+	struct kvctx_device *dev = kzalloc(sizeof(*dev), GFP_KERNEL);
+	int err;
+
+	if (!dev)
+		return -ENOMEM;
+	g->given[i] = dev;
+	dev->path = nla_strdup(attr, GFP_KERNEL);
+	if (!dev->path)
+		return -ENOMEM;
+	err = kvctx_check_twice(g, i);
+	if (!err)
+		err = kvctx_device_open(dev, g->extack);
+	if (!err)
+		err = kvctx_device_read_super(dev, g->scratch, g->extack);
+	if (!err)
+		err = kvctx_compare_super(g, i);
+	return err;
+}
+
+static int kvctx_arrange_device(struct kvctx_gathering *g, struct kvctx_device *dev)
+{
+	const struct kvc_super *s = g->super;
+	u64 need;
+
+	if (dev->index >= s->nr_members || memcmp(dev->uuid, s->members[dev->index].uuid, KVC_UUID_LEN))
+		return kvctx_refuse(g->extack, dev->path, -EXDEV, "no member of the pool any more");
+	if (g->ordered[dev->index])
+		return kvctx_refuse(g->extack, dev->path, -EEXIST, "member %u, and so is another device", dev->index);
+	need = kvc_device_bytes(s->members[dev->index].nr_segments, s->segment_size);
+	if (bdev_nr_bytes(dev->bdev) < need)
+		return kvctx_refuse(g->extack, dev->path, -ENOSPC, "too small, the pool needs %llu bytes", need);
+	g->stale |= dev->seq != s->seq;
+	g->ordered[dev->index] = dev;
+	return 0;
+}
+
+static int kvctx_arrange(struct kvctx_gathering *g)
+{
+	u32 i;
+	int err;
+
+	for (i = 0; i < g->nr; i++) {
+		err = kvctx_arrange_device(g, g->given[i]);
+		if (err)
+			return err;
+	}
+	for (i = 0; i < g->super->nr_members; i++)
+		if (!g->ordered[i])
+			return kvctx_refuse(g->extack, NULL, -ENODEV, "member %u of %u is missing: uuid %pUb", i,
+					    g->super->nr_members, g->super->members[i].uuid);
+	if (kvctx_pool_find(g->super->pool_name))
+		return kvctx_refuse(g->extack, NULL, -EEXIST, "a pool named %s is attached already",
+				    g->super->pool_name);
+	return 0;
+}
+
+/* Building */
+
+static void kvctx_pool_free(struct kvctx_pool *p)
+{
+	u32 i;
+
+	if (p->bg_wq)
+		destroy_workqueue(p->bg_wq);
+	for (i = 0; p->members && i < p->nr_members; i++)
+		kvfree(p->members[i].move_buf);
+	kvfree(p->members);
+	kvfree(p->super_buf);
+	kfree(p->last_flush);
+	kfree(p);
+}
+
+static struct kvctx_pool *kvctx_pool_alloc(const struct kvc_super *super)
+{
+	struct kvctx_pool *p = kzalloc(sizeof(*p), GFP_KERNEL);
+	u32 i;
+
+	if (!p)
+		return NULL;
+	INIT_LIST_HEAD(&p->node);
+	INIT_LIST_HEAD(&p->tenants);
+	init_completion(&p->flushed);
+	strscpy(p->name, super->pool_name);
+	p->nr_members = super->nr_members;
+	p->members = kvcalloc(p->nr_members, sizeof(*p->members), GFP_KERNEL);
+	p->super_buf = kvmalloc(KVC_SUPER_BYTES, GFP_KERNEL);
+	p->last_flush = kzalloc(struct_size(p->last_flush, on, p->nr_members), GFP_KERNEL);
+	p->bg_wq = alloc_workqueue("kvctx_%.20s", WQ_UNBOUND | WQ_MEM_RECLAIM, 0, p->name);
+	if (!p->members || !p->super_buf || !p->last_flush || !p->bg_wq)
+		goto err_free;
+	for (i = 0; i < p->nr_members; i++) {
+		p->members[i].move_buf = kvmalloc(KVC_CHUNK_MAX, GFP_KERNEL);
+		if (!p->members[i].move_buf)
+			goto err_free;
+	}
+	return p;
+
+err_free:
+	kvctx_pool_free(p);
+	return NULL;
+}
+
+/* The devices become members. One that is gone already is a refusal: an attach begins with all of them. */
+static int kvctx_bind_members(struct kvctx_pool *p, struct kvctx_gathering *g)
+{
+	u32 i;
+
+	for (i = 0; i < p->nr_members; i++)
+		kvctx_member_init(p, i, g->ordered[i]);
+	memset(g->given, 0, sizeof(g->given));
+	for (i = 0; i < p->nr_members; i++)
+		if (!kvctx_device_bind(p->members[i].dev, &p->members[i]))
+			return kvctx_refuse(g->extack, p->members[i].dev->path, -ENODEV, "went away");
+	return 0;
+}
+
+/* The members' devices are closed. Nothing runs for the pool any more, nor will it. */
+static void kvctx_stop_members(struct kvctx_pool *p)
+{
+	u32 i;
+
+	WRITE_ONCE(p->online, false);
+	/* no I/O any more: from now on a worker finds nothing to do */
+	for (i = 0; i < p->nr_members; i++)
+		cancel_delayed_work_sync(&p->members[i].work);
+	for (i = 0; i < p->nr_members; i++)
+		kvctx_device_close(p->members[i].dev);
+	/* no loss begins any more; one that is being completed may kick the worker once more */
+	for (i = 0; i < p->nr_members; i++) {
+		cancel_work_sync(&p->members[i].lost_work);
+		cancel_delayed_work_sync(&p->members[i].work);
+		kvctx_device_free(p->members[i].dev);
+	}
+}
+
+static int kvctx_check_lost(struct kvctx_pool *p, struct netlink_ext_ack *extack)
+{
+	u32 i;
+
+	for (i = 0; i < p->nr_members; i++)
+		if (test_bit(KVCTX_MEMBER_FAILED, &p->members[i].state))
+			return kvctx_refuse(extack, p->members[i].dev->path, -ENODEV, "failed during the attach");
+	return 0;
+}
+
+static int kvctx_configure(struct kvctx_pool *p, bool stale, struct netlink_ext_ack *extack)
+{
+	int slot = kvc_tenant_add(p->core, KVCTX_TENANT_DEFAULT, 0, 0, KVCTX_TENANT_MODE);
+
+	if (slot < 0 && slot != -EEXIST)
+		return kvctx_refuse(extack, NULL, slot, "tenant %s cannot be added", KVCTX_TENANT_DEFAULT);
+	if (slot == -EEXIST && !stale)
+		return 0;
+	if (kvctx_members_write_super(p))
+		return kvctx_refuse(extack, NULL, -EIO, "no superblock could be written");
+	return 0;
+}
+
+static int kvctx_publish(struct kvctx_pool *p, struct netlink_ext_ack *extack)
+{
+	int err;
+
+	mutex_lock(&kvctx_mutex);
+	err = kvctx_tenants_create(p);
+	if (!err) {
+		list_add_tail(&p->node, &kvctx_pools);
+		kvctx_generation++;
+		kvctx_members_online(p);
+	}
+	mutex_unlock(&kvctx_mutex);
+	if (err)
+		return kvctx_refuse(extack, NULL, err, "device nodes cannot be created, error %d", -err);
+	return 0;
+}
+
+/* From the arranged devices to a pool that serves */
+static int kvctx_pool_build(struct kvctx_pool *p, struct kvctx_gathering *g)
+{
+	int err;
+
+	err = kvctx_data_pool_init(p);
+	if (err)
+		return err;
+	err = kvc_pool_create(g->super, get_random_u64(), &kvctx_core_ops, p, &p->core);
+	if (err) {
+		kvctx_refuse(g->extack, NULL, err, "the engine does not start, error %d", -err);
+		goto err_data;
+	}
+	err = kvctx_bind_members(p, g);
+	if (!err)
+		err = kvctx_recover(p, g->extack);
+	if (!err)
+		err = kvctx_configure(p, g->stale, g->extack);
+	if (!err)
+		err = kvctx_check_lost(p, g->extack);
+	if (!err)
+		err = kvctx_publish(p, g->extack);
+	if (err)
+		goto err_members;
+	return 0;
+
+err_members:
+	kvctx_stop_members(p);
+	kvc_pool_destroy(p->core);
+err_data:
+	kvctx_data_pool_exit(p);
+	return err;
+}
+
+static void kvctx_log_attach(struct kvctx_pool *p)
+{
+	struct kvc_stats st;
+
+	kvc_stats_get(p->core, &st);
+	pr_info("kvctx: pool %s attached: %u members, %llu MiB, %llu pages found, %llu records or segments refused\n",
+		p->name, p->nr_members, kvc_capacity(p->core) >> 20, st.recovered_pages, st.recover_skipped);
+}
+
+/* Attach the pool whose members are named by these string attributes, in any order. */
+struct kvctx_pool *kvctx_pool_attach(struct nlattr **devices, u32 nr, struct netlink_ext_ack *extack)
+{
+	struct kvctx_gathering *g;
+	struct kvctx_pool *p = NULL;
+	int err = -ENOMEM;
+	u32 i;
+
+	lockdep_assert_held(&kvctx_admin_mutex);
+	g = kvctx_gathering_alloc(nr, extack);
+	if (!g)
+		return ERR_PTR(-ENOMEM);
+	for (i = 0; i < nr; i++) {
+		err = kvctx_gather_device(g, i, devices[i]);
+		if (err) {
+			NL_SET_BAD_ATTR(extack, devices[i]);
+			goto out;
+		}
+	}
+	err = kvctx_arrange(g);
+	if (err)
+		goto out;
+	p = kvctx_pool_alloc(g->super);
+	err = p ? kvctx_pool_build(p, g) : -ENOMEM;
+	if (err && p)
+		kvctx_pool_free(p);
+	else if (!err)
+		kvctx_log_attach(p);
+out:
+	kvctx_gathering_free(g);
+	return err ? ERR_PTR(err) : p;
+}
+
+static int kvctx_unpublish(struct kvctx_pool *p, struct netlink_ext_ack *extack)
+{
+	int err = 0;
+
+	mutex_lock(&kvctx_mutex);
+	if (p->sessions) {
+		err = kvctx_refuse(extack, NULL, -EBUSY, "%u sessions of pool %s are open", p->sessions, p->name);
+	} else {
+		kvctx_event_pool(KVCTX_CMD_POOL_DETACH, p);
+		kvctx_tenants_destroy(p);
+		list_del_init(&p->node);
+		kvctx_generation++;
+	}
+	mutex_unlock(&kvctx_mutex);
+	return err;
+}
+
+int kvctx_pool_detach(struct kvctx_pool *p, struct netlink_ext_ack *extack)
+{
+	int err;
+
+	lockdep_assert_held(&kvctx_admin_mutex);
+	err = kvctx_unpublish(p, extack);
+	if (err)
+		return err;
+	WRITE_ONCE(p->stopping, true);
+	kvctx_pool_flush(p);
+	kvctx_stop_members(p);
+	kvctx_data_pool_exit(p);
+	kvc_pool_destroy(p->core);
+	pr_info("kvctx: pool %s detached\n", p->name);
+	kvctx_pool_free(p);
+	return 0;
+}
+
+/* At unload: sessions whose file is closed may still wait for their last transfers. */
+void kvctx_pools_exit(void)
+{
+	struct kvctx_pool *p;
+
+	mutex_lock(&kvctx_admin_mutex);
+	while ((p = list_first_entry_or_null(&kvctx_pools, struct kvctx_pool, node))) {
+		kvctx_tenants_wait(p);
+		kvctx_pool_detach(p, NULL);
+	}
+	mutex_unlock(&kvctx_admin_mutex);
+}

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Tenants and their device nodes /dev/kvctx/<pool>/<tenant>.
+ *
+ * All minors belong to one character device; open() finds the tenant by minor. A tenant is in the table exactly as long
+ * as its node exists, both change under kvctx_mutex, and so does the count of sessions that keeps them.
+ *
+ * The node's struct device has a life of its own, since sysfs may hold on to it: it knows what devtmpfs asks for and
+ * points to nothing of ours.
+ */
+#include <linux/cdev.h>
+#include <linux/device.h>
+#include <linux/fs.h>
+#include <linux/slab.h>
+#include <linux/uidgid.h>
+#include <linux/xarray.h>
+
+#include "ctrl.h"
+
+#define KVCTX_MINORS		(1U << MINORBITS)
+
+struct kvctx_node {
+	struct device dev;		/* named <pool>!<tenant> */
+	kuid_t uid;
+	kgid_t gid;
+	umode_t mode;
+};
+
+static dev_t kvctx_devt;
+static struct cdev kvctx_cdev;
+static DEFINE_XARRAY_ALLOC(kvctx_minors);		/* minor -> tenant; kvctx_mutex */
+static DECLARE_WAIT_QUEUE_HEAD(kvctx_session_gone);
+
+static const struct class kvctx_class = {
+	.name	= "kvctx",
+};
+
+static char *kvctx_node_path(const struct device *dev, umode_t *mode, kuid_t *uid, kgid_t *gid)
+{
+	const struct kvctx_node *node = container_of_const(dev, struct kvctx_node, dev);
+	char *path;
+
+	if (mode)
+		*mode = node->mode;
+	if (uid)
+		*uid = node->uid;
+	if (gid)
+		*gid = node->gid;
+	path = kasprintf(GFP_KERNEL, "kvctx/%s", dev_name(dev));
+	if (path)
+		strreplace(path, '!', '/');
+	return path;
+}
+
+static void kvctx_node_release(struct device *dev)
+{
+	kfree(container_of(dev, struct kvctx_node, dev));
+}
+
+static const struct device_type kvctx_node_type = {
+	.name		= "kvctx_tenant",
+	.devnode	= kvctx_node_path,
+	.release	= kvctx_node_release,
+};
+
+static struct device *kvctx_node_create(const char *pool, const struct kvc_super_tenant *config, u32 minor)
+{
+	struct kvctx_node *node = kzalloc(sizeof(*node), GFP_KERNEL);
+	int err;
+
+	if (!node)
+		return ERR_PTR(-ENOMEM);
+	device_initialize(&node->dev);
+	node->dev.class = &kvctx_class;
+	node->dev.type = &kvctx_node_type;
+	node->dev.devt = MKDEV(MAJOR(kvctx_devt), minor);
+	/* media may hold an id that is none */
+	node->uid = make_kuid(&init_user_ns, config->uid);
+	if (!uid_valid(node->uid))
+		node->uid = GLOBAL_ROOT_UID;
+	node->gid = make_kgid(&init_user_ns, config->gid);
+	if (!gid_valid(node->gid))
+		node->gid = GLOBAL_ROOT_GID;
+	node->mode = config->mode;
+	err = dev_set_name(&node->dev, "%s!%s", pool, config->name);
+	if (!err)
+		err = device_add(&node->dev);
+	if (err) {
+		put_device(&node->dev);
+		return ERR_PTR(err);
+	}
+	return &node->dev;
+}
+
+struct kvctx_tenant *kvctx_tenant_get(u32 minor)
+{
+	struct kvctx_tenant *t;
+
+	mutex_lock(&kvctx_mutex);
+	t = xa_load(&kvctx_minors, minor);
+	if (t) {
+		t->sessions++;
+		t->pool->sessions++;
+	}
+	mutex_unlock(&kvctx_mutex);
+	return t;
+}
+
+void kvctx_tenant_put(struct kvctx_tenant *t)
+{
+	mutex_lock(&kvctx_mutex);
+	t->sessions--;
+	t->pool->sessions--;
+	wake_up_all(&kvctx_session_gone);
+	mutex_unlock(&kvctx_mutex);
+}
+
+/* Until no session is left. Only worth it when nobody can open one any more. */
+void kvctx_tenants_wait(struct kvctx_pool *p)
+{
+	wait_event(kvctx_session_gone, !READ_ONCE(p->sessions));
+}
+
+static void kvctx_tenant_destroy(struct kvctx_tenant *t)
+{
+	lockdep_assert_held(&kvctx_mutex);
+	xa_erase(&kvctx_minors, t->minor);
+	device_unregister(t->dev);
+	list_del(&t->node);
+	kfree(t);
+	kvctx_generation++;
+}
+
+static struct kvctx_tenant *kvctx_tenant_create(struct kvctx_pool *p, u32 slot)
+{
+	const struct kvc_super_tenant *config = &kvc_super_of(p->core)->tenants[slot];
+	struct kvctx_tenant *t = kzalloc(sizeof(*t), GFP_KERNEL);
+	int err = -ENOMEM;
+
+	lockdep_assert_held(&kvctx_mutex);
+	if (!t)
+		return ERR_PTR(-ENOMEM);
+	t->pool = p;
+	t->slot = slot;
+	strscpy(t->name, config->name);
+	err = xa_alloc(&kvctx_minors, &t->minor, t, XA_LIMIT(0, KVCTX_MINORS - 1), GFP_KERNEL);
+	if (err)
+		goto err_free;
+	/* who opens the node before we are done waits for the mutex */
+	t->dev = kvctx_node_create(p->name, config, t->minor);
+	if (IS_ERR(t->dev)) {
+		err = PTR_ERR(t->dev);
+		goto err_minor;
+	}
+	list_add_tail(&t->node, &p->tenants);
+	kvctx_generation++;
+	return t;
+
+err_minor:
+	xa_erase(&kvctx_minors, t->minor);
+err_free:
+	kfree(t);
+	return ERR_PTR(err);
+}
+
+void kvctx_tenants_destroy(struct kvctx_pool *p)
+{
+	struct kvctx_tenant *t, *next;
+
+	list_for_each_entry_safe(t, next, &p->tenants, node)
+		kvctx_tenant_destroy(t);
+}
+
+/* Nodes for all tenants of the superblock, or for none */
+int kvctx_tenants_create(struct kvctx_pool *p)
+{
+	const struct kvc_super *super = kvc_super_of(p->core);
+	struct kvctx_tenant *t;
+	u32 slot;
+
+	for (slot = 0; slot < KVC_TENANTS_MAX; slot++) {
+		if (!(super->tenants[slot].flags & KVC_TENANT_USED))
+			continue;
+		t = kvctx_tenant_create(p, slot);
+		if (IS_ERR(t)) {
+			kvctx_tenants_destroy(p);
+			return PTR_ERR(t);
+		}
+	}
+	return 0;
+}
+
+struct kvctx_tenant *kvctx_tenant_find(struct kvctx_pool *p, const char *name)
+{
+	struct kvctx_tenant *t;
+
+	list_for_each_entry(t, &p->tenants, node)
+		if (!strcmp(t->name, name))
+			return t;
+	return NULL;
+}
+
+static int kvctx_refuse_add(struct kvctx_pool *p, const char *name, int err, struct netlink_ext_ack *extack)
+{
+	switch (err) {
+	case -EEXIST:
+		return kvctx_refuse(extack, NULL, err, "tenant %s exists already", name);
+	case -ENOSPC:
+		return kvctx_refuse(extack, NULL, err, "pool %s has no room for another tenant", p->name);
+	case -EINVAL:
+		return kvctx_refuse(extack, NULL, err, "a tenant's name is 1 to 31 of A-Z a-z 0-9 . _ -");
+	default:
+		return kvctx_refuse(extack, NULL, err, "tenant %s cannot be added, error %d", name, -err);
+	}
+}
+
+/* Take a tenant out of the configuration again, on media too. */
+static void kvctx_tenant_forget(struct kvctx_pool *p, const char *name)
+{
+	mutex_lock(&kvctx_mutex);
+	kvc_tenant_remove(p->core, name);
+	mutex_unlock(&kvctx_mutex);
+	kvctx_members_write_super(p);
+}
+
+/* On media first: a node that can be opened is that of a tenant which will be there after a reboot. */
+struct kvctx_tenant *kvctx_tenant_add(struct kvctx_pool *p, const struct kvctx_tenant_params *params,
+				      struct netlink_ext_ack *extack)
+{
+	struct kvctx_tenant *t;
+	int slot;
+
+	mutex_lock(&kvctx_mutex);
+	slot = kvc_tenant_add(p->core, params->name, params->uid, params->gid, params->mode);
+	mutex_unlock(&kvctx_mutex);
+	if (slot < 0)
+		return ERR_PTR(kvctx_refuse_add(p, params->name, slot, extack));
+	if (kvctx_members_write_super(p)) {
+		kvctx_tenant_forget(p, params->name);
+		return ERR_PTR(kvctx_refuse(extack, NULL, -EIO, "no superblock could be written"));
+	}
+	mutex_lock(&kvctx_mutex);
+	t = kvctx_tenant_create(p, (u32)slot);
+	mutex_unlock(&kvctx_mutex);
+	if (IS_ERR(t)) {
+		kvctx_tenant_forget(p, params->name);
+		kvctx_refuse_add(p, params->name, (int)PTR_ERR(t), extack);
+	}
+	return t;
+}
+
+/* Its pages are dead with the write of the superblocks. */
+int kvctx_tenant_remove(struct kvctx_tenant *t, struct netlink_ext_ack *extack)
+{
+	struct kvctx_pool *p = t->pool;
+	int err = 0;
+
+	mutex_lock(&kvctx_mutex);
+	if (t->sessions) {
+		err = kvctx_refuse(extack, NULL, -EBUSY, "%u sessions of tenant %s are open", t->sessions, t->name);
+	} else {
+		kvctx_event_tenant(KVCTX_CMD_TENANT_REMOVE, t);
+		kvc_tenant_remove(p->core, t->name);
+		kvctx_tenant_destroy(t);
+	}
+	mutex_unlock(&kvctx_mutex);
+	if (err)
+		return err;
+	if (kvctx_members_write_super(p))
+		return kvctx_refuse(extack, NULL, -EIO, "removed until detach: no superblock could be written");
+	return 0;
+}
+
+int kvctx_nodes_init(void)
+{
+	int err;
+
+	err = class_register(&kvctx_class);
+	if (err)
+		return err;
+	err = alloc_chrdev_region(&kvctx_devt, 0, KVCTX_MINORS, "kvctx");
+	if (err)
+		goto err_class;
+	cdev_init(&kvctx_cdev, &kvctx_fops);
+	kvctx_cdev.owner = THIS_MODULE;
+	err = cdev_add(&kvctx_cdev, kvctx_devt, KVCTX_MINORS);
+	if (err)
+		goto err_region;
+	return 0;
+
+err_region:
+	unregister_chrdev_region(kvctx_devt, KVCTX_MINORS);
+err_class:
+	class_unregister(&kvctx_class);
+	return err;
+}
+
+void kvctx_nodes_exit(void)
+{
+	cdev_del(&kvctx_cdev);
+	unregister_chrdev_region(kvctx_devt, KVCTX_MINORS);
+	class_unregister(&kvctx_class);
+	xa_destroy(&kvctx_minors);
+}

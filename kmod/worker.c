@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The worker of each member: executes what the engine hands out, and flushes.
+ *
+ * It is one delayed work item a member, so there is one worker at a time, and it does one thing at a time,
+ * synchronously: the order that the engine asks for (next, I/O, done) is the order of the code. Flushes come first. All
+ * that wait when a round of summaries begins are served by that round, so many small flushes cost as much as one.
+ *
+ * A LOAD never waits for the worker: they share no lock but the engine's short ones.
+ *
+ * A flush on a lost member has nothing left to do: its pages are gone. That somebody's unflushed pages are among them is
+ * said once to every session, through kvctx_flush.losses_seen.
+ */
+#include <linux/sched/mm.h>
+
+#include "ctrl.h"
+
+#define KVCTX_MOVE_BYTES	KVC_CHUNK_MAX	/* a move goes in such steps: whole chunks of any size */
+#define KVCTX_DISCARD_BYTES	(32ULL << 20)	/* a discard looks for flushes after so many bytes */
+#define KVCTX_RETRY		(HZ / 10)	/* when memory was short */
+
+static bool kvctx_failed(const struct kvctx_member *m)
+{
+	return test_bit(KVCTX_MEMBER_FAILED, &m->state);
+}
+
+/* Flushes */
+
+/* One member is done with @f; the last one ends it. */
+static void kvctx_flush_put(struct kvctx_flush *f, int err)
+{
+	u32 losses;
+
+	if (err)
+		cmpxchg(&f->err, 0, err);
+	if (!atomic_dec_and_test(&f->pending))
+		return;
+	losses = atomic_read(&f->pool->losses);
+	if (f->losses_seen && losses != f->losses_before) {
+		WRITE_ONCE(*f->losses_seen, losses);
+		f->err = f->err ?: -EIO;
+	}
+	f->done(f);
+}
+
+void kvctx_flush_start(struct kvctx_flush *f)
+{
+	struct kvctx_pool *p = f->pool;
+	u32 i, nr = p->nr_members;
+
+	f->err = 0;
+	f->losses_before = f->losses_seen ? READ_ONCE(*f->losses_seen) : 0;
+	atomic_set(&f->pending, nr);
+	/* the last round of this loop may end @f */
+	for (i = 0; i < nr; i++) {
+		struct kvctx_member *m = &p->members[i];
+
+		f->on[i].flush = f;
+		spin_lock(&m->flush_lock);
+		list_add_tail(&f->on[i].node, &m->flushes);
+		spin_unlock(&m->flush_lock);
+		kvctx_worker_kick(m);
+	}
+}
+
+static void kvctx_flush_done(struct kvctx_flush *f)
+{
+	complete(&f->pool->flushed);
+}
+
+/* Flush for detach. What could not be written is lost, and only told to the log: nobody asked for it to be kept. */
+void kvctx_pool_flush(struct kvctx_pool *p)
+{
+	struct kvctx_flush *f = p->last_flush;
+
+	reinit_completion(&p->flushed);
+	f->pool = p;
+	f->done = kvctx_flush_done;
+	kvctx_flush_start(f);
+	wait_for_completion(&p->flushed);
+	if (f->err)
+		pr_err_ratelimited("kvctx: pool %s: last flush failed, error %d\n", p->name, -f->err);
+}
+
+/* Work items */
+
+static int kvctx_write(struct kvctx_member *m, const struct kvc_work *w)
+{
+	return kvctx_io(m->bdev, REQ_OP_WRITE | REQ_SYNC | REQ_META | REQ_PREFLUSH | REQ_FUA, w->offset, w->buf,
+			w->len);
+}
+
+/* Do the page's bytes from @pos on, in the move buffer, have the CRCs of their chunks? @pos is a chunk's first byte. */
+static int kvctx_move_check(struct kvctx_member *m, const struct kvc_work *w, u32 pos, u32 len)
+{
+	u32 size = kvc_chunk_size(m->pool->core), chunk = pos / size, done, n;
+
+	for (done = 0; done < len; done += n, chunk++) {
+		u32 crc;
+
+		n = min(len - done, size);
+		crc = kvc_crc_finish(kvc_crc_feed(KVC_CRC_INIT, m->move_buf + done, n));
+		if (crc != kvc_work_crc(m->pool->core, w, chunk))
+			return -EBADMSG;
+	}
+	return 0;
+}
+
+static int kvctx_move(struct kvctx_member *m, const struct kvc_work *w)
+{
+	u32 pos, n;
+
+	for (pos = 0; pos < w->len; pos += n) {
+		u32 padded;
+		int err;
+
+		n = min(w->len - pos, KVCTX_MOVE_BYTES);
+		padded = round_up(n, KVC_BLOCK);
+		err = kvctx_io(m->bdev, REQ_OP_READ, w->src_offset + pos, m->move_buf, padded);
+		if (!err)
+			err = kvctx_move_check(m, w, pos, n);
+		if (!err)
+			err = kvctx_io(m->bdev, REQ_OP_WRITE, w->offset + pos, m->move_buf, padded);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+static bool kvctx_flush_waits(struct kvctx_member *m)
+{
+	return !list_empty_careful(&m->flushes);
+}
+
+/* A discard is a favour to the device: given up when it fails, when somebody waits, and at detach. */
+static void kvctx_discard(struct kvctx_member *m, const struct kvc_work *w)
+{
+	u64 pos, n;
+
+	if (!bdev_max_discard_sectors(m->bdev))
+		return;
+	for (pos = 0; pos < w->discard_len; pos += n) {
+		n = min(w->discard_len - pos, KVCTX_DISCARD_BYTES);
+		if (kvctx_flush_waits(m) || READ_ONCE(m->pool->stopping))
+			return;
+		if (blkdev_issue_discard(m->bdev, (w->offset + pos) >> SECTOR_SHIFT, n >> SECTOR_SHIFT, GFP_NOIO))
+			return;
+	}
+}
+
+static void kvctx_execute(struct kvctx_member *m, struct kvc_work *w)
+{
+	int err = 0;
+
+	switch (w->type) {
+	case KVC_WORK_WRITE:
+		err = kvctx_write(m, w);
+		break;
+	case KVC_WORK_MOVE:
+		err = kvctx_move(m, w);
+		break;
+	case KVC_WORK_DISCARD:
+		kvctx_discard(m, w);
+		break;
+	}
+	if (err && err != -EBADMSG)
+		percpu_counter_inc(&m->pool->counters.io_errors);
+	kvc_work_done(m->pool->core, w, err);
+	/* the engine gives up a member whose summary could not be written */
+	if (err && !kvc_member_online(m->pool->core, m->index))
+		kvctx_member_failed(m);
+}
+
+/* The worker */
+
+/* Write the summaries of what is committed now, not of what is added meanwhile. 0 also when the member failed; otherwise
+ * -ENOMEM.
+ */
+static int kvctx_summarize(struct kvctx_member *m)
+{
+	struct kvc_pool *core = m->pool->core;
+	u64 mark = kvc_flush_mark(core, m->index);
+	struct kvc_work w;
+	int ret;
+
+	while (!kvctx_failed(m) && !kvc_flushed(core, m->index, mark)) {
+		ret = kvc_flush_next(core, m->index, &w);
+		if (ret <= 0)
+			return ret;
+		kvctx_execute(m, &w);
+	}
+	return 0;
+}
+
+/* Serve all flushes that wait. Those of a failed member go on waiting until it is lost. */
+static void kvctx_serve_flushes(struct kvctx_member *m)
+{
+	LIST_HEAD(batch);
+	int err;
+
+	if (!kvctx_flush_waits(m))
+		return;
+	spin_lock(&m->flush_lock);
+	list_splice_init(&m->flushes, &batch);
+	spin_unlock(&m->flush_lock);
+	err = kvctx_summarize(m);
+	if (kvctx_failed(m) && !test_bit(KVCTX_MEMBER_LOST, &m->state)) {
+		spin_lock(&m->flush_lock);
+		list_splice(&batch, &m->flushes);
+		spin_unlock(&m->flush_lock);
+		return;
+	}
+	while (!list_empty(&batch)) {
+		struct kvctx_flush_part *part = list_first_entry(&batch, struct kvctx_flush_part, node);
+
+		list_del(&part->node);
+		kvctx_flush_put(part->flush, err);
+	}
+}
+
+/* One item of background work. 1: done, 0: nothing to do, -ENOMEM: try later. */
+static int kvctx_background(struct kvctx_member *m)
+{
+	struct kvc_work w;
+	int ret;
+
+	if (kvctx_failed(m) || READ_ONCE(m->pool->stopping))
+		return 0;
+	ret = kvc_work_next(m->pool->core, m->index, &w);
+	if (ret == 1)
+		kvctx_execute(m, &w);
+	return ret;
+}
+
+static void kvctx_worker(struct work_struct *work)
+{
+	struct kvctx_member *m = container_of(to_delayed_work(work), struct kvctx_member, work);
+	unsigned int flags = memalloc_noio_save();
+	int ret;
+
+	do {
+		kvctx_serve_flushes(m);
+		ret = kvctx_background(m);
+		cond_resched();
+	} while (ret == 1);
+	memalloc_noio_restore(flags);
+	if (ret == -ENOMEM)
+		queue_delayed_work(m->pool->bg_wq, &m->work, KVCTX_RETRY);
+}
+
+void kvctx_worker_init(struct kvctx_member *m)
+{
+	INIT_DELAYED_WORK(&m->work, kvctx_worker);
+	spin_lock_init(&m->flush_lock);
+	INIT_LIST_HEAD(&m->flushes);
+}
+
+void kvctx_worker_kick(struct kvctx_member *m)
+{
+	mod_delayed_work(m->pool->bg_wq, &m->work, 0);
+}
+
+/* What the engine calls. While the pool is being built or taken down there is nobody to call. */
+
+static void kvctx_core_kick(void *owner, u32 member)
+{
+	struct kvctx_pool *p = owner;
+
+	if (READ_ONCE(p->online))
+		kvctx_worker_kick(&p->members[member]);
+}
+
+static void kvctx_core_space(void *owner)
+{
+	struct kvctx_pool *p = owner;
+
+	if (READ_ONCE(p->online))
+		kvctx_space(p);
+}
+
+const struct kvc_ops kvctx_core_ops = {
+	.kick	= kvctx_core_kick,
+	.space	= kvctx_core_space,
+};
