@@ -53,6 +53,7 @@ static struct kvc_eblock *new_eblock(struct kvc_pool *p)
  * not to be needed any more is freed with the lock dropped once more.
  */
 static int grow_entries(struct kvc_member *m, struct kvc_seg *seg, u64 generation)
+	os_must_hold(&m->lock)
 {
 	struct kvc_pool *p = m->pool;
 	struct kvc_eblock *eb;
@@ -76,6 +77,7 @@ static int grow_entries(struct kvc_member *m, struct kvc_seg *seg, u64 generatio
 }
 
 static int grow_crcs(struct kvc_member *m, struct kvc_seg *seg, u64 generation, u32 nr_crcs)
+	os_must_hold(&m->lock)
 {
 	struct kvc_pool *p = m->pool;
 	size_t size = sizeof(u32) * KVC_CBLOCK_CRCS;

@@ -38,20 +38,16 @@ void kvc_recover_start(struct kvc_pool *p, u32 gseg, struct kvc_recover *r)
 	want(m, r, KVC_BLOCK);
 }
 
-/* Room in the segment's memory: 0 with the member locked, else unlocked: -ENOMEM, or -EINVAL when it has its share. */
-static int lock_room(struct kvc_member *m, struct kvc_seg *seg, u32 nr_crcs)
+/* Room in the segment's memory: 0, -ENOMEM, or -EINVAL when it has its share. Member locked. */
+static int make_room(struct kvc_member *m, struct kvc_seg *seg, u32 nr_crcs)
 {
 	int r;
 
-	os_lock(&m->lock);
 	do {
 		if (seg->nr_entries >= m->pool->seg_blocks || nr_crcs > m->pool->seg_blocks - seg->nr_crcs)
-			r = -EINVAL;
-		else
-			r = kvc_seg_grow(m, seg, nr_crcs);
+			return -EINVAL;
+		r = kvc_seg_grow(m, seg, nr_crcs);
 	} while (r > 0);
-	if (r)
-		os_unlock(&m->lock);
 	return r;
 }
 
@@ -139,12 +135,30 @@ static bool victim_exists(const struct kvc_pool *p, const struct kvc_rec *rec)
 	return rec->length < p->super.nr_members && rec->block < p->members[rec->length].nr_segs;
 }
 
+/* A record of a domain that there is. Member locked. */
+static int add_known(struct kvc_member *m, struct kvc_seg *seg, struct kvc_domain *d, const struct kvc_rec *rec)
+{
+	struct kvc_pool *p = m->pool;
+	u32 bucket = kvc_bucket(p, d, rec->key);
+	struct kvc_shard *sh = kvc_shard(p, bucket);
+	int r = make_room(m, seg, rec->nr_crcs);
+
+	if (r)
+		return r;
+	os_lock(&sh->lock);
+	if (rec->type == KVC_REC_PAGE)
+		add_page(p, seg, d, rec, bucket);
+	else
+		add_tomb(p, seg, d, rec, bucket);
+	os_unlock(&sh->lock);
+	return 0;
+}
+
 /* 0, -ENOMEM, or -EINVAL: the log does not count from here on */
 static int add_record(struct kvc_member *m, struct kvc_seg *seg, const struct kvc_rec *rec)
 {
 	struct kvc_pool *p = m->pool;
 	struct kvc_domain *d;
-	u32 bucket;
 	int r;
 
 	if (rec->type == KVC_REC_TOMBSTONE && !victim_exists(p, rec))
@@ -152,27 +166,16 @@ static int add_record(struct kvc_member *m, struct kvc_seg *seg, const struct kv
 	r = kvc_domain_of_record(p, rec, &d);
 	if (r)
 		return r;
-	if (d) {
-		bucket = kvc_bucket(p, d, rec->key);
-		r = lock_room(m, seg, rec->nr_crcs);
-		if (r)
-			goto out;
-		os_lock(&kvc_shard(p, bucket)->lock);
-		if (rec->type == KVC_REC_PAGE)
-			add_page(p, seg, d, rec, bucket);
-		else
-			add_tomb(p, seg, d, rec, bucket);
-		os_unlock(&kvc_shard(p, bucket)->lock);
-	} else {
-		os_lock(&m->lock);
+	os_lock(&m->lock);
+	if (d)
+		r = add_known(m, seg, d, rec);
+	else
 		m->recover_skipped++;
-	}
 	m->recovered_seq = max(m->recovered_seq, rec->seq);
 	m->recovered_gen = max(m->recovered_gen, rec->victim_gen);
 	if (rec->type == KVC_REC_PAGE)
 		seg->data_start = min(seg->data_start, rec->block);
 	os_unlock(&m->lock);
-out:
 	if (d)
 		kvc_domain_put(p, d);
 	return r;
