@@ -208,18 +208,23 @@ static void queue(struct session *s, struct run *r)
 	}
 }
 
+static int wait_slice(struct session *s)
+{
+	int ret = kvctx_wait(s->ctx, 1, WAIT_SLICE_NS);
+
+	return ret == -ETIME || ret == -EINTR || ret >= 0 ? 0 : ret;
+}
+
 /* Hand over what is queued, and wait until something has completed or the slice is over */
 static int submit_and_wait(struct session *s, struct run *r)
 {
 	int ret;
 
-	if (!r->queued) {
-		ret = kvctx_wait(s->ctx, 1, WAIT_SLICE_NS);
-		return ret == -ETIME || ret == -EINTR || ret >= 0 ? 0 : ret;
-	}
+	if (!r->queued)
+		return wait_slice(s);
 	ret = kvctx_submit_and_wait(s->ctx, 1, WAIT_SLICE_NS);
-	if (ret == -EAGAIN && r->running)
-		return 0;
+	if (ret == -EAGAIN && r->running)	/* the kernel takes no more before something has completed */
+		return wait_slice(s);
 	if (ret < 0)
 		return ret;
 	r->queued -= ret;

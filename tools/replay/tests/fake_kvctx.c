@@ -54,7 +54,7 @@ static int fill_info(struct kvctx_info *info, const char *path)
 	if (sscanf(path, "/dev/kvctx/%31[^/]/%31[^/]", info->pool, info->tenant) != 2)
 		return -ENOENT;
 	info->page_len_max = 128 << 20;
-	info->arena_max = 1 << 30;
+	info->arena_max = fake_setting("arena_max") ? fake_setting("arena_max") : 1 << 30;
 	info->cq_max = 4096;
 	info->match_max = fake_setting("match_max") ? fake_setting("match_max") : 4096;
 	info->lease_ms_max = 600000;
@@ -64,6 +64,7 @@ static int fill_info(struct kvctx_info *info, const char *path)
 static void set_up(struct kvctx *ctx, const struct kvctx_params *params)
 {
 	insist(params->size == sizeof(*params) && !params->flags, "bad parameters");
+	insist(params->arena_bytes <= ctx->info.arena_max, "more arena than allowed");
 	insist(params->cq_entries && params->cq_entries <= ctx->info.cq_max, "bad length of the queue");
 	fake_store_open(params->keyspace);
 	ctx->arena_bytes = params->arena_bytes;
@@ -173,16 +174,20 @@ struct kvctx_sqe *kvctx_get_sqe(struct kvctx *ctx)
 int kvctx_submit(struct kvctx *ctx)
 {
 	uint64_t gone = fake_setting("gone");
-	int taken = 0;
+	int taken = 0, partial = fake_setting("partial"), left;
 
 	if (gone && ctx->taken >= gone)
 		return -ENODEV;
-	while ((size_t)taken < ctx->nr_queue) {
+	if (partial && ctx->nr_running + ctx->nr_done >= (size_t)partial)
+		return -EAGAIN;
+	while ((size_t)taken < ctx->nr_queue && (!partial || taken < partial)) {
 		insist(ctx->nr_running + ctx->nr_done < ctx->cq_entries, "too many operations in flight");
 		ctx->running[ctx->nr_running++] = ctx->queue[taken++];
 		ctx->taken++;
 	}
-	ctx->nr_queue = 0;
+	left = ctx->nr_queue - taken;
+	memmove(ctx->queue, ctx->queue + taken, left * sizeof(ctx->queue[0]));
+	ctx->nr_queue = left;
 	return taken;
 }
 

@@ -17,6 +17,8 @@
  *   flush      errno that FLUSH completes with
  *   slow       microseconds that each wait for completions takes
  *   match_max  most keys of one MATCH
+ *   arena_max  bytes of the largest arena
+ *   partial    each submit takes so many operations at most, and none while so many are in flight
  *   log        file that gets a line for each operation: what, key, depth hint, result
  */
 #ifndef KVCTX_REPLAY_FAKE_STORE_H

@@ -127,6 +127,19 @@ class Hits(Case):
             figures = self.replay("--trace", path, "--verify", fake={"match_max": match_max, "nolease": match_max // 3})
             self.assertEqual(figures["pages_hit"], hits)
 
+    def test_submit_takes_a_part(self):
+        path = self.generated(120, seed=6)
+        hits = model.unbounded_hits(model.read_trace(path))
+        for partial in (1, 5):
+            figures = self.replay("--trace", path, "--verify", fake={"partial": partial})
+            self.assertEqual((figures["pages_hit"], figures["wrong_pages"]), (hits, 0))
+
+    def test_arena_is_small(self):
+        path = self.generated(60)
+        hits = model.unbounded_hits(model.read_trace(path))
+        figures = self.replay("--trace", path, "--verify", fake={"arena_max": 3 * 4096 + 5})
+        self.assertEqual((figures["pages_hit"], figures["wrong_pages"]), (hits, 0))
+
     def test_first_requests_only(self):
         path = self.generated(300)
         hits = model.unbounded_hits(model.read_trace(path, 77))
@@ -299,8 +312,9 @@ class Interface(Case):
             self.assertIn("--help", told)
 
     def test_sizes_that_the_device_refuses(self):
-        for args in (["--page-size", "129M"], ["--depth", "5000"]):
-            _, told = self.run_program("--generate", "5", "--device", NODE, *args, status=2)
+        for args in (["--page-size", "129M"], ["--depth", "5000"], ["--page-size", "4097"]):
+            _, told = self.run_program("--generate", "5", "--device", NODE, *args, status=2,
+                                       fake={"arena_max": 4096})
             self.assertIn(args[0], told)
 
     def test_help_version_and_manual_agree(self):
