@@ -37,7 +37,7 @@ static int park(struct kvctx_op *op, bool front)
 	int err = 0;
 
 	spin_lock(&p->parked_lock);
-	if (op->session->dying) {
+	if (READ_ONCE(op->session->dying)) {
 		err = -ECANCELED;
 	} else {
 		list_add(&op->parked, front ? &p->parked : p->parked.prev);

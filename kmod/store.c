@@ -128,6 +128,7 @@ int kvctx_flush_op_start(struct kvctx_op *op)
 
 	if (!f)
 		return -ENOMEM;
+	percpu_counter_inc(&p->counters.flushes);
 	f->op = op;
 	f->flush.pool = p;
 	f->flush.done = flush_done;
