@@ -230,7 +230,8 @@ static int load(const struct kvctx_key *key, uint8_t *buf, uint64_t length, uint
 		return -EIO;
 	if (length > (*at)->length)
 		return -ERANGE;
-	memcpy(buf, (*at)->bytes, length);
+	if (!hits("unread", nr_loads))
+		memcpy(buf, (*at)->bytes, length);
 	if (hits("flip", nr_loads))
 		buf[(nr_loads * 7919 + length - 1) % length] ^= 0x40;
 	*flags = hits("unverified", nr_loads) ? 0 : KVCTX_CQE_VERIFIED;

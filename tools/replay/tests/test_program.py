@@ -230,8 +230,13 @@ class Faults(Case):
             self.assertEqual(int(byte), (number * 300 * 7919 + 1000) % 1001)
             self.assertEqual(int(found, 16) ^ int(wanted, 16), 0x40)
 
-    def test_unread_page_is_wrong(self):
-        """Bytes that are left from before are not taken for loaded ones: the last byte is missing each time."""
+    def test_memory_left_as_it_was(self):
+        """A page that still lies in its slot from when it was stored is not taken for a loaded one."""
+        path = self.write("again", '{"hash_ids": [1, 2, 3]}\n{"hash_ids": [1, 2, 3]}\n')
+        figures = self.replay("--trace", path, "--verify", fake={"unread": 1}, status=1)
+        self.assertEqual(figures["wrong_pages"], 3)
+
+    def test_short_pages(self):
         figures = self.replay("--generate", "100", "--verify", fake={"short": 1}, status=1)
         self.assertEqual(figures["wrong_pages"], figures["pages_loaded"])
         self.assertIn("1000 bytes came instead of 1001", figures["told"])
