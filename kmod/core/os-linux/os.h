@@ -76,9 +76,10 @@ struct os_atomic64 {
 	atomic64_t v;
 };
 
+/* What others did before they brought it to this value is seen after it. */
 static inline u32 os_atomic_read(const struct os_atomic *a)
 {
-	return (u32)atomic_read(&a->v);
+	return (u32)atomic_read_acquire(&a->v);
 }
 
 static inline void os_atomic_set(struct os_atomic *a, u32 n)

@@ -33,8 +33,8 @@ typedef __s64 s64;
 #endif
 #define likely(x)			__builtin_expect(!!(x), 1)
 #define unlikely(x)			__builtin_expect(!!(x), 0)
-#define READ_ONCE(x)			(*(const volatile __typeof__(x) *)&(x))
-#define WRITE_ONCE(x, v)		(*(volatile __typeof__(x) *)&(x) = (v))
+#define READ_ONCE(x)			__atomic_load_n(&(x), __ATOMIC_RELAXED)
+#define WRITE_ONCE(x, v)		__atomic_store_n(&(x), v, __ATOMIC_RELAXED)
 #define ARRAY_SIZE(a)			(sizeof(a) / sizeof((a)[0]))
 #define fallthrough			__attribute__((__fallthrough__))
 
@@ -117,9 +117,10 @@ struct os_atomic64 {
 	u64 v;
 };
 
+/* What others did before they brought it to this value is seen after it. */
 static inline u32 os_atomic_read(const struct os_atomic *a)
 {
-	return __atomic_load_n(&a->v, __ATOMIC_RELAXED);
+	return __atomic_load_n(&a->v, __ATOMIC_ACQUIRE);
 }
 
 static inline void os_atomic_set(struct os_atomic *a, u32 n)
