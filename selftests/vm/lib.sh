@@ -15,6 +15,8 @@ vm_dir=$(cd -P "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck disable=SC2034 # used by those who source this
 repo=$(cd -P "$vm_dir/../.." && pwd)
 vm_prog=${0##*/}
+# root's PATH lacks these when it comes from an unprivileged user's
+PATH=$PATH:/usr/sbin:/sbin
 
 say() { printf '%s\n' "vm/$vm_prog: $*" >&2; }
 

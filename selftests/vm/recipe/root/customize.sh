@@ -11,6 +11,7 @@ set -euo pipefail
 here=$(cd -P "$(dirname "$0")" && pwd)
 root=$1
 work=$root/tmp/kvctx
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export APT_CONFIG=$MMDEBSTRAP_APT_CONFIG DEBIAN_FRONTEND=noninteractive INITRD=No
 
 say() { echo "kvctx: $*"; }
