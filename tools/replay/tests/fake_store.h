@@ -6,7 +6,8 @@
  * The environment variable KVCTX_FAKE is a list NAME=VALUE,... Without it there is room for everything and no fault.
  *   capacity   pages there is room for; leased ones stay, and a store that finds only such gets -ENOSPC
  *   state      file that the pages are read from at the start and that FLUSH writes them to
- *   enoent ebadmsg eio flip short unverified unread   the n-th, 2n-th ... LOAD: that error (with -ENOENT and -EBADMSG the page
+ *   enoent ebadmsg eio flip short unverified unread
+ *              the n-th, 2n-th ... LOAD: that error (with -ENOENT and -EBADMSG the page
  *              goes, too), one byte changed, one byte missing, no VERIFIED flag, nothing read
  *   eagain store_eio   the n-th, 2n-th ... STORE
  *   nolease    MATCH finds pages and leases none
