@@ -50,12 +50,15 @@ enum kvc_entry_state {
 	KVC_E_DEAD,		/* in no chain */
 };
 
-/* Immutable once in a chain: key, domain, depth, length, block, crc_base. The rest: shard lock. */
+/*
+ * Immutable once in a chain: key, domain, depth, length, block, crc_base. The rest: shard lock. What a walk along a
+ * chain reads comes first.
+ */
 struct kvc_entry {
-	u8	key[KVC_KEY_LEN];
-	u64	seq;
 	u32	next;		/* in the chain */
 	u32	domain;		/* id; the entry holds a reference */
+	u8	key[KVC_KEY_LEN];
+	u64	seq;
 	u32	block;		/* page: first block in the segment; tombstone: gseg of the victim */
 	u32	length;		/* page: bytes; tombstone: victim's generation, low half */
 	u32	depth;		/* page: prefix position; tombstone: victim's generation, high half */

@@ -24,15 +24,24 @@ static u32 longest_page(const struct kvc_pool *p)
 	return blocks << KVC_BLOCK_SHIFT;
 }
 
+/*
+ * The longest extent written here: at least four of the longest record, so that kvc_log_blocks() need not count more
+ * extents than there are, and no more than a quarter of a segment.
+ */
+static u32 longest_extent(const struct kvc_pool *p)
+{
+	u64 bytes = max_t(u64, KVC_LOG_THRESHOLD, 4ULL * kvc_page_rec_bytes(p, p->page_max));
+
+	bytes = (u64)kvc_blocks(bytes) << KVC_BLOCK_SHIFT;
+	return (u32)min_t(u64, bytes, (p->super.segment_size / 4) & ~(u64)(KVC_BLOCK - 1));
+}
+
 static void set_geometry(struct kvc_pool *p)
 {
-	u64 size = p->super.segment_size;
-
-	p->seg_blocks = (u32)(size >> KVC_BLOCK_SHIFT);
+	p->seg_blocks = (u32)(p->super.segment_size >> KVC_BLOCK_SHIFT);
 	p->chunk_size = p->super.chunk_size;
 	p->page_max = longest_page(p);
-	/* Long enough for the longest record many times over, short enough for small segments */
-	p->extent_max = (u32)min_t(u64, KVC_EXTENT_MAX, (size / 4) & ~(u64)(KVC_BLOCK - 1));
+	p->extent_max = longest_extent(p);
 	p->extent_fill = p->extent_max - KVC_EXTENT_HEADER - kvc_page_rec_bytes(p, p->page_max);
 }
 
