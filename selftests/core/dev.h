@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Simulated block devices with a volatile cache, on one bus that delivers completions in random order.
+ *
+ * What a device promises is what a real one does:
+ *   - a write without FUA that completed is read back, but survives a power cut only after a later flush
+ *   - DEV_PREFLUSH makes durable what had completed before the write was submitted, before the write itself begins
+ *   - DEV_FUA: the write is durable when it completes
+ *   - at a power cut every 512-byte sector of a write that was not flushed is new or old, in any mixture
+ *   - a discarded block reads as zeros or as before, the device's choice
+ * Beyond that it may be told to lie: lost, misdirected and flipped blocks ("corruption", remembered as taint) and I/O
+ * errors.
+ *
+ * What the bus checks of its user, each a failure of the test: I/O beyond the device or unaligned, I/O in flight that
+ * overlaps other I/O in flight (unless both read), a buffer that changes while it is written.
+ */
+#ifndef DEV_H
+#define DEV_H
+
+#include "format.h"
+#include "rng.h"
+
+#define DEV_SECTOR	512U
+#define DEV_PREFLUSH	1U
+#define DEV_FUA		2U
+
+struct dev;
+struct bus;
+
+typedef void (*dev_done_fn)(void *arg, int err);
+
+/* Chances, of 10,000, for each I/O */
+struct bus_faults {
+	u32	read_error, write_error;
+	u32	lost, misdirected;		/* of writes to the data area */
+	u32	flip;				/* of completions: a bit somewhere on that device */
+};
+
+struct bus *bus_new(struct rng *rng);
+void bus_free(struct bus *b);
+void bus_faults(struct bus *b, const struct bus_faults *f);
+struct dev *bus_add(struct bus *b, u64 bytes);
+
+/* Asynchronous I/O; @buf must stay. */
+void dev_read(struct dev *d, u64 offset, void *buf, u32 len, dev_done_fn done, void *arg);
+void dev_write(struct dev *d, u64 offset, const void *buf, u32 len, u32 flags, dev_done_fn done, void *arg);
+void dev_discard(struct dev *d, u64 offset, u64 len, dev_done_fn done, void *arg);
+
+u32 bus_inflight(const struct bus *b);
+/* Complete one I/O, any; false when none is in flight */
+bool bus_step(struct bus *b);
+/* Power cut: caches are lost as described above, what is in flight ends with -EIO. */
+void bus_power_cut(struct bus *b);
+
+/* Synchronous: what an I/O would do now. Writes are durable at once and free of faults. */
+void dev_pread(struct dev *d, u64 offset, void *buf, u32 len);
+void dev_pwrite(struct dev *d, u64 offset, const void *buf, u32 len);
+
+u64 dev_bytes(const struct dev *d);
+/* Was anything in the range hit by corruption, ever? */
+bool dev_tainted(const struct dev *d, u64 offset, u64 len);
+void dev_taint(struct dev *d, u64 offset, u64 len);
+/* Corrupt a block on purpose */
+void dev_flip(struct dev *d, u64 offset, u32 bit);
+
+/* The writes that the cache holds and a power cut may take */
+u32 dev_cached(const struct dev *d);
+
+/* Where every failed check of the test code ends. Set by the program; does not return. */
+extern void (*harness_fail)(const char *what);
+void harness_failf(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
+
+#endif

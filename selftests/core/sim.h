@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The simulation: random operations of many users against one pool over simulated devices, in one thread, repeatable
+ * from a seed. Whatever the engine says is compared with a model, at once; after each power cut or detach a new pool
+ * is recovered from the devices and compared again.
+ *
+ * Vocabulary
+ *   life      from an attach to the next power cut or detach
+ *   version   number of one store of a key; it determines length and bytes
+ *   event     a change of a key's state, numbered through; strong (store, delete) or weak (evicted, member gone,
+ *             found damaged: the index forgot the page, media need not have)
+ *   durable   the number of the last event that a completed flush promised
+ *
+ *   ghost     a version that a weak event took away: media may still hold it
+ *
+ * After a recovery a key may be in the state of its last strong event that is durable, or in that of any later event.
+ * Once a newer version was weakly lost as well, a ghost may be back, unless a durable delete came in between.
+ * Where corruption was injected, what lies in a hit segment may be missing, and deleted pages may come back: with the
+ * right bytes of some version of their own key, never with others.
+ *
+ *   sim_main.c   options, seeds, scheduling     sim_model.c  the model
+ *   sim_ops.c    users' operations              sim_work.c   members' workers
+ *   sim_life.c   attach, power cut, detach, comparison
+ */
+#ifndef SIM_H
+#define SIM_H
+
+#include "core.h"
+#include "dev.h"
+#include "page.h"
+#include "rng.h"
+
+#define SIM_MEMBERS_MAX		4
+#define SIM_TENANTS		3
+#define SIM_KEYSPACES		2
+#define SIM_WAITERS_MAX		24
+
+struct sim_cfg {
+	u32	lives, steps;
+	u32	nr_members, nr_segs[SIM_MEMBERS_MAX];
+	u64	segment_size;
+	u32	chunk_size;
+	u32	nr_keys;		/* of each keyspace */
+	u32	typical_len;
+	bool	roomy;			/* the pool is larger than what is stored: nothing may be evicted */
+	bool	leases, tenants, member_fails, alloc_fails, corrupts, io_errors;
+};
+
+/* What happened, for --verbose and to see that the rates are sane */
+struct sim_counts {
+	u64	stores, loads, deletes, matches, flushes, leases, evicted, moved, bad, cuts, detaches, fails, waits,
+		recovered, missing_excused, steps, ioerrs, nomem, removals;
+};
+
+struct mstate {
+	u32	version;		/* 0: absent */
+	u32	length;
+};
+
+struct event {
+	u64	nr;
+	struct mstate state;
+	bool	weak;
+};
+
+struct place {
+	u32	member;
+	u64	offset;			/* 0: not known */
+};
+
+struct mkey {
+	u32	tenant, keyspace, id;
+	struct mstate cur;		/* as the engine has to see it now */
+	struct place at, before;	/* before: ahead of the last move */
+	bool	pending;		/* a store is under way */
+	bool	doubtful;		/* damage brought a deleted page back, and may take it away again */
+	bool	gone;			/* its member failed: -ENODEV is as good as -ENOENT */
+	struct event *events;		/* since the last durable strong one, which comes first */
+	u32	nr_events, room;
+	struct event *ghosts;
+	u32	nr_ghosts, ghosts_room;
+};
+
+enum mtenant_state { T_NONE, T_ADDING, T_LIVE, T_REMOVING };
+
+struct mtenant {
+	enum mtenant_state state;
+	char	name[KVC_NAME_MAX];
+	u32	slot, epoch;
+};
+
+struct mlease {
+	struct kvc_lease lease;
+	u32	member;
+	u64	segment;		/* of the member */
+};
+
+/* Every store ever begun, by version */
+struct mversion {
+	struct mkey *key;
+	u32	length;
+};
+
+enum op_type { OP_STORE, OP_LOAD, OP_FLUSH, OP_SUPER };
+
+struct sim;
+
+struct op {
+	struct sim *sim;
+	enum op_type type;
+	struct op *next;
+	struct mkey *key;
+	u32	version, length, depth;
+	u8	*buf;
+	u32	buf_len;
+	u32	ios;			/* in flight */
+	int	err;
+	bool	killed;			/* its user died: abort */
+	struct kvc_store st;
+	struct kvc_load ld;
+	u32	first_chunk, nr_chunks;	/* of a load */
+	u64	start_event;		/* of a flush */
+	u64	marks[SIM_MEMBERS_MAX];
+	u32	tenant;			/* of a superblock write */
+	u64	super_seq;
+};
+
+struct worker {
+	struct sim *sim;
+	u32	member;
+	bool	kicked, busy;
+	struct kvc_work w;
+	u8	*buf;			/* of a move */
+	bool	writing;		/* second half of a move */
+};
+
+struct sim {
+	u64	seed;
+	bool	verbose;
+	struct rng rng;			/* what users and scheduler do */
+	struct rng bus_rng;
+	struct rng fault_rng;
+	struct sim_cfg cfg;
+	struct sim_counts n;
+	struct bus *bus;
+	struct dev *devs[SIM_MEMBERS_MAX];
+	struct kvc_super *super;	/* as formatted, or last read */
+	struct kvc_pool *pool;
+	struct worker workers[SIM_MEMBERS_MAX];
+	struct op *ops;
+	u32	nr_ops;
+	bool	ending;			/* power is off: what completes tells nothing */
+	struct kvc_stats stats;		/* when last looked at */
+
+	/* stores that got -EAGAIN */
+	struct op *waiters[SIM_WAITERS_MAX];
+	u32	nr_waiters;
+	bool	space;			/* ops->space was called since the last -EAGAIN */
+
+	/* model */
+	struct mkey *keys;
+	u32	nr_keys;
+	struct mtenant tenants[SIM_TENANTS];
+	u64	event, durable;
+	u64	super_seq_durable;
+	struct mlease *leases;
+	u32	nr_leases, leases_room;
+	struct mversion *versions;
+	u32	nr_versions, versions_room;
+	u64	placed;			/* blocks given to pages, ever */
+	bool	failed[SIM_MEMBERS_MAX];
+	struct place newest[SIM_MEMBERS_MAX];
+	u32	read_errors;		/* segments that a recovery could not read */
+};
+
+/* sim_main.c */
+void sim_trace(const struct sim *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+#define sim_fail harness_failf
+#define sim_check(cond, fmt, ...)						\
+	do {									\
+		if (!(cond))							\
+			sim_fail("check failed: %s: " fmt, #cond, __VA_ARGS__);	\
+	} while (0)
+void sim_alloc_fails(struct sim *s, bool on);
+/* Everything in flight ends, nobody holds anything, workers have nothing left to do. */
+void sim_settle(struct sim *s);
+
+/* sim_model.c */
+void model_init(struct sim *s);
+void model_free(struct sim *s);
+struct mkey *model_key(struct sim *s, u32 tenant, u32 keyspace, u32 id);
+struct mkey *model_random_key(struct sim *s);	/* of a live tenant; NULL when there is none */
+const char *model_name(const struct mkey *k);
+void model_event(struct sim *s, struct mkey *k, struct mstate state, bool weak);
+void model_flushed(struct sim *s, u64 event);
+bool model_allows(const struct mkey *k, struct mstate state);
+void model_forget_key(struct mkey *k);
+void model_recovered(struct sim *s, struct mkey *k, struct mstate state, struct place at);
+void model_member_failed(struct sim *s, u32 member);
+void model_tenant_removed(struct sim *s, u32 tenant);
+u32 model_new_version(struct sim *s, struct mkey *k, u32 length);
+/* No page that should be there lies in the range. */
+void model_check_free(struct sim *s, u32 member, u64 offset, u64 len, const char *what);
+u32 model_leases(const struct sim *s, u32 member, u64 segment);
+u64 segment_of(const struct sim *s, u64 offset);
+bool segment_tainted(const struct sim *s, struct place at);
+bool model_excused(const struct sim *s, const struct mkey *k);
+bool sim_corrupted(const struct sim *s);
+/* Whatever the engine evicted since the last look */
+void model_look(struct sim *s);
+
+/* sim_ops.c */
+struct kvc_domain *sim_domain(struct sim *s, const struct mkey *k);
+void ops_random(struct sim *s);
+void ops_retry(struct sim *s);
+void ops_drop_leases(struct sim *s);
+void ops_drop_waiters(struct sim *s);
+void ops_flush(struct sim *s);
+void ops_flush_look(struct sim *s);	/* end flushes that are done */
+bool ops_flush_wants(struct sim *s, u32 member);
+u32 padded(u32 length);
+
+/* sim_work.c */
+extern const struct kvc_ops sim_ops;
+bool work_step(struct sim *s, u32 member);	/* false: nothing to do */
+
+/* sim_life.c */
+void life_format(struct sim *s);
+void life_attach(struct sim *s);
+void life_end(struct sim *s);
+
+#endif

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The simulation's program: options, what a seed means, what happens next. See sim.h.
+ *
+ *	sim [--seed N] [--seconds S] [--seed-base N|random] [--count N] [--verbose]
+ *
+ * Without --seed, seeds run from the base on until the time is over.
+ */
+#include <getopt.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "sim.h"
+
+static struct sim *running;
+static const char *program;
+
+static void on_fail(const char *what)
+{
+	fflush(stdout);
+	fprintf(stderr, "sim: seed %llu: %s\n", (unsigned long long)running->seed, what);
+	fprintf(stderr, "sim: repeat with: %s --seed %llu --verbose\n", program, (unsigned long long)running->seed);
+	_exit(1);
+}
+
+/* An invariant of the engine, or a sanitizer, ended the program. */
+static void on_abort(int sig)
+{
+	signal(sig, SIG_DFL);
+	on_fail("aborted");
+}
+
+const char *__asan_default_options(void);
+const char *__ubsan_default_options(void);
+
+const char *__asan_default_options(void)
+{
+	return "abort_on_error=1";
+}
+
+const char *__ubsan_default_options(void)
+{
+	return "abort_on_error=1";
+}
+
+void sim_trace(const struct sim *s, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (!s->verbose)
+		return;
+	printf("%6llu ", (unsigned long long)s->n.steps);
+	va_start(ap, fmt);
+	vprintf(fmt, ap);
+	va_end(ap);
+	putchar('\n');
+}
+
+static bool alloc_fault(size_t size)
+{
+	(void)size;
+	return rng_chance(&running->fault_rng, 500);
+}
+
+void sim_alloc_fails(struct sim *s, bool on)
+{
+	os_alloc_fault = on && s->cfg.alloc_fails ? alloc_fault : NULL;
+}
+
+static void set_faults(struct sim *s)
+{
+	struct bus_faults f = { 0 };
+
+	if (s->cfg.corrupts) {
+		f.lost = rng_below(&s->fault_rng, 20);
+		f.misdirected = rng_below(&s->fault_rng, 10);
+		f.flip = rng_below(&s->fault_rng, 30);
+	}
+	if (s->cfg.io_errors) {
+		f.read_error = rng_below(&s->fault_rng, 100);
+		f.write_error = rng_below(&s->fault_rng, 30);
+	}
+	bus_faults(s->bus, &f);
+}
+
+static void set_cfg(struct sim *s)
+{
+	static const u32 lens[] = { 2000, 9000, 20000, 65536 };
+	struct sim_cfg *c = &s->cfg;
+	struct rng *r = &s->rng;
+	u32 i;
+
+	c->lives = rng_range(r, 2, 6);
+	c->steps = rng_range(r, 50, 3000);
+	c->nr_members = rng_range(r, 1, SIM_MEMBERS_MAX);
+	c->segment_size = KVC_SEGMENT_MIN << rng_below(r, 2);
+	if (rng_chance(r, 3000))
+		c->segment_size += KVC_BLOCK * rng_below(r, 64);
+	c->chunk_size = KVC_CHUNK_MIN << rng_below(r, 5);
+	c->roomy = rng_chance(r, 3000);
+	for (i = 0; i < c->nr_members; i++)
+		c->nr_segs[i] = c->roomy ? rng_range(r, 48, 64) : rng_range(r, KVC_SEGMENTS_MIN, 14);
+	c->nr_keys = rng_range(r, 8, 250);
+	c->typical_len = lens[rng_below(r, ARRAY_SIZE(lens))];
+	c->leases = rng_chance(r, 5000);
+	c->tenants = rng_chance(r, 4000);
+	c->member_fails = rng_chance(r, 2000);
+	c->alloc_fails = rng_chance(r, 2000);
+	c->corrupts = rng_chance(r, 2500);
+	c->io_errors = rng_chance(r, 2500);
+	set_faults(s);
+}
+
+/* One thing that may happen next */
+static void step(struct sim *s)
+{
+	u32 n = rng_below(&s->rng, 100), i;
+
+	s->n.steps++;
+	if (n < 35) {
+		if (s->nr_ops < 64)
+			ops_random(s);
+	} else if (n < 75) {
+		bus_step(s->bus);
+	} else if (n < 97) {
+		work_step(s, rng_below(&s->rng, s->cfg.nr_members));
+	} else if (s->nr_waiters && s->space) {
+		ops_retry(s);
+	} else {
+		for (i = 0; i < s->cfg.nr_members; i++)
+			while (work_step(s, i))
+				;
+	}
+	ops_flush_look(s);
+}
+
+static bool settle_step(struct sim *s)
+{
+	bool any = false;
+	u32 i;
+
+	while (bus_step(s->bus))
+		any = true;
+	for (i = 0; i < s->cfg.nr_members; i++)
+		any |= work_step(s, i);
+	ops_flush_look(s);
+	if (!any && s->nr_waiters) {
+		sim_check(s->space, "%u stores wait for space, and nobody will tell them", s->nr_waiters);
+		ops_retry(s);
+		any = true;
+	}
+	return any;
+}
+
+void sim_settle(struct sim *s)
+{
+	u32 rounds = 0;
+
+	ops_drop_leases(s);
+	while (settle_step(s))
+		sim_check(++rounds < 100000, "no end of work: %u stores wait", s->nr_waiters);
+	sim_check(s->nr_ops == 0, "%u operations never ended", s->nr_ops);
+}
+
+static void run_seed(u64 seed, bool verbose, struct sim_counts *sum)
+{
+	struct sim *s = calloc(1, sizeof(*s));
+	u64 *from, *to = (u64 *)sum;
+	u32 life, steps, i;
+
+	if (!s)
+		abort();
+	running = s;
+	s->seed = seed;
+	s->verbose = verbose;
+	s->rng.state = rng_mix(seed + 1);
+	s->bus_rng.state = rng_mix(seed + 2);
+	s->fault_rng.state = rng_mix(seed + 3);
+	s->bus = bus_new(&s->bus_rng);
+	set_cfg(s);
+	sim_trace(s, "%u members, segments of %llu, chunks of %u, %s%s%s%s%s%s%s", s->cfg.nr_members,
+		  (unsigned long long)s->cfg.segment_size, s->cfg.chunk_size, s->cfg.roomy ? "roomy " : "",
+		  s->cfg.leases ? "leases " : "", s->cfg.tenants ? "tenants " : "",
+		  s->cfg.member_fails ? "failures " : "", s->cfg.alloc_fails ? "nomem " : "",
+		  s->cfg.corrupts ? "corruption " : "", s->cfg.io_errors ? "errors" : "");
+	model_init(s);
+	life_format(s);
+	sim_alloc_fails(s, true);
+	for (life = 0; life < s->cfg.lives; life++) {
+		life_attach(s);
+		steps = rng_range(&s->rng, 1, s->cfg.steps);
+		while (steps--)
+			step(s);
+		life_end(s);
+	}
+	life_attach(s);
+	sim_settle(s);
+	kvc_pool_destroy(s->pool);
+	sim_alloc_fails(s, false);
+	for (i = 0, from = (u64 *)&s->n; i < sizeof(*sum) / sizeof(u64); i++)
+		to[i] += from[i];
+	bus_free(s->bus);
+	model_free(s);
+	free(s->super);
+	free(s);
+}
+
+static void print_counts(u64 seeds, u64 first, const struct sim_counts *n)
+{
+	printf("sim: %llu seeds from %llu: %llu steps, %llu power cuts, %llu detaches\n", (unsigned long long)seeds,
+	       (unsigned long long)first, (unsigned long long)n->steps, (unsigned long long)n->cuts,
+	       (unsigned long long)n->detaches);
+	printf("sim: %llu stores, %llu loads, %llu deletes, %llu matches, %llu flushes, %llu leases, %llu waits\n",
+	       (unsigned long long)n->stores, (unsigned long long)n->loads, (unsigned long long)n->deletes,
+	       (unsigned long long)n->matches, (unsigned long long)n->flushes, (unsigned long long)n->leases,
+	       (unsigned long long)n->waits);
+	printf("sim: %llu pages recovered, %llu evicted, %llu moved; %llu tenants removed, %llu members failed\n",
+	       (unsigned long long)n->recovered, (unsigned long long)n->evicted, (unsigned long long)n->moved,
+	       (unsigned long long)n->removals, (unsigned long long)n->fails);
+	printf("sim: %llu I/O errors, %llu damaged pages, %llu lost to damage, %llu refused allocations\n",
+	       (unsigned long long)n->ioerrs, (unsigned long long)n->bad, (unsigned long long)n->missing_excused,
+	       (unsigned long long)n->nomem);
+}
+
+static u64 now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (u64)ts.tv_sec;
+}
+
+static u64 seed_base(const char *text)
+{
+	u64 v = 0;
+
+	if (strcmp(text, "random"))
+		return strtoull(text, NULL, 0);
+	if (getentropy(&v, sizeof(v)))
+		abort();
+	return v % 1000000000000ULL;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "seed", required_argument, NULL, 's' },
+		{ "seconds", required_argument, NULL, 't' },
+		{ "seed-base", required_argument, NULL, 'b' },
+		{ "count", required_argument, NULL, 'n' },
+		{ "verbose", no_argument, NULL, 'v' },
+		{ NULL, 0, NULL, 0 },
+	};
+	u64 base = 1, count = U64_MAX, seconds = 10, i, end;
+	struct sim_counts sum = { 0 };
+	bool verbose = false, one = false;
+	int c;
+
+	program = argv[0];
+	harness_fail = on_fail;
+	signal(SIGABRT, on_abort);
+	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (c == 's') {
+			base = strtoull(optarg, NULL, 0);
+			one = true;
+		} else if (c == 't') {
+			seconds = strtoull(optarg, NULL, 0);
+		} else if (c == 'b') {
+			base = seed_base(optarg);
+		} else if (c == 'n') {
+			count = strtoull(optarg, NULL, 0);
+		} else if (c == 'v') {
+			verbose = true;
+		} else {
+			fprintf(stderr, "usage: %s [--seed N] [--seconds S] [--seed-base N|random] [--count N] [--verbose]\n",
+				argv[0]);
+			return 2;
+		}
+	}
+	end = now() + seconds;
+	for (i = 0; i == 0 || (!one && i < count && now() < end); i++)
+		run_seed(base + i, verbose, &sum);
+	print_counts(i, base, &sum);
+	return 0;
+}

@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The model: what every key may be. See sim.h.
+ */
+#include "sim.h"
+
+static void *must(void *p)
+{
+	if (!p)
+		sim_fail("the test itself is out of memory");
+	return p;
+}
+
+void model_init(struct sim *s)
+{
+	u32 t, ks, id;
+
+	s->nr_keys = SIM_TENANTS * SIM_KEYSPACES * s->cfg.nr_keys;
+	s->keys = must(calloc(s->nr_keys, sizeof(*s->keys)));
+	for (t = 0; t < SIM_TENANTS; t++)
+		for (ks = 0; ks < SIM_KEYSPACES; ks++)
+			for (id = 0; id < s->cfg.nr_keys; id++) {
+				struct mkey *k = model_key(s, t, ks, id);
+
+				k->tenant = t;
+				k->keyspace = ks;
+				k->id = id;
+				model_forget_key(k);
+			}
+	s->nr_versions = 1;
+	s->event = 1;
+}
+
+void model_free(struct sim *s)
+{
+	u32 i;
+
+	for (i = 0; i < s->nr_keys; i++) {
+		free(s->keys[i].events);
+		free(s->keys[i].ghosts);
+	}
+	free(s->keys);
+	free(s->leases);
+	free(s->versions);
+}
+
+struct mkey *model_key(struct sim *s, u32 tenant, u32 keyspace, u32 id)
+{
+	return &s->keys[(tenant * SIM_KEYSPACES + keyspace) * s->cfg.nr_keys + id];
+}
+
+struct mkey *model_random_key(struct sim *s)
+{
+	u32 t = rng_below(&s->rng, SIM_TENANTS), i;
+
+	for (i = 0; i < SIM_TENANTS; i++, t = (t + 1) % SIM_TENANTS)
+		if (s->tenants[t].state == T_LIVE)
+			return model_key(s, t, rng_below(&s->rng, SIM_KEYSPACES), rng_below(&s->rng, s->cfg.nr_keys));
+	return NULL;
+}
+
+const char *model_name(const struct mkey *k)
+{
+	static char text[4][64];
+	static u32 turn;
+	char *t = text[turn++ % 4];
+
+	snprintf(t, sizeof(text[0]), "t%u.%u.k%u", k->tenant, k->keyspace, k->id);
+	return t;
+}
+
+static void push(struct event **events, u32 *nr, u32 *room, struct event e)
+{
+	if (*nr == *room) {
+		*room = *room ? *room * 2 : 4;
+		*events = must(realloc(*events, sizeof(**events) * *room));
+	}
+	(*events)[(*nr)++] = e;
+}
+
+static void push_event(struct mkey *k, struct event e)
+{
+	push(&k->events, &k->nr_events, &k->room, e);
+}
+
+static void drop_ghosts(struct mkey *k, u64 before)
+{
+	u32 i, n = 0;
+
+	for (i = 0; i < k->nr_ghosts; i++)
+		if (k->ghosts[i].nr >= before)
+			k->ghosts[n++] = k->ghosts[i];
+	k->nr_ghosts = n;
+}
+
+/* Forget what a durable strong event has made impossible. */
+static void prune(struct mkey *k, u64 durable)
+{
+	u32 base = 0, i;
+
+	for (i = 1; i < k->nr_events && k->events[i].nr <= durable; i++) {
+		if (k->events[i].weak)
+			continue;
+		base = i;
+		if (!k->events[i].state.version)
+			drop_ghosts(k, k->events[i].nr);
+	}
+	memmove(k->events, k->events + base, sizeof(*k->events) * (k->nr_events - base));
+	k->nr_events -= base;
+}
+
+void model_event(struct sim *s, struct mkey *k, struct mstate state, bool weak)
+{
+	struct event e = { .nr = ++s->event, .state = state, .weak = weak };
+
+	prune(k, s->durable);
+	if (weak && k->cur.version)
+		push(&k->ghosts, &k->nr_ghosts, &k->ghosts_room, (struct event){ .nr = e.nr, .state = k->cur });
+	k->cur = state;
+	k->doubtful &= weak;
+	if (!state.version) {
+		k->at.offset = 0;
+		k->before.offset = 0;
+	}
+	push_event(k, e);
+}
+
+void model_flushed(struct sim *s, u64 event)
+{
+	s->durable = max(s->durable, event);
+}
+
+bool model_allows(const struct mkey *k, struct mstate state)
+{
+	bool absent = false;
+	u32 i;
+
+	for (i = 0; i < k->nr_events; i++) {
+		if (k->events[i].state.version == state.version)
+			return true;
+		absent |= k->events[i].state.version == 0;
+	}
+	for (i = 0; absent && i < k->nr_ghosts; i++)
+		if (k->ghosts[i].state.version == state.version)
+			return true;
+	return false;
+}
+
+void model_forget_key(struct mkey *k)
+{
+	k->cur = (struct mstate){ 0 };
+	k->at = k->before = (struct place){ 0 };
+	k->pending = false;
+	k->gone = false;
+	k->doubtful = false;
+	k->nr_events = 0;
+	k->nr_ghosts = 0;
+	push_event(k, (struct event){ 0 });
+}
+
+/*
+ * What recovery found is on media. Older versions may lie behind what was found, and appear when that goes; behind
+ * nothing lies nothing.
+ */
+void model_recovered(struct sim *s, struct mkey *k, struct mstate state, struct place at)
+{
+	u32 i;
+
+	prune(k, s->durable);
+	k->doubtful |= sim_corrupted(s) && state.version && model_allows(k, (struct mstate){ 0 });
+	if (!state.version)
+		k->nr_ghosts = 0;
+	for (i = 0; i < k->nr_events && state.version; i++)
+		if (k->events[i].state.version && k->events[i].state.version != state.version)
+			push(&k->ghosts, &k->nr_ghosts, &k->ghosts_room, k->events[i]);
+	k->pending = false;
+	k->gone = false;
+	k->before = (struct place){ 0 };
+	k->nr_events = 1;
+	k->events[0] = (struct event){ .nr = s->event, .state = state };
+	k->cur = state;
+	k->at = at;
+}
+
+static void weaken(struct mkey *k, u32 event)
+{
+	struct event ghost = k->events[event - 1];
+
+	k->events[event].weak = true;
+	ghost.nr = k->events[event].nr;
+	if (ghost.state.version)
+		push(&k->ghosts, &k->nr_ghosts, &k->ghosts_room, ghost);
+}
+
+/*
+ * The pages of the member are out of reach, and come back with it. A tombstone may have been on it, not yet durable,
+ * so deletes that no flush covered are weak.
+ */
+void model_member_failed(struct sim *s, u32 member)
+{
+	u32 i, j;
+
+	if (s->failed[member])
+		return;
+	s->failed[member] = true;
+	s->n.fails++;
+	sim_trace(s, "member %u failed", member);
+	for (i = 0; i < s->nr_keys; i++) {
+		struct mkey *k = &s->keys[i];
+
+		prune(k, s->durable);
+		for (j = 1; j < k->nr_events; j++)
+			if (!k->events[j].state.version && !k->events[j].weak)
+				weaken(k, j);
+		if (k->cur.version && k->at.member == member) {
+			model_event(s, k, (struct mstate){ 0 }, true);
+			k->gone = true;
+		}
+	}
+}
+
+void model_tenant_removed(struct sim *s, u32 tenant)
+{
+	u32 i;
+
+	for (i = 0; i < s->nr_keys; i++)
+		if (s->keys[i].tenant == tenant)
+			model_event(s, &s->keys[i], (struct mstate){ 0 }, true);
+}
+
+u32 model_new_version(struct sim *s, struct mkey *k, u32 length)
+{
+	if (s->nr_versions >= s->versions_room) {
+		s->versions_room = s->versions_room ? s->versions_room * 2 : 1024;
+		s->versions = must(realloc(s->versions, sizeof(*s->versions) * s->versions_room));
+	}
+	s->versions[s->nr_versions] = (struct mversion){ .key = k, .length = length };
+	return s->nr_versions++;
+}
+
+void model_check_free(struct sim *s, u32 member, u64 offset, u64 len, const char *what)
+{
+	u32 i;
+
+	for (i = 0; i < s->nr_keys; i++) {
+		const struct mkey *k = &s->keys[i];
+
+		if (!k->cur.version || !k->at.offset || k->at.member != member)
+			continue;
+		if (k->at.offset < offset + len && offset < k->at.offset + padded(k->cur.length))
+			sim_fail("%s of member %u at %llu + %llu overlaps the page %s at %llu", what, member,
+				 (unsigned long long)offset, (unsigned long long)len, model_name(k),
+				 (unsigned long long)k->at.offset);
+	}
+}
+
+u64 segment_of(const struct sim *s, u64 offset)
+{
+	return (offset - KVC_DATA_OFFSET) / s->cfg.segment_size;
+}
+
+u32 model_leases(const struct sim *s, u32 member, u64 segment)
+{
+	u32 i, n = 0;
+
+	for (i = 0; i < s->nr_leases; i++)
+		n += s->leases[i].member == member && s->leases[i].segment == segment;
+	return n;
+}
+
+bool segment_tainted(const struct sim *s, struct place at)
+{
+	u64 start = KVC_DATA_OFFSET + segment_of(s, at.offset) * s->cfg.segment_size;
+
+	return dev_tainted(s->devs[at.member], start, s->cfg.segment_size);
+}
+
+bool sim_corrupted(const struct sim *s)
+{
+	u32 i;
+
+	for (i = 0; i < s->cfg.nr_members; i++)
+		if (dev_tainted(s->devs[i], KVC_DATA_OFFSET, dev_bytes(s->devs[i]) - KVC_DATA_OFFSET))
+			return true;
+	return false;
+}
+
+/* May the page be missing because its segment, or the one it was moved from, was hit? */
+bool model_excused(const struct sim *s, const struct mkey *k)
+{
+	if (!k->at.offset || k->doubtful)
+		return sim_corrupted(s);
+	return segment_tainted(s, k->at) || (k->before.offset && segment_tainted(s, k->before));
+}
+
+/* Segments of which pages were evicted, each a place in it */
+struct victims {
+	struct place at[64];
+	u32	nr;
+};
+
+static bool in_segment(const struct sim *s, const struct mkey *k, struct place at)
+{
+	return k->at.member == at.member && segment_of(s, k->at.offset) == segment_of(s, at.offset);
+}
+
+static void vanished(struct sim *s, struct mkey *k, struct victims *v)
+{
+	u64 seg = segment_of(s, k->at.offset);
+	u32 i;
+
+	sim_check(k->at.offset != 0, "%s has no place", model_name(k));
+	for (i = 0; i < v->nr && !in_segment(s, k, v->at[i]); i++)
+		;
+	if (i == v->nr && i < ARRAY_SIZE(v->at))
+		v->at[v->nr++] = k->at;
+	sim_check(model_leases(s, k->at.member, seg) == 0, "%s was evicted from a leased segment", model_name(k));
+	/* A member of few segments has hardly more than its heads. */
+	if (!s->cfg.leases && s->cfg.nr_segs[k->at.member] >= 8 && s->newest[k->at.member].offset)
+		sim_check(segment_of(s, s->newest[k->at.member].offset) != seg,
+			  "%s was evicted with the newest page of its member", model_name(k));
+	sim_trace(s, "evicted %s v%u from member %u segment %llu", model_name(k), k->cur.version, k->at.member,
+		  (unsigned long long)seg);
+	model_event(s, k, (struct mstate){ 0 }, true);
+	s->n.evicted++;
+}
+
+static bool in_index(struct sim *s, const struct mkey *k)
+{
+	struct kvc_domain *d = sim_domain(s, k);
+	u8 key[KVC_KEY_LEN];
+	int r;
+
+	key_make(key, k->id);
+	r = kvc_query(s->pool, d, key);
+	kvc_domain_put(s->pool, d);
+	return r != -ENOENT;
+}
+
+static bool should_be(const struct sim *s, const struct mkey *k)
+{
+	return k->cur.version && s->tenants[k->tenant].state == T_LIVE;
+}
+
+static void check_rest(struct sim *s, const struct victims *v)
+{
+	u32 i, j;
+
+	for (i = 0; i < s->nr_keys; i++)
+		for (j = 0; j < v->nr && should_be(s, &s->keys[i]); j++)
+			sim_check(!in_segment(s, &s->keys[i], v->at[j]), "%s stayed in an evicted segment",
+				  model_name(&s->keys[i]));
+}
+
+/*
+ * Pages leave the index by themselves only through eviction, which is counted: as many pages vanished as the count
+ * says, whole segments of them, which nobody leased.
+ */
+void model_look(struct sim *s)
+{
+	struct victims v = { .nr = 0 };
+	u64 before = s->n.evicted, evicted;
+	struct kvc_stats st;
+	u32 i;
+
+	kvc_stats_get(s->pool, &st);
+	evicted = st.evicted_pages - s->stats.evicted_pages;
+	if (evicted == 0)
+		return;
+	sim_check(!s->cfg.roomy, "%llu pages evicted from a pool with room for all", (unsigned long long)evicted);
+	for (i = 0; i < s->nr_keys; i++)
+		if (should_be(s, &s->keys[i]) && !in_index(s, &s->keys[i]))
+			vanished(s, &s->keys[i], &v);
+	sim_check(s->n.evicted - before == evicted, "%llu pages vanished, %llu were evicted",
+		  (unsigned long long)(s->n.evicted - before), (unsigned long long)evicted);
+	sim_check(v.nr <= st.segments_reclaimed - s->stats.segments_reclaimed + s->cfg.nr_members,
+		  "%u segments were evicted, more than were reclaimed", v.nr);
+	check_rest(s, &v);
+	s->stats = st;
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The members' workers: they ask the engine for work when it kicked them or when a flush waits, do the I/O and report.
+ * See sim.h.
+ */
+#include "sim.h"
+
+static void on_kick(void *owner, u32 member)
+{
+	struct sim *s = owner;
+
+	s->workers[member].kicked = true;
+}
+
+static void on_space(void *owner)
+{
+	struct sim *s = owner;
+
+	s->space = true;
+}
+
+const struct kvc_ops sim_ops = {
+	.kick = on_kick,
+	.space = on_space,
+};
+
+/* The page moved unless somebody leased its segment, or it went meanwhile. */
+static void model_moved(struct sim *s, const struct kvc_work *w)
+{
+	u32 i;
+
+	if (s->failed[w->member] || model_leases(s, w->member, segment_of(s, w->src_offset)))
+		return;
+	for (i = 0; i < s->nr_keys; i++) {
+		struct mkey *k = &s->keys[i];
+
+		if (!k->cur.version || k->at.member != w->member || k->at.offset != w->src_offset)
+			continue;
+		k->before = k->at;
+		k->at.offset = w->offset;
+		s->n.moved++;
+		sim_trace(s, "moved %s v%u from %llu to %llu of member %u", model_name(k), k->cur.version,
+			  (unsigned long long)w->src_offset, (unsigned long long)w->offset, w->member);
+		return;
+	}
+}
+
+static void model_move_bad(struct sim *s, const struct kvc_work *w)
+{
+	u32 i;
+
+	sim_check(segment_tainted(s, (struct place){ w->member, w->src_offset }), "move of an undamaged page at %llu",
+		  (unsigned long long)w->src_offset);
+	for (i = 0; i < s->nr_keys; i++) {
+		struct mkey *k = &s->keys[i];
+
+		if (k->cur.version && k->at.member == w->member && k->at.offset == w->src_offset) {
+			model_event(s, k, (struct mstate){ 0 }, true);
+			s->n.bad++;
+		}
+	}
+}
+
+static void work_end(struct worker *wk, int err)
+{
+	struct sim *s = wk->sim;
+
+	kvc_work_done(s->pool, &wk->w, err);
+	free(wk->buf);
+	wk->buf = NULL;
+	wk->busy = false;
+	wk->kicked = true;
+	if (s->ending)
+		return;
+	if (!kvc_member_online(s->pool, wk->member))
+		model_member_failed(s, wk->member);
+	if (wk->w.type == KVC_WORK_MOVE && !err)
+		model_moved(s, &wk->w);
+	if (wk->w.type == KVC_WORK_MOVE && err == -EBADMSG)
+		model_move_bad(s, &wk->w);
+	s->n.ioerrs += err == -EIO;
+	model_look(s);
+}
+
+static void plain_done(void *arg, int err)
+{
+	work_end(arg, err);
+}
+
+static bool move_intact(struct worker *wk)
+{
+	u32 chunk = wk->sim->cfg.chunk_size, i;
+
+	for (i = 0; i < wk->w.nr_chunks; i++) {
+		u32 from = i * chunk, len = min(chunk, wk->w.len - from);
+
+		if (page_crc(wk->buf + from, len) != kvc_work_crc(wk->sim->pool, &wk->w, i))
+			return false;
+	}
+	return true;
+}
+
+static void move_read_done(void *arg, int err)
+{
+	struct worker *wk = arg;
+
+	if (!err && !move_intact(wk))
+		err = -EBADMSG;
+	if (err)
+		work_end(wk, err);
+	else
+		dev_write(wk->sim->devs[wk->member], wk->w.offset, wk->buf, padded(wk->w.len), 0, plain_done, wk);
+}
+
+static void start_move(struct worker *wk)
+{
+	const struct kvc_work *w = &wk->w;
+	struct sim *s = wk->sim;
+
+	model_check_free(s, w->member, w->offset, padded(w->len), "move");
+	wk->buf = calloc(1, padded(w->len));
+	if (!wk->buf)
+		sim_fail("the test itself is out of memory");
+	dev_read(s->devs[wk->member], w->src_offset, wk->buf, padded(w->len), move_read_done, wk);
+}
+
+static const char *const names[] = { "write", "move", "discard" };
+
+static void start(struct worker *wk)
+{
+	struct kvc_work *w = &wk->w;
+	struct sim *s = wk->sim;
+	struct dev *d = s->devs[wk->member];
+
+	wk->busy = true;
+	sim_check(w->member == wk->member, "work of member %u for %u", w->member, wk->member);
+	sim_trace(s, "member %u: %s at %llu + %llu", wk->member, names[w->type], (unsigned long long)w->offset,
+		  (unsigned long long)(w->type == KVC_WORK_DISCARD ? w->discard_len : w->len));
+	switch (w->type) {
+	case KVC_WORK_WRITE:
+		model_check_free(s, w->member, w->offset, w->len, "summary");
+		dev_write(d, w->offset, w->buf, w->len, DEV_PREFLUSH | DEV_FUA, plain_done, wk);
+		break;
+	case KVC_WORK_MOVE:
+		start_move(wk);
+		break;
+	case KVC_WORK_DISCARD:
+		model_check_free(s, w->member, w->offset, w->discard_len, "discard");
+		dev_discard(d, w->offset, w->discard_len, plain_done, wk);
+		break;
+	}
+}
+
+/* Flushes and the rest take turns at random; without a kick nothing is asked for, as in the kernel. */
+bool work_step(struct sim *s, u32 member)
+{
+	struct worker *wk = &s->workers[member];
+	bool flush;
+	int r;
+
+	if (wk->busy)
+		return false;
+	flush = ops_flush_wants(s, member);
+	if (!flush && !wk->kicked)
+		return false;
+	if (flush && wk->kicked)
+		flush = rng_chance(&s->rng, 5000);
+	if (flush) {
+		r = kvc_flush_next(s->pool, member, &wk->w);
+		sim_check(r != 0 || !ops_flush_wants(s, member), "member %u: nothing to write, and not flushed", member);
+	} else {
+		wk->kicked = false;
+		r = kvc_work_next(s->pool, member, &wk->w);
+	}
+	model_look(s);
+	if (r == -ENOMEM && s->cfg.alloc_fails) {
+		s->n.nomem++;
+		wk->kicked = true;
+	} else {
+		sim_check(r == 0 || r == 1, "member %u: next work: %d", member, r);
+	}
+	if (r == 1)
+		start(wk);
+	return true;
+}
