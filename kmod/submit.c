@@ -290,7 +290,7 @@ static long submit_some(struct kvctx_session *s, const struct kvctx_sqe __user *
 		submit_one(s, &sqes[i], now);
 	if (got < room)
 		kvctx_cq_unreserve(s, room - got);
-	return got ? got : -EFAULT;
+	return got ? (long)got : -EFAULT;
 }
 
 long kvctx_submit(struct kvctx_session *s, const struct kvctx_submit *arg)
