@@ -99,11 +99,19 @@ static struct json_object *wait_devices(const char *ctrl, uint64_t timeout_ms)
 	return devices;
 }
 
+/* libnvme has numbers of its own, above those of the system */
+static const char *fabrics_why(int err)
+{
+	if (err == ENVME_CONNECT_WRITE)
+		return "refused; is there such a subsystem, for this host? The kernel log says more";
+	return err >= ENVME_CONNECT_RESOLVE ? nvme_errno_to_string(err) : strerror(err);
+}
+
 static int fabrics_failed(const struct ctl *c, int err)
 {
 	bool ours = err >= ENVME_CONNECT_RESOLVE;
 
-	ctl_command_error(c, "%s: %s", c->opt[OPT_NQN].text, ours ? nvme_errno_to_string(err) : strerror(err));
+	ctl_command_error(c, "%s: %s", c->opt[OPT_NQN].text, fabrics_why(err));
 	switch (err) {
 	case ENVME_CONNECT_OPEN:
 	case ENVME_CONNECT_NODEV:

@@ -99,8 +99,8 @@ const struct ctl_command ctl_commands[] = {
 		},
 		.summary = "bring a pool into service",
 		.text =
-"The pool's name stands on its devices. The kernel module is loaded if it is\n"
-"not. Each tenant of the pool gets its node /dev/kvctx/POOL/TENANT.",
+"The pool's name stands on its devices. Each tenant of the pool gets its\n"
+"node /dev/kvctx/POOL/TENANT.",
 		.example = "kvctxctl pool attach /dev/nvme1n1 /dev/nvme2n1",
 	}, {
 		.noun = "pool", .verb = "detach", .run = cmd_pool_detach,
@@ -161,7 +161,8 @@ const struct ctl_command ctl_commands[] = {
 		.summary = "connect to an NVMe-oF subsystem",
 		.text =
 "Prints the block devices that appeared. If none appears within the time\n"
-"limit the connection is taken down again and the command fails.",
+"limit, which begins when the target has answered, the connection is taken\n"
+"down again and the command fails.",
 		.example = "kvctxctl connect -t tcp -a 192.0.2.7 -s 4420 -n nqn.2026-01.org.example:kv0",
 	}, {
 		.noun = "disconnect", .run = cmd_disconnect,

@@ -90,7 +90,9 @@ int kmod_module_get_initstate(const struct kmod_module *mod)
 		return -ENOENT;
 	if (fake_is("FAKE_MODULE", "live"))
 		return KMOD_MODULE_LIVE;
-	return fake_is("FAKE_MODULE", "builtin") ? KMOD_MODULE_BUILTIN : -ENOENT;
+	if (fake_is("FAKE_MODULE", "builtin"))
+		return KMOD_MODULE_BUILTIN;
+	return -ENOENT;
 }
 
 int kmod_module_get_refcnt(const struct kmod_module *mod)

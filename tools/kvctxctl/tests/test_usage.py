@@ -2,6 +2,7 @@
 """The command line: help, usage errors, values, completion, man page."""
 import os
 import re
+import shutil
 import subprocess
 
 import tool
@@ -186,6 +187,9 @@ def test_completion_syntax():
     script = os.path.join(tool.OUT, "share/bash-completion/completions/kvctxctl")
     done = subprocess.run(["bash", "-n", script], stderr=subprocess.PIPE, text=True)
     assert done.returncode == 0 and not done.stderr, done.stderr
+    if shutil.which("shellcheck"):
+        done = subprocess.run(["shellcheck", "-s", "bash", script], stdout=subprocess.PIPE, text=True)
+        assert done.returncode == 0, done.stdout
 
 
 def test_completion_of_commands():
@@ -239,8 +243,7 @@ def test_man_page_tells_everything():
 
 
 def test_man_page_is_well_formed():
-    done = subprocess.run(["sh", "-c", "command -v groff"], stdout=subprocess.DEVNULL)
-    if done.returncode:
+    if not shutil.which("groff"):
         raise tool.Skip("no groff")
     page = os.path.join(tool.OUT, "share/man/man8/kvctxctl.8")
     done = subprocess.run(["groff", "-man", "-Tutf8", "-ww", "-z", page], stderr=subprocess.PIPE, text=True)
