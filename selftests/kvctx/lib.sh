@@ -10,7 +10,7 @@
 here=$(cd -P "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=selftests/vm/guest/nvmet.sh
 . "$here/../vm/guest/nvmet.sh"
-PATH=$here:$PATH
+PATH=$here/..:$PATH	# the test programs lie beside this folder
 
 test_no=0 test_failed=0
 

@@ -29,7 +29,7 @@ member() {
 program() {
 	local out=/tmp/$1.out line results=0
 
-	"$here/$1" > "$out" 2>&1
+	"$1" > "$out" 2>&1
 	while IFS= read -r line; do
 		case $line in
 			'ok '* | 'not ok '*) ;;
