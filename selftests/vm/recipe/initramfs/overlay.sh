@@ -61,8 +61,12 @@ put_libraries() {
 	{ LD_LIBRARY_PATH="$build/lib" ldd $programs 2> /dev/null || :; } |
 		sed -nE 's/.*[[:space:]](\/[^ ]*\.so[^ ]*).*/\1/p' | sort -u |
 		while read -r lib; do
-			case $lib in "$build"/*) continue ;; esac
-			[ -e "$base.tree$lib" ] || install -D -m 755 "$lib" "$tree$lib"
+			case $lib in
+				"$build"/*) continue ;;
+				# a directory here would replace the base's link /lib -> usr/lib
+				/lib*) lib=/usr$lib ;;
+			esac
+			[ -e "$base.tree$lib" ] || install -D -m 755 "$lib" "$tree/usr${lib#/usr}"
 		done
 }
 
