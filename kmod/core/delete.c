@@ -2,8 +2,8 @@
 /*
  * Delete and tombstones.
  *
- * A page whose record no extent holds simply leaves the index. Otherwise media would bring it back: a tombstone, a
- * record with a newer sequence, is appended to an open segment and becomes durable with the next summary.
+ * A page of which media has no record simply leaves the index. Otherwise media would bring it back: a tombstone, a
+ * record with a newer sequence, is appended to a segment and becomes durable with the next summary.
  *
  * A tombstone names the segment and generation of the record it killed. It must outlive that record, and every other
  * record of the key that media may hold: those lie in segments marked undead (moved, evicted or replaced pages whose
@@ -26,9 +26,10 @@ void kvc_tomb_append(struct kvc_member *m, struct kvc_seg *seg, const struct kvc
 	kvc_seg_check(p, seg);
 }
 
-static bool needs_tomb(const struct kvc_entry *e)
+/* May media hold a record of this page, or an older one of its key that no other tombstone covers? */
+static bool needs_tomb(const struct kvc_pool *p, const struct kvc_entry *e)
 {
-	return e->logged || e->copy;
+	return e->logged || e->copy || os_atomic_read(&p->nr_undead) || os_atomic_read(&p->nr_offline);
 }
 
 /* Delete what needs no tombstone. 0, -ENOENT, or 1 with the page's segment when it needs one. Shard locked. */
@@ -39,7 +40,7 @@ static int delete_unlogged(struct kvc_pool *p, u32 bucket, struct kvc_domain *d,
 	if (found == KVC_NONE || kvc_entry(p, found)->state != KVC_E_LIVE || READ_ONCE(d->dead))
 		return -ENOENT;
 	*entry = found;
-	if (needs_tomb(kvc_entry(p, found)))
+	if (needs_tomb(p, kvc_entry(p, found)))
 		return 1;
 	kvc_page_drop(p, bucket, found);
 	kvc_shard(p, bucket)->deletes++;
@@ -56,7 +57,7 @@ static int delete_on(struct kvc_member *m, struct kvc_domain *d, u32 bucket, con
 	int r;
 
 	os_lock(&m->lock);
-	r = kvc_tomb_prepare(m, &seg);
+	r = kvc_tomb_prepare(m, KVC_HEAD_NEW, &seg);
 	if (r)
 		goto out;
 	os_lock(&sh->lock);

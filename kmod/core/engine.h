@@ -348,8 +348,8 @@ void kvc_seg_count(struct kvc_member *m, struct kvc_seg *seg, struct kvc_entry *
  * be dropped meanwhile, but is held from the last check on. 0, -EAGAIN (no room), -ENODEV, -ENOMEM.
  */
 int kvc_head_prepare(struct kvc_member *m, enum kvc_head which, u32 blocks, u32 nr_crcs, struct kvc_seg **out);
-/* The same for a tombstone, wherever it fits */
-int kvc_tomb_prepare(struct kvc_member *m, struct kvc_seg **out);
+/* The same for a tombstone: wherever it fits, else in a new segment as head @which */
+int kvc_tomb_prepare(struct kvc_member *m, enum kvc_head which, struct kvc_seg **out);
 u32 kvc_seg_reserve_page(struct kvc_member *m, struct kvc_seg *seg, struct kvc_domain *d, const u8 *key, u32 length,
 			 u32 depth);
 /* End of a reservation: the record counts as unlogged (commit), or not. */

@@ -106,7 +106,7 @@ static int carry_tomb(struct kvc_member *m, u32 entry)
 	int r;
 
 	os_lock(&m->lock);
-	r = kvc_tomb_prepare(m, &seg);
+	r = kvc_tomb_prepare(m, KVC_HEAD_MOVE, &seg);
 	if (!r) {
 		os_lock(&sh->lock);
 		kvc_tomb_append(m, seg, &(struct kvc_tomb){

@@ -17,6 +17,13 @@
 
 #define RECOVER_STEP	(64U << 10)	/* bytes to read when the need is not known */
 
+/*
+ * Counters go on this far above everything seen, in case that what could not be read now can be read another time: it
+ * is older. Nobody counts to half of the range; who claims so is not believed, or the counters could not go on.
+ */
+#define RECOVER_GAP	(1ULL << 32)
+#define RECOVER_END	(KVC_COUNTER_END / 2)
+
 static void want(const struct kvc_member *m, struct kvc_recover *r, u32 least)
 {
 	u32 left = (m->pool->seg_blocks - r->next_block) << KVC_BLOCK_SHIFT;
@@ -163,6 +170,8 @@ static int add_record(struct kvc_member *m, struct kvc_seg *seg, const struct kv
 
 	if (rec->type == KVC_REC_TOMBSTONE && !victim_exists(p, rec))
 		return -EINVAL;
+	if (rec->seq >= RECOVER_END || rec->victim_gen >= RECOVER_END)
+		return -EINVAL;
 	r = kvc_domain_of_record(p, rec, &d);
 	if (r)
 		return r;
@@ -216,7 +225,7 @@ static int take_extent(struct kvc_member *m, struct kvc_recover *r, const void *
 	why = kvc_extent_open(&xr, buf, bytes, &r->id, r->next_block, p->seg_blocks, p->chunk_size);
 	if (why == KVC_BAD_CRC)
 		skipped(m);
-	if (why != KVC_OK)
+	if (why != KVC_OK || r->id.generation >= RECOVER_END)
 		return -EINVAL;
 	if (r->next_block == 0) {
 		os_lock(&m->lock);
@@ -326,9 +335,9 @@ void kvc_recover_finish(struct kvc_pool *p)
 		seq = max(seq, p->members[i].recovered_seq);
 		gen = max(gen, p->members[i].recovered_gen);
 	}
-	os_atomic64_set(&p->seq, seq);
-	os_atomic64_set(&p->generation, gen);
-	os_atomic64_set(&p->open_seq, gen);
+	os_atomic64_set(&p->seq, seq + RECOVER_GAP);
+	os_atomic64_set(&p->generation, gen + RECOVER_GAP);
+	os_atomic64_set(&p->open_seq, gen + RECOVER_GAP);
 	kvc_stats_get(p, &st);
 	p->recovered_pages = st.pages;
 	for (i = 0; i < p->super.nr_members; i++)

@@ -222,7 +222,7 @@ static struct kvc_seg *tomb_gap(struct kvc_member *m)
 	return NULL;
 }
 
-static struct kvc_seg *tomb_seg(struct kvc_member *m)
+static struct kvc_seg *tomb_seg(struct kvc_member *m, enum kvc_head which)
 {
 	struct kvc_pool *p = m->pool;
 	struct kvc_seg *seg;
@@ -234,12 +234,12 @@ static struct kvc_seg *tomb_seg(struct kvc_member *m)
 	seg = tomb_gap(m);
 	if (seg)
 		return seg;
-	if (m->head[KVC_HEAD_NEW])
-		kvc_seg_retire(m, KVC_HEAD_NEW);
-	return open_head(m, KVC_HEAD_NEW);
+	if (m->head[which])
+		kvc_seg_retire(m, which);
+	return open_head(m, which);
 }
 
-int kvc_tomb_prepare(struct kvc_member *m, struct kvc_seg **out)
+int kvc_tomb_prepare(struct kvc_member *m, enum kvc_head which, struct kvc_seg **out)
 {
 	struct kvc_seg *seg;
 	int r;
@@ -247,7 +247,7 @@ int kvc_tomb_prepare(struct kvc_member *m, struct kvc_seg **out)
 	for (;;) {
 		if (m->offline)
 			return -ENODEV;
-		seg = tomb_seg(m);
+		seg = tomb_seg(m, which);
 		if (!seg)
 			return -EAGAIN;
 		r = kvc_seg_grow(m, seg, 0);
