@@ -115,8 +115,8 @@ void kvc_domain_put(struct kvc_pool *p, struct kvc_domain *d);
  * Store. begin reserves the place and makes the key pending: the caller writes the page to [offset, offset + blocks),
  * sets the CRC of each chunk, then commits (publishes; cannot fail) or aborts.
  * begin: 0, -EEXIST (present: DEDUP), -EINPROGRESS (pending by another: DEDUP), -EAGAIN (no space yet: reclaim was
- * asked for, wait for ops->space), -ENOSPC (nothing evictable), -ENODEV (no member online, or the tenant was removed), -EINVAL (length 0 or over
- * kvc_page_max()), -ENOMEM. Allocates.
+ * asked for, wait for ops->space), -ENOSPC (nothing evictable), -ENODEV (no member online, or the tenant was removed),
+ * -EINVAL (length 0 or over kvc_page_max()), -ENOMEM. Allocates.
  */
 struct kvc_store {
 	u32	member;
@@ -162,7 +162,8 @@ int kvc_query(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN
 struct kvc_lease {
 	u32	gseg;
 };
-u32 kvc_match(struct kvc_pool *p, struct kvc_domain *d, const u8 (*keys)[KVC_KEY_LEN], u32 nr, u32 *lens,
+
+u32 kvc_match(struct kvc_pool *p, struct kvc_domain *d, const u8 keys[][KVC_KEY_LEN], u32 nr, u32 *lens,
 	      struct kvc_lease *leases);
 int kvc_lease_get(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN], struct kvc_lease *l);
 void kvc_lease_put(struct kvc_pool *p, struct kvc_lease *l);

@@ -30,7 +30,7 @@ struct kvc_table {
 };
 
 #define KVC_LEAF_SHIFT		9
-#define KVC_LEAF_SLOTS		(1U << KVC_LEAF_SHIFT)
+#define KVC_LEAF_SLOTS		512U
 
 int kvc_table_init(struct kvc_table *t, u32 max);
 void kvc_table_destroy(struct kvc_table *t, void (*drop)(void *obj));
@@ -73,7 +73,8 @@ struct kvc_entry {
 
 #define KVC_EBLOCK_ENTRIES	56U
 #define KVC_EBLOCK_SHIFT	6		/* entry id = block id << 6 | slot */
-#define KVC_EBLOCK_MAX		(1U << (31 - KVC_EBLOCK_SHIFT))
+#define KVC_EBLOCK_STRIDE	64U
+#define KVC_EBLOCK_MAX		(32U << 20)
 
 struct kvc_eblock {
 	struct kvc_entry e[KVC_EBLOCK_ENTRIES];
@@ -83,9 +84,10 @@ struct kvc_eblock {
 	u32	pad[13];
 };
 
+os_static_assert(KVC_LEAF_SLOTS >> KVC_LEAF_SHIFT == 1, "slots of a leaf");
 os_static_assert(sizeof(struct kvc_entry) == 72, "memory of a page");
 os_static_assert(sizeof(struct kvc_eblock) == 4096, "entry blocks are one page");
-os_static_assert(KVC_SEGMENT_MAX / KVC_BLOCK <= 1U << 18, "crc_base holds every CRC of a segment");
+os_static_assert(KVC_SEGMENT_MAX / KVC_BLOCK <= 256U << 10, "crc_base holds every CRC of a segment");
 
 #define KVC_CBLOCK_CRCS		1024U		/* CRCs of one block of them */
 
@@ -199,7 +201,7 @@ struct kvc_domain {
 };
 
 #define KVC_DOMAIN_BUCKETS	256U
-#define KVC_DOMAINS_MAX		(1U << 20)
+#define KVC_DOMAINS_MAX		(1024U << 10)
 
 struct kvc_domains {
 	struct os_lock lock;
@@ -279,7 +281,7 @@ static inline struct kvc_eblock *kvc_eblock(const struct kvc_pool *p, u32 entry)
 
 static inline struct kvc_entry *kvc_entry(const struct kvc_pool *p, u32 entry)
 {
-	return &kvc_eblock(p, entry)->e[entry & ((1U << KVC_EBLOCK_SHIFT) - 1)];
+	return &kvc_eblock(p, entry)->e[entry % KVC_EBLOCK_STRIDE];
 }
 
 static inline struct kvc_seg *kvc_entry_seg(const struct kvc_pool *p, u32 entry)
@@ -376,10 +378,12 @@ struct kvc_tomb {
 };
 
 void kvc_tomb_append(struct kvc_member *m, struct kvc_seg *seg, const struct kvc_tomb *t);
+
 static inline u64 kvc_tomb_gen(const struct kvc_entry *e)
 {
 	return (u64)e->depth << 32 | e->length;
 }
+
 void kvc_drop_bad(struct kvc_pool *p, u32 entry);
 
 /* summary.c */

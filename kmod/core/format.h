@@ -29,10 +29,10 @@
 #include "os.h"
 
 #define KVC_BLOCK_SHIFT		12
-#define KVC_BLOCK		(1U << KVC_BLOCK_SHIFT)	/* alignment of pages and extents, bytes */
+#define KVC_BLOCK		4096U		/* alignment of pages and extents, bytes */
 #define KVC_SUPER_BYTES		(64U << 10)		/* one superblock slot */
 #define KVC_SUPER_SLOTS		2
-#define KVC_DATA_OFFSET		(1ULL << 20)		/* first segment */
+#define KVC_DATA_OFFSET		(1024ULL << 10)	/* first segment */
 
 #define KVC_KEY_LEN		40
 #define KVC_KEYSPACE_LEN	16
@@ -42,13 +42,13 @@
 #define KVC_TENANTS_MAX		240
 #define KVC_PAGE_MAX		(128U << 20)		/* longest page, bytes */
 #define KVC_SEGMENT_MIN		(256U << 10)
-#define KVC_SEGMENT_MAX		(1U << 30)
+#define KVC_SEGMENT_MAX		(1024U << 20)
 #define KVC_SEGMENT_DEFAULT	(256U << 20)
 #define KVC_CHUNK_MIN		(4U << 10)
-#define KVC_CHUNK_MAX		(1U << 20)
+#define KVC_CHUNK_MAX		(1024U << 10)
 #define KVC_CHUNK_DEFAULT	(64U << 10)
 #define KVC_SEGMENTS_MIN	4			/* fewest segments of a member */
-#define KVC_EXTENT_MAX		(1U << 20)		/* longest summary extent, bytes */
+#define KVC_EXTENT_MAX		(1024U << 10)	/* longest summary extent, bytes */
 
 #define KVC_FORMAT_VERSION	1
 
@@ -81,7 +81,7 @@ struct kvc_super_member {
 	u32	nr_segments;
 };
 
-#define KVC_TENANT_USED		(1U << 0)
+#define KVC_TENANT_USED		1U
 
 /* One tenant slot. The epoch counts how often the slot was given away: records carry (slot, epoch), so removing a
  * tenant kills its pages at once.
@@ -155,6 +155,7 @@ struct kvc_rec {
 /* Bytes of a record with @nr_crcs CRCs, and of an extent's header */
 #define KVC_REC_FIXED		112U
 #define KVC_EXTENT_HEADER	96U
+
 u32 kvc_rec_bytes(u32 nr_crcs);
 u32 kvc_rec_crc(const struct kvc_rec *r, u32 i);
 
@@ -203,6 +204,7 @@ static inline u32 kvc_crc_feed(u32 crc, const void *p, size_t n)
 {
 	return os_crc32c(crc, p, n);
 }
+
 static inline u32 kvc_crc_finish(u32 crc)
 {
 	return ~crc;

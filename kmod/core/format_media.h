@@ -9,9 +9,9 @@
 #include "format.h"
 
 /* Counters on media (sequences, generations) stay below this, so that what was read can always be counted up. */
-#define KVC_COUNTER_END		(1ULL << 62)
+#define KVC_COUNTER_END		BIT_ULL(62)
 /* Segments of one member */
-#define KVC_SEGMENTS_END	(1U << 24)
+#define KVC_SEGMENTS_END	(16U << 20)
 
 #define KVC_SUPER_MAGIC		"KVCTXSB\n"
 #define KVC_EXTENT_MAGIC	0x7478766bU		/* "kvxt" */
@@ -95,6 +95,8 @@ struct kvc_media_rec {
 	os_static_assert(sizeof(type) == (bytes), "size of " #type)
 #define KVC_ASSERT_OFFSET(type, field, bytes) \
 	os_static_assert(offsetof(type, field) == (bytes), "offset of " #field)
+
+os_static_assert(BIT(KVC_BLOCK_SHIFT) == KVC_BLOCK, "block size");
 
 KVC_ASSERT_SIZE(struct kvc_media_member, 24);
 KVC_ASSERT_OFFSET(struct kvc_media_member, nr_segments, 16);

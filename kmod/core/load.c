@@ -148,7 +148,7 @@ static int lease_page(struct kvc_pool *p, struct kvc_domain *d, const u8 *key, s
 	return r;
 }
 
-u32 kvc_match(struct kvc_pool *p, struct kvc_domain *d, const u8 (*keys)[KVC_KEY_LEN], u32 nr, u32 *lens,
+u32 kvc_match(struct kvc_pool *p, struct kvc_domain *d, const u8 keys[][KVC_KEY_LEN], u32 nr, u32 *lens,
 	      struct kvc_lease *leases)
 {
 	u32 i;

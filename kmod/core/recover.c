@@ -21,7 +21,7 @@
  * Counters go on this far above everything seen, in case that what could not be read now can be read another time: it
  * is older. Nobody counts to half of the range; who claims so is not believed, or the counters could not go on.
  */
-#define RECOVER_GAP	(1ULL << 32)
+#define RECOVER_GAP	BIT_ULL(32)
 #define RECOVER_END	(KVC_COUNTER_END / 2)
 
 static void want(const struct kvc_member *m, struct kvc_recover *r, u32 least)

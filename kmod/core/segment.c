@@ -25,7 +25,7 @@ struct state_row {
 	bool	coming;		/* becomes FREE or SEALED without a further decision */
 };
 
-#define S(state)	(1U << KVC_S_##state)
+#define S(state)	BIT(KVC_S_##state)
 
 static const struct state_row states[KVC_NR_S] = {
 	[KVC_S_BLANK]	 = { "blank",	 S(DRAINING), false, true },
@@ -79,7 +79,7 @@ void kvc_seg_set_state(struct kvc_member *m, struct kvc_seg *seg, enum kvc_seg_s
 {
 	bool fresh = to == KVC_S_BLANK && seg->state == KVC_S_BLANK;
 
-	KVC_WARN_ONCE(!fresh && !(states[to].from & (1U << seg->state)));
+	KVC_WARN_ONCE(!fresh && !(states[to].from & BIT(seg->state)));
 	if (!fresh)
 		seg_unlink(m->pool, &m->list[seg->state], seg);
 	WRITE_ONCE(seg->state, (u8)to);
@@ -328,7 +328,7 @@ bool kvc_member_hope(struct kvc_member *m)
 	os_mb();
 	for (i = 0; i < KVC_NR_S; i++)
 		hope |= states[i].coming && m->list[i].count;
-	hope |= m->head[KVC_HEAD_MOVE] != NULL;
+	hope |= !!m->head[KVC_HEAD_MOVE];
 	gseg = m->stuck ? KVC_NONE : m->list[KVC_S_SEALED].first;
 	for (; !hope && gseg != KVC_NONE; gseg = p->segs[gseg].next)
 		hope = !os_atomic_read(&p->segs[gseg].leases);

@@ -10,6 +10,7 @@
 #define KVC_OS_H
 
 #include <linux/atomic.h>
+#include <linux/bits.h>
 #include <linux/build_bug.h>
 #include <linux/bug.h>
 #include <linux/crc32c.h>
@@ -58,7 +59,7 @@ static inline void os_relax(void)
 }
 
 struct os_lock {
-	spinlock_t lock;
+	spinlock_t lock;	/* guards what its owner says */
 };
 
 /* Macros, so that each place of initialization is a lock class of its own, and sparse sees the context change. */
@@ -139,6 +140,6 @@ static inline void os_atomic64_sub(struct os_atomic64 *a, u64 n)
 	atomic64_sub((s64)n, &a->v);
 }
 
-#define os_mb()				smp_mb()
+#define os_mb()				smp_mb()	/* users name what it pairs with */
 
 #endif

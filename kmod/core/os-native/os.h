@@ -35,6 +35,8 @@ typedef __s64 s64;
 #define unlikely(x)			__builtin_expect(!!(x), 0)
 #define READ_ONCE(x)			__atomic_load_n(&(x), __ATOMIC_RELAXED)
 #define WRITE_ONCE(x, v)		__atomic_store_n(&(x), v, __ATOMIC_RELAXED)
+#define BIT(n)				(1UL << (n))
+#define BIT_ULL(n)			(1ULL << (n))
 #define ARRAY_SIZE(a)			(sizeof(a) / sizeof((a)[0]))
 #define fallthrough			__attribute__((__fallthrough__))
 
