@@ -1,23 +1,26 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# libkvctx, shared and static, its pages, and its tests.
+# libkvctx, shared and static, its pages, its example, and its tests.
 
 LIBKVCTX_SONAME	:= libkvctx.so.0
 LIBKVCTX_SO	:= $(O)/lib/libkvctx.so
 LIBKVCTX_A	:= $(O)/lib/libkvctx.a
-LIBKVCTX_SRC	:= $(wildcard libkvctx/*.c)
-LIBKVCTX_OBJ	:= $(LIBKVCTX_SRC:%.c=$(O)/obj/%.o)
+LIBKVCTX_MAP	:= libkvctx/libkvctx.map
+LIBKVCTX_SRC	:= handle mem ring wait queue sync text sys
+LIBKVCTX_OBJ	:= $(LIBKVCTX_SRC:%=$(O)/obj/libkvctx/%.o)
+LIBKVCTX_MAN3	:= $(O)/share/man/man3
+LIBDIR		?= $(PREFIX)/lib
 
 LIBRARIES	+= $(LIBKVCTX_SO) $(LIBKVCTX_A)
-INSTALLS	+= install-lib
 CHECKS		+= check-lib
+INSTALLS	+= install-lib
 
-$(O)/obj/libkvctx/%.o: OBJ_CFLAGS := -fPIC -Ilibkvctx
+$(O)/obj/libkvctx/%.o: OBJ_CFLAGS := -fPIC -pthread -Ilibkvctx
 
-$(LIBKVCTX_SO): $(LIBKVCTX_OBJ) libkvctx/libkvctx.map
+$(LIBKVCTX_SO): $(LIBKVCTX_OBJ) $(LIBKVCTX_MAP)
 	@mkdir -p $(@D)
-	$(Q_LD)$(CC) -shared -Wl,-soname,$(LIBKVCTX_SONAME) -Wl,--version-script=libkvctx/libkvctx.map \
-		$(KVCTX_LDFLAGS) $(LDFLAGS) -o $@.$(VERSION) $(LIBKVCTX_OBJ) -lpthread
+	$(Q_LD)$(CC) -shared -pthread -Wl,-soname,$(LIBKVCTX_SONAME) -Wl,--version-script=$(LIBKVCTX_MAP) \
+		$(KVCTX_LDFLAGS) $(LDFLAGS) -o $@.$(VERSION) $(LIBKVCTX_OBJ)
 	@ln -sf $(@F).$(VERSION) $(@D)/$(LIBKVCTX_SONAME)
 	@ln -sf $(LIBKVCTX_SONAME) $@
 
@@ -26,39 +29,57 @@ $(LIBKVCTX_A): $(LIBKVCTX_OBJ)
 	@rm -f $@
 	$(Q_LD)$(AR) rcs $@ $^
 
-# Tests: the library without its system calls, in front of a kernel in memory
-LIB_TESTS	:= test_sync test_ring
-LIB_TEST_PROGS	:= $(LIB_TESTS:%=$(O)/test/lib/%)
-TESTPROGS	+= $(LIB_TEST_PROGS)
+# A page for each function, from the header; the first of them stands for all
+$(LIBKVCTX_MAN3)/kvctx_open.3: libkvctx/man/mkman.py libkvctx/kvctx.h
+	@libkvctx/man/mkman.py libkvctx/kvctx.h $(VERSION) $(@D)
 
-$(LIB_TEST_PROGS): $(O)/test/lib/%: $(O)/obj/libkvctx/tests/%.o $(O)/obj/libkvctx/tests/fake_kernel.o \
-		$(filter-out %/sys.o,$(LIBKVCTX_OBJ))
+# The example, with the library, and over the kernel in memory that the tests use
+LIB_TEST	:= $(O)/test/lib
+LIB_EXAMPLE	:= $(O)/obj/Documentation/examples/prefix.o
+LIB_FAKE	:= $(O)/obj/libkvctx/tests/fake_kernel.o $(O)/obj/libkvctx/tests/fake_pages.o
+LIB_FAKED	:= $(filter-out %/sys.o,$(LIBKVCTX_OBJ)) $(LIB_FAKE)
+
+$(O)/obj/Documentation/examples/%.o: OBJ_CFLAGS := -Ilibkvctx
+
+$(LIB_TEST)/example: $(LIB_EXAMPLE) $(LIBKVCTX_SO)
 	@mkdir -p $(@D)
-	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ $(call pkglibs,cmocka) -lpthread
+	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -Wl,-rpath,'$$ORIGIN/../../lib' -o $@ $< -L$(O)/lib -lkvctx
 
-EXAMPLE		:= $(O)/test/lib/example
-TESTPROGS	+= $(EXAMPLE)
-$(O)/obj/Documentation/%.o: OBJ_CFLAGS := -Ilibkvctx
-$(EXAMPLE): $(O)/obj/Documentation/example.o $(LIBKVCTX_SO)
+$(LIB_TEST)/example-fake: $(LIB_EXAMPLE) $(O)/obj/libkvctx/tests/fake_example.o $(LIB_FAKED)
 	@mkdir -p $(@D)
-	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $< -L$(O)/lib -lkvctx
+	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^
 
-$(O)/man/man3/kvctx_open.3: libkvctx/kvctx.h libkvctx/mkman.py
-	@libkvctx/mkman.py $< $(VERSION) $(@D)
+# The tests: the library without its system calls, over that kernel
+LIB_TESTS	:= open sync ring threads
+LIB_TESTPROGS	:= $(LIB_TESTS:%=$(LIB_TEST)/test_%)
 
-.PHONY: check-lib install-lib
-check-lib:
-	@$(MAKE) --no-print-directory -s O=$(O)/asan SAN=1 $(LIB_TESTS:%=$(O)/asan/test/lib/%) $(O)/asan/test/lib/example
-	@$(MAKE) --no-print-directory -s $(LIBRARIES) $(O)/man/man3/kvctx_open.3
-	@libkvctx/tests/run $(O)
+$(LIB_TEST)/test_open: LIB_LDFLAGS := -Wl,--wrap=calloc,--wrap=malloc
+$(LIB_TESTPROGS): $(LIB_TEST)/%: $(O)/obj/libkvctx/tests/%.o $(LIB_FAKED)
+	@mkdir -p $(@D)
+	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) $(LIB_LDFLAGS) -o $@ $^ $(call pkglibs,cmocka)
 
-install-lib: $(LIBRARIES) $(O)/man/man3/kvctx_open.3
-	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include/linux \
-		$(DESTDIR)$(PREFIX)/share/man/man3 $(DESTDIR)$(PREFIX)/share/man/man7
-	cp -P $(O)/lib/libkvctx.so* $(LIBKVCTX_A) $(DESTDIR)$(PREFIX)/lib/
+TESTPROGS	+= $(LIB_TESTPROGS) $(LIB_TEST)/example $(LIB_TEST)/example-fake
+
+.PHONY: check-lib lib-tests install-lib
+lib-tests: $(LIB_TESTPROGS) $(LIB_TEST)/example $(LIB_TEST)/example-fake
+
+check-lib: $(LIBKVCTX_SO) $(LIBKVCTX_A) $(LIBKVCTX_MAN3)/kvctx_open.3
+	@$(MAKE) --no-print-directory -s O=$(O)/asan SAN=1 lib-tests
+	@$(MAKE) --no-print-directory -s O=$(O)/tsan SAN= CFLAGS='-O1 -g -fsanitize=thread' \
+		LDFLAGS=-fsanitize=thread $(LIB_TESTS:%=$(O)/tsan/test/lib/test_%)
+	@CC='$(CC)' MAKE='$(MAKE)' libkvctx/tests/run $(O)
+
+install-lib: $(LIBKVCTX_SO) $(LIBKVCTX_A) $(LIBKVCTX_MAN3)/kvctx_open.3
+	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/include/linux \
+		$(DESTDIR)$(PREFIX)/share/man/man3 $(DESTDIR)$(PREFIX)/share/man/man7 \
+		$(DESTDIR)$(PREFIX)/share/doc/kvctx/examples
+	install -m 644 $(LIBKVCTX_SO).$(VERSION) $(LIBKVCTX_A) $(DESTDIR)$(LIBDIR)/
+	ln -sf libkvctx.so.$(VERSION) $(DESTDIR)$(LIBDIR)/$(LIBKVCTX_SONAME)
+	ln -sf $(LIBKVCTX_SONAME) $(DESTDIR)$(LIBDIR)/libkvctx.so
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@VERSION@|$(VERSION)|' \
+		libkvctx/libkvctx.pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/libkvctx.pc
 	install -m 644 libkvctx/kvctx.h $(DESTDIR)$(PREFIX)/include/
 	install -m 644 uapi/linux/kvctx.h uapi/linux/kvctx_genl.h $(DESTDIR)$(PREFIX)/include/linux/
-	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' libkvctx/libkvctx.pc.in \
-		> $(DESTDIR)$(PREFIX)/lib/pkgconfig/libkvctx.pc
-	install -m 644 $(O)/man/man3/*.3 $(DESTDIR)$(PREFIX)/share/man/man3/
-	install -m 644 libkvctx/kvctx.7 $(DESTDIR)$(PREFIX)/share/man/man7/
+	install -m 644 $(LIBKVCTX_MAN3)/*.3 $(DESTDIR)$(PREFIX)/share/man/man3/
+	install -m 644 libkvctx/man/kvctx.7 $(DESTDIR)$(PREFIX)/share/man/man7/
+	install -m 644 Documentation/examples/*.c $(DESTDIR)$(PREFIX)/share/doc/kvctx/examples/

@@ -1,31 +1,74 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-/* Handles: opening, memory, closing. */
+/* Handles: opening and closing them, and what they tell. */
 #include <stdlib.h>
 #include <sys/mman.h>
 
 #include "handle.h"
 
-#define DEFAULT_CQ_ENTRIES 256
+#define DEFAULT_CQ_ENTRIES	256U
+#define PARAMS_SIZE_FIRST	(offsetof(struct kvctx_params, timeout_ns) + sizeof(uint64_t))
+
+/*
+ * Parameters as this version knows them, from those of an earlier or later one: what the caller
+ * does not know is zero, what we do not know has to be.
+ */
+static int read_params(const struct kvctx_params *from, struct kvctx_params *p)
+{
+	const uint8_t *bytes = (const uint8_t *)from;
+	size_t i;
+
+	memset(p, 0, sizeof(*p));
+	if (!from)
+		return 0;
+	if (from->size < PARAMS_SIZE_FIRST)
+		return -EINVAL;
+	for (i = sizeof(*p); i < from->size; i++)
+		if (bytes[i])
+			return -E2BIG;
+	memcpy(p, from, from->size < sizeof(*p) ? from->size : sizeof(*p));
+	return p->flags || p->eventfd < 0 ? -EINVAL : 0;
+}
 
 static int map_session(struct kvctx *ctx, const struct kvctx_setup *s)
 {
 	int prot = ctx->rdonly ? PROT_READ : PROT_READ | PROT_WRITE;
+	void *p;
+	int ret;
 
+	ret = kvctx_sys_mmap(ctx->fd, s->cq_bytes, prot, KVCTX_MMAP_CQ, &p);
+	if (ret)
+		return ret;
+	ctx->ring = p;
 	ctx->ring_bytes = s->cq_bytes;
-	ctx->ring_entries = s->cq_entries;
-	ctx->ring = kvctx_sys_mmap(ctx->fd, ctx->ring_bytes, prot, KVCTX_MMAP_CQ);
-	if (!ctx->ring)
-		return -errno;
 	if (!s->arena_bytes)
 		return 0;
+	ret = kvctx_sys_mmap(ctx->fd, s->arena_bytes, prot, KVCTX_MMAP_ARENA, &p);
+	if (ret)
+		return ret;
+	ctx->arena = p;
 	ctx->arena_bytes = s->arena_bytes;
-	ctx->arena = kvctx_sys_mmap(ctx->fd, ctx->arena_bytes, prot, KVCTX_MMAP_ARENA);
-	return ctx->arena ? 0 : -errno;
+	return 0;
+}
+
+/*
+ * Room for as many completions again as the caller may have outstanding: synchronous calls need
+ * not wait for asynchronous operations then, and wait.c may let a sleeper hold entries.
+ */
+static void choose_entries(struct kvctx *ctx, uint32_t wanted, struct kvctx_setup *s)
+{
+	uint32_t max = ctx->info.cq_max;
+
+	if (!wanted)
+		wanted = max < DEFAULT_CQ_ENTRIES ? max : DEFAULT_CQ_ENTRIES;
+	ctx->limit = wanted;
+	s->cq_entries = wanted;
+	if (wanted < max)
+		s->cq_entries = wanted < max / 2 ? 2 * wanted : max;
 }
 
 static int start_session(struct kvctx *ctx, const struct kvctx_params *p)
 {
-	struct kvctx_setup s = { .size = sizeof(s), .cq_entries = DEFAULT_CQ_ENTRIES };
+	struct kvctx_setup s = { .size = sizeof(s), .arena_bytes = p->arena_bytes };
 	int ret;
 
 	ctx->info.size = sizeof(ctx->info);
@@ -34,49 +77,58 @@ static int start_session(struct kvctx *ctx, const struct kvctx_params *p)
 		return ret;
 	if (ctx->info.abi_version != KVCTX_ABI_VERSION)
 		return -EPROTO;
-	if (p) {
-		memcpy(s.keyspace, p->keyspace, sizeof(s.keyspace));
-		s.arena_bytes = p->arena_bytes;
-		if (p->cq_entries)
-			s.cq_entries = p->cq_entries;
-		if (p->eventfd) {
-			s.eventfd = p->eventfd;
-			s.flags |= KVCTX_SETUP_EVENTFD;
-		}
+	memcpy(s.keyspace, p->keyspace, sizeof(s.keyspace));
+	choose_entries(ctx, p->cq_entries, &s);
+	if (p->eventfd) {
+		s.eventfd = p->eventfd;
+		s.flags |= KVCTX_SETUP_EVENTFD;
 	}
+	ctx->timeout_ns = p->timeout_ns;
 	ret = kvctx_sys_ioctl(ctx->fd, KVCTX_IOC_SETUP, &s);
-	return ret ? ret : map_session(ctx, &s);
+	if (ret)
+		return ret;
+	ctx->entries = s.cq_entries;
+	return map_session(ctx, &s);
+}
+
+static int alloc_queues(struct kvctx *ctx)
+{
+	ctx->queue_len = ctx->limit < ctx->info.batch_max ? ctx->limit : ctx->info.batch_max;
+	ctx->sqes = calloc(ctx->queue_len, sizeof(*ctx->sqes));
+	ctx->ready = calloc(ctx->entries, sizeof(*ctx->ready));
+	if (!ctx->sqes || !ctx->ready)
+		return -ENOMEM;
+	ctx->seen = ctx->ring->head;
+	ctx->published = ctx->seen;
+	return 0;
 }
 
 int kvctx_open(const char *path, int flags, const struct kvctx_params *params, struct kvctx **out)
 {
+	struct kvctx_params p;
 	struct kvctx *ctx;
 	int ret;
 
 	if ((flags & ~(O_ACCMODE | O_CLOEXEC)) || (flags & O_ACCMODE) == O_WRONLY)
 		return -EINVAL;
-	if (params && (params->size != sizeof(*params) || params->flags || params->eventfd < 0))
-		return -EINVAL;
+	ret = read_params(params, &p);
+	if (ret)
+		return ret;
 	ctx = calloc(1, sizeof(*ctx));
 	if (!ctx)
 		return -ENOMEM;
 	pthread_mutex_init(&ctx->lock, NULL);
 	ctx->rdonly = (flags & O_ACCMODE) == O_RDONLY;
 	ctx->fd = kvctx_sys_open(path, flags);
-	ret = ctx->fd < 0 ? ctx->fd : start_session(ctx, params);
-	if (ret)
-		goto fail;
-	ctx->queue_len = ctx->ring_entries < ctx->info.batch_max ? ctx->ring_entries : ctx->info.batch_max;
-	ctx->sqes = calloc(ctx->queue_len, sizeof(*ctx->sqes));
-	ctx->stash = calloc(2 * (size_t)ctx->ring_entries, sizeof(*ctx->stash));
-	ret = -ENOMEM;
-	if (!ctx->sqes || !ctx->stash)
-		goto fail;
+	ret = ctx->fd < 0 ? ctx->fd : start_session(ctx, &p);
+	if (!ret)
+		ret = alloc_queues(ctx);
+	if (ret) {
+		kvctx_close(ctx);
+		return ret;
+	}
 	*out = ctx;
 	return 0;
-fail:
-	kvctx_close(ctx);
-	return ret;
 }
 
 void kvctx_close(struct kvctx *ctx)
@@ -89,9 +141,9 @@ void kvctx_close(struct kvctx *ctx)
 		kvctx_sys_munmap(ctx->ring, ctx->ring_bytes);
 	if (ctx->fd >= 0)
 		kvctx_sys_close(ctx->fd);
+	kvctx_mem_free_all(ctx);
 	pthread_mutex_destroy(&ctx->lock);
-	free(ctx->regs);
-	free(ctx->stash);
+	free(ctx->ready);
 	free(ctx->sqes);
 	free(ctx);
 }
@@ -111,81 +163,4 @@ void *kvctx_arena(const struct kvctx *ctx, size_t *len)
 	if (len)
 		*len = ctx->arena_bytes;
 	return ctx->arena;
-}
-
-/* Room for one more line in the table of registrations */
-static int grow_regs(struct kvctx *ctx)
-{
-	size_t max = ctx->max_regs ? 2 * ctx->max_regs : 16;
-	struct kvctx_reg *regs;
-
-	if (ctx->nr_regs < ctx->max_regs)
-		return 0;
-	regs = realloc(ctx->regs, max * sizeof(*regs));
-	if (!regs)
-		return -ENOMEM;
-	ctx->regs = regs;
-	ctx->max_regs = max;
-	return 0;
-}
-
-int kvctx_mem_register(struct kvctx *ctx, void *addr, size_t len, uint32_t *id)
-{
-	struct kvctx_mem_register reg = { .size = sizeof(reg), .addr = (uintptr_t)addr, .length = len };
-	int ret;
-
-	pthread_mutex_lock(&ctx->lock);
-	ret = grow_regs(ctx);
-	if (!ret)
-		ret = kvctx_sys_ioctl(ctx->fd, KVCTX_IOC_MEM_REGISTER, &reg);
-	if (!ret) {
-		ctx->regs[ctx->nr_regs++] = (struct kvctx_reg){ .addr = reg.addr, .len = len, .id = reg.id };
-		*id = reg.id;
-	}
-	pthread_mutex_unlock(&ctx->lock);
-	return ret;
-}
-
-int kvctx_mem_unregister(struct kvctx *ctx, uint32_t id)
-{
-	struct kvctx_mem_unregister un = { .size = sizeof(un), .id = id };
-	size_t i;
-	int ret;
-
-	pthread_mutex_lock(&ctx->lock);
-	ret = kvctx_sys_ioctl(ctx->fd, KVCTX_IOC_MEM_UNREGISTER, &un);
-	for (i = 0; !ret && i < ctx->nr_regs; i++) {
-		if (ctx->regs[i].id == id) {
-			ctx->regs[i] = ctx->regs[--ctx->nr_regs];
-			break;
-		}
-	}
-	pthread_mutex_unlock(&ctx->lock);
-	return ret;
-}
-
-static bool inside(uintptr_t p, size_t len, uintptr_t start, size_t bytes)
-{
-	return p >= start && p - start <= bytes && len <= bytes - (p - start);
-}
-
-bool kvctx_find_memory(const struct kvctx *ctx, const void *buf, size_t len, struct kvctx_seg *seg)
-{
-	uintptr_t p = (uintptr_t)buf;
-	size_t i;
-
-	seg->length = len;
-	if (ctx->arena && inside(p, len, (uintptr_t)ctx->arena, ctx->arena_bytes)) {
-		seg->mem = KVCTX_MEM_ARENA;
-		seg->offset = p - (uintptr_t)ctx->arena;
-		return true;
-	}
-	for (i = 0; i < ctx->nr_regs; i++) {
-		if (inside(p, len, ctx->regs[i].addr, ctx->regs[i].len)) {
-			seg->mem = ctx->regs[i].id;
-			seg->offset = p - ctx->regs[i].addr;
-			return true;
-		}
-	}
-	return false;
 }

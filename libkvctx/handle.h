@@ -2,9 +2,28 @@
 /*
  * What the files of the library share.
  *
- * Locking: @lock guards everything behind it. It is held across a synchronous operation, so that nobody else takes its
- * completion, but not while kvctx_wait() sleeps: that takes nothing from the ring. The queue of operations (@sqes,
- * @queued) has no lock: one submitter.
+ *   sys.c	the system calls, alone
+ *   handle.c	open, close, what a handle is
+ *   mem.c	registrations, and which of them a buffer lies in
+ *   ring.c	the completion ring: taking entries off it
+ *   wait.c	waiting for completions
+ *   queue.c	the queue of asynchronous operations
+ *   sync.c	synchronous calls
+ *   text.c	words for numbers
+ *
+ * Vocabulary
+ *   seen	entries of the ring that were copied out of it
+ *   published	entries of the ring that the kernel was told to be free again
+ *   held	entries seen and not published
+ *   ready	completions of asynchronous operations that were seen and not yet taken by the
+ *		caller
+ *   busy	asynchronous operations submitted, or being submitted, and not yet taken by the
+ *		caller; never more than @limit, so that the ready list has room for all of them
+ *   call	a synchronous call's operation
+ *   sleeper	thread inside KVCTX_IOC_WAIT, or in a KVCTX_IOC_SUBMIT that waits
+ *
+ * Locking: @lock guards what stands behind it, and is not held over a system call that sleeps. The
+ * queue of operations has no lock: one submitter. What stands before @sqes is constant.
  */
 #ifndef KVCTX_HANDLE_H
 #define KVCTX_HANDLE_H
@@ -15,46 +34,84 @@
 
 #include "kvctx.h"
 
+#define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
+
+/* A registration, on a list of the handle */
 struct kvctx_reg {
+	struct kvctx_reg *next;
 	uintptr_t addr;
 	size_t len;
 	uint32_t id;
+	unsigned int users;		/* calls */
+};
+
+/* A thread that lets another one look at the ring; on a list of the handle while it does */
+struct kvctx_waiter {
+	struct kvctx_waiter *next;
+	pthread_cond_t cond;
+	bool wants_ready;		/* is to be woken when the ready list changes */
+};
+
+/* On a list of the handle until its completion is seen */
+struct kvctx_call {
+	struct kvctx_call *next;
+	struct kvctx_waiter waiter;
+	uint64_t tag;			/* user_data */
+	bool done;
+	int32_t res;
+	uint32_t flags;
 };
 
 struct kvctx {
 	int fd;
 	bool rdonly;
 	struct kvctx_info info;
+	uint64_t timeout_ns;
+	uint32_t limit;			/* of busy */
+	uint32_t entries;		/* of ring and ready list; a power of two, at least limit */
 	struct kvctx_cq_ring *ring;
 	size_t ring_bytes;
-	uint32_t ring_entries;
 	void *arena;
 	size_t arena_bytes;
+	uint32_t queue_len;
 
+	/* the submitter's */
 	struct kvctx_sqe *sqes;
-	uint32_t queued, queue_len;
+	uint32_t queued;
 
 	pthread_mutex_t lock;
 	struct kvctx_reg *regs;
-	size_t nr_regs, max_regs;
-	/* Completions that a synchronous call met while it looked for its own; room for two rings' worth */
-	struct kvctx_cqe *stash;
-	uint32_t stash_head, stash_len;
-	uint64_t sync_serial;
+	uint32_t seen, published;	/* free-running, as positions of the ring */
+	struct kvctx_cqe *ready;
+	uint32_t ready_head, nr_ready;
+	uint32_t busy;
+	uint32_t next_tag;
+	struct kvctx_call *calls;
+	struct kvctx_waiter *waiters;
+	unsigned int sleepers;
+	bool watched;			/* a sleeper wakes at any completion */
 };
 
-/* The system calls, in one place; tests put their own kernel behind it. Like the calls, but -errno. */
+/* The system calls. Like the calls, but -errno. Tests put a kernel of their own behind them */
 int kvctx_sys_open(const char *path, int flags);
 int kvctx_sys_ioctl(int fd, unsigned long nr, void *arg);
-void *kvctx_sys_mmap(int fd, size_t len, int prot, uint64_t offset);	/* NULL: errno is set */
+int kvctx_sys_mmap(int fd, size_t len, int prot, uint64_t offset, void **out);
 void kvctx_sys_munmap(void *p, size_t len);
 void kvctx_sys_close(int fd);
 
-/* ring.c; with ctx->lock held */
-uint32_t kvctx_ring_count(const struct kvctx *ctx);
-int kvctx_ring_take(struct kvctx *ctx, struct kvctx_cqe *cqe);	/* 1, 0: empty, -errno */
+/* mem.c */
+struct kvctx_reg *kvctx_mem_get(struct kvctx *ctx, const void *buf, size_t len);
+void kvctx_mem_put(struct kvctx *ctx, struct kvctx_reg *reg);
+void kvctx_mem_free_all(struct kvctx *ctx);
 
-/* handle.c; with ctx->lock held */
-bool kvctx_find_memory(const struct kvctx *ctx, const void *buf, size_t len, struct kvctx_seg *seg);
+/* ring.c; with ctx->lock held */
+void kvctx_ring_pull(struct kvctx *ctx);
+void kvctx_wake_ready(struct kvctx *ctx);
+void kvctx_unlink_call(struct kvctx *ctx, struct kvctx_call *call);
+
+/* wait.c; with ctx->lock held, which is dropped to sleep */
+uint32_t kvctx_wait_min(const struct kvctx *ctx, uint32_t more);
+void kvctx_wait_call(struct kvctx *ctx, struct kvctx_call *call);
+void kvctx_wait_room(struct kvctx *ctx);
 
 #endif

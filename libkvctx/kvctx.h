@@ -2,22 +2,30 @@
 /*
  * libkvctx: KV cache pages on NVMe and NVMe-oF namespaces, through /dev/kvctx/<pool>/<tenant>.
  *
- * A handle (struct kvctx) is one session of a tenant's node with a keyspace. Memory that operations move is either the
- * session's arena (pinned memory from the kernel) or memory registered with kvctx_mem_register().
+ * A handle (struct kvctx) is one session of a tenant's node with one keyspace. Memory that
+ * operations move is the session's arena (pinned memory from the kernel) or memory registered
+ * with kvctx_mem_register(). <linux/kvctx.h> has the words, limits and errors.
  *
- * Simple callers use the synchronous functions, which take any buffer. Others fill operations into the handle's queue
- * (kvctx_get_sqe() and kvctx_prep_*), submit many with one system call, and take completions without one
- * (kvctx_peek()).
+ * Simple callers use the synchronous functions, which take any buffer and may be called by many
+ * threads at once. Others fill operations into the handle's queue (kvctx_get_sqe(),
+ * kvctx_prep_*()), hand over many with one system call (kvctx_submit()) and take completions
+ * without one (kvctx_peek()). Both styles may be mixed on one handle: a synchronous call leaves
+ * the completions of others alone.
  *
- * Conventions. Functions return 0 or a count, or -errno; <linux/kvctx.h> gives each errno its one meaning, and
- * kvctx_strerror() its text. The library never prints, never exits and installs no signal handlers. Sizes are bytes.
+ * Conventions. Functions return 0 or a count, or -errno; <linux/kvctx.h> gives each errno its one
+ * meaning and kvctx_strerror() its text. The library never prints, never ends the process and
+ * handles no signals. Sizes are bytes. Pointers are the caller's, and not kept after the call
+ * unless a function says so.
  *
- * Threads. Each function says "MT-Safe" (several threads may use one handle) or "one submitter": those calls, as a
- * group, belong to one thread at a time. Different handles are independent. A synchronous call keeps the handle's
- * completions to itself while it runs; give threads that mix both styles handles of their own.
+ * Threads. Each function says one of
+ *   "MT-Safe"        any number of threads, also with other MT-Safe calls and one submitter
+ *   "One submitter"  these calls, as a group, belong to one thread of a handle at a time
+ *   "MT-Unsafe"      no other call of the handle at the same time
+ * Different handles are independent. No function may be called from a signal handler.
  *
- * Fork. A child inherits the file but neither the arena nor the completion queue; it must not use the handle, except
- * for kvctx_close().
+ * Fork. A child inherits the descriptor but neither arena nor completion queue; it must not use
+ * the handle. The session ends when parent and child have closed the descriptor, which
+ * O_CLOEXEC does at exec.
  */
 #ifndef KVCTX_LIB_H
 #define KVCTX_LIB_H
@@ -39,12 +47,18 @@ struct kvctx;
 
 /**
  * struct kvctx_params - how to open a handle
- * @size: sizeof(struct kvctx_params)
+ * @size: bytes of the structure, sizeof(struct kvctx_params)
  * @flags: zero
  * @keyspace: fingerprint of model, dtype, layout and parallel shape
  * @arena_bytes: pinned memory to allocate, may be 0
- * @cq_entries: most operations in flight plus completions not yet taken; 0: 256
- * @eventfd: signalled at each completion; 0: none
+ * @cq_entries: most asynchronous operations submitted and not yet taken by kvctx_peek(), at most
+ *	cq_max; 0: 256. With more than half of cq_max synchronous calls may have to wait for
+ *	asynchronous operations
+ * @eventfd: descriptor of an eventfd to signal at each completion; 0: none. Stays the caller's
+ * @timeout_ns: of each synchronous call: nanoseconds after which an operation that was not yet
+ *	started fails with -ETIME; 0: none
+ *
+ * Clear it before use: it grows at the end in later versions, and zeros mean the default.
  */
 struct kvctx_params {
 	size_t size;
@@ -53,26 +67,42 @@ struct kvctx_params {
 	uint64_t arena_bytes;
 	uint32_t cq_entries;
 	int eventfd;
+	uint64_t timeout_ns;
 };
 
 /**
  * kvctx_open() - open a tenant's node and start a session
  * @path: /dev/kvctx/<pool>/<tenant>
  * @flags: O_RDWR, or O_RDONLY for a session that can match and load only; O_CLOEXEC is implied
- * @params: NULL: a keyspace of zeros, no arena
- * @out: the handle; to be closed with kvctx_close()
+ * @params: NULL: a keyspace of zeros, no arena, the defaults
+ * @out: the handle, to be closed with kvctx_close(); untouched on failure
  *
- * Return: 0; -EINVAL; -ENOENT, -ENXIO or -EACCES from open(); -ENOMEM (also over RLIMIT_MEMLOCK); any error of SETUP.
- * MT-Safe. Sleeps.
+ * Context: MT-Safe. Sleeps.
+ *
+ * Return: 0, or
+ *
+ * * -EINVAL: other flags; parameters or sizes that the module refuses
+ * * -E2BIG: parameters of a later version of the library, and not zero
+ * * -ENOENT: no such pool or tenant
+ * * -EACCES: no permission for the node
+ * * -ENOTTY: not a node of kvctx
+ * * -EPROTO: the module speaks another ABI version
+ * * -ENODEV: the pool is being detached
+ * * -ENOMEM: out of memory, or the arena is over RLIMIT_MEMLOCK
+ *
+ * and what else open() may give.
  */
 int kvctx_open(const char *path, int flags, const struct kvctx_params *params, struct kvctx **out);
 
 /**
  * kvctx_close() - end the session and free the handle
- * @ctx: handle or NULL
+ * @ctx: handle, or NULL
  *
- * Operations in flight are finished or cancelled by the kernel; nothing writes to registered memory after the last of
- * them, which may be later than the return. Arena pointers become invalid. Not MT-Safe. Sleeps.
+ * Leases end, registrations and the arena are let go, arena pointers become invalid. Operations in
+ * flight are cancelled or finished by the kernel, which waits for them some seconds; a LOAD that a
+ * device holds longer can write to its registered memory after the return.
+ *
+ * Context: MT-Unsafe. Sleeps.
  */
 void kvctx_close(struct kvctx *ctx);
 
@@ -80,7 +110,14 @@ void kvctx_close(struct kvctx *ctx);
  * kvctx_fd() - file descriptor of the session, for poll()
  * @ctx: handle; keeps owning the descriptor
  *
- * Readable while completions wait. MT-Safe.
+ * Becomes readable when a completion comes, and stays so until the library has seen it: take
+ * completions with kvctx_peek() until there are none, then poll. When other threads make
+ * synchronous calls on the handle, or sleep in kvctx_wait(), they may see it first: use an eventfd
+ * (&struct kvctx_params) in such a program.
+ *
+ * Context: MT-Safe.
+ *
+ * Return: the descriptor.
  */
 int kvctx_fd(const struct kvctx *ctx);
 
@@ -88,17 +125,25 @@ int kvctx_fd(const struct kvctx *ctx);
  * kvctx_get_info() - limits, masks and geometry
  * @ctx: handle; owns the structure returned
  *
- * Read once, at open. MT-Safe.
+ * Read once, by kvctx_open().
+ *
+ * Context: MT-Safe.
+ *
+ * Return: the structure, valid until kvctx_close().
  */
 const struct kvctx_info *kvctx_get_info(const struct kvctx *ctx);
 
 /**
  * kvctx_arena() - the session's arena
  * @ctx: handle
- * @len: its bytes, or NULL
+ * @len: its bytes, a whole number of memory pages; or NULL
  *
- * Return: start of the mapping, NULL without an arena. Read-only memory in an O_RDONLY session. Operations name it by
- * KVCTX_MEM_ARENA and an offset. MT-Safe.
+ * Operations name it by KVCTX_MEM_ARENA and an offset. In an O_RDONLY session the caller can only
+ * read it. Who uses which part of it is the caller's business.
+ *
+ * Context: MT-Safe.
+ *
+ * Return: start of the mapping, valid until kvctx_close(); NULL without an arena.
  */
 void *kvctx_arena(const struct kvctx *ctx, size_t *len);
 
@@ -107,9 +152,18 @@ void *kvctx_arena(const struct kvctx *ctx, size_t *len);
  * @ctx: handle
  * @addr: start, any alignment
  * @len: bytes
- * @id: memory id for struct kvctx_seg
+ * @id: memory id for &struct kvctx_seg
  *
- * Return: 0; -EINVAL; -EFAULT: not writable by the caller; -ENOMEM: also over RLIMIT_MEMLOCK or mem_max. MT-Safe. Sleeps.
+ * Unregister memory before it is freed or mapped anew: the session keeps the memory pages that
+ * were there, and an operation at the same address would move those.
+ *
+ * Context: MT-Safe. Sleeps.
+ *
+ * Return: 0, or
+ *
+ * * -EINVAL: zero length
+ * * -EFAULT: not writable by the caller
+ * * -ENOMEM: out of memory, over RLIMIT_MEMLOCK, or mem_max registrations
  */
 int kvctx_mem_register(struct kvctx *ctx, void *addr, size_t len, uint32_t *id);
 
@@ -118,7 +172,12 @@ int kvctx_mem_register(struct kvctx *ctx, void *addr, size_t len, uint32_t *id);
  * @ctx: handle
  * @id: memory id
  *
- * Return: 0; -EINVAL: no such id; -EBUSY: operations in flight use it. MT-Safe. Sleeps.
+ * Context: MT-Safe. Sleeps.
+ *
+ * Return: 0, or
+ *
+ * * -EINVAL: no such registration
+ * * -EBUSY: operations in flight, or synchronous calls, use it
  */
 int kvctx_mem_unregister(struct kvctx *ctx, uint32_t id);
 
@@ -126,33 +185,73 @@ int kvctx_mem_unregister(struct kvctx *ctx, uint32_t id);
  * kvctx_store() - store a page and wait
  * @ctx: handle
  * @key: name of the page
- * @buf: the page; memory inside the arena or a registration is used as it is, other memory is pinned for the call
- * @len: bytes
+ * @buf: the page
+ * @len: bytes, 1 to page_len_max
  * @cqe_flags: KVCTX_CQE_* of the completion, or NULL
  *
- * Waits for space when the pool is full. Return: @len; -ENOSPC; -EACCES; -E2BIG; -EIO; -ENODEV; -ENOMEM. MT-Safe. Sleeps.
+ * Memory inside the arena or inside one registration is used as it is. Other memory is pinned for
+ * the call and counts towards RLIMIT_MEMLOCK meanwhile; memory that cannot be written, which the
+ * kernel does not pin, is copied first. Waits for space when the pool is full.
+ *
+ * Context: MT-Safe. Sleeps; a signal does not end it.
+ *
+ * Return: @len, or
+ *
+ * * -ENOSPC: nothing can be evicted
+ * * -EACCES: the session is read-only
+ * * -EINVAL: zero length
+ * * -E2BIG: longer than page_len_max
+ * * -EIO: the member failed the transfer
+ * * -ENODEV: the member, or the pool, is gone
+ * * -ETIME: the handle's time limit passed
+ * * -ENOMEM: out of memory, or over RLIMIT_MEMLOCK
  */
-int64_t kvctx_store(struct kvctx *ctx, const struct kvctx_key *key, const void *buf, size_t len, uint32_t *cqe_flags);
+int64_t kvctx_store(struct kvctx *ctx, const struct kvctx_key *key, const void *buf, size_t len,
+		    uint32_t *cqe_flags);
 
 /**
  * kvctx_load() - load a page, or its first bytes, and wait
  * @ctx: handle
  * @key: name of the page
- * @buf: where to; memory as for kvctx_store()
- * @len: bytes wanted, at most the page's length
- * @cqe_flags: KVCTX_CQE_* of the completion, or NULL: VERIFIED says that every byte was checked
+ * @buf: where to; memory as for kvctx_store(), but it has to be writable
+ * @len: bytes wanted, 1 to the length of the page
+ * @cqe_flags: KVCTX_CQE_* of the completion, or NULL; VERIFIED: every byte was checked
  *
- * Return: @len; -ENOENT; -EBADMSG: failed verification, @buf holds zeros; -ERANGE: the page is shorter; -EIO; -ENODEV;
- * -ENOMEM. MT-Safe. Sleeps.
+ * Every error means that the page has to be computed again; what @buf holds is then unspecified.
+ *
+ * Context: MT-Safe. Sleeps; a signal does not end it.
+ *
+ * Return: @len, or
+ *
+ * * -ENOENT: not here
+ * * -EBADMSG: was here, failed verification, has been dropped
+ * * -EINVAL: zero length
+ * * -ERANGE: the page is shorter
+ * * -EFAULT: the buffer is not writable
+ * * -EIO: the member failed the transfer
+ * * -ENODEV: the member, or the pool, is gone
+ * * -ETIME: the handle's time limit passed
+ * * -ENOMEM: out of memory, or over RLIMIT_MEMLOCK
  */
-int64_t kvctx_load(struct kvctx *ctx, const struct kvctx_key *key, void *buf, size_t len, uint32_t *cqe_flags);
+int64_t kvctx_load(struct kvctx *ctx, const struct kvctx_key *key, void *buf, size_t len,
+		   uint32_t *cqe_flags);
 
 /**
- * kvctx_delete() - drop a page; durable after kvctx_flush()
+ * kvctx_delete() - drop a page
  * @ctx: handle
  * @key: name of the page
  *
- * Return: 0; -ENOENT; -EACCES; -ENOSPC; -ENOMEM. MT-Safe. Sleeps.
+ * Durable after kvctx_flush().
+ *
+ * Context: MT-Safe. Sleeps; a signal does not end it.
+ *
+ * Return: 0, or
+ *
+ * * -ENOENT: not here
+ * * -EACCES: the session is read-only
+ * * -ENODEV: the pool is gone
+ * * -ETIME: the handle's time limit passed
+ * * -ENOMEM: out of memory
  */
 int kvctx_delete(struct kvctx *ctx, const struct kvctx_key *key);
 
@@ -161,7 +260,12 @@ int kvctx_delete(struct kvctx *ctx, const struct kvctx_key *key);
  * @ctx: handle
  * @key: name of the page
  *
- * Return: its bytes; -ENOENT; -ENODEV. MT-Safe.
+ * Context: MT-Safe.
+ *
+ * Return: its bytes, or
+ *
+ * * -ENOENT: not here
+ * * -ENODEV: the member, or the pool, is gone
  */
 int64_t kvctx_query(struct kvctx *ctx, const struct kvctx_key *key);
 
@@ -169,7 +273,16 @@ int64_t kvctx_query(struct kvctx *ctx, const struct kvctx_key *key);
  * kvctx_flush() - make durable what completed before the call
  * @ctx: handle
  *
- * Return: 0; -EIO: a member could not keep it. MT-Safe. Sleeps.
+ * Pages that completed with KVCTX_CQE_PENDING are covered once their writer has completed them.
+ *
+ * Context: MT-Safe. Sleeps; a signal does not end it.
+ *
+ * Return: 0, or
+ *
+ * * -EIO: a member could not keep it
+ * * -ENODEV: the pool is gone
+ * * -ETIME: the handle's time limit passed
+ * * -ENOMEM: out of memory
  */
 int kvctx_flush(struct kvctx *ctx);
 
@@ -177,47 +290,69 @@ int kvctx_flush(struct kvctx *ctx);
  * kvctx_match() - how many leading pages of a prefix are here
  * @ctx: handle
  * @keys: keys in prefix order
- * @nr: how many, 1..match_max
- * @lens: room for @nr lengths, or NULL
- * @lease_ms: milliseconds to lease the pages found; 0: no lease
- * @lease: lease id for kvctx_release(), 0 when none was given; NULL without @lease_ms
+ * @nr: how many, 1 to match_max
+ * @lens: room for @nr lengths in bytes, of which as many are set as pages are here; or NULL
+ * @lease_ms: milliseconds to lease the pages found, at most lease_ms_max; 0: no lease
+ * @lease: one lease id for all of them, for kvctx_release(); 0 when none was given, as when the
+ *	session has no more; NULL only without @lease_ms
  *
- * Return: number of leading pages present, or -EINVAL. MT-Safe.
+ * Context: MT-Safe.
+ *
+ * Return: number of leading pages present, or
+ *
+ * * -EINVAL: a number out of its range, or a lease without a place for its id
+ * * -EFAULT: a pointer cannot be read or written
+ * * -ENODEV: the pool is gone
+ * * -ENOMEM: out of memory
  */
-int64_t kvctx_match(struct kvctx *ctx, const struct kvctx_key *keys, uint32_t nr, uint32_t *lens, uint32_t lease_ms,
-		    uint32_t *lease);
+int64_t kvctx_match(struct kvctx *ctx, const struct kvctx_key *keys, uint32_t nr, uint32_t *lens,
+		    uint32_t lease_ms, uint32_t *lease);
 
 /**
  * kvctx_lease() - keep a page from eviction
  * @ctx: handle
  * @key: name of the page
- * @ms: milliseconds, 1..lease_ms_max
- * @lease: lease id
+ * @ms: milliseconds, 1 to lease_ms_max
+ * @lease: lease id, from 1, for kvctx_release()
  *
- * Return: 0; -ENOENT; -ENOSPC: too many leases. MT-Safe.
+ * Context: MT-Safe.
+ *
+ * Return: 0, or
+ *
+ * * -ENOENT: not here
+ * * -ENOSPC: too many leases
+ * * -EINVAL: milliseconds out of their range
+ * * -ENOMEM: out of memory
  */
 int kvctx_lease(struct kvctx *ctx, const struct kvctx_key *key, uint32_t ms, uint32_t *lease);
 
 /**
  * kvctx_release() - end a lease
  * @ctx: handle
- * @lease: lease id
+ * @lease: lease id of kvctx_lease() or kvctx_match()
  *
- * Return: 0; -EINVAL: unknown or run out. MT-Safe.
+ * Context: MT-Safe.
+ *
+ * Return: 0, or
+ *
+ * * -EINVAL: unknown, or it has run out
  */
 int kvctx_release(struct kvctx *ctx, uint32_t lease);
 
-/* user_data values from here on are the library's own */
+/* Values of user_data from here on are the library's own: do not use them */
 #define KVCTX_USER_DATA_END	0xffffffff00000000ULL
 
 /**
  * kvctx_get_sqe() - next free place of the handle's queue
  * @ctx: handle; owns the operation
  *
- * The operation is cleared; fill it with a kvctx_prep_*() function. What it points to (scatter list) must stay until
- * kvctx_submit() has taken it. One submitter.
+ * The operation is cleared; fill it with a kvctx_prep_*() function. It is queued from now on, and
+ * given to the kernel by the next kvctx_submit(), until when what it points to has to stay. The
+ * queue has cq_entries places, or batch_max when that is less.
  *
- * Return: the operation; NULL when the queue is full: submit first.
+ * Context: One submitter.
+ *
+ * Return: the operation, valid until it is submitted; NULL when the queue is full: submit first.
  */
 struct kvctx_sqe *kvctx_get_sqe(struct kvctx *ctx);
 
@@ -225,18 +360,34 @@ struct kvctx_sqe *kvctx_get_sqe(struct kvctx *ctx);
  * kvctx_submit() - hand the queued operations to the kernel
  * @ctx: handle
  *
- * Return: number taken, from the front; the others stay queued. -EAGAIN: none, the completion queue is full: take
- * completions first. -EFAULT: a scatter list cannot be read. One submitter.
+ * Each operation taken gives exactly one completion, also when it is refused: a bad one never
+ * fails its neighbours. Operations that were not taken stay queued, in order, for the next call;
+ * pointers from kvctx_get_sqe() do not stay valid.
+ *
+ * Context: One submitter. Sleeps only for memory, and while synchronous calls of other threads
+ * leave no room.
+ *
+ * Return: number taken, from the front, 0 when nothing was queued; or
+ *
+ * * -EAGAIN: none, cq_entries completions are in flight or wait to be taken by kvctx_peek()
+ * * -ENODEV: none, the pool is gone
+ * * -ENOMEM: none, out of memory
  */
 int kvctx_submit(struct kvctx *ctx);
 
 /**
- * kvctx_submit_and_wait() - kvctx_submit(), then kvctx_wait()
+ * kvctx_submit_and_wait() - hand the queued operations to the kernel and wait for completions
  * @ctx: handle
- * @nr: completions to wait for
- * @timeout_ns: nanoseconds; KVCTX_TIMEOUT_NONE: no limit
+ * @nr: completions to wait for, as in kvctx_wait()
+ * @timeout_ns: nanoseconds to wait; 0: as kvctx_submit(); KVCTX_TIMEOUT_NONE: no limit
  *
- * Return: as kvctx_submit(); how the wait ended is seen by kvctx_peek(). One submitter. Sleeps.
+ * One system call for both, as a rule. The wait can end early, by a signal or when synchronous calls
+ * of other threads complete: kvctx_peek() tells what is there. Waits too when nothing was queued,
+ * but not when nothing could be submitted.
+ *
+ * Context: One submitter. Sleeps.
+ *
+ * Return: as kvctx_submit().
  */
 int kvctx_submit_and_wait(struct kvctx *ctx, uint32_t nr, uint64_t timeout_ns);
 
@@ -246,37 +397,80 @@ int kvctx_submit_and_wait(struct kvctx *ctx, uint32_t nr, uint64_t timeout_ns);
  * @nr: return when so many can be taken, or when nothing is in flight any more
  * @timeout_ns: nanoseconds; 0: only look; KVCTX_TIMEOUT_NONE: no limit
  *
- * Return: number that can be taken; -ETIME; -EINTR. MT-Safe. Sleeps.
+ * Counts completions of asynchronous operations only, and takes none: kvctx_peek() does. While other
+ * threads make synchronous calls a signal may not end it: use a limit there.
+ *
+ * Context: MT-Safe. Sleeps.
+ *
+ * Return: number that can be taken, less than @nr only when nothing more is in flight; or
+ *
+ * * -ETIME: the limit passed first
+ * * -EINTR: a signal came first
  */
 int kvctx_wait(struct kvctx *ctx, uint32_t nr, uint64_t timeout_ns);
 
 /**
- * kvctx_peek() - take completions
+ * kvctx_peek() - take completions of asynchronous operations
  * @ctx: handle
  * @cqes: where to copy them
  * @max: room in @cqes
  *
- * No system call, except in an O_RDONLY session. Return: number taken, 0 when none wait. MT-Safe.
+ * In the order in which they completed. No system call, except in an O_RDONLY session.
+ *
+ * Context: MT-Safe; each completion goes to one caller.
+ *
+ * Return: number taken, 0 when none wait.
  */
 unsigned int kvctx_peek(struct kvctx *ctx, struct kvctx_cqe *cqes, unsigned int max);
 
 /**
  * kvctx_strerror() - what a result means in kvctx
- * @res: negative errno; other values give "success"
+ * @res: a function's or a completion's result
  *
- * Return: constant text. MT-Safe.
+ * Context: MT-Safe.
+ *
+ * Return: constant text, "success" for what is not negative.
  */
 const char *kvctx_strerror(int res);
 
 /**
+ * kvctx_cqe_flags_str() - names of completion flags
+ * @flags: KVCTX_CQE_*
+ * @buf: room for the text; NULL only when @len is 0
+ * @len: bytes of @buf; 96 hold every text of this version
+ *
+ * The names without their prefix, divided by '|', "-" for no flag; flags unknown to the library as
+ * one hexadecimal number. Cut off, and terminated, when @buf is too short.
+ *
+ * Context: MT-Safe.
+ *
+ * Return: length of the whole text, as snprintf().
+ */
+int kvctx_cqe_flags_str(uint32_t flags, char *buf, size_t len);
+
+/**
  * kvctx_version() - version of the library that runs
  *
- * Return: "MAJOR.MINOR.PATCH". MT-Safe.
+ * Context: MT-Safe.
+ *
+ * Return: constant text "MAJOR.MINOR.PATCH".
  */
 const char *kvctx_version(void);
 
-/* Fill operations. All plain assignments: the operation comes cleared from kvctx_get_sqe(). */
+/*
+ * Helpers that fill keys and operations: plain assignments, part of the program that uses them.
+ * Operations come cleared from kvctx_get_sqe(), so each helper sets only what its opcode uses.
+ */
 
+/**
+ * kvctx_key_from_u64() - key of an engine whose page hashes are 64 bits
+ * @hash: goes to the first bytes of the digest in native byte order, the others are zero
+ * @qualifier: group, rank, layer, part
+ *
+ * Context: MT-Safe.
+ *
+ * Return: the key.
+ */
 static inline struct kvctx_key kvctx_key_from_u64(uint64_t hash, uint64_t qualifier)
 {
 	struct kvctx_key key;
@@ -287,16 +481,54 @@ static inline struct kvctx_key kvctx_key_from_u64(uint64_t hash, uint64_t qualif
 	return key;
 }
 
+/**
+ * kvctx_sqe_set_data() - value that the completion will carry
+ * @sqe: operation
+ * @user_data: any value below KVCTX_USER_DATA_END
+ *
+ * Context: One submitter.
+ */
 static inline void kvctx_sqe_set_data(struct kvctx_sqe *sqe, uint64_t user_data)
 {
 	sqe->user_data = user_data;
 }
 
+/**
+ * kvctx_sqe_set_flags() - flags of an operation
+ * @sqe: operation
+ * @flags: KVCTX_OP_NOWAIT (STORE, DELETE), KVCTX_OP_NO_VERIFY (LOAD)
+ *
+ * Context: One submitter.
+ */
+static inline void kvctx_sqe_set_flags(struct kvctx_sqe *sqe, uint32_t flags)
+{
+	sqe->flags = flags;
+}
+
+/**
+ * kvctx_sqe_set_timeout() - deadline of an operation
+ * @sqe: operation
+ * @timeout_ns: nanoseconds from submission after which it completes with -ETIME if it has not been
+ *	started; 0: none
+ *
+ * Context: One submitter.
+ */
 static inline void kvctx_sqe_set_timeout(struct kvctx_sqe *sqe, uint64_t timeout_ns)
 {
 	sqe->timeout_ns = timeout_ns;
 }
 
+/**
+ * kvctx_prep_rw() - what kvctx_prep_store() and kvctx_prep_load() have in common
+ * @sqe: operation
+ * @opcode: KVCTX_OP_STORE or KVCTX_OP_LOAD
+ * @key: name of the page; copied
+ * @segs: scatter list; has to stay until the operation is submitted
+ * @nr_segs: its entries, 1 to segs_max
+ * @length: bytes, the sum of the entries' lengths
+ *
+ * Context: One submitter.
+ */
 static inline void kvctx_prep_rw(struct kvctx_sqe *sqe, uint8_t opcode, const struct kvctx_key *key,
 				 const struct kvctx_seg *segs, uint16_t nr_segs, uint64_t length)
 {
@@ -307,34 +539,82 @@ static inline void kvctx_prep_rw(struct kvctx_sqe *sqe, uint8_t opcode, const st
 	sqe->length = length;
 }
 
-/* @depth: position in the prefix from 1, 0: unknown */
-static inline void kvctx_prep_store(struct kvctx_sqe *sqe, const struct kvctx_key *key, const struct kvctx_seg *segs,
-				    uint16_t nr_segs, uint64_t length, uint32_t depth)
+/**
+ * kvctx_prep_store() - make an operation a STORE
+ * @sqe: operation
+ * @key: name of the page; copied
+ * @segs: where its pieces are; has to stay until the operation is submitted
+ * @nr_segs: entries of @segs, 1 to segs_max
+ * @length: bytes of the page, the sum of the pieces
+ * @depth: position in its prefix, from 1; 0: unknown. A hint for eviction
+ *
+ * The pieces may not change until it has completed.
+ *
+ * Context: One submitter.
+ */
+static inline void kvctx_prep_store(struct kvctx_sqe *sqe, const struct kvctx_key *key,
+				    const struct kvctx_seg *segs, uint16_t nr_segs,
+				    uint64_t length, uint32_t depth)
 {
 	kvctx_prep_rw(sqe, KVCTX_OP_STORE, key, segs, nr_segs, length);
 	sqe->depth = depth;
 }
 
-/* @offset: first byte of the range inside the page */
-static inline void kvctx_prep_load(struct kvctx_sqe *sqe, const struct kvctx_key *key, const struct kvctx_seg *segs,
-				   uint16_t nr_segs, uint64_t offset, uint64_t length)
+/**
+ * kvctx_prep_load() - make an operation a LOAD
+ * @sqe: operation
+ * @key: name of the page; copied
+ * @segs: where its pieces go; has to stay until the operation is submitted
+ * @nr_segs: entries of @segs, 1 to segs_max
+ * @offset: first byte of the range inside the page
+ * @length: bytes of the range, the sum of the pieces
+ *
+ * Context: One submitter.
+ */
+static inline void kvctx_prep_load(struct kvctx_sqe *sqe, const struct kvctx_key *key,
+				   const struct kvctx_seg *segs, uint16_t nr_segs,
+				   uint64_t offset, uint64_t length)
 {
 	kvctx_prep_rw(sqe, KVCTX_OP_LOAD, key, segs, nr_segs, length);
 	sqe->offset = offset;
 }
 
+/**
+ * kvctx_prep_delete() - make an operation a DELETE
+ * @sqe: operation
+ * @key: name of the page; copied
+ *
+ * Context: One submitter.
+ */
 static inline void kvctx_prep_delete(struct kvctx_sqe *sqe, const struct kvctx_key *key)
 {
 	sqe->opcode = KVCTX_OP_DELETE;
 	sqe->key = *key;
 }
 
+/**
+ * kvctx_prep_query() - make an operation a QUERY
+ * @sqe: operation
+ * @key: name of the page; copied
+ *
+ * Context: One submitter.
+ */
 static inline void kvctx_prep_query(struct kvctx_sqe *sqe, const struct kvctx_key *key)
 {
 	sqe->opcode = KVCTX_OP_QUERY;
 	sqe->key = *key;
 }
 
+/**
+ * kvctx_prep_lease() - make an operation a LEASE
+ * @sqe: operation
+ * @key: name of the page; copied
+ * @ms: milliseconds, 1 to lease_ms_max
+ *
+ * The completion's result is the lease id.
+ *
+ * Context: One submitter.
+ */
 static inline void kvctx_prep_lease(struct kvctx_sqe *sqe, const struct kvctx_key *key, uint32_t ms)
 {
 	sqe->opcode = KVCTX_OP_LEASE;
@@ -342,12 +622,27 @@ static inline void kvctx_prep_lease(struct kvctx_sqe *sqe, const struct kvctx_ke
 	sqe->lease_ms = ms;
 }
 
+/**
+ * kvctx_prep_release() - make an operation a RELEASE
+ * @sqe: operation
+ * @lease: lease id
+ *
+ * Context: One submitter.
+ */
 static inline void kvctx_prep_release(struct kvctx_sqe *sqe, uint32_t lease)
 {
 	sqe->opcode = KVCTX_OP_RELEASE;
 	sqe->lease = lease;
 }
 
+/**
+ * kvctx_prep_flush() - make an operation a FLUSH
+ * @sqe: operation
+ *
+ * It covers what completed before it is submitted.
+ *
+ * Context: One submitter.
+ */
 static inline void kvctx_prep_flush(struct kvctx_sqe *sqe)
 {
 	sqe->opcode = KVCTX_OP_FLUSH;

@@ -1,126 +1,98 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 /*
- * The completion queue and the queue of operations.
+ * The completion ring: taking entries off it.
  *
- * The kernel writes entries and then tail with release order; we read tail with acquire order, copy the entry, and
- * give it back by writing head with release order. A session opened read-only cannot write head: the kernel does it.
+ * The kernel writes entries, then tail with release order. We read tail with acquire order, copy
+ * the new entries out, and publish them as free by writing head with release order. A session
+ * opened read-only cannot write head; the kernel does it for us.
+ *
+ * Whoever comes first copies all there is: the completion of a call goes to the call, others to the
+ * ready list, from where kvctx_peek() takes them. wait.c tells why nothing is published while a
+ * thread sleeps.
  */
-#include <time.h>
-
 #include "handle.h"
 
-static uint64_t now_ns(void)
+static void publish(struct kvctx *ctx)
 {
-	struct timespec ts;
+	struct kvctx_wait w = { .size = sizeof(w) };
 
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+	w.consumed = ctx->seen - ctx->published;
+	if (ctx->sleepers || !w.consumed)
+		return;
+	if (!ctx->rdonly)
+		__atomic_store_n(&ctx->ring->head, ctx->seen, __ATOMIC_RELEASE);
+	else if (kvctx_sys_ioctl(ctx->fd, KVCTX_IOC_WAIT, &w) < 0)
+		return;
+	ctx->published = ctx->seen;
 }
 
-uint32_t kvctx_ring_count(const struct kvctx *ctx)
+void kvctx_unlink_call(struct kvctx *ctx, struct kvctx_call *call)
 {
-	return __atomic_load_n(&ctx->ring->tail, __ATOMIC_ACQUIRE) - ctx->ring->head;
+	struct kvctx_call **link = &ctx->calls;
+
+	while (*link != call)
+		link = &(*link)->next;
+	*link = call->next;
 }
 
-int kvctx_ring_take(struct kvctx *ctx, struct kvctx_cqe *cqe)
+static bool give_to_call(struct kvctx *ctx, const struct kvctx_cqe *cqe)
 {
-	uint32_t head = ctx->ring->head;
+	struct kvctx_call *call;
 
-	if (!kvctx_ring_count(ctx))
-		return 0;
-	*cqe = ctx->ring->cqes[head & (ctx->ring_entries - 1)];
-	if (ctx->rdonly) {
-		struct kvctx_wait w = { .size = sizeof(w), .consumed = 1 };
-		int ret = kvctx_sys_ioctl(ctx->fd, KVCTX_IOC_WAIT, &w);
-
-		return ret < 0 ? ret : 1;
+	for (call = ctx->calls; call; call = call->next) {
+		if (call->tag != cqe->user_data)
+			continue;
+		kvctx_unlink_call(ctx, call);
+		call->res = cqe->res;
+		call->flags = cqe->flags;
+		call->done = true;
+		pthread_cond_signal(&call->waiter.cond);
+		return true;
 	}
-	__atomic_store_n(&ctx->ring->head, head + 1, __ATOMIC_RELEASE);
-	return 1;
+	return false;
+}
+
+/* Nobody waits, or those who do look again */
+void kvctx_wake_ready(struct kvctx *ctx)
+{
+	struct kvctx_waiter *w;
+
+	for (w = ctx->waiters; w; w = w->next)
+		if (w->wants_ready)
+			pthread_cond_signal(&w->cond);
+}
+
+/* See all there is in the ring, and publish it if that is possible. Never sleeps. */
+void kvctx_ring_pull(struct kvctx *ctx)
+{
+	uint32_t tail = __atomic_load_n(&ctx->ring->tail, __ATOMIC_ACQUIRE);
+	uint32_t mask = ctx->entries - 1, before = ctx->nr_ready;
+	struct kvctx_cqe cqe;
+
+	for (; ctx->seen != tail; ctx->seen++) {
+		cqe = ctx->ring->cqes[ctx->seen & mask];
+		if (cqe.user_data >= KVCTX_USER_DATA_END && give_to_call(ctx, &cqe))
+			continue;
+		ctx->ready[(ctx->ready_head + ctx->nr_ready) & mask] = cqe;
+		ctx->nr_ready++;
+	}
+	if (ctx->nr_ready != before)
+		kvctx_wake_ready(ctx);
+	publish(ctx);
 }
 
 unsigned int kvctx_peek(struct kvctx *ctx, struct kvctx_cqe *cqes, unsigned int max)
 {
-	unsigned int n = 0;
+	unsigned int n;
 
 	pthread_mutex_lock(&ctx->lock);
-	while (n < max && ctx->stash_len) {
-		cqes[n++] = ctx->stash[ctx->stash_head];
-		ctx->stash_head = (ctx->stash_head + 1) & (2 * ctx->ring_entries - 1);
-		ctx->stash_len--;
+	kvctx_ring_pull(ctx);
+	for (n = 0; n < max && ctx->nr_ready; n++) {
+		cqes[n] = ctx->ready[ctx->ready_head];
+		ctx->ready_head = (ctx->ready_head + 1) & (ctx->entries - 1);
+		ctx->nr_ready--;
 	}
-	while (n < max && kvctx_ring_take(ctx, &cqes[n]) == 1)
-		n++;
+	ctx->busy -= n;
 	pthread_mutex_unlock(&ctx->lock);
 	return n;
-}
-
-int kvctx_wait(struct kvctx *ctx, uint32_t nr, uint64_t timeout_ns)
-{
-	uint64_t end = timeout_ns == KVCTX_TIMEOUT_NONE ? 0 : now_ns() + timeout_ns;
-	struct kvctx_wait w = { .size = sizeof(w) };
-	uint32_t stashed;
-	int ret;
-
-	for (;;) {
-		pthread_mutex_lock(&ctx->lock);
-		stashed = ctx->stash_len;
-		pthread_mutex_unlock(&ctx->lock);
-		w.min = nr > stashed ? nr - stashed : 0;
-		w.timeout_ns = KVCTX_TIMEOUT_NONE;
-		if (timeout_ns != KVCTX_TIMEOUT_NONE) {
-			uint64_t now = now_ns();
-
-			w.timeout_ns = now < end ? end - now : 0;
-		}
-		ret = kvctx_sys_ioctl(ctx->fd, KVCTX_IOC_WAIT, &w);
-		if (ret < 0)
-			return ret;
-		/* A synchronous call may have moved completions between ring and stash meanwhile */
-		pthread_mutex_lock(&ctx->lock);
-		ret = (int)(kvctx_ring_count(ctx) + ctx->stash_len);
-		stashed = ctx->stash_len != stashed;
-		pthread_mutex_unlock(&ctx->lock);
-		if ((uint32_t)ret >= nr || !stashed)
-			return ret;
-	}
-}
-
-struct kvctx_sqe *kvctx_get_sqe(struct kvctx *ctx)
-{
-	struct kvctx_sqe *sqe;
-
-	if (ctx->queued == ctx->queue_len)
-		return NULL;
-	sqe = &ctx->sqes[ctx->queued++];
-	memset(sqe, 0, sizeof(*sqe));
-	return sqe;
-}
-
-int kvctx_submit(struct kvctx *ctx)
-{
-	struct kvctx_submit s = { .size = sizeof(s), .sqes = (uintptr_t)ctx->sqes, .nr = ctx->queued };
-	int ret;
-
-	if (!ctx->queued)
-		return 0;
-	/* Not while a synchronous call fills the stash: see sync.c */
-	pthread_mutex_lock(&ctx->lock);
-	ret = kvctx_sys_ioctl(ctx->fd, KVCTX_IOC_SUBMIT, &s);
-	pthread_mutex_unlock(&ctx->lock);
-	if (ret > 0) {
-		ctx->queued -= (uint32_t)ret;
-		memmove(ctx->sqes, ctx->sqes + ret, ctx->queued * sizeof(*ctx->sqes));
-	}
-	return ret;
-}
-
-int kvctx_submit_and_wait(struct kvctx *ctx, uint32_t nr, uint64_t timeout_ns)
-{
-	int ret = kvctx_submit(ctx);
-
-	if (ret < 0)
-		return ret;
-	kvctx_wait(ctx, nr, timeout_ns);
-	return ret;
 }

@@ -1,118 +1,152 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 /*
- * Synchronous calls: one operation, submitted past the handle's queue and waited for. Its user_data is one of the
- * library's own; completions of others that are met on the way go to the stash, from where kvctx_peek() takes them.
+ * Synchronous calls: one operation each, submitted past the handle's queue with a user_data of the
+ * library's own, and waited for. Any number may be under way.
  */
+#include <stdlib.h>
+
 #include "handle.h"
 
-static void stash(struct kvctx *ctx, const struct kvctx_cqe *cqe)
+static void begin(struct kvctx *ctx, struct kvctx_call *call)
 {
-	uint32_t at = (ctx->stash_head + ctx->stash_len) & (2 * ctx->ring_entries - 1);
-
-	ctx->stash[at] = *cqe;
-	ctx->stash_len++;
+	memset(call, 0, sizeof(*call));
+	pthread_cond_init(&call->waiter.cond, NULL);
+	pthread_mutex_lock(&ctx->lock);
+	call->tag = KVCTX_USER_DATA_END + ctx->next_tag++;
+	call->next = ctx->calls;
+	ctx->calls = call;
+	pthread_mutex_unlock(&ctx->lock);
 }
 
-/*
- * Take completions until ours is there. The stash has twice the ring's length and was less than half a ring full; since
- * nobody submits while we hold the lock, at most a ring's worth is added to it here.
- */
-static int64_t await(struct kvctx *ctx, uint64_t tag, uint32_t *cqe_flags)
-{
-	struct kvctx_wait w = { .size = sizeof(w), .min = 1, .timeout_ns = KVCTX_TIMEOUT_NONE };
-	struct kvctx_cqe cqe;
-	int ret;
-
-	for (;;) {
-		ret = kvctx_ring_take(ctx, &cqe);
-		if (ret < 0)
-			return ret;
-		if (ret == 0) {
-			ret = kvctx_sys_ioctl(ctx->fd, KVCTX_IOC_WAIT, &w);
-			if (ret < 0 && ret != -EINTR)
-				return ret;
-			continue;
-		}
-		if (cqe.user_data == tag) {
-			if (cqe_flags)
-				*cqe_flags = cqe.flags;
-			return cqe.res;
-		}
-		stash(ctx, &cqe);
-	}
-}
-
-/* With ctx->lock held */
-static int64_t run_locked(struct kvctx *ctx, struct kvctx_sqe *sqe, uint32_t *cqe_flags)
+/* Returns 0 when the kernel has taken the operation: it will complete then */
+static int submit(struct kvctx *ctx, const struct kvctx_sqe *sqe)
 {
 	struct kvctx_submit s = { .size = sizeof(s), .sqes = (uintptr_t)sqe, .nr = 1 };
 	int ret;
 
-	/* The caller has to take what it has not looked at before more is moved aside */
-	if (ctx->stash_len >= ctx->ring_entries / 2)
-		return -EAGAIN;
-	sqe->user_data = KVCTX_USER_DATA_END + (uint32_t)ctx->sync_serial++;
-	ret = kvctx_sys_ioctl(ctx->fd, KVCTX_IOC_SUBMIT, &s);
-	if (ret < 0)
-		return ret;
-	return await(ctx, sqe->user_data, cqe_flags);
+	for (;;) {
+		ret = kvctx_sys_ioctl(ctx->fd, KVCTX_IOC_SUBMIT, &s);
+		if (ret != -EAGAIN)
+			return ret < 0 ? ret : 0;
+		pthread_mutex_lock(&ctx->lock);
+		kvctx_wait_room(ctx);
+		pthread_mutex_unlock(&ctx->lock);
+	}
 }
 
+/* Returns the operation's result */
 static int64_t run(struct kvctx *ctx, struct kvctx_sqe *sqe, uint32_t *cqe_flags)
 {
-	int64_t ret;
+	struct kvctx_call call;
+	int ret;
 
+	begin(ctx, &call);
+	sqe->user_data = call.tag;
+	ret = submit(ctx, sqe);
 	pthread_mutex_lock(&ctx->lock);
-	ret = run_locked(ctx, sqe, cqe_flags);
+	if (ret)
+		kvctx_unlink_call(ctx, &call);
+	else
+		kvctx_wait_call(ctx, &call);
 	pthread_mutex_unlock(&ctx->lock);
-	return ret;
+	pthread_cond_destroy(&call.waiter.cond);
+	if (ret)
+		return ret;
+	if (cqe_flags)
+		*cqe_flags = call.flags;
+	return call.res;
 }
 
-/* Move a page between @buf and the pool; memory that the session does not know is pinned meanwhile */
-static int64_t move(struct kvctx *ctx, uint8_t opcode, const struct kvctx_key *key, const void *buf, size_t len,
-		    uint32_t *cqe_flags)
+static int64_t run_on(struct kvctx *ctx, struct kvctx_sqe *sqe, uint32_t mem, uint64_t offset,
+		      uint32_t *cqe_flags)
 {
-	struct kvctx_mem_register reg = { .size = sizeof(reg), .addr = (uintptr_t)buf, .length = len };
+	struct kvctx_seg seg = { .mem = mem, .offset = offset, .length = (uint32_t)sqe->length };
+
+	sqe->segs = (uintptr_t)&seg;
+	sqe->nr_segs = 1;
+	sqe->timeout_ns = ctx->timeout_ns;
+	return run(ctx, sqe, cqe_flags);
+}
+
+/* Memory that the session does not know is pinned meanwhile */
+static int64_t run_pinned(struct kvctx *ctx, struct kvctx_sqe *sqe, const void *buf,
+			  uint32_t *cqe_flags)
+{
+	struct kvctx_mem_register reg = {
+		.size = sizeof(reg),
+		.addr = (uintptr_t)buf,
+		.length = sqe->length,
+	};
 	struct kvctx_mem_unregister un = { .size = sizeof(un) };
-	struct kvctx_sqe sqe = { 0 };
-	struct kvctx_seg seg = { 0 };
-	bool known;
 	int64_t ret;
 
-	if (len > ctx->info.page_len_max)
-		return -E2BIG;
-	pthread_mutex_lock(&ctx->lock);
-	known = kvctx_find_memory(ctx, buf, len, &seg);
-	if (!known) {
-		ret = kvctx_sys_ioctl(ctx->fd, KVCTX_IOC_MEM_REGISTER, &reg);
-		if (ret)
-			goto unlock;
-		seg.mem = reg.id;
-	}
-	kvctx_prep_rw(&sqe, opcode, key, &seg, 1, len);
-	ret = run_locked(ctx, &sqe, cqe_flags);
-	if (!known) {
-		un.id = reg.id;
-		kvctx_sys_ioctl(ctx->fd, KVCTX_IOC_MEM_UNREGISTER, &un);
-	}
-unlock:
-	pthread_mutex_unlock(&ctx->lock);
+	ret = kvctx_sys_ioctl(ctx->fd, KVCTX_IOC_MEM_REGISTER, &reg);
+	if (ret)
+		return ret;
+	ret = run_on(ctx, sqe, reg.id, 0, cqe_flags);
+	un.id = reg.id;
+	kvctx_sys_ioctl(ctx->fd, KVCTX_IOC_MEM_UNREGISTER, &un);
 	return ret;
 }
 
-int64_t kvctx_store(struct kvctx *ctx, const struct kvctx_key *key, const void *buf, size_t len, uint32_t *cqe_flags)
+/* A page in memory that cannot be pinned, since nobody may write it */
+static int64_t run_copied(struct kvctx *ctx, struct kvctx_sqe *sqe, const void *buf,
+			  uint32_t *cqe_flags)
+{
+	void *copy = malloc(sqe->length);
+	int64_t ret;
+
+	if (!copy)
+		return -ENOMEM;
+	memcpy(copy, buf, sqe->length);
+	ret = run_pinned(ctx, sqe, copy, cqe_flags);
+	free(copy);
+	return ret;
+}
+
+/* Move a page between @buf and the pool */
+static int64_t move(struct kvctx *ctx, uint8_t opcode, const struct kvctx_key *key, const void *buf,
+		    size_t len, uint32_t *cqe_flags)
+{
+	struct kvctx_sqe sqe = { .opcode = opcode, .key = *key, .length = len };
+	uintptr_t p = (uintptr_t)buf, arena = (uintptr_t)ctx->arena;
+	struct kvctx_reg *reg;
+	int64_t ret;
+
+	if (!len)
+		return -EINVAL;
+	if (len > ctx->info.page_len_max)
+		return opcode == KVCTX_OP_STORE ? -E2BIG : -ERANGE;
+	if (arena && p >= arena && p - arena <= ctx->arena_bytes &&
+	    len <= ctx->arena_bytes - (p - arena))
+		return run_on(ctx, &sqe, KVCTX_MEM_ARENA, p - arena, cqe_flags);
+	reg = kvctx_mem_get(ctx, buf, len);
+	if (reg) {
+		ret = run_on(ctx, &sqe, reg->id, p - reg->addr, cqe_flags);
+		kvctx_mem_put(ctx, reg);
+		return ret;
+	}
+	ret = run_pinned(ctx, &sqe, buf, cqe_flags);
+	if (ret == -EFAULT && opcode == KVCTX_OP_STORE)
+		ret = run_copied(ctx, &sqe, buf, cqe_flags);
+	return ret;
+}
+
+int64_t kvctx_store(struct kvctx *ctx, const struct kvctx_key *key, const void *buf, size_t len,
+		    uint32_t *cqe_flags)
 {
 	return move(ctx, KVCTX_OP_STORE, key, buf, len, cqe_flags);
 }
 
-int64_t kvctx_load(struct kvctx *ctx, const struct kvctx_key *key, void *buf, size_t len, uint32_t *cqe_flags)
+int64_t kvctx_load(struct kvctx *ctx, const struct kvctx_key *key, void *buf, size_t len,
+		   uint32_t *cqe_flags)
 {
 	return move(ctx, KVCTX_OP_LOAD, key, buf, len, cqe_flags);
 }
 
 int kvctx_delete(struct kvctx *ctx, const struct kvctx_key *key)
 {
-	struct kvctx_sqe sqe = { 0 };
+	struct kvctx_sqe sqe = { .timeout_ns = ctx->timeout_ns };
 
 	kvctx_prep_delete(&sqe, key);
 	return (int)run(ctx, &sqe, NULL);
@@ -128,7 +162,7 @@ int64_t kvctx_query(struct kvctx *ctx, const struct kvctx_key *key)
 
 int kvctx_flush(struct kvctx *ctx)
 {
-	struct kvctx_sqe sqe = { 0 };
+	struct kvctx_sqe sqe = { .timeout_ns = ctx->timeout_ns };
 
 	kvctx_prep_flush(&sqe);
 	return (int)run(ctx, &sqe, NULL);
@@ -155,8 +189,8 @@ int kvctx_release(struct kvctx *ctx, uint32_t lease)
 	return (int)run(ctx, &sqe, NULL);
 }
 
-int64_t kvctx_match(struct kvctx *ctx, const struct kvctx_key *keys, uint32_t nr, uint32_t *lens, uint32_t lease_ms,
-		    uint32_t *lease)
+int64_t kvctx_match(struct kvctx *ctx, const struct kvctx_key *keys, uint32_t nr, uint32_t *lens,
+		    uint32_t lease_ms, uint32_t *lease)
 {
 	struct kvctx_match m = {
 		.size = sizeof(m),

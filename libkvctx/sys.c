@@ -20,11 +20,14 @@ int kvctx_sys_ioctl(int fd, unsigned long nr, void *arg)
 	return ret < 0 ? -errno : ret;
 }
 
-void *kvctx_sys_mmap(int fd, size_t len, int prot, uint64_t offset)
+int kvctx_sys_mmap(int fd, size_t len, int prot, uint64_t offset, void **out)
 {
 	void *p = mmap(NULL, len, prot, MAP_SHARED, fd, (off_t)offset);
 
-	return p == MAP_FAILED ? NULL : p;
+	if (p == MAP_FAILED)
+		return -errno;
+	*out = p;
+	return 0;
 }
 
 void kvctx_sys_munmap(void *p, size_t len)

@@ -1,289 +1,350 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-/* See fake_kernel.h. What the real kernel refuses is refused here, as far as the library could get it wrong. */
+/* System calls, ring and sleeping of the kernel in memory; see fake_kernel.h. */
 #include <assert.h>
 #include <stdlib.h>
-#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "fake_kernel.h"
 
-#define MAX_PAGES	256
-#define MAX_REGS	64
-#define FD		77
-
-struct page {
-	struct kvctx_key key;
-	uint8_t *data;
-	uint32_t len;
-};
+#define FD	77
+#define KEPT	4096
 
 struct fake fake;
 
-static struct page pages[MAX_PAGES];
-static struct { uint64_t addr, len; bool used; } regs[MAX_REGS];
-static struct kvctx_cq_ring *ring;
-static uint8_t *arena;
-static size_t arena_bytes;
-static struct kvctx_cqe held[4096];
-static unsigned int nr_held;
-static uint32_t next_lease;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static struct kvctx_cq_ring *ring;	/* the kernel's own mapping */
+static uint32_t inflight, entries, tail;
+static int cq_fd = -1, arena_fd = -1;
+static struct fake_op kept[KEPT];
+static unsigned int nr_kept, nr_sleepers;
+static bool rdonly, disk_runs;
+static pthread_t disk;
 
 void fake_reset(void)
 {
-	for (int i = 0; i < MAX_PAGES; i++)
-		free(pages[i].data);
-	memset(pages, 0, sizeof(pages));
-	memset(regs, 0, sizeof(regs));
-	nr_held = 0;
-	next_lease = 1;
-	fake = (struct fake){ .mmaps_left = -1, .abi_version = KVCTX_ABI_VERSION };
+	assert(!fake.fds);
+	fake_drop_pages();
+	memset(fake_memories, 0, sizeof(fake_memories));
+	nr_kept = 0;
+	inflight = 0;
+	fake = (struct fake){
+		.mmaps_left = -1, .abi_version = KVCTX_ABI_VERSION, .cq_max = 1024,
+	};
 }
 
-unsigned int fake_pages(void)
+/* Room is kept for it: in flight and in the ring together never exceed the entries */
+static void complete(const struct fake_op *op)
 {
-	unsigned int n = 0;
+	struct kvctx_cqe cqe = { .user_data = op->sqe.user_data };
+	int i;
 
-	for (int i = 0; i < MAX_PAGES; i++)
-		n += pages[i].data != NULL;
-	return n;
+	if (fake.fail_op && op->sqe.opcode != KVCTX_OP_QUERY) {
+		cqe.res = fake.fail_op;
+		fake.fail_op = 0;
+	} else {
+		cqe.res = fake_do_op(op, rdonly, &cqe.flags);
+	}
+	for (i = 0; i < op->sqe.nr_segs; i++)
+		fake_memories[op->segs[i].mem % FAKE_MEMORIES].users--;
+	ring->cqes[tail & (entries - 1)] = cqe;
+	__atomic_store_n(&ring->tail, ++tail, __ATOMIC_RELEASE);
+	inflight--;
+	pthread_cond_broadcast(&changed);
 }
 
-static struct page *find(const struct kvctx_key *key)
+static void release_one(unsigned int i)
 {
-	for (int i = 0; i < MAX_PAGES; i++)
-		if (pages[i].data && !memcmp(&pages[i].key, key, sizeof(*key)))
-			return &pages[i];
-	return NULL;
-}
+	struct fake_op op = kept[i];
 
-static void post(struct kvctx_cqe cqe)
-{
-	assert(ring->tail - ring->head < ring->entries);
-	ring->cqes[ring->tail & (ring->entries - 1)] = cqe;
-	__atomic_store_n(&ring->tail, ring->tail + 1, __ATOMIC_RELEASE);
+	memmove(&kept[i], &kept[i + 1], (nr_kept - i - 1) * sizeof(kept[0]));
+	nr_kept--;
+	complete(&op);
 }
 
 void fake_release(unsigned int n)
 {
-	unsigned int i;
-
-	for (i = 0; i < n && i < nr_held; i++)
-		post(held[i]);
-	memmove(held, held + i, (nr_held - i) * sizeof(held[0]));
-	nr_held -= i;
+	pthread_mutex_lock(&lock);
+	assert(n <= nr_kept);
+	while (n--)
+		release_one(0);
+	pthread_mutex_unlock(&lock);
 }
 
-static uint8_t *seg_memory(const struct kvctx_seg *s)
+void fake_release_newest(void)
 {
-	if (s->mem == KVCTX_MEM_ARENA)
-		return s->offset + s->length <= arena_bytes ? arena + s->offset : NULL;
-	if (s->mem >= MAX_REGS || !regs[s->mem].used || s->offset + s->length > regs[s->mem].len)
-		return NULL;
-	return (uint8_t *)(uintptr_t)regs[s->mem].addr + s->offset;
+	pthread_mutex_lock(&lock);
+	release_one(nr_kept - 1);
+	pthread_mutex_unlock(&lock);
 }
 
-/* Copy between a page and the scatter list */
-static int copy(const struct kvctx_sqe *sqe, uint8_t *data, bool store)
+static void await(const unsigned int *what, unsigned int n)
 {
-	const struct kvctx_seg *segs = (const void *)(uintptr_t)sqe->segs;
-	uint64_t pos = 0;
+	pthread_mutex_lock(&lock);
+	while (*what != n)
+		pthread_cond_wait(&changed, &lock);
+	pthread_mutex_unlock(&lock);
+}
 
-	for (int i = 0; i < sqe->nr_segs; i++) {
-		uint8_t *m = seg_memory(&segs[i]);
+void fake_await_kept(unsigned int n)
+{
+	await(&nr_kept, n);
+}
 
-		if (!m)
-			return -EINVAL;
-		memcpy(store ? data + pos : m, store ? m : data + pos, segs[i].length);
-		pos += segs[i].length;
+void fake_await_sleepers(unsigned int n)
+{
+	await(&nr_sleepers, n);
+}
+
+static void *disk_thread(void *arg)
+{
+	unsigned int seed = (unsigned int)(uintptr_t)arg;
+	struct timespec ts = { 0 };
+
+	pthread_mutex_lock(&lock);
+	while (disk_runs || nr_kept) {
+		if (nr_kept)
+			release_one((unsigned int)rand_r(&seed) % nr_kept);
+		pthread_mutex_unlock(&lock);
+		ts.tv_nsec = rand_r(&seed) % 50000;
+		nanosleep(&ts, NULL);
+		pthread_mutex_lock(&lock);
 	}
-	return pos == sqe->length ? 0 : -EMSGSIZE;
+	pthread_mutex_unlock(&lock);
+	return NULL;
 }
 
-static int store(const struct kvctx_sqe *sqe, uint32_t *flags)
+void fake_disk_start(unsigned int seed)
 {
-	struct page *p = find(&sqe->key);
+	disk_runs = true;
+	assert(!pthread_create(&disk, NULL, disk_thread, (void *)(uintptr_t)seed));
+}
+
+void fake_disk_stop(void)
+{
+	pthread_mutex_lock(&lock);
+	disk_runs = false;
+	pthread_mutex_unlock(&lock);
+	pthread_join(disk, NULL);
+}
+
+static uint32_t consumable(void)
+{
+	return tail - __atomic_load_n(&ring->head, __ATOMIC_ACQUIRE);
+}
+
+/* As the module: enough to consume, or nothing in flight. The condition can become false again. */
+static int sleep_until(uint32_t min, uint64_t timeout_ns)
+{
+	struct timespec end;
+	int ret = 0;
+
+	if (consumable() >= min || !inflight || !timeout_ns)
+		return (int)consumable();
+	if (fake.fail_waits) {
+		fake.fail_waits--;
+		return fake.fail_wait;
+	}
+	clock_gettime(CLOCK_REALTIME, &end);
+	if (timeout_ns < 1000000000000)
+		end.tv_nsec += (long)(timeout_ns % 1000000000);
+	end.tv_sec += timeout_ns < 1000000000000 ? (time_t)(timeout_ns / 1000000000) : 1000;
+	end.tv_sec += end.tv_nsec / 1000000000;
+	end.tv_nsec %= 1000000000;
+	nr_sleepers++;
+	pthread_cond_broadcast(&changed);
+	while (consumable() < min && inflight && !ret)
+		ret = pthread_cond_timedwait(&changed, &lock, &end);
+	nr_sleepers--;
+	pthread_cond_broadcast(&changed);
+	return consumable() >= min || !inflight ? (int)consumable() : -ETIME;
+}
+
+/* What the module refuses as malformed; the caller's mistakes are no business of this */
+static void check_clean(const struct kvctx_sqe *s)
+{
+	bool moves = s->opcode == KVCTX_OP_STORE || s->opcode == KVCTX_OP_LOAD;
+	const struct kvctx_key none = { .qualifier = 0 };
+
+	assert(!s->reserved0 && !s->reserved1 && !s->crcs && !s->reserved2[0] && !s->reserved2[1]);
+	assert(moves || (!s->nr_segs && !s->segs && !s->length));
+	assert(s->opcode == KVCTX_OP_LOAD || !s->offset);
+	assert(s->opcode == KVCTX_OP_STORE || !s->depth);
+	assert(s->opcode == KVCTX_OP_LEASE || !s->lease_ms);
+	assert(s->opcode == KVCTX_OP_RELEASE || !s->lease);
+	if (s->opcode == KVCTX_OP_RELEASE || s->opcode == KVCTX_OP_FLUSH)
+		assert(!memcmp(&s->key, &none, sizeof(none)));
+}
+
+static void take_op(const struct kvctx_sqe *sqe)
+{
+	bool call = sqe->user_data >= KVCTX_USER_DATA_END;
+	struct fake_op op = { .sqe = *sqe };
 	int i;
 
-	if (fake.rdonly)
-		return -EACCES;
-	if (p) {
-		*flags = KVCTX_CQE_DEDUP;
-		return (int)sqe->length;
+	check_clean(sqe);
+	assert(sqe->nr_segs <= 8);
+	if (sqe->nr_segs)
+		memcpy(op.segs, (const void *)(uintptr_t)sqe->segs,
+		       sqe->nr_segs * sizeof(op.segs[0]));
+	for (i = 0; i < sqe->nr_segs; i++)
+		fake_memories[op.segs[i].mem % FAKE_MEMORIES].users++;
+	fake.timeout_ns = sqe->timeout_ns;
+	inflight++;
+	if (call ? fake.hold_calls : fake.hold) {
+		assert(nr_kept < KEPT);
+		kept[nr_kept++] = op;
+		pthread_cond_broadcast(&changed);
+	} else {
+		complete(&op);
 	}
-	for (i = 0; pages[i].data; i++)
-		assert(i + 1 < MAX_PAGES);
-	p = &pages[i];
-	p->key = sqe->key;
-	p->len = (uint32_t)sqe->length;
-	p->data = malloc(sqe->length);
-	i = copy(sqe, p->data, true);
-	if (i) {
-		free(p->data);
-		p->data = NULL;
-		return i;
-	}
-	return (int)sqe->length;
 }
 
-static int run_op(const struct kvctx_sqe *sqe, uint32_t *flags)
-{
-	struct page *p = find(&sqe->key);
-	int ret = fake.fail_op;
-
-	fake.fail_op = 0;
-	if (ret)
-		return ret;
-	switch (sqe->opcode) {
-	case KVCTX_OP_STORE:
-		return store(sqe, flags);
-	case KVCTX_OP_LOAD:
-		if (!p)
-			return -ENOENT;
-		if (sqe->offset + sqe->length > p->len)
-			return -ERANGE;
-		ret = copy(sqe, p->data + sqe->offset, false);
-		*flags = KVCTX_CQE_VERIFIED;
-		return ret ? ret : (int)sqe->length;
-	case KVCTX_OP_QUERY:
-		return p ? (int)p->len : -ENOENT;
-	case KVCTX_OP_DELETE:
-		if (!p)
-			return -ENOENT;
-		free(p->data);
-		p->data = NULL;
-		return 0;
-	case KVCTX_OP_LEASE:
-		return p ? (int)next_lease++ : -ENOENT;
-	case KVCTX_OP_RELEASE:
-		return sqe->lease && sqe->lease < next_lease ? 0 : -EINVAL;
-	case KVCTX_OP_FLUSH:
-		return 0;
-	}
-	return -EINVAL;
-}
-
-static int do_submit(struct kvctx_submit *s)
+static int do_submit(const struct kvctx_submit *s)
 {
 	const struct kvctx_sqe *sqes = (const void *)(uintptr_t)s->sqes;
 	uint32_t i;
 
+	assert(s->size == sizeof(*s) && !s->flags && !s->reserved && s->nr && s->nr <= 16);
+	assert(s->wait_nr || !s->timeout_ns);
 	fake.submits++;
-	for (i = 0; i < s->nr; i++) {
-		struct kvctx_cqe cqe = { .user_data = sqes[i].user_data };
-
-		if (ring->tail - ring->head + nr_held == ring->entries)
+	if (fake.fail_submit)
+		return fake.fail_submit;
+	for (i = 0; i < s->nr && (!fake.submit_max || i < fake.submit_max); i++) {
+		if (consumable() + inflight >= entries)
 			break;
-		cqe.res = run_op(&sqes[i], &cqe.flags);
-		if (fake.hold && cqe.user_data < KVCTX_USER_DATA_END)
-			held[nr_held++] = cqe;
-		else
-			post(cqe);
+		take_op(&sqes[i]);
 	}
-	return i ? (int)i : -EAGAIN;
+	if (!i)
+		return -EAGAIN;
+	if (s->wait_nr)
+		sleep_until(s->wait_nr, s->timeout_ns);
+	return (int)i;
 }
 
-static int do_wait(struct kvctx_wait *w)
+static int do_wait(const struct kvctx_wait *w)
 {
-	fake.waits++;
-	if (w->consumed > ring->tail - ring->head)
+	assert(w->size == sizeof(*w) && !w->flags && (rdonly || !w->consumed));
+	if (w->consumed > consumable())
 		return -EINVAL;
-	ring->head += w->consumed;
-	if (ring->tail - ring->head < w->min && nr_held && w->timeout_ns != KVCTX_TIMEOUT_NONE)
-		return -ETIME;
-	if (ring->tail - ring->head < w->min)
-		fake_release(w->min - (ring->tail - ring->head));
-	return (int)(ring->tail - ring->head);
+	if (w->consumed)
+		__atomic_store_n(&ring->head, ring->head + w->consumed, __ATOMIC_RELEASE);
+	else
+		fake.waits++;
+	return sleep_until(w->min, w->timeout_ns);
+}
+
+static int shared_memory(size_t len, void **kernel)
+{
+	int fd = memfd_create("fake", 0);
+
+	assert(fd >= 0 && !ftruncate(fd, (off_t)len));
+	*kernel = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert(*kernel != MAP_FAILED);
+	return fd;
 }
 
 static int do_setup(struct kvctx_setup *s)
 {
+	void *p;
+
+	assert(s->size == sizeof(*s) && !s->reserved[0] && !s->reserved[1]);
 	if (fake.fail_setup)
 		return fake.fail_setup;
-	while (s->cq_entries & (s->cq_entries - 1))
-		s->cq_entries++;
+	if (!s->cq_entries || s->cq_entries > fake.cq_max)
+		return -EINVAL;
+	fake.setup = *s;
+	for (entries = 1; entries < s->cq_entries; entries *= 2)
+		;
+	s->cq_entries = entries;
+	s->cq_bytes = (sizeof(*ring) + entries * sizeof(struct kvctx_cqe) + 4095) & ~4095ULL;
 	s->arena_bytes = (s->arena_bytes + 4095) & ~4095ULL;
-	s->cq_bytes = sizeof(*ring) + s->cq_entries * sizeof(struct kvctx_cqe);
-	ring = calloc(1, s->cq_bytes);
-	ring->entries = s->cq_entries;
+	cq_fd = shared_memory(s->cq_bytes, &p);
+	ring = p;
+	ring->entries = entries;
 	/* close to the end of the counters, so that every test crosses it */
-	ring->head = ring->tail = 0U - 3;
-	arena_bytes = s->arena_bytes;
-	arena = arena_bytes ? calloc(1, arena_bytes) : NULL;
+	ring->head = ring->tail = tail = 0U - 3;
+	if (s->arena_bytes) {
+		arena_fd = shared_memory(s->arena_bytes, &p);
+		fake_memories[0] = (struct fake_memory){ .addr = p, .len = s->arena_bytes };
+	}
 	return 0;
+}
+
+static int do_info(struct kvctx_info *info)
+{
+	assert(info->size == sizeof(*info) && !info->flags);
+	*info = (struct kvctx_info){
+		.size = sizeof(*info),
+		.abi_version = fake.abi_version,
+		.page_len_max = 1 << 20,
+		.arena_max = 1 << 30,
+		.segs_max = 8,
+		.batch_max = 16,
+		.cq_max = fake.cq_max,
+		.match_max = 64,
+	};
+	return fake.fail_info;
 }
 
 static int do_register(struct kvctx_mem_register *r)
 {
+	uint32_t i;
+
+	assert(r->size == sizeof(*r) && !r->flags && !r->reserved);
 	if (fake.fail_register)
 		return fake.fail_register;
 	if (!r->length)
 		return -EINVAL;
-	for (uint32_t i = 1; i < MAX_REGS; i++) {
-		if (regs[i].used)
-			continue;
-		regs[i].used = true;
-		regs[i].addr = r->addr;
-		regs[i].len = r->length;
-		r->id = i;
-		fake.registrations++;
-		return 0;
-	}
-	return -ENOMEM;
+	if (r->addr == (uintptr_t)fake.unpinnable)
+		return -EFAULT;
+	for (i = 1; i < FAKE_MEMORIES && fake_memories[i].addr; i++)
+		;
+	if (i == FAKE_MEMORIES)
+		return -ENOMEM;
+	fake_memories[i] = (struct fake_memory){ (void *)(uintptr_t)r->addr, r->length, 0 };
+	r->id = i;
+	fake.registrations++;
+	fake.registered++;
+	return 0;
 }
 
 static int do_unregister(const struct kvctx_mem_unregister *u)
 {
-	if (!u->id || u->id >= MAX_REGS || !regs[u->id].used)
+	assert(u->size == sizeof(*u) && !u->flags && !u->reserved);
+	if (fake.fail_unregister)
+		return fake.fail_unregister;
+	if (!u->id || u->id >= FAKE_MEMORIES || !fake_memories[u->id].addr)
 		return -EINVAL;
-	regs[u->id].used = false;
+	if (fake_memories[u->id].users)
+		return -EBUSY;
+	fake_memories[u->id].addr = NULL;
 	fake.registrations--;
 	return 0;
 }
 
 static int do_match(struct kvctx_match *m)
 {
-	const struct kvctx_key *keys = (const void *)(uintptr_t)m->keys;
-	uint32_t *lens = (void *)(uintptr_t)m->lens, i;
-
+	assert(m->size == sizeof(*m) && !m->nr_present && !m->lease);
+	assert(!(m->flags & ~KVCTX_MATCH_LEASE) && !m->flags == !m->lease_ms);
 	if (fake.fail_match)
 		return fake.fail_match;
-	for (i = 0; i < m->nr_keys; i++) {
-		struct page *p = find(&keys[i]);
-
-		if (!p)
-			break;
-		if (lens)
-			lens[i] = p->len;
-	}
-	m->nr_present = i;
-	m->lease = i && m->flags ? next_lease++ : 0;
+	if (!m->nr_keys || m->nr_keys > 64)
+		return -EINVAL;
+	fake_match(m);
 	return 0;
 }
 
-int kvctx_sys_open(const char *path, int flags)
+static int dispatch(unsigned long nr, void *arg)
 {
-	assert(!strcmp(path, "/dev/kvctx/p/t"));
-	if (fake.fail_open)
-		return fake.fail_open;
-	fake.rdonly = (flags & O_ACCMODE) == O_RDONLY;
-	fake.fds++;
-	return FD;
-}
-
-int kvctx_sys_ioctl(int fd, unsigned long nr, void *arg)
-{
-	struct kvctx_info *info = arg;
-
-	assert(fd == FD);
-	switch (nr) {
-	case KVCTX_IOC_INFO:
-		assert(info->size == sizeof(*info));
-		*info = (struct kvctx_info){
-			.size = sizeof(*info), .abi_version = fake.abi_version, .batch_max = 16,
-			.page_len_max = 1 << 20,
-		};
-		return fake.fail_info;
-	case KVCTX_IOC_SETUP:
+	if (nr == KVCTX_IOC_INFO)
+		return do_info(arg);
+	if (nr == KVCTX_IOC_SETUP)
 		return do_setup(arg);
+	assert(ring);
+	switch (nr) {
 	case KVCTX_IOC_MEM_REGISTER:
 		return do_register(arg);
 	case KVCTX_IOC_MEM_UNREGISTER:
@@ -298,41 +359,71 @@ int kvctx_sys_ioctl(int fd, unsigned long nr, void *arg)
 	return -ENOTTY;
 }
 
-void *kvctx_sys_mmap(int fd, size_t len, int prot, uint64_t offset)
+int kvctx_sys_ioctl(int fd, unsigned long nr, void *arg)
 {
-	assert(fd == FD && len);
-	assert(prot == (fake.rdonly ? 1 : 3));
-	if (!fake.mmaps_left) {
-		errno = ENOMEM;
-		return NULL;
-	}
+	int ret;
+
+	assert(fd == FD);
+	pthread_mutex_lock(&lock);
+	ret = dispatch(nr, arg);
+	pthread_mutex_unlock(&lock);
+	return ret;
+}
+
+int kvctx_sys_open(const char *path, int flags)
+{
+	if (strcmp(path, FAKE_PATH))
+		return -ENOENT;
+	if (fake.fail_open)
+		return fake.fail_open;
+	assert(!fake.fds);
+	fake.open_flags = flags;
+	rdonly = (flags & O_ACCMODE) == O_RDONLY;
+	fake.fds++;
+	return FD;
+}
+
+int kvctx_sys_mmap(int fd, size_t len, int prot, uint64_t offset, void **out)
+{
+	assert(fd == FD && len && (offset == KVCTX_MMAP_CQ || offset == KVCTX_MMAP_ARENA));
+	if (rdonly && (prot & PROT_WRITE))
+		return -EACCES;
+	if (!fake.mmaps_left)
+		return -ENOMEM;
 	fake.mmaps_left -= fake.mmaps_left > 0;
 	fake.maps++;
-	return offset == KVCTX_MMAP_CQ ? (void *)ring : arena;
+	*out = mmap(NULL, len, prot, MAP_SHARED, offset == KVCTX_MMAP_CQ ? cq_fd : arena_fd, 0);
+	assert(*out != MAP_FAILED);
+	return 0;
 }
 
 void kvctx_sys_munmap(void *p, size_t len)
 {
-	assert(len);
+	assert(!munmap(p, len));
 	fake.maps--;
-	if (p == (void *)ring) {
-		free(ring);
-		ring = NULL;
-	} else {
-		free(arena);
-		arena = NULL;
-	}
 }
 
+/* The end of the session: nothing in flight writes any more, registrations are gone */
 void kvctx_sys_close(int fd)
 {
+	int i;
+
 	assert(fd == FD);
 	fake.fds--;
-	/* what a failed open never mapped */
-	if (!fake.maps) {
-		free(ring);
-		free(arena);
-		ring = NULL;
-		arena = NULL;
-	}
+	nr_kept = 0;
+	inflight = 0;
+	if (ring)
+		munmap(ring, (sizeof(*ring) + entries * sizeof(struct kvctx_cqe) + 4095) & ~4095UL);
+	if (fake_memories[0].addr)
+		munmap(fake_memories[0].addr, fake_memories[0].len);
+	if (cq_fd >= 0)
+		close(cq_fd);
+	if (arena_fd >= 0)
+		close(arena_fd);
+	ring = NULL;
+	cq_fd = -1;
+	arena_fd = -1;
+	for (i = 0; i < FAKE_MEMORIES; i++)
+		fake_memories[i].addr = NULL;
+	fake.registrations = 0;
 }

@@ -1,32 +1,74 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * A kvctx kernel in memory, in place of sys.c: one node, pages in a list, a real completion ring. Operations complete
- * when the test says so (fake.hold) or at once.
+ * A kvctx kernel in memory, in place of sys.c: one tenant with its pages, and sessions with a real
+ * completion ring, whose memory is mapped as the kernel would map it. Stricter than needed where
+ * the library could go wrong unseen: what the module refuses as malformed ends the test.
+ *
+ * Operations complete while they are submitted, or when the test says so (@hold, fake_release()),
+ * or in random order at random times (fake_disk_start()). What they do, they do when they complete.
  */
 #ifndef FAKE_KERNEL_H
 #define FAKE_KERNEL_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "handle.h"
 
+#define FAKE_PATH	"/dev/kvctx/p/t"
+
 struct fake {
-	bool hold;		/* completions are kept back until fake_release() */
-	bool rdonly;
-	int fail_open, fail_info, fail_setup, fail_register, fail_match;	/* -errno, or 0 */
-	int fail_op;		/* res of the next operation, or 0 */
-	int mmaps_left;		/* -1: no limit */
-	uint32_t abi_version;
-	unsigned int submits, waits;	/* system calls made */
-	unsigned int registrations;	/* now */
-	unsigned int maps, fds;		/* now */
+	/* what the test wants; plain numbers, changed while no other thread runs */
+	bool hold;			/* operations of the queue are kept back */
+	bool hold_calls;		/* those of synchronous calls, too */
+	int fail_open, fail_info, fail_setup, fail_register, fail_unregister, fail_match, fail_submit;
+	int fail_wait;			/* -errno of the next fail_waits waits that would sleep */
+	unsigned int fail_waits;
+	int fail_op;			/* result of the next operation that is no query */
+	unsigned int submit_max;	/* most operations that one SUBMIT takes; 0: no limit */
+	int mmaps_left;			/* -1: no limit */
+	uint32_t abi_version, cq_max;
+	const void *unpinnable;		/* memory that cannot be registered */
+
+	/* what the test may look at */
+	struct kvctx_setup setup;	/* of the newest session */
+	int open_flags;
+	unsigned int submits, waits;	/* system calls made; not those WAITs that only consume */
+	unsigned int registered;	/* system calls made */
+	unsigned int registrations, maps, fds;	/* there are now */
+	uint64_t timeout_ns;		/* of the newest operation */
 };
 
 extern struct fake fake;
 
 void fake_reset(void);
-void fake_release(unsigned int n);	/* let n held completions into the ring */
+void fake_release(unsigned int n);	/* let the n oldest that are kept back complete, in order */
+void fake_release_newest(void);
+void fake_await_kept(unsigned int n);	/* until n are kept back */
+void fake_await_sleepers(unsigned int n);	/* until n threads sleep in WAIT or SUBMIT */
+void fake_disk_start(unsigned int seed);	/* a thread that lets any of them complete, any time */
+void fake_disk_stop(void);
 unsigned int fake_pages(void);
+
+/* fake_pages.c, for fake_kernel.c */
+struct fake_op {
+	struct kvctx_sqe sqe;
+	struct kvctx_seg segs[8];
+};
+
+struct fake_memory {
+	uint8_t *addr;
+	uint64_t len;
+	unsigned int users;
+};
+
+#define FAKE_MEMORIES	64
+
+extern struct fake_memory fake_memories[FAKE_MEMORIES];	/* [0] is the arena */
+
+int fake_do_op(const struct fake_op *op, bool rdonly, uint32_t *flags);
+void fake_match(struct kvctx_match *m);
+void fake_drop_pages(void);
 
 #endif

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+/*
+ * Registrations. The handle remembers them, so that synchronous calls can tell which one a buffer
+ * lies in. The list is short and looked through from its newest.
+ */
+#include <stdlib.h>
+
+#include "handle.h"
+
+int kvctx_mem_register(struct kvctx *ctx, void *addr, size_t len, uint32_t *id)
+{
+	struct kvctx_mem_register arg = {
+		.size = sizeof(arg),
+		.addr = (uintptr_t)addr,
+		.length = len,
+	};
+	struct kvctx_reg *reg = calloc(1, sizeof(*reg));
+	int ret;
+
+	if (!reg)
+		return -ENOMEM;
+	ret = kvctx_sys_ioctl(ctx->fd, KVCTX_IOC_MEM_REGISTER, &arg);
+	if (ret) {
+		free(reg);
+		return ret;
+	}
+	reg->addr = (uintptr_t)addr;
+	reg->len = len;
+	reg->id = arg.id;
+	*id = arg.id;
+	pthread_mutex_lock(&ctx->lock);
+	reg->next = ctx->regs;
+	ctx->regs = reg;
+	pthread_mutex_unlock(&ctx->lock);
+	return 0;
+}
+
+/* Take a registration that nobody uses off the list */
+static int unlink_reg(struct kvctx *ctx, uint32_t id, struct kvctx_reg **out)
+{
+	struct kvctx_reg **link, *reg;
+	int ret = -EINVAL;
+
+	pthread_mutex_lock(&ctx->lock);
+	for (link = &ctx->regs; *link; link = &(*link)->next) {
+		reg = *link;
+		if (reg->id != id)
+			continue;
+		ret = reg->users ? -EBUSY : 0;
+		if (!ret) {
+			*link = reg->next;
+			*out = reg;
+		}
+		break;
+	}
+	pthread_mutex_unlock(&ctx->lock);
+	return ret;
+}
+
+int kvctx_mem_unregister(struct kvctx *ctx, uint32_t id)
+{
+	struct kvctx_mem_unregister arg = { .size = sizeof(arg), .id = id };
+	struct kvctx_reg *reg;
+	int ret;
+
+	/* First, since the kernel may give the id to someone else as soon as it is free */
+	ret = unlink_reg(ctx, id, &reg);
+	if (ret)
+		return ret;
+	ret = kvctx_sys_ioctl(ctx->fd, KVCTX_IOC_MEM_UNREGISTER, &arg);
+	if (!ret) {
+		free(reg);
+		return 0;
+	}
+	pthread_mutex_lock(&ctx->lock);
+	reg->next = ctx->regs;
+	ctx->regs = reg;
+	pthread_mutex_unlock(&ctx->lock);
+	return ret;
+}
+
+/* The registration that holds all of the buffer, to be given back; or NULL */
+struct kvctx_reg *kvctx_mem_get(struct kvctx *ctx, const void *buf, size_t len)
+{
+	uintptr_t p = (uintptr_t)buf;
+	struct kvctx_reg *reg;
+
+	pthread_mutex_lock(&ctx->lock);
+	for (reg = ctx->regs; reg; reg = reg->next)
+		if (p >= reg->addr && p - reg->addr <= reg->len && len <= reg->len - (p - reg->addr))
+			break;
+	if (reg)
+		reg->users++;
+	pthread_mutex_unlock(&ctx->lock);
+	return reg;
+}
+
+void kvctx_mem_put(struct kvctx *ctx, struct kvctx_reg *reg)
+{
+	pthread_mutex_lock(&ctx->lock);
+	reg->users--;
+	pthread_mutex_unlock(&ctx->lock);
+}
+
+void kvctx_mem_free_all(struct kvctx *ctx)
+{
+	struct kvctx_reg *reg;
+
+	while ((reg = ctx->regs)) {
+		ctx->regs = reg->next;
+		free(reg);
+	}
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+/*
+ * The queue of asynchronous operations: an array that fills at its end and is handed over from its
+ * front.
+ */
+#include "handle.h"
+
+struct kvctx_sqe *kvctx_get_sqe(struct kvctx *ctx)
+{
+	struct kvctx_sqe *sqe;
+
+	if (ctx->queued == ctx->queue_len)
+		return NULL;
+	sqe = &ctx->sqes[ctx->queued++];
+	memset(sqe, 0, sizeof(*sqe));
+	return sqe;
+}
+
+/*
+ * Hand over the first @nr. With @min, sleep afterwards until so many entries lie in the ring; the
+ * thread counts as a sleeper then. With ctx->lock held, which is dropped meanwhile.
+ */
+static int hand_in(struct kvctx *ctx, uint32_t nr, uint32_t min, uint64_t timeout_ns)
+{
+	struct kvctx_submit s = {
+		.size = sizeof(s),
+		.sqes = (uintptr_t)ctx->sqes,
+		.nr = nr,
+		.wait_nr = min,
+		.timeout_ns = min ? timeout_ns : 0,
+	};
+	int ret;
+
+	ctx->busy += nr;
+	ctx->sleepers += min != 0;
+	pthread_mutex_unlock(&ctx->lock);
+	ret = kvctx_sys_ioctl(ctx->fd, KVCTX_IOC_SUBMIT, &s);
+	pthread_mutex_lock(&ctx->lock);
+	ctx->sleepers -= min != 0;
+	ctx->busy -= ret < 0 ? nr : nr - (uint32_t)ret;
+	kvctx_ring_pull(ctx);
+	/* fewer may be busy than a waiting thread had to believe */
+	kvctx_wake_ready(ctx);
+	return ret;
+}
+
+/* For @min of hand_in(): 0 when the kernel can only do a part of the waiting, see wait.c */
+static uint32_t min_for(const struct kvctx *ctx, uint32_t nr, uint64_t timeout_ns)
+{
+	if (!timeout_ns || nr <= ctx->nr_ready || ctx->calls || ctx->sleepers)
+		return 0;
+	nr -= ctx->nr_ready;
+	return nr <= ctx->entries - ctx->limit ? kvctx_wait_min(ctx, nr) : 0;
+}
+
+/* @waited: out: the wait for @wait_nr is over */
+static int submit_locked(struct kvctx *ctx, uint32_t wait_nr, uint64_t timeout_ns, bool *waited)
+{
+	uint32_t room = ctx->limit - ctx->busy, nr = ctx->queued < room ? ctx->queued : room, min;
+	int ret;
+
+	if (!nr)
+		return -EAGAIN;
+	for (;;) {
+		kvctx_ring_pull(ctx);
+		min = min_for(ctx, wait_nr, timeout_ns);
+		*waited = min != 0;
+		ret = hand_in(ctx, nr, min, timeout_ns);
+		/* with nothing of its own to wait for, the caller could only try again */
+		if (ret != -EAGAIN || ctx->busy)
+			return ret;
+		kvctx_wait_room(ctx);
+	}
+}
+
+static int submit(struct kvctx *ctx, uint32_t wait_nr, uint64_t timeout_ns, bool *waited)
+{
+	int ret;
+
+	if (!ctx->queued)
+		return 0;
+	pthread_mutex_lock(&ctx->lock);
+	ret = submit_locked(ctx, wait_nr, timeout_ns, waited);
+	pthread_mutex_unlock(&ctx->lock);
+	if (ret > 0) {
+		ctx->queued -= (uint32_t)ret;
+		memmove(ctx->sqes, ctx->sqes + ret, ctx->queued * sizeof(*ctx->sqes));
+	}
+	return ret;
+}
+
+int kvctx_submit(struct kvctx *ctx)
+{
+	bool waited;
+
+	return submit(ctx, 0, 0, &waited);
+}
+
+int kvctx_submit_and_wait(struct kvctx *ctx, uint32_t nr, uint64_t timeout_ns)
+{
+	bool waited = false;
+	int ret = submit(ctx, nr, timeout_ns, &waited);
+
+	if (ret >= 0 && !waited && timeout_ns)
+		kvctx_wait(ctx, nr, timeout_ns);
+	return ret;
+}

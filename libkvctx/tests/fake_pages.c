@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+/* The pages, leases and memories of the kernel in memory. Called with its lock held. */
+#include <assert.h>
+#include <stdlib.h>
+
+#include "fake_kernel.h"
+
+#define MAX_PAGES	1024
+
+struct page {
+	struct kvctx_key key;
+	uint8_t *data;
+	uint32_t len;
+};
+
+struct fake_memory fake_memories[FAKE_MEMORIES];
+
+static struct page pages[MAX_PAGES];
+static uint32_t next_lease = 1;
+
+unsigned int fake_pages(void)
+{
+	unsigned int n = 0, i;
+
+	for (i = 0; i < MAX_PAGES; i++)
+		n += pages[i].data != NULL;
+	return n;
+}
+
+static struct page *find(const struct kvctx_key *key)
+{
+	int i;
+
+	for (i = 0; i < MAX_PAGES; i++)
+		if (pages[i].data && !memcmp(&pages[i].key, key, sizeof(*key)))
+			return &pages[i];
+	return NULL;
+}
+
+static void drop(struct page *p)
+{
+	free(p->data);
+	p->data = NULL;
+}
+
+void fake_drop_pages(void)
+{
+	int i;
+
+	for (i = 0; i < MAX_PAGES; i++)
+		drop(&pages[i]);
+	next_lease = 1;
+}
+
+/* Between a page and the scatter list; what is wrong with the list is told before a byte moves */
+static int copy(const struct fake_op *op, uint8_t *data, bool store)
+{
+	uint64_t pos = 0;
+	int i;
+
+	for (i = 0; i < op->sqe.nr_segs; i++) {
+		const struct kvctx_seg *s = &op->segs[i];
+
+		if (s->mem >= FAKE_MEMORIES || !fake_memories[s->mem].addr)
+			return -EINVAL;
+		if (s->offset + s->length > fake_memories[s->mem].len)
+			return -EFAULT;
+		pos += s->length;
+	}
+	if (pos != op->sqe.length)
+		return -EMSGSIZE;
+	for (i = 0; i < op->sqe.nr_segs; i++) {
+		const struct kvctx_seg *s = &op->segs[i];
+		uint8_t *m = fake_memories[s->mem].addr + s->offset;
+
+		memcpy(store ? data : m, store ? m : data, s->length);
+		data += s->length;
+	}
+	return 0;
+}
+
+static int store(const struct fake_op *op, uint32_t *flags)
+{
+	struct page *p = find(&op->sqe.key);
+	int i, ret;
+
+	if (p) {
+		*flags = KVCTX_CQE_DEDUP;
+		return (int)op->sqe.length;
+	}
+	for (i = 0; i < MAX_PAGES && pages[i].data; i++)
+		;
+	if (i == MAX_PAGES)
+		return -ENOSPC;
+	p = &pages[i];
+	p->key = op->sqe.key;
+	p->len = (uint32_t)op->sqe.length;
+	p->data = malloc(op->sqe.length);
+	assert(p->data);
+	ret = copy(op, p->data, true);
+	if (ret)
+		drop(p);
+	return ret ? ret : (int)p->len;
+}
+
+static int load(const struct fake_op *op, const struct page *p, uint32_t *flags)
+{
+	int ret;
+
+	if (op->sqe.offset + op->sqe.length > p->len)
+		return -ERANGE;
+	ret = copy(op, p->data + op->sqe.offset, false);
+	if (ret)
+		return ret;
+	if (!(op->sqe.flags & KVCTX_OP_NO_VERIFY))
+		*flags = KVCTX_CQE_VERIFIED;
+	return (int)op->sqe.length;
+}
+
+int fake_do_op(const struct fake_op *op, bool rdonly, uint32_t *flags)
+{
+	struct page *p = find(&op->sqe.key);
+
+	*flags = 0;
+	if (rdonly && (op->sqe.opcode == KVCTX_OP_STORE || op->sqe.opcode == KVCTX_OP_DELETE))
+		return -EACCES;
+	switch (op->sqe.opcode) {
+	case KVCTX_OP_STORE:
+		return store(op, flags);
+	case KVCTX_OP_RELEASE:
+		return op->sqe.lease && op->sqe.lease < next_lease ? 0 : -EINVAL;
+	case KVCTX_OP_FLUSH:
+		return 0;
+	}
+	if (!p)
+		return -ENOENT;
+	switch (op->sqe.opcode) {
+	case KVCTX_OP_LOAD:
+		return load(op, p, flags);
+	case KVCTX_OP_QUERY:
+		return (int)p->len;
+	case KVCTX_OP_DELETE:
+		drop(p);
+		return 0;
+	case KVCTX_OP_LEASE:
+		return (int)next_lease++;
+	}
+	return -EINVAL;
+}
+
+void fake_match(struct kvctx_match *m)
+{
+	const struct kvctx_key *keys = (const void *)(uintptr_t)m->keys;
+	uint32_t *lens = (void *)(uintptr_t)m->lens, i;
+	struct page *p;
+
+	for (i = 0; i < m->nr_keys && (p = find(&keys[i])); i++)
+		if (lens)
+			lens[i] = p->len;
+	m->nr_present = i;
+	m->lease = i && m->flags ? next_lease++ : 0;
+}

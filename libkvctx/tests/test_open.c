@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+/* Opening, what can fail in it, and what a handle tells. */
+#include <stdio.h>
+
+#include "test.h"
+
+/* The allocations of the library, which the linker sends here; the one with that number fails */
+static int fail_alloc = -1;
+
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+
+static bool alloc_fails(void)
+{
+	if (fail_alloc >= 0)
+		fail_alloc--;
+	return fail_alloc == 0;
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+	return alloc_fails() ? NULL : __real_calloc(n, size);
+}
+
+void *__wrap_malloc(size_t size)
+{
+	return alloc_fails() ? NULL : __real_malloc(size);
+}
+
+static void refuse(int flags, const struct kvctx_params *p, int err)
+{
+	struct kvctx *c = NULL;
+
+	assert_int_equal(kvctx_open(FAKE_PATH, flags, p, &c), err);
+	assert_null(c);
+	assert_int_equal(fake.fds, 0);
+	assert_int_equal(fake.maps, 0);
+}
+
+static void flags_and_parameters(void **state)
+{
+	struct { struct kvctx_params p; uint64_t later; } long_params = { .p.size = sizeof(long_params) };
+	struct kvctx_params p = { .size = sizeof(p) };
+	struct kvctx *c;
+
+	(void)state;
+	fake_reset();
+	refuse(O_WRONLY, NULL, -EINVAL);
+	refuse(O_RDWR | O_TRUNC, NULL, -EINVAL);
+	p.size--;
+	refuse(O_RDWR, &p, -EINVAL);
+	p = (struct kvctx_params){ .size = sizeof(p), .flags = 1 };
+	refuse(O_RDWR, &p, -EINVAL);
+	p = (struct kvctx_params){ .size = sizeof(p), .eventfd = -1 };
+	refuse(O_RDWR, &p, -EINVAL);
+	p = (struct kvctx_params){ .size = sizeof(p), .cq_entries = 1025 };
+	refuse(O_RDWR, &p, -EINVAL);
+	long_params.later = 1;
+	refuse(O_RDWR, &long_params.p, -E2BIG);
+	long_params.later = 0;
+	assert_int_equal(kvctx_open(FAKE_PATH, O_RDWR | O_CLOEXEC, &long_params.p, &c), 0);
+	kvctx_close(c);
+	kvctx_close(NULL);
+}
+
+static void parameters_arrive(void **state)
+{
+	struct kvctx_params p = {
+		.size = sizeof(p), .keyspace = "0123456789abcde", .arena_bytes = 5000, .cq_entries = 100,
+		.eventfd = 9, .timeout_ns = 12345,
+	};
+	struct kvctx *c;
+	size_t len = 1;
+
+	(void)state;
+	fake_reset();
+	assert_int_equal(kvctx_open(FAKE_PATH, O_RDWR, &p, &c), 0);
+	assert_memory_equal(fake.setup.keyspace, p.keyspace, sizeof(p.keyspace));
+	assert_int_equal(fake.setup.flags, KVCTX_SETUP_EVENTFD);
+	assert_int_equal(fake.setup.eventfd, 9);
+	assert_int_equal(fake.setup.cq_entries, 200);	/* room for synchronous calls as well */
+	assert_non_null(kvctx_arena(c, &len));
+	assert_int_equal(len, 8192);
+	assert_int_equal(kvctx_fd(c), 77);
+	assert_int_equal(kvctx_get_info(c)->batch_max, 16);
+	assert_int_equal(kvctx_flush(c), 0);
+	assert_int_equal(fake.timeout_ns, 12345);
+	kvctx_close(c);
+
+	assert_int_equal(kvctx_open(FAKE_PATH, O_RDONLY, NULL, &c), 0);
+	assert_int_equal(fake.setup.flags + fake.setup.eventfd + fake.setup.arena_bytes, 0);
+	assert_int_equal(fake.setup.cq_entries, 512);
+	assert_null(kvctx_arena(c, &len));
+	assert_int_equal(len, 0);
+	kvctx_close(c);
+
+	fake.cq_max = 100;
+	p = (struct kvctx_params){ .size = sizeof(p), .cq_entries = 60 };
+	assert_int_equal(kvctx_open(FAKE_PATH, O_RDWR, &p, &c), 0);
+	assert_int_equal(fake.setup.cq_entries, 100);
+	kvctx_close(c);
+	assert_int_equal(kvctx_open(FAKE_PATH, O_RDWR, NULL, &c), 0);
+	assert_int_equal(fake.setup.cq_entries, 100);
+	kvctx_close(c);
+}
+
+static void failures_leave_nothing(void **state)
+{
+	struct kvctx_params p = { .size = sizeof(p), .arena_bytes = 4096 };
+	struct kvctx *c;
+
+	(void)state;
+	fake_reset();
+	assert_int_equal(kvctx_open("/dev/kvctx/p/other", O_RDWR, NULL, &c), -ENOENT);
+	fake.fail_open = -EACCES;
+	refuse(O_RDWR, &p, -EACCES);
+	fake.fail_open = 0;
+	fake.fail_info = -ENOTTY;
+	refuse(O_RDWR, &p, -ENOTTY);
+	fake.fail_info = 0;
+	fake.abi_version++;
+	refuse(O_RDWR, &p, -EPROTO);
+	fake.abi_version--;
+	fake.fail_setup = -ENODEV;
+	refuse(O_RDWR, &p, -ENODEV);
+	fake.fail_setup = 0;
+	fake.mmaps_left = 0;
+	refuse(O_RDWR, &p, -ENOMEM);
+	fake.mmaps_left = 1;
+	refuse(O_RDWR, &p, -ENOMEM);
+}
+
+static void every_allocation_of_open_may_fail(void **state)
+{
+	struct kvctx *c = NULL;
+	int n;
+
+	(void)state;
+	fake_reset();
+	for (n = 1; n < 10; n++) {
+		fail_alloc = n;
+		if (!kvctx_open(FAKE_PATH, O_RDWR, NULL, &c))
+			break;
+		assert_null(c);
+		assert_true(fail_alloc <= 0);	/* it was used */
+		assert_int_equal(fake.fds + fake.maps, 0);
+		fail_alloc = -1;
+	}
+	fail_alloc = -1;
+	assert_int_equal(n, 4);		/* handle, queue, ready list */
+	kvctx_close(c);
+}
+
+static void allocations_of_calls_may_fail(void **state)
+{
+	struct kvctx_key key = kvctx_key_from_u64(1, 2);
+	uint8_t buf[100] = { 0 };
+	uint32_t id;
+
+	(void)state;
+	fail_alloc = 1;
+	assert_int_equal(kvctx_mem_register(ctx, buf, sizeof(buf), &id), -ENOMEM);
+	fail_alloc = -1;
+	assert_int_equal(fake.registered, 0);
+	/* a page in memory that cannot be pinned is copied */
+	fake.unpinnable = buf;
+	fail_alloc = 1;
+	assert_int_equal(kvctx_store(ctx, &key, buf, sizeof(buf), NULL), -ENOMEM);
+	fail_alloc = -1;
+	assert_int_equal(fake_pages(), 0);
+	assert_int_equal(kvctx_store(ctx, &key, buf, sizeof(buf), NULL), sizeof(buf));
+}
+
+static void errors_have_texts(void **state)
+{
+	static const int errnos[] = {
+		ENOENT, EBADMSG, EIO, ENODEV, ETIME, EREMOTEIO, EDQUOT, ENOSPC, EAGAIN, EMSGSIZE,
+		ERANGE, E2BIG, EACCES, EINVAL, EFAULT, EOPNOTSUPP, ENOMEM, EBADFD, EEXIST, EBUSY,
+		EINTR, ENOTTY, EPROTO,
+	};
+	size_t i, j;
+
+	(void)state;
+	for (i = 0; i < ARRAY_SIZE(errnos); i++) {
+		assert_string_not_equal(kvctx_strerror(-errnos[i]), kvctx_strerror(-12345));
+		for (j = 0; j < i; j++)
+			assert_string_not_equal(kvctx_strerror(-errnos[i]), kvctx_strerror(-errnos[j]));
+	}
+	assert_string_equal(kvctx_strerror(0), "success");
+	assert_string_equal(kvctx_strerror(ENOENT), "success");
+	assert_string_equal(kvctx_version(), KVCTX_VERSION);
+}
+
+static void expect_flags(uint32_t flags, const char *text)
+{
+	char buf[97], cut[5];
+
+	memset(buf, 'x', sizeof(buf));
+	assert_int_equal(kvctx_cqe_flags_str(flags, buf, 96), strlen(text));
+	assert_string_equal(buf, text);
+	assert_int_equal(buf[96], 'x');
+	assert_int_equal(kvctx_cqe_flags_str(flags, cut, sizeof(cut)), strlen(text));
+	assert_memory_equal(cut, text, strlen(text) < 4 ? strlen(text) + 1 : 4);
+	assert_int_equal(cut[strlen(text) < 4 ? strlen(text) : 4], 0);
+	assert_int_equal(kvctx_cqe_flags_str(flags, NULL, 0), strlen(text));
+}
+
+static void completion_flags_have_names(void **state)
+{
+	(void)state;
+	expect_flags(0, "-");
+	expect_flags(KVCTX_CQE_VERIFIED, "VERIFIED");
+	expect_flags(KVCTX_CQE_P2P, "P2P");
+	expect_flags(KVCTX_CQE_STAGED, "STAGED");
+	expect_flags(KVCTX_CQE_DEDUP | KVCTX_CQE_PENDING, "DEDUP|PENDING");
+	expect_flags(KVCTX_CQE_FROM_DRAM, "FROM_DRAM");
+	expect_flags(0x80000000, "0x80000000");
+	expect_flags(~0U, "VERIFIED|P2P|STAGED|DEDUP|FROM_DRAM|PENDING|0xffffffc0");
+}
+
+static void keys_of_64_bits(void **state)
+{
+	struct kvctx_key key = kvctx_key_from_u64(0x1122334455667788, 5), want = { .qualifier = 5 };
+	uint64_t hash = 0x1122334455667788;
+
+	(void)state;
+	memcpy(want.digest, &hash, sizeof(hash));
+	assert_memory_equal(&key, &want, sizeof(key));
+}
+
+/* What programs were compiled with does not change */
+_Static_assert(offsetof(struct kvctx_params, flags) == 8, "layout");
+_Static_assert(offsetof(struct kvctx_params, keyspace) == 16, "layout");
+_Static_assert(offsetof(struct kvctx_params, arena_bytes) == 32, "layout");
+_Static_assert(offsetof(struct kvctx_params, cq_entries) == 40, "layout");
+_Static_assert(offsetof(struct kvctx_params, eventfd) == 44, "layout");
+_Static_assert(offsetof(struct kvctx_params, timeout_ns) == 48, "layout");
+_Static_assert(sizeof(struct kvctx_params) == 56, "layout");
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(flags_and_parameters),
+		cmocka_unit_test(parameters_arrive),
+		cmocka_unit_test(failures_leave_nothing),
+		cmocka_unit_test(every_allocation_of_open_may_fail),
+		TEST(allocations_of_calls_may_fail),
+		cmocka_unit_test(errors_have_texts),
+		cmocka_unit_test(completion_flags_have_names),
+		cmocka_unit_test(keys_of_64_bits),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+/*
+ * Waiting for completions.
+ *
+ * KVCTX_IOC_WAIT sleeps until so many entries lie between head and tail of the ring, or nothing is
+ * in flight. It cannot tell completions of calls from others, and a sleeper would wake late if
+ * entries that it counts on were published meanwhile. Hence
+ *   - nothing is published while a thread sleeps. A sleeper asks for the entries held plus those it
+ *     needs, and looks at the ring and decides anew when it wakes
+ *   - one sleeper at most watches, that is, wakes at any completion. Others follow it: they wait
+ *     until it has seen what they need, or leaves and one of them has to watch
+ *   - a thread that is alone may sleep for many completions at once. Who comes later and cannot
+ *     wait that long watches beside it
+ *
+ * No sleeper keeps others from progress: what it needs is never more than the ring has room for
+ * beyond the asynchronous operations that may be busy (or one), so calls alone wake it before they
+ * fill the ring; and it then follows the watcher, who publishes when it wakes.
+ */
+#include <time.h>
+
+#include "handle.h"
+
+#define NSEC_PER_SEC	1000000000ULL
+#define RETRY_NS	1000000		/* to look again after an error that should not be */
+
+/* Entries between head and tail when @more new ones have come */
+uint32_t kvctx_wait_min(const struct kvctx *ctx, uint32_t more)
+{
+	uint32_t held = ctx->seen - ctx->published;
+
+	return more < ctx->entries - held ? held + more : ctx->entries;
+}
+
+/*
+ * Sleep until @more new entries have come or nothing is in flight, and see what is there.
+ *
+ * Return: 0; 1: nothing was in flight; -ETIME, -EINTR.
+ */
+static int sleep_for(struct kvctx *ctx, uint32_t more, uint64_t timeout_ns)
+{
+	struct kvctx_wait w = {
+		.size = sizeof(w),
+		.min = kvctx_wait_min(ctx, more),
+		.timeout_ns = timeout_ns,
+	};
+	int ret;
+
+	ctx->sleepers++;
+	pthread_mutex_unlock(&ctx->lock);
+	ret = kvctx_sys_ioctl(ctx->fd, KVCTX_IOC_WAIT, &w);
+	pthread_mutex_lock(&ctx->lock);
+	ctx->sleepers--;
+	kvctx_ring_pull(ctx);
+	return ret < 0 ? ret : (uint32_t)ret < w.min;
+}
+
+static int watch(struct kvctx *ctx, uint64_t timeout_ns)
+{
+	int ret;
+
+	ctx->watched = true;
+	ret = sleep_for(ctx, 1, timeout_ns);
+	ctx->watched = false;
+	return ret;
+}
+
+/* Before a thread goes that may have watched: if others wait for it, one of them has to watch */
+static void leave(struct kvctx *ctx)
+{
+	if (!ctx->watched && ctx->waiters)
+		pthread_cond_signal(&ctx->waiters->cond);
+}
+
+/* Let the watcher look, until @end (CLOCK_MONOTONIC; NULL: for ever) at the latest */
+static void follow(struct kvctx *ctx, struct kvctx_waiter *w, const struct timespec *end)
+{
+	struct kvctx_waiter **link;
+
+	w->next = ctx->waiters;
+	ctx->waiters = w;
+	if (end)
+		pthread_cond_timedwait(&w->cond, &ctx->lock, end);
+	else
+		pthread_cond_wait(&w->cond, &ctx->lock);
+	for (link = &ctx->waiters; *link != w; link = &(*link)->next)
+		;
+	*link = w->next;
+}
+
+static void pause_ns(struct kvctx *ctx, long ns)
+{
+	const struct timespec ts = { .tv_nsec = ns };
+
+	pthread_mutex_unlock(&ctx->lock);
+	nanosleep(&ts, NULL);
+	pthread_mutex_lock(&ctx->lock);
+}
+
+/*
+ * Return when the call has completed, and not before: its memory may be in use until then. Signals
+ * do not matter, and while waiting fails the ring is looked at now and then.
+ */
+void kvctx_wait_call(struct kvctx *ctx, struct kvctx_call *call)
+{
+	int ret;
+
+	kvctx_ring_pull(ctx);
+	while (!call->done) {
+		if (ctx->watched) {
+			follow(ctx, &call->waiter, NULL);
+			continue;
+		}
+		ret = watch(ctx, KVCTX_TIMEOUT_NONE);
+		if (ret < 0 && ret != -EINTR) {
+			pause_ns(ctx, RETRY_NS);
+			kvctx_ring_pull(ctx);
+		}
+	}
+	leave(ctx);
+}
+
+/* The kernel has no room for one more operation: return when it may have */
+void kvctx_wait_room(struct kvctx *ctx)
+{
+	uint32_t published = ctx->published;
+
+	kvctx_ring_pull(ctx);
+	if (ctx->published != published)
+		return;
+	if (ctx->watched || watch(ctx, RETRY_NS) == 1)
+		pause_ns(ctx, RETRY_NS / 10);
+	leave(ctx);
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
+}
+
+/* One sleep on the way to @nr ready completions; as sleep_for() */
+static int sleep_for_ready(struct kvctx *ctx, struct kvctx_waiter *w, uint32_t nr, uint64_t end)
+{
+	uint64_t now = now_ns(), left = end == KVCTX_TIMEOUT_NONE ? end : end - now;
+	struct timespec ts = { .tv_sec = end / NSEC_PER_SEC, .tv_nsec = end % NSEC_PER_SEC };
+	uint32_t more = nr - ctx->nr_ready, spare = ctx->entries - ctx->limit;
+
+	if (now >= end)
+		return -ETIME;
+	if (ctx->watched) {
+		follow(ctx, w, end == KVCTX_TIMEOUT_NONE ? NULL : &ts);
+		return 0;
+	}
+	if (more > spare)
+		more = spare;
+	if (more <= 1 || ctx->calls || ctx->sleepers)
+		return watch(ctx, left);
+	return sleep_for(ctx, more, left);
+}
+
+static int wait_until(struct kvctx *ctx, uint32_t nr, uint64_t end)
+{
+	struct kvctx_waiter w = { .wants_ready = true };
+	pthread_condattr_t attr;
+	int ret = 0;
+
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&w.cond, &attr);
+	pthread_condattr_destroy(&attr);
+	while (!ret && ctx->nr_ready < nr && ctx->nr_ready < ctx->busy)
+		ret = sleep_for_ready(ctx, &w, nr, end);
+	leave(ctx);
+	pthread_cond_destroy(&w.cond);
+	if (ret < 0 && ctx->nr_ready < nr)
+		return ret;
+	return (int)ctx->nr_ready;
+}
+
+int kvctx_wait(struct kvctx *ctx, uint32_t nr, uint64_t timeout_ns)
+{
+	uint64_t now = now_ns(), end = KVCTX_TIMEOUT_NONE;
+	int ret;
+
+	if (timeout_ns < KVCTX_TIMEOUT_NONE - now)
+		end = now + timeout_ns;
+	pthread_mutex_lock(&ctx->lock);
+	kvctx_ring_pull(ctx);
+	ret = wait_until(ctx, nr, end);
+	pthread_mutex_unlock(&ctx->lock);
+	return ret;
+}
