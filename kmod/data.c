@@ -39,7 +39,7 @@ static struct percpu_counter *counter(struct kvctx_pool *p, u32 i)
 {
 	struct kvctx_counters *c = &p->counters;
 	struct percpu_counter *const all[] = {
-		&c->io_errors, &c->flushes, &c->store_waits, &c->bounced_blocks, &c->inflight,
+		&c->io_errors, &c->flushes, &c->store_waits, &c->bounced_blocks, &c->inflight, &c->rereads,
 	};
 
 	static_assert(sizeof(all) / sizeof(*all) == sizeof(*c) / sizeof(*all[0]));

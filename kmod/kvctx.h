@@ -82,13 +82,13 @@ struct kvctx_member {
 	struct work_struct lost_work;
 	/* worker.c */
 	struct delayed_work work;
-	spinlock_t flush_lock;
-	struct list_head flushes;		/* under flush_lock */
+	spinlock_t flush_lock;			/* flushes */
+	struct list_head flushes;
 	void *move_buf;				/* of the worker alone */
 };
 
 struct kvctx_counters {
-	struct percpu_counter io_errors, flushes, store_waits, bounced_blocks, inflight;
+	struct percpu_counter io_errors, flushes, store_waits, bounced_blocks, inflight, rereads;
 };
 
 struct kvctx_pool {

@@ -89,6 +89,7 @@ static int load_again(struct kvctx_op *op, struct kvctx_cursor c, u32 at, u32 n,
 
 	if (IS_ERR(copy))
 		return -ENOMEM;
+	percpu_counter_inc(&op->session->pool->counters.rereads);
 	err = kvctx_io_read_wait(op, op->device_offset + at, copy, bytes);
 	kvctx_cursor_init(&from, &piece);
 	if (!err && kvctx_cursor_crc(&from, n) != crc)

@@ -33,6 +33,7 @@ const struct stat_name stat_names[KVCTX_S_MAX + 1] = {
 	[KVCTX_S_BOUNCED_BLOCKS] = { "bounced_blocks" },
 	[KVCTX_S_SESSIONS] = { "sessions", true },
 	[KVCTX_S_INFLIGHT] = { "inflight", true },
+	[KVCTX_S_REREADS] = { "rereads" },
 };
 
 const int nr_stat_names = KVCTX_S_MAX + 1;

@@ -116,6 +116,7 @@ enum kvctx_genl_stat {
 	KVCTX_S_BOUNCED_BLOCKS,		/* blocks copied because a segment was not aligned */
 	KVCTX_S_SESSIONS,		/* now: open files */
 	KVCTX_S_INFLIGHT,		/* now: operations */
+	KVCTX_S_REREADS,		/* chunks that failed their check and were read once more */
 	__KVCTX_S_MAX,
 };
 #define KVCTX_S_MAX (__KVCTX_S_MAX - 1)
