@@ -8,10 +8,10 @@
  *   loss      of a member: its pages are gone until the next attach; never undone while attached
  *   refusal   a request turned down; the caller gets an error and a sentence
  *
- * Locks: kvctx_admin_mutex serializes everything that changes pools, tenants and superblocks and is held over I/O. Lists,
- * session counts and the configuration inside the engine change under kvctx_mutex too, which is taken inside it and
- * never held over I/O: so opening and closing a node, and dumps, never wait for a device. Who only reads needs one of
- * the two. Everything below is called with kvctx_admin_mutex held unless it says otherwise.
+ * Locks: kvctx_admin_mutex serializes everything that changes pools, tenants and superblocks and is held over I/O.
+ * Lists, session counts and the configuration inside the engine change under kvctx_mutex too, which is taken inside it
+ * and never held over I/O: so opening and closing a node, and dumps, never wait for a device. Who only reads needs one
+ * of the two. Everything below is called with kvctx_admin_mutex held unless it says otherwise.
  */
 #ifndef KVCTX_CTRL_H
 #define KVCTX_CTRL_H
@@ -44,8 +44,9 @@ struct kvctx_device {
 	u8 uuid[KVC_UUID_LEN];
 };
 
-/* Say why, with the device's path in front, and return @err. The netlink core cuts sentences at 79 characters, so a long
- * path is shortened from its front; keep reasons under 50.
+/*
+ * Say why, with the device's path (or NULL) in front, and return @err. The netlink core cuts sentences at 79
+ * characters, so a long path is shortened from its front; keep reasons under 50.
  */
 __printf(4, 5)
 int kvctx_refuse(struct netlink_ext_ack *extack, const char *path, int err, const char *fmt, ...);

@@ -26,7 +26,7 @@ int kvctx_refuse(struct netlink_ext_ack *extack, const char *path, int err, cons
 		NL_SET_ERR_MSG_FMT(extack, "%s", why);
 		return err;
 	}
-	room = sizeof(why) - 1 - min_t(size_t, len, 60) - 2;
+	room = sizeof(text) - 1 - min_t(size_t, len, 60) - 2;
 	len = strlen(path);
 	if (len <= room)
 		scnprintf(text, sizeof(text), "%s: %s", path, why);
@@ -140,8 +140,8 @@ static size_t kvctx_bio_fill(struct bio *bio, void *buf, size_t len)
 }
 
 /*
- * Read or write a buffer of kvmalloc() and wait. Whole blocks; the buffer begins at a block's alignment. With REQ_PREFLUSH
- * the device's cache is flushed before the first byte.
+ * Read or write a buffer of kvmalloc() and wait. Whole blocks; the buffer begins at a block's alignment. With
+ * REQ_PREFLUSH the device's cache is flushed before the first byte.
  */
 int kvctx_io(struct block_device *bdev, blk_opf_t opf, u64 offset, void *buf, size_t len)
 {

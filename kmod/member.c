@@ -21,7 +21,8 @@ static void kvctx_member_lost(struct work_struct *work)
 		return;
 	kvc_member_fail(p->core, m->index);
 	atomic_inc(&p->losses);
-	smp_mb__before_atomic();	/* who sees LOST sees the loss counted */
+	/* who sees LOST, as kvctx_serve_flushes() does, sees the loss counted */
+	smp_mb__before_atomic();
 	set_bit(KVCTX_MEMBER_LOST, &m->state);
 	kvctx_worker_kick(m);
 	pr_warn("kvctx: pool %s: member %u (%s) lost\n", p->name, m->index, m->dev->path);
@@ -51,8 +52,10 @@ void kvctx_members_online(struct kvctx_pool *p)
 {
 	u32 i;
 
+	/* pairs with the acquire in kvctx_member_lost() */
 	smp_store_release(&p->online, true);
-	smp_mb();	/* a loss that saw us offline is seen here */
+	/* pairs with the bit set in kvctx_member_failed(): a loss that saw us offline is seen here */
+	smp_mb();
 	for (i = 0; i < p->nr_members; i++) {
 		if (test_bit(KVCTX_MEMBER_FAILED, &p->members[i].state))
 			queue_work(p->bg_wq, &p->members[i].lost_work);

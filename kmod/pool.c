@@ -18,8 +18,8 @@
 
 #include "ctrl.h"
 
-DEFINE_MUTEX(kvctx_admin_mutex);
-DEFINE_MUTEX(kvctx_mutex);
+DEFINE_MUTEX(kvctx_admin_mutex);	/* changes, over I/O */
+DEFINE_MUTEX(kvctx_mutex);		/* lists, counts, configuration; never over I/O */
 LIST_HEAD(kvctx_pools);
 u32 kvctx_generation = 1;
 
@@ -156,7 +156,7 @@ static int kvctx_arrange(struct kvctx_gathering *g)
 	}
 	for (i = 0; i < g->super->nr_members; i++)
 		if (!g->ordered[i])
-			return kvctx_refuse(g->extack, NULL, -ENODEV, "member %u of %u is missing: uuid %pUb", i,
+			return kvctx_refuse(g->extack, NULL, -EINVAL, "member %u of %u is missing: uuid %pUb", i,
 					    g->super->nr_members, g->super->members[i].uuid);
 	if (kvctx_pool_find(g->super->pool_name))
 		return kvctx_refuse(g->extack, NULL, -EEXIST, "a pool named %s is attached already",

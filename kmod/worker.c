@@ -8,8 +8,8 @@
  *
  * A LOAD never waits for the worker: they share no lock but the engine's short ones.
  *
- * A flush on a lost member has nothing left to do: its pages are gone. That somebody's unflushed pages are among them is
- * said once to every session, through kvctx_flush.losses_seen.
+ * A flush on a lost member has nothing left to do: its pages are gone. That somebody's unflushed pages are among them
+ * is said once to every session, through kvctx_flush.losses_seen.
  */
 #include <linux/sched/mm.h>
 
@@ -173,9 +173,7 @@ static void kvctx_execute(struct kvctx_member *m, struct kvc_work *w)
 
 /* The worker */
 
-/* Write the summaries of what is committed now, not of what is added meanwhile. 0 also when the member failed; otherwise
- * -ENOMEM.
- */
+/* Write the summaries of what is committed now, not of what is added meanwhile. -ENOMEM, or 0 also when it failed. */
 static int kvctx_summarize(struct kvctx_member *m)
 {
 	struct kvc_pool *core = m->pool->core;

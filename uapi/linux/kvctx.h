@@ -306,8 +306,8 @@ struct kvctx_cqe {
  * @cqes: the entries
  *
  * Positions are free-running. A session opened read-only maps the ring and the arena with PROT_READ only and lets the
- * kernel advance @head (&kvctx_wait.consumed). The kernel copies @head and trusts it for nothing but its own room: a wrong @head can
- * lose the caller's own completions and nothing else.
+ * kernel advance @head (&kvctx_wait.consumed). The kernel copies @head and trusts it for nothing but its own room: a
+ * wrong @head can lose the caller's own completions and nothing else.
  */
 struct kvctx_cq_ring {
 	__u32	head;
