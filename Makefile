@@ -60,7 +60,7 @@ KERNEL		?= 7.2
 REQUESTS	?=
 TRACE		?=
 
-.PHONY: all help programs testprogs guestprogs deps setup guest check test demo install uninstall clean
+.PHONY: all help programs testprogs guestprogs deps setup guest check check-vm test demo install clean
 all: programs $(if $(NATIVE_MODULE),module)
 	@echo "Built in $(O)/. 'make help' tells the other targets."
 
@@ -106,6 +106,10 @@ check: deps
 
 test:
 	@selftests/all deps setup guest $(CHECKS) check-kmod check-vm $(KERNELS:%=check-guest-%)
+
+# The runner of virtual machines itself
+check-vm: setup
+	@selftests/vm/selftest
 
 demo:
 	@tools/demo/run --kernel "$(KERNEL)" $(if $(TRACE),--trace "$(TRACE)") $(if $(REQUESTS),--requests "$(REQUESTS)")
