@@ -107,10 +107,6 @@ check: deps
 test:
 	@selftests/all deps setup guest $(CHECKS) check-kmod check-vm $(KERNELS:%=check-guest-%)
 
-# The runner of virtual machines itself
-check-vm: setup
-	@selftests/vm/selftest
-
 demo:
 	@tools/demo/run --kernel "$(KERNEL)" $(if $(TRACE),--trace "$(TRACE)") $(if $(REQUESTS),--requests "$(REQUESTS)")
 
