@@ -35,8 +35,12 @@ console_args() {
 
 # The kernel log goes to the console whole, so that a guest that dies or hangs
 # leaves it behind.
-kernel_args='console=ttyS0 loglevel=7 panic=-1 nokaslr mitigations=off '
-kernel_args+='rcupdate.rcu_cpu_stall_timeout=60'
+kernel_args='console=ttyS0 loglevel=7 panic=-1 nokaslr mitigations=off'
+# An emulated CPU may stand still for seconds on a busy machine. Without these the
+# kernel then finds its timer or its TSC broken at boot (and panics or warns),
+# or takes the pause for a lockup.
+kernel_args+=' no_timer_check tsc=reliable watchdog_thresh=60'
+kernel_args+=' workqueue.watchdog_thresh=120 rcupdate.rcu_cpu_stall_timeout=60'
 
 # probe_kvm STORE DIR: does a guest boot, and report back, with KVM?
 probe_kvm() {
