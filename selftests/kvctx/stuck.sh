@@ -1,0 +1,66 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# A member that holds on to its transfers: clients are killed, files closed, and the memory stays until the transfers
+# end. The member is a device-mapper device, suspended to make it stuck.
+. "$(dirname "$0")/lib.sh"
+
+backing=$(nvmet_null_blk stuck 256 512)
+sectors=$(blockdev --getsz "$backing" 2> /dev/null || cat /sys/class/block/stuck/size)
+modprobe dm-mod
+check "a device that can be suspended" dmsetup create stuck --table "0 $sectors linear $backing 0"
+dev=/dev/mapper/stuck
+[ -b $dev ] || dmsetup mknodes
+modprobe kvctx
+
+suspend() { dmsetup suspend --noflush stuck; }
+# ended_within SECONDS PID: the process is gone by then
+ended_within() { until_true "$1" bash -c "! kill -0 $2"; }
+pinned() { awk '/^nr_foll_pin_acquired|^nr_foll_pin_released/ { n[$1] = $2 }
+	END { print n["nr_foll_pin_acquired"] - n["nr_foll_pin_released"] }' /proc/vmstat; }
+
+check "format and attach" make_pool $dev --segment-size 4M
+check "store 50 pages" prints 'stored=50' pages store 0 50 100000
+before=$(pinned)
+
+check "suspend the member" suspend
+pages load 0 50 100000 > /dev/null 2>&1 & client=$!
+sleep 2
+check "the client's loads are in flight" test "$(stat_of inflight)" -gt 0
+kill -9 $client
+start=$SECONDS
+wait $client 2> /dev/null
+check "a killed client is gone within 10 seconds ($((SECONDS - start)))" test $((SECONDS - start)) -le 10
+check "its session is still counted" test "$(stat_of sessions)" = 1
+check "detach refuses" refuses 1 session kvctxctl pool detach t
+check "the module cannot be unloaded" refuses 1 'in use' rmmod kvctx
+check "who only asks is answered" prints holding timeout 60 pages lease 0 10 0
+check "resume" dmsetup resume stuck
+check "the session ends by itself" until_true 10 bash -c "kvctxctl stat t -o json | tr -d ' \n' | grep -q '\"sessions\":0'"
+check "nothing is in flight" test "$(stat_of inflight)" = 0
+check "all pins are released" test "$(pinned)" = "$before"
+check "the pages are right" prints 'right=50 wrong=0 bad=0 missing=0 gone=0' pages load 0 50 100000
+
+# A store that waits for its DMA when its client dies is completed or never was
+check "suspend again" suspend
+pages store 1000 10 300000 > /dev/null 2>&1 & client=$!
+sleep 1
+kill -9 $client
+wait $client 2> /dev/null
+check "resume again" dmsetup resume stuck
+check "that session ends too" until_true 10 bash -c "kvctxctl stat t -o json | tr -d ' \n' | grep -q '\"sessions\":0'"
+check "its pages are right or missing" prints 'wrong=0 bad=0 .*gone=0 errors=0' pages load 1000 10 300000
+
+# Transfers that fail: the pages are not condemned for it
+table() { suspend && dmsetup load stuck --table "0 $sectors $1" && dmsetup resume stuck; }
+check "let the member fail its transfers" table error
+check "loads say so" prints 'right=0 wrong=0 bad=0 missing=0 gone=50 errors=0' pages load 0 50 100000
+check "and are counted" test "$(stat_of io_errors)" -ge 50
+check "let it work again" table "linear $backing 0"
+check "the pages are still there" prints 'right=50 wrong=0 bad=0 missing=0 gone=0' pages load 0 50 100000
+check "no chunk was taken for bad" test "$(stat_of rereads)" = 0
+check "detach" until_true 10 kvctxctl pool detach t
+check "unload" until_true 10 kvctxctl unload
+dmsetup remove stuck
+nvmet_teardown
+finish
