@@ -4,8 +4,7 @@
 # Starting QEMU (sourced by run): the machine, and whether KVM can be used.
 #
 # KVM is used only where a guest has really booted with it: /dev/kvm may exist and
-# still be useless, as it is inside many virtual machines. The answer holds until
-# this machine boots again.
+# still be useless, as it is inside many virtual machines.
 
 # Emulated, the guest is an AMD EPYC: the kernel trusts the host bridges of that
 # family for peer-to-peer DMA. The features taken away are those TCG lacks.
@@ -36,11 +35,14 @@ console_args() {
 # The kernel log goes to the console whole, so that a guest that dies or hangs
 # leaves it behind.
 kernel_args='console=ttyS0 loglevel=7 panic=-1 nokaslr mitigations=off'
+
 # An emulated CPU may stand still for seconds on a busy machine. Without these the
-# kernel then finds its timer or its TSC broken at boot (and panics or warns),
-# or takes the pause for a lockup.
-kernel_args+=' no_timer_check tsc=reliable watchdog_thresh=60'
-kernel_args+=' workqueue.watchdog_thresh=120 rcupdate.rcu_cpu_stall_timeout=60'
+# kernel then finds its timer or its TSC broken at boot (and panics, warns, or lets
+# time run too fast), or takes the pause for a lockup. The TSC's frequency is
+# measured outside (tsc-khz.c) and follows.
+tcg_kernel_args='no_timer_check tsc=reliable watchdog_thresh=60'
+tcg_kernel_args+=' workqueue.watchdog_thresh=120'
+tcg_kernel_args+=' rcupdate.rcu_cpu_stall_timeout=60 tsc_early_khz='
 
 # probe_kvm STORE DIR: does a guest boot, and report back, with KVM?
 probe_kvm() {
@@ -58,7 +60,15 @@ probe_kvm() {
 	[ "$(cat "$2/probe/status" 2> /dev/null)" = 0 ]
 }
 
-# accelerator STORE DIR: "kvm" or "tcg"
+# measure_tsc DIR: kHz
+# shellcheck disable=SC2016 # for the inner shell
+measure_tsc() {
+	"$vm_dir/inroot" sh -ec 'gcc -O2 -o "$2" "$1" && exec "$2"' sh \
+		"$vm_dir/tsc-khz.c" "$1/tsc-khz"
+}
+
+# accelerator STORE DIR: print "kvm" or "tcg" and, with tcg, the TSC's kHz.
+# Neither can change before this machine boots again.
 accelerator() {
 	local cached=$1/accelerator boot_id answer was
 
@@ -67,12 +77,13 @@ accelerator() {
 		echo "$answer"
 		return
 	fi
-	answer=tcg
 	if [ -w /dev/kvm ] && probe_kvm "$1" "$2"; then
 		answer=kvm
+	else
+		answer="tcg $(measure_tsc "$2")" || return
 	fi
 	echo "$boot_id $answer" > "$cached.$$"
 	mv "$cached.$$" "$cached"
-	say "guests run with $answer on this machine"
+	say "guests run with ${answer% *} on this machine"
 	echo "$answer"
 }

@@ -6,7 +6,10 @@
 # (nvmet.sh VERB ARGUMENT... calls nvmet_VERB).
 #
 # Backing devices (each prints its path below /dev):
-#   nvmet_null_blk NAME MB [BLOCKSIZE]   memory-backed null_blk, /dev/NAME
+#   nvmet_null_blk NAME MB [BLOCKSIZE]   memory-backed null_blk, /dev/NAME; blocks of
+#                                        512: with larger ones it copies beyond its
+#                                        pages when a request's memory is not aligned
+#                                        to blocks (kernels 6.12 to 7.2)
 #   nvmet_file NAME MB [BLOCKSIZE]       file in tmpfs behind a loop device
 #   nvmet_ssd SERIAL                     emulated NVMe SSD (run --nvme: kvctx0...)
 #
@@ -71,7 +74,7 @@ nvmet_null_blk() {
 	touch "$nvmet_run/null_blk/$1"
 	{
 		echo "$2" > "$dir/size" &&
-		echo "${3:-4096}" > "$dir/blocksize" &&
+		echo "${3:-512}" > "$dir/blocksize" &&
 		echo 1 > "$dir/memory_backed" &&
 		echo 1 > "$dir/discard" &&
 		echo 1 > "$dir/power"
