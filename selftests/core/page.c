@@ -40,6 +40,11 @@ void page_bytes(void *buf, u64 version, u64 from, u32 len)
 		u32 skip = (u32)(at % 8), n = min_t(u32, 8 - skip, len - done);
 
 		word = page_word(start, at / 8);
+		if (n == 8) {
+			memcpy(out + done, &word, 8);
+			done += 8;
+			continue;
+		}
 		memcpy(out + done, (u8 *)&word + skip, n);
 		done += n;
 	}
@@ -56,6 +61,10 @@ u32 page_compare(const void *buf, u64 version, u64 from, u32 len)
 		u32 skip = (u32)(at % 8), n = min_t(u32, 8 - skip, len - done);
 
 		word = page_word(start, at / 8);
+		if (n == 8 && !memcmp(in + done, &word, 8)) {
+			done += 8;
+			continue;
+		}
 		if (memcmp(in + done, (u8 *)&word + skip, n)) {
 			for (i = 0; in[done + i] == ((u8 *)&word)[skip + i]; i++)
 				;

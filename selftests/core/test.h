@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the unit tests share: cmocka, the rig, and the list of groups that unit.c runs.
+ */
+#ifndef TEST_H
+#define TEST_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "rig.h"
+
+struct test_group {
+	const char *name;
+	const struct CMUnitTest *tests;
+	size_t	nr;
+};
+
+#define TEST_GROUP(group)								\
+	const struct test_group group##_group = { #group, group##_tests, ARRAY_SIZE(group##_tests) }
+
+extern const struct test_group super_group, extent_group, crc_group, store_group, load_group, match_group, delete_group,
+	flush_group, reclaim_group, recover_group, fail_group, tenant_group, keys_group, sizes_group, sweep_group;
+
+#endif

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Reclaim: which segments go, which pages stay, and what waits for whom.
+ */
+#include "test.h"
+
+#define PAGE	30000U		/* eight blocks; seven such pages fill a segment of 256 KiB */
+
+static int make(void **state)
+{
+	*state = rig_small(1);
+	return 0;
+}
+
+static int unmake(void **state)
+{
+	rig_free(*state);
+	return 0;
+}
+
+/* Much more than fits: no error, the newest stay, in order, and memory of the others is free. */
+static void newest_stay(void **state)
+{
+	struct rig *r = *state;
+	u32 n = rig_fill(r, 0, PAGE, 500), i, oldest = 0;
+	struct kvc_stats st = rig_stats(r);
+
+	while (rig_query(r, r->d, oldest) == -ENOENT)
+		oldest++;
+	for (i = oldest; i < n; i++)
+		assert_int_equal(rig_load(r, r->d, i, i), 0);
+	/* Of 16 segments most hold pages. */
+	assert_true(n - oldest >= 10 * 7);
+	assert_int_equal(st.evicted_pages, oldest);
+	assert_int_equal(st.pages, n - oldest);
+	assert_int_equal(st.moved_pages, 0);
+	assert_true(st.segments_reclaimed >= oldest / 8);
+}
+
+/* Before the pool is full nothing is evicted. */
+static void nothing_goes_early(void **state)
+{
+	struct rig *r = *state;
+	u32 n = rig_fill(r, 0, PAGE, 11 * 7), i;
+
+	assert_int_equal(rig_stats(r).evicted_pages, 0);
+	for (i = 0; i < n; i++)
+		assert_int_equal(rig_load(r, r->d, i, i), 0);
+}
+
+/* Pages that are loaded again and again survive what passes by, and a power cut. */
+static void hot_pages_survive(void **state)
+{
+	struct rig *r = *state;
+	u32 n = rig_fill(r, 0, PAGE, 4), i, j;
+
+	for (i = 0; i < 40; i++) {
+		for (j = 0; j < 2; j++)
+			assert_int_equal(rig_load(r, r->d, j, j), 0);
+		n = rig_fill(r, n, PAGE, 20);
+	}
+	assert_int_equal(rig_query(r, r->d, 2), -ENOENT);
+	assert_true(rig_stats(r).moved_pages >= 2);
+	rig_flush(r);
+	rig_cut(r);
+	rig_recover(r);
+	for (j = 0; j < 2; j++)
+		assert_int_equal(rig_load(r, r->d, j, j), 0);
+}
+
+/* When everything is hot, a quarter is rewritten and not more. */
+static void rewriting_is_bounded(void **state)
+{
+	struct rig *r = *state;
+	struct kvc_stats st;
+	u32 n = 0, i, j;
+
+	for (i = 0; i < 400; i++) {
+		n = rig_fill(r, n, 4096 * 3, 1);
+		for (j = n > 300 ? n - 300 : 0; j < n; j++)
+			rig_load(r, r->d, j, j);
+	}
+	st = rig_stats(r);
+	assert_true(st.moved_bytes > 0);
+	assert_true(st.moved_bytes * 4 <= st.segments_reclaimed * (u64)KVC_SEGMENT_MIN);
+	/* The bound is used: much more than nothing. */
+	assert_true(st.moved_bytes * 8 > st.segments_reclaimed * (u64)KVC_SEGMENT_MIN);
+}
+
+static void leased_pages_stay(void **state)
+{
+	struct rig *r = *state;
+	struct kvc_lease l;
+
+	assert_int_equal(rig_store(r, r->d, 1000, 1, 100), 0);
+	assert_int_equal(rig_lease(r, r->d, 1000, &l), 0);
+	rig_fill(r, 0, PAGE, 300);
+	assert_int_equal(rig_query(r, r->d, 1000), 100);
+	kvc_lease_put(r->pool, &l);
+	/* It was not loaded: without its lease it is the oldest. */
+	rig_fill(r, 2000, PAGE, 20);
+	assert_int_equal(rig_query(r, r->d, 1000), -ENOENT);
+}
+
+/* All is leased: -ENOSPC at last, and space when a lease ends. */
+static void all_is_leased(void **state)
+{
+	struct kvc_lease l[200];
+	struct rig *r = *state;
+	u32 n = 0, spaces, i;
+	int ret;
+
+	for (;;) {
+		ret = rig_store(r, r->d, n, n, PAGE);
+		if (ret == -EAGAIN) {
+			spaces = r->spaces;
+			rig_work(r);
+			assert_true(r->spaces > spaces);
+			continue;
+		}
+		if (ret)
+			break;
+		assert_int_equal(rig_lease(r, r->d, n, &l[n]), 0);
+		n++;
+	}
+	assert_int_equal(ret, -ENOSPC);
+	assert_true(n > 70 && n < 200);
+	for (i = 0; i < n; i++)
+		assert_int_equal(rig_load(r, r->d, i, i), 0);
+	spaces = r->spaces;
+	for (i = 0; i < n; i++)
+		kvc_lease_put(r->pool, &l[i]);
+	assert_true(r->spaces > spaces);
+	rig_fill(r, 5000, PAGE, 300);
+}
+
+/* Is the page still where it was? */
+static bool is_at(struct rig *r, u64 offset)
+{
+	struct kvc_load ld;
+	bool same;
+
+	if (rig_hold(r, r->d, 1000, &ld))
+		return false;
+	same = ld.offset == offset;
+	kvc_load_end(r->pool, &ld, 0);
+	return same;
+}
+
+/* A segment with a load in flight keeps its bytes: its place is given to nobody, and no discard goes there. */
+static void holds_are_waited_for(void **state)
+{
+	struct rig *r = *state;
+	struct kvc_load ld;
+	u8 block[KVC_BLOCK];
+	struct kvc_work w;
+	bool gone = false;
+	u64 start;
+	u32 i;
+
+	assert_int_equal(rig_store(r, r->d, 1000, 77, 100), 0);
+	assert_int_equal(rig_hold(r, r->d, 1000, &ld), 0);
+	start = ld.offset & ~(u64)(KVC_SEGMENT_MIN - 1);
+	for (i = 0; i < 300; i++) {
+		struct kvc_store st;
+		int ret = rig_begin(r, r->d, i, PAGE, &st);
+
+		if (ret == 0) {
+			assert_true(!gone || st.offset < start || st.offset >= start + KVC_SEGMENT_MIN);
+			rig_write_page(r, &st, i);
+			kvc_store_commit(r->pool, &st);
+		}
+		while (kvc_work_next(r->pool, 0, &w)) {
+			assert_true(w.offset < start || w.offset >= start + KVC_SEGMENT_MIN || !gone);
+			kvc_work_done(r->pool, &w, rig_exec(r, &w));
+		}
+		gone |= !is_at(r, ld.offset);
+	}
+	assert_true(gone);
+	/* It left the index, or was moved; the load in flight reads what it came for. */
+	dev_pread(r->devs[0], ld.offset, block, 100);
+	assert_int_equal(page_compare(block, 77, 0, 100), 100);
+	r->kicked[0] = false;
+	kvc_load_end(r->pool, &ld, 0);
+	rig_work(r);
+	rig_fill(r, 5000, PAGE, 300);
+}
+
+/* The header is replaced before the segment is used, and after that the old pages are forgotten for good. */
+static void generations_rise(void **state)
+{
+	struct rig *r = *state;
+	u32 n, i, found;
+
+	n = rig_fill(r, 0, PAGE, 300);
+	rig_flush(r);
+	rig_cut(r);
+	rig_recover(r);
+	for (i = 0, found = 0; i < n; i++) {
+		int ret = rig_load(r, r->d, i, i);
+
+		assert_true(ret == 0 || ret == -ENOENT);
+		found += ret == 0;
+	}
+	assert_true(found >= 70 && found < 16 * 7);
+	assert_int_equal(rig_stats(r).recovered_pages, found);
+}
+
+/* Moved, then cut before anything was flushed by the user: the copy was made durable before the original went. */
+static void moves_are_durable(void **state)
+{
+	struct rig *r = *state;
+	struct kvc_work w;
+	u32 n, round;
+
+	for (round = 0; round < 12; round++) {
+		assert_int_equal(rig_store(r, r->d, 9000 + round, round, 5000), 0);
+		rig_flush(r);
+		assert_int_equal(rig_load(r, r->d, 9000 + round, round), 0);
+		n = rig_fill(r, round * 200, PAGE, 60);
+		/* Stop after any number of items. */
+		for (n = 0; n < round && rig_step(r, 0, &w); n++)
+			;
+		rig_cut(r);
+		rig_recover(r);
+		assert_int_equal(rig_load(r, r->d, 9000 + round, round), 0);
+		rig_work(r);
+	}
+}
+
+/* A damaged page is not moved but dropped. */
+static void damaged_page_is_not_moved(void **state)
+{
+	struct rig *r = *state;
+	struct kvc_load ld;
+
+	assert_int_equal(rig_store(r, r->d, 9000, 1, 5000), 0);
+	assert_int_equal(rig_load(r, r->d, 9000, 1), 0);
+	assert_int_equal(rig_hold(r, r->d, 9000, &ld), 0);
+	kvc_load_end(r->pool, &ld, 0);
+	dev_flip(r->devs[0], ld.offset + 4999, 0);
+	rig_fill(r, 0, PAGE, 300);
+	assert_int_equal(rig_query(r, r->d, 9000), -ENOENT);
+	assert_int_equal(rig_stats(r).bad_pages, 1);
+}
+
+static u32 pick(const struct kvc_victim_view *v, u32 nr)
+{
+	return kvc_policy_segment_order.victim(v, nr);
+}
+
+static void policy(void **state)
+{
+	struct kvc_victim_view v[] = { { 1, 30, 0, 0 }, { 2, 10, 5, 1 }, { 3, 20, 9, 0 }, { 4, 40, 0, 0 } };
+
+	(void)state;
+	assert_string_equal(kvc_policy_segment_order.name, "segment-order");
+	assert_int_equal(pick(v, 0), KVC_NONE);
+	assert_int_equal(pick(v, 4), 2);
+	v[1].leases = 0;
+	assert_int_equal(pick(v, 4), 1);
+	assert_int_equal(pick(v, 1), 0);
+	v[0].leases = 1;
+	assert_int_equal(pick(v, 1), KVC_NONE);
+	assert_false(kvc_policy_segment_order.keep(0, 0, 1));
+	assert_true(kvc_policy_segment_order.keep(1, 0, 1));
+}
+
+static const struct CMUnitTest reclaim_tests[] = {
+	cmocka_unit_test_setup_teardown(newest_stay, make, unmake),
+	cmocka_unit_test_setup_teardown(nothing_goes_early, make, unmake),
+	cmocka_unit_test_setup_teardown(hot_pages_survive, make, unmake),
+	cmocka_unit_test_setup_teardown(rewriting_is_bounded, make, unmake),
+	cmocka_unit_test_setup_teardown(leased_pages_stay, make, unmake),
+	cmocka_unit_test_setup_teardown(all_is_leased, make, unmake),
+	cmocka_unit_test_setup_teardown(holds_are_waited_for, make, unmake),
+	cmocka_unit_test_setup_teardown(generations_rise, make, unmake),
+	cmocka_unit_test_setup_teardown(moves_are_durable, make, unmake),
+	cmocka_unit_test_setup_teardown(damaged_page_is_not_moved, make, unmake),
+	cmocka_unit_test(policy),
+};
+
+TEST_GROUP(reclaim);

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Superblock: round trip, every reason for a refusal, every damaged byte, golden bytes, device sizes, names.
+ */
+#include "format_media.h"
+#include "golden.h"
+#include "media.h"
+#include "test.h"
+
+struct fixture {
+	struct kvc_super in, out;
+	union {
+		u8	buf[KVC_SUPER_BYTES];
+		struct kvc_media_super media;
+	};
+};
+
+static int make(void **state)
+{
+	struct fixture *f = calloc(1, sizeof(*f));
+
+	assert_non_null(f);
+	media_sample_super(&f->in);
+	kvc_super_encode(&f->in, 1, f->buf);
+	*state = f;
+	return 0;
+}
+
+static int unmake(void **state)
+{
+	free(*state);
+	return 0;
+}
+
+static void round_trip(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(kvc_super_decode(f->buf, &f->out), KVC_OK);
+	f->in.member_index = 1;
+	assert_memory_equal(&f->in, &f->out, sizeof(f->in));
+}
+
+static void golden(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_true(golden_same("super", f->buf, KVC_SUPER_BYTES));
+}
+
+static void every_byte_counts(void **state)
+{
+	struct fixture *f = *state;
+	u32 i;
+
+	for (i = 0; i < KVC_SUPER_BYTES; i++) {
+		f->buf[i] ^= (u8)(1U << i % 8);
+		assert_int_equal(kvc_super_decode(f->buf, &f->out), i < 8 ? KVC_BAD_MAGIC : KVC_BAD_CRC);
+		f->buf[i] ^= (u8)(1U << i % 8);
+	}
+	assert_int_equal(kvc_super_decode(f->buf, &f->out), KVC_OK);
+}
+
+/* A change of the media with a right checksum has to be refused for this reason. */
+#define REFUSED(f, reason, change)								\
+	do {											\
+		kvc_super_encode(&(f)->in, 1, (f)->buf);					\
+		change;										\
+		media_fix_super((f)->buf);							\
+		assert_int_equal(kvc_super_decode((f)->buf, &(f)->out), reason);		\
+	} while (0)
+
+static void refused_header(void **state)
+{
+	struct fixture *f = *state;
+	struct kvc_media_super *m = &f->media;
+
+	REFUSED(f, KVC_BAD_VERSION, m->version = cpu_to_le32(2));
+	REFUSED(f, KVC_BAD_VERSION, m->version = 0);
+	REFUSED(f, KVC_BAD_FEATURES, m->incompat = cpu_to_le64(1ULL << 63));
+	REFUSED(f, KVC_BAD_FEATURES, m->ro_compat = cpu_to_le64(1));
+	REFUSED(f, KVC_OK, m->compat = cpu_to_le64(~0ULL));
+	REFUSED(f, KVC_BAD_GEOMETRY, m->seq = cpu_to_le64(1ULL << 62));
+	REFUSED(f, KVC_OK, m->seq = cpu_to_le64((1ULL << 62) - 1));
+	REFUSED(f, KVC_BAD_GEOMETRY, m->pool_name[0] = 0);
+	REFUSED(f, KVC_BAD_GEOMETRY, m->pool_name[0] = '/');
+	REFUSED(f, KVC_BAD_GEOMETRY, memset(m->pool_name, 'a', KVC_NAME_MAX));
+}
+
+static void refused_sizes(void **state)
+{
+	struct fixture *f = *state;
+	struct kvc_media_super *m = &f->media;
+
+	REFUSED(f, KVC_BAD_GEOMETRY, m->segment_size = cpu_to_le64(KVC_SEGMENT_MIN - KVC_BLOCK));
+	REFUSED(f, KVC_OK, m->segment_size = cpu_to_le64(KVC_SEGMENT_MIN));
+	REFUSED(f, KVC_OK, m->segment_size = cpu_to_le64(KVC_SEGMENT_MAX));
+	REFUSED(f, KVC_BAD_GEOMETRY, m->segment_size = cpu_to_le64(KVC_SEGMENT_MAX + KVC_BLOCK));
+	REFUSED(f, KVC_BAD_GEOMETRY, m->segment_size = cpu_to_le64(KVC_SEGMENT_MIN + 512));
+	REFUSED(f, KVC_BAD_GEOMETRY, m->segment_size = 0);
+	REFUSED(f, KVC_BAD_GEOMETRY, m->chunk_size = 0);
+	REFUSED(f, KVC_BAD_GEOMETRY, m->chunk_size = cpu_to_le32(KVC_CHUNK_MIN / 2));
+	REFUSED(f, KVC_BAD_GEOMETRY, m->chunk_size = cpu_to_le32(KVC_CHUNK_MAX * 2));
+	REFUSED(f, KVC_BAD_GEOMETRY, m->chunk_size = cpu_to_le32(KVC_CHUNK_MIN * 3));
+	REFUSED(f, KVC_OK, m->chunk_size = cpu_to_le32(KVC_CHUNK_MAX));
+}
+
+static void refused_members(void **state)
+{
+	struct fixture *f = *state;
+	struct kvc_media_super *m = &f->media;
+
+	REFUSED(f, KVC_BAD_GEOMETRY, m->nr_members = 0);
+	REFUSED(f, KVC_BAD_GEOMETRY, m->nr_members = cpu_to_le32(KVC_MEMBERS_MAX + 1));
+	REFUSED(f, KVC_BAD_GEOMETRY, m->nr_members = cpu_to_le32(~0U));
+	REFUSED(f, KVC_BAD_GEOMETRY, m->nr_members = cpu_to_le32(1));
+	REFUSED(f, KVC_BAD_GEOMETRY, m->member_index = cpu_to_le32(2));
+	REFUSED(f, KVC_OK, m->member_index = 0);
+	REFUSED(f, KVC_BAD_GEOMETRY, m->members[1].nr_segments = cpu_to_le32(KVC_SEGMENTS_MIN - 1));
+	REFUSED(f, KVC_BAD_GEOMETRY, m->members[1].nr_segments = cpu_to_le32(KVC_SEGMENTS_END + 1));
+	REFUSED(f, KVC_BAD_GEOMETRY, memcpy(m->members[1].uuid, m->members[0].uuid, KVC_UUID_LEN));
+	/* A third member that is all zero */
+	REFUSED(f, KVC_BAD_GEOMETRY, m->nr_members = cpu_to_le32(3));
+}
+
+static void refused_tenants(void **state)
+{
+	struct fixture *f = *state;
+	struct kvc_media_super *m = &f->media;
+
+	REFUSED(f, KVC_BAD_TENANT, m->tenants[0].flags = cpu_to_le32(3));
+	REFUSED(f, KVC_BAD_TENANT, m->tenants[8].flags = cpu_to_le32(2));
+	REFUSED(f, KVC_BAD_TENANT, m->tenants[0].name[0] = 0);
+	REFUSED(f, KVC_BAD_TENANT, m->tenants[0].name[0] = '.');
+	REFUSED(f, KVC_BAD_TENANT, m->tenants[KVC_TENANTS_MAX - 1].name[KVC_NAME_MAX - 1] = 'x');
+	REFUSED(f, KVC_BAD_TENANT, m->tenants[0].mode = cpu_to_le32(01000));
+	REFUSED(f, KVC_BAD_TENANT, strcpy(m->tenants[7].name, "default"));
+	REFUSED(f, KVC_OK, m->tenants[7].flags = 0; strcpy(m->tenants[7].name, "default"));
+}
+
+static void slots_alternate(void **state)
+{
+	(void)state;
+	assert_int_equal(kvc_super_slot_offset(2), 0);
+	assert_int_equal(kvc_super_slot_offset(3), KVC_SUPER_BYTES);
+	assert_int_equal(kvc_super_slot_offset((1ULL << 62) - 1), KVC_SUPER_BYTES);
+}
+
+static void device_sizes(void **state)
+{
+	u64 size = KVC_SEGMENT_DEFAULT;
+
+	(void)state;
+	assert_int_equal(kvc_device_bytes(4, size), KVC_DATA_OFFSET + 4 * size);
+	assert_int_equal(kvc_device_bytes(70000, KVC_SEGMENT_MAX), KVC_DATA_OFFSET + 70000ULL * KVC_SEGMENT_MAX);
+	assert_int_equal(kvc_device_segments(0, size), 0);
+	assert_int_equal(kvc_device_segments(KVC_DATA_OFFSET - 1, size), 0);
+	assert_int_equal(kvc_device_segments(kvc_device_bytes(3, size), size), 0);
+	assert_int_equal(kvc_device_segments(kvc_device_bytes(4, size) - 1, size), 0);
+	assert_int_equal(kvc_device_segments(kvc_device_bytes(4, size), size), 4);
+	assert_int_equal(kvc_device_segments(kvc_device_bytes(5, size) - 1, size), 4);
+	assert_int_equal(kvc_device_segments(~0ULL, KVC_SEGMENT_MIN), KVC_SEGMENTS_END);
+	assert_int_equal(kvc_device_segments(1ULL << 40, 0), 0);
+}
+
+static void names(void **state)
+{
+	static const char *const good[] = { "a", "Z9", "a.b", "a-b_c", "_x", "0", "a-name-of-thirty-one-characters" };
+	static const char *const bad[] = { "", ".", "..", ".a", "-a", "a b", "a/b", "a\n", "\xc3\xa4", "a:b", "*",
+					   "a-name-of-thirty-two-characters.", "a\x7f" };
+	u32 i;
+
+	(void)state;
+	for (i = 0; i < ARRAY_SIZE(good); i++)
+		assert_true(kvc_name_ok(good[i]));
+	for (i = 0; i < ARRAY_SIZE(bad); i++)
+		assert_false(kvc_name_ok(bad[i]));
+}
+
+static void reasons_have_text(void **state)
+{
+	u32 i, j;
+
+	(void)state;
+	for (i = 0; i < KVC_NR_REASONS; i++) {
+		assert_true(strlen(kvc_reason_str(i)) > 4);
+		for (j = 0; j < i; j++)
+			assert_string_not_equal(kvc_reason_str(i), kvc_reason_str(j));
+	}
+	assert_string_equal(kvc_reason_str(KVC_NR_REASONS), "unknown");
+}
+
+static const struct CMUnitTest super_tests[] = {
+	cmocka_unit_test_setup_teardown(round_trip, make, unmake),
+	cmocka_unit_test_setup_teardown(golden, make, unmake),
+	cmocka_unit_test_setup_teardown(every_byte_counts, make, unmake),
+	cmocka_unit_test_setup_teardown(refused_header, make, unmake),
+	cmocka_unit_test_setup_teardown(refused_sizes, make, unmake),
+	cmocka_unit_test_setup_teardown(refused_members, make, unmake),
+	cmocka_unit_test_setup_teardown(refused_tenants, make, unmake),
+	cmocka_unit_test(slots_alternate),
+	cmocka_unit_test(device_sizes),
+	cmocka_unit_test(names),
+	cmocka_unit_test(reasons_have_text),
+};
+
+TEST_GROUP(super);

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Unit tests of the engine: runs the groups, all or the one named, and adds up.
+ */
+#include "test.h"
+
+static const struct test_group *const groups[] = {
+	&crc_group, &super_group, &extent_group, &keys_group, &store_group, &load_group, &match_group, &delete_group,
+	&flush_group, &sizes_group, &reclaim_group, &recover_group, &fail_group, &tenant_group, &sweep_group,
+};
+
+static void on_fail(const char *what)
+{
+	fail_msg("%s", what);
+}
+
+int main(int argc, char **argv)
+{
+	size_t passed = 0, failed = 0, i;
+
+	harness_fail = on_fail;
+	for (i = 0; i < ARRAY_SIZE(groups); i++) {
+		const struct test_group *g = groups[i];
+		size_t n;
+
+		if (argc > 1 && strcmp(argv[1], g->name))
+			continue;
+		n = (size_t)_cmocka_run_group_tests(g->name, g->tests, g->nr, NULL, NULL);
+		failed += n;
+		passed += g->nr - n;
+	}
+	printf("unit: %zu passed, %zu failed, 0 skipped\n", passed, failed);
+	return failed != 0;
+}
