@@ -5,12 +5,15 @@
 . "$(dirname "$0")/lib.sh"
 
 rounds=${1:-50}
-dev=$(nvmet_null_blk rounds 64)
+dev=$(nvmet_ssd kvctx0)	# its memory is outside of the guest
 
+# used_kib: memory in use, without caches and without what each CPU keeps in its own lists of free pages
 used_kib() {
 	sync
 	echo 3 > /proc/sys/vm/drop_caches
-	awk '/^(MemFree|Buffers|Cached):/ { n += $2 } END { print -n }' /proc/meminfo
+	sleep 1
+	awk '/^(MemFree|Buffers|Cached):/ { n += $2 } /^ +count:/ { n += $2 * 4 } END { print -n }' \
+		/proc/meminfo /proc/zoneinfo
 }
 
 round() {
