@@ -119,6 +119,7 @@ struct kvc_seg {
 	u32	prev, next;		/* list of the segments in this state, by gseg */
 	u64	generation, salt;
 	u64	open_seq;
+	u64	min_seq;		/* no page record in its log is older */
 	u64	dirty_since;		/* member->commits at the oldest unlogged record */
 	u64	writing_since;		/* the same of the extent on its way */
 	u32	log_end;		/* block behind the summary log */
@@ -162,6 +163,7 @@ struct kvc_reclaim {
 	struct kvc_seg *victim;
 	struct kvc_cursor cursor;
 	u32	budget;		/* blocks that may still be moved */
+	u64	stale_seq;	/* records of pages without a tombstone, outside of the victim, are not older */
 	u64	mark;		/* commits that must be logged before the victim goes */
 };
 
@@ -236,6 +238,12 @@ struct kvc_pool {
 	struct os_atomic nr_tombs_chained;
 	struct kvc_shard shards[KVC_SHARDS];
 };
+
+/* Entries of one segment: a page for each block, or some more tombstones. Bounds what hostile media makes us allocate. */
+static inline u32 kvc_seg_entries_max(const struct kvc_pool *p)
+{
+	return p->seg_blocks * 4;
+}
 
 /* What a work item is, behind its type */
 enum kvc_work_kind {

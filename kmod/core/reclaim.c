@@ -65,6 +65,7 @@ static int choose(struct kvc_member *m)
 		kvc_seg_set_state(m, rc->victim, KVC_S_VICTIM);
 		kvc_cursor_init(&rc->cursor);
 		rc->budget = m->pool->seg_blocks / 4;
+		rc->stale_seq = 0;
 		rc->phase = KVC_R_CARRY;
 		m->hopeless = false;
 		r = 1;
@@ -84,17 +85,37 @@ static void let_go(struct kvc_member *m)
 	m->reclaim.phase = KVC_R_IDLE;
 }
 
-/* May media hold, outside of @victim, a record older than this tombstone? */
-static bool tomb_needed(const struct kvc_pool *p, const struct kvc_seg *victim, const struct kvc_entry *e)
+/*
+ * The oldest page record that may come back although no tombstone names it. What goes undead later does not matter to
+ * the tombstones of now: their pages are dead already.
+ */
+static u64 oldest_stale(const struct kvc_pool *p, const struct kvc_seg *victim)
+{
+	bool offline = os_atomic_read(&p->nr_offline);
+	u64 oldest = U64_MAX;
+	u32 i;
+
+	if (!offline && os_atomic_read(&p->nr_undead) == os_atomic_read(&victim->undead))
+		return oldest;
+	for (i = 0; i < p->nr_gsegs; i++) {
+		const struct kvc_seg *seg = &p->segs[i];
+
+		if (seg != victim && (os_atomic_read(&seg->undead) || READ_ONCE(kvc_member_of(p, i)->offline)))
+			oldest = min(oldest, READ_ONCE(seg->min_seq));
+	}
+	return oldest;
+}
+
+/* May media hold, outside of the victim, a page record older than this tombstone? */
+static bool tomb_needed(const struct kvc_pool *p, const struct kvc_reclaim *rc, const struct kvc_entry *e)
 {
 	const struct kvc_seg *named = &p->segs[e->block];
-	u32 undead = os_atomic_read(&p->nr_undead) - os_atomic_read(&victim->undead);
 
 	if (READ_ONCE(kvc_domain(p, e->domain)->dead))
 		return false;
-	if (undead || os_atomic_read(&p->nr_offline))
+	if (e->seq > rc->stale_seq)
 		return true;
-	return named != victim && READ_ONCE(named->generation) == kvc_tomb_gen(e);
+	return named != rc->victim && READ_ONCE(named->generation) == kvc_tomb_gen(e);
 }
 
 static int carry_tomb(struct kvc_member *m, u32 entry)
@@ -140,8 +161,10 @@ static int carry(struct kvc_member *m)
 	u32 entry;
 	int r;
 
+	if (rc->cursor.index == 0)
+		rc->stale_seq = oldest_stale(p, rc->victim);
 	while ((entry = kvc_cursor_entry(p, rc->victim, &rc->cursor)) != KVC_NONE) {
-		if (is_tomb(p, entry) && tomb_needed(p, rc->victim, kvc_entry(p, entry))) {
+		if (is_tomb(p, entry) && tomb_needed(p, rc, kvc_entry(p, entry))) {
 			r = carry_tomb(m, entry);
 			if (r == -EAGAIN)
 				break;

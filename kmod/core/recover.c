@@ -51,7 +51,7 @@ static int make_room(struct kvc_member *m, struct kvc_seg *seg, u32 nr_crcs)
 	int r;
 
 	do {
-		if (seg->nr_entries >= m->pool->seg_blocks || nr_crcs > m->pool->seg_blocks - seg->nr_crcs)
+		if (seg->nr_entries >= kvc_seg_entries_max(m->pool) || nr_crcs > m->pool->seg_blocks - seg->nr_crcs)
 			return -EINVAL;
 		r = kvc_seg_grow(m, seg, nr_crcs);
 	} while (r > 0);
@@ -112,14 +112,22 @@ static void add_page(struct kvc_pool *p, struct kvc_seg *seg, struct kvc_domain 
 	kvc_page_publish(p, kvc_shard(p, bucket), entry);
 }
 
-/* A tombstone is an entry whether it won or not: reclaim copies it while it may be needed. */
+/* Does the newer of two tombstones of a key do all that the older one does? Copies of one do. */
+static bool covers(const struct kvc_entry *a, const struct kvc_entry *b)
+{
+	return a->seq == b->seq || (a->block == b->block && kvc_tomb_gen(a) == kvc_tomb_gen(b));
+}
+
+/*
+ * A tombstone is an entry whether it won or not, unless another covers it: reclaim copies it while it may be needed.
+ */
 static void add_tomb(struct kvc_pool *p, struct kvc_seg *seg, struct kvc_domain *d, const struct kvc_rec *rec,
 		     u32 bucket)
 {
 	u32 old = kvc_index_find(p, bucket, d, rec->key);
 	u32 entry = kvc_seg_append(p, seg, d, rec->key);
 	struct kvc_entry *e = kvc_entry(p, entry);
-	const struct kvc_entry *o;
+	struct kvc_entry *o;
 
 	e->state = KVC_E_TOMB;
 	e->seq = rec->seq;
@@ -129,9 +137,14 @@ static void add_tomb(struct kvc_pool *p, struct kvc_seg *seg, struct kvc_domain 
 	e->logged = 1;
 	if (old != KVC_NONE) {
 		o = kvc_entry(p, old);
-		if (o->seq > rec->seq || (o->seq == rec->seq && o->state == KVC_E_TOMB))
+		if (o->seq > rec->seq || (o->seq == rec->seq && o->state == KVC_E_TOMB)) {
+			if (o->state == KVC_E_TOMB && covers(o, e))
+				e->state = KVC_E_DEAD;
 			return;
+		}
 		supersede(p, bucket, old, e);
+		if (o->state == KVC_E_TOMB && covers(o, e))
+			o->state = KVC_E_DEAD;
 	}
 	kvc_index_insert(p, bucket, entry);
 	os_atomic_inc(&p->nr_tombs_chained);
@@ -182,8 +195,10 @@ static int add_record(struct kvc_member *m, struct kvc_seg *seg, const struct kv
 		m->recover_skipped++;
 	m->recovered_seq = max(m->recovered_seq, rec->seq);
 	m->recovered_gen = max(m->recovered_gen, rec->victim_gen);
-	if (rec->type == KVC_REC_PAGE)
+	if (rec->type == KVC_REC_PAGE) {
 		seg->data_start = min(seg->data_start, rec->block);
+		WRITE_ONCE(seg->min_seq, min(seg->min_seq, rec->seq));
+	}
 	os_unlock(&m->lock);
 	if (d)
 		kvc_domain_put(p, d);
@@ -316,6 +331,7 @@ static void drop_segment(struct kvc_pool *p, struct kvc_seg *seg)
 	kvc_seg_free_entries(p, seg);
 	kvc_seg_undead(p, seg);
 	os_lock(&m->lock);
+	WRITE_ONCE(seg->min_seq, 0);
 	kvc_seg_set_state(m, seg, KVC_S_UNUSABLE);
 	os_unlock(&m->lock);
 }

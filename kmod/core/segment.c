@@ -120,7 +120,7 @@ void kvc_seg_check(const struct kvc_pool *p, const struct kvc_seg *seg)
 
 static bool fits(const struct kvc_pool *p, const struct kvc_seg *seg, u32 blocks, u32 rec_bytes)
 {
-	return seg->nr_entries < p->seg_blocks &&
+	return seg->nr_entries < kvc_seg_entries_max(p) &&
 	       log_reserve(p, seg) + kvc_pending_blocks(rec_bytes) + blocks <= seg->data_start;
 }
 
@@ -132,6 +132,7 @@ void kvc_seg_reset(struct kvc_pool *p, struct kvc_seg *seg)
 	seg->unlogged = 0;
 	seg->pending = 0;
 	seg->pending_blocks = 0;
+	WRITE_ONCE(seg->min_seq, U64_MAX);
 	kvc_cursor_init(&seg->log_cursor);
 }
 
@@ -302,8 +303,10 @@ void kvc_seg_end_page(struct kvc_member *m, struct kvc_seg *seg, struct kvc_entr
 
 	seg->pending--;
 	seg->pending_blocks -= kvc_pending_blocks(rec_bytes);
-	if (commit)
+	if (commit) {
+		WRITE_ONCE(seg->min_seq, min(seg->min_seq, e->seq));
 		kvc_seg_count(m, seg, e, rec_bytes);
+	}
 	kvc_seg_check(m->pool, seg);
 	if (seg->state == KVC_S_SEALING && !seg->pending) {
 		kvc_seg_try_seal(m, seg);
