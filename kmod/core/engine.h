@@ -239,7 +239,7 @@ struct kvc_pool {
 	struct kvc_shard shards[KVC_SHARDS];
 };
 
-/* Entries of one segment: a page for each block, or some more tombstones. Bounds what hostile media makes us allocate. */
+/* Entries of one segment: a page for each block, or more tombstones. Bounds what hostile media makes us allocate. */
 static inline u32 kvc_seg_entries_max(const struct kvc_pool *p)
 {
 	return p->seg_blocks * 4;
