@@ -1,22 +1,57 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# Native tests of the engine: `make check-core`; `make sim SEED=n`, `make fuzz`, `make mutate`, `make bench-core`.
+# Native tests of the engine. README says what is what; `make check-core` runs them, `make sim SEED=n` repeats a failed
+# simulation, `make fuzz`, `make mutate` and `make bench-core` do what their names say.
 
 CORE_T		:= selftests/core
-CORE_HARNESS	:= $(addprefix $(O)/obj/$(CORE_T)/,dev.o page.o)
-CORE_SIM_OBJS	:= $(addprefix $(O)/obj/$(CORE_T)/sim_,main.o model.o ops.o work.o life.o)
+CORE_T_OBJ	= $(addprefix $(O)/obj/$(CORE_T)/,$(addsuffix .o,$(1)))
+CORE_TESTS	:= sim core-unit core-fuzz core-threads core-bench
+CORE_UNITS	:= super extent store keys delete reclaim recover sweep
 
-CORE_UNIT_OBJS	:= $(addprefix $(O)/obj/$(CORE_T)/,unit.o rig.o media.o golden.o test_super.o test_extent.o test_store.o \
-		   test_keys.o test_delete.o test_reclaim.o test_recover.o test_sweep.o)
+CORE_SIM_OBJS	:= $(call CORE_T_OBJ,dev page sim_main sim_model sim_ops sim_work sim_life)
+CORE_UNIT_OBJS	:= $(call CORE_T_OBJ,dev page rig media golden unit $(CORE_UNITS:%=test_%))
+CORE_FUZZ_OBJS	:= $(call CORE_T_OBJ,dev page rig media fuzz)
+CORE_THR_OBJS	:= $(call CORE_T_OBJ,page threads)
+CORE_BENCH_OBJS	:= $(call CORE_T_OBJ,page bench)
 
-TESTPROGS	+= $(O)/test/sim $(O)/test/core-unit
+TESTPROGS	+= $(CORE_TESTS:%=$(O)/test/%)
+CHECKS		+= check-core
 
 $(O)/obj/$(CORE_T)/%.o: OBJ_CFLAGS := $(KVC_CORE_CFLAGS)
 
-$(O)/test/sim: $(CORE_SIM_OBJS) $(CORE_HARNESS) $(KVC_CORE_LIB)
+$(O)/test/sim: $(CORE_SIM_OBJS)
+$(O)/test/core-unit: $(CORE_UNIT_OBJS)
+$(O)/test/core-unit: CORE_T_LIBS := -lcmocka
+$(O)/test/core-fuzz: $(CORE_FUZZ_OBJS)
+$(O)/test/core-threads: $(CORE_THR_OBJS)
+$(O)/test/core-bench: $(CORE_BENCH_OBJS)
+$(CORE_TESTS:%=$(O)/test/%): $(KVC_CORE_LIB)
 	@mkdir -p $(@D)
-	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ $(KVC_CORE_LIBS)
+	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(KVC_CORE_LIB) $(KVC_CORE_LIBS) $(CORE_T_LIBS)
 
-$(O)/test/core-unit: $(CORE_UNIT_OBJS) $(CORE_HARNESS) $(KVC_CORE_LIB)
-	@mkdir -p $(@D)
-	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ $(KVC_CORE_LIBS) -lcmocka
+# ThreadSanitizer does not see fences; they only order atomics here.
+CORE_TSAN	:= CFLAGS="-O1 -g -fsanitize=thread -Wno-tsan" LDFLAGS=-fsanitize=thread
+SEED		?= 1
+FUZZ_TIME	:= $(or $(FUZZ_SECONDS),600)
+
+.PHONY: check-core core-asan core-tsan sim fuzz mutate bench-core
+core-asan:
+	@$(MAKE) --no-print-directory O=$(O)/asan SAN=1 $(CORE_TESTS:%=$(O)/asan/test/%)
+
+core-tsan:
+	@$(MAKE) --no-print-directory O=$(O)/tsan $(CORE_TSAN) $(O)/tsan/test/core-threads
+
+check-core: core-asan core-tsan $(KVC_CORE_LIB)
+	@$(CORE_T)/run $(O)/asan $(O)/tsan $(KVC_CORE_FILES:%=$(O)/obj/kmod/core/%.o)
+
+sim: core-asan
+	@$(O)/asan/test/sim --seed $(SEED) $(if $(VERBOSE),--verbose)
+
+fuzz: core-asan
+	@$(O)/asan/test/core-fuzz --seconds $(FUZZ_TIME) --seed $$(date +%s)
+
+mutate:
+	@$(CORE_T)/mutate.sh
+
+bench-core: $(O)/test/core-bench
+	@$(O)/test/core-bench

@@ -162,6 +162,38 @@ static void first_segments(void **state)
 	assert_int_equal(rig_store(r, r->d, 99, 99, 1), 0);
 }
 
+static u64 allocated;
+
+static bool count_bytes(size_t size)
+{
+	allocated += size;
+	return false;
+}
+
+/* 96 bytes a page of 256 KiB are promised, everything included; the hash table takes less than 3 of them. */
+static void memory_of_a_page(void **state)
+{
+	struct rig *r = rig_new(2, 6, KVC_SEGMENT_DEFAULT, KVC_CHUNK_DEFAULT);
+	u32 n = 8000, i;
+
+	(void)state;
+	for (i = 0; i < n; i++) {
+		struct kvc_store st;
+		int ret;
+
+		if (i == n / 2)
+			os_alloc_fault = count_bytes;
+		while ((ret = rig_begin(r, r->d, i, 256U << 10, &st)) == -EAGAIN)
+			rig_work(r);
+		assert_int_equal(ret, 0);
+		kvc_store_commit(r->pool, &st);
+	}
+	os_alloc_fault = NULL;
+	assert_true(allocated > n / 2 * 72);
+	assert_true(allocated < n / 2 * (96 - 3));
+	rig_free(r);
+}
+
 static const struct CMUnitTest store_tests[] = {
 	cmocka_unit_test_setup_teardown(store_then_load, make, unmake),
 	cmocka_unit_test_setup_teardown(dedup, make, unmake),
@@ -171,6 +203,7 @@ static const struct CMUnitTest store_tests[] = {
 	cmocka_unit_test_setup_teardown(places_differ, make, unmake),
 	cmocka_unit_test_setup_teardown(lengths_refused, make, unmake),
 	cmocka_unit_test_setup_teardown(first_segments, make, unmake),
+	cmocka_unit_test(memory_of_a_page),
 };
 
 TEST_GROUP(store);

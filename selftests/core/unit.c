@@ -18,6 +18,8 @@ int main(int argc, char **argv)
 {
 	size_t passed = 0, failed = 0, i;
 
+	/* The leak checker ends the program before buffers are flushed. */
+	setvbuf(stdout, NULL, _IOLBF, 0);
 	harness_fail = on_fail;
 	for (i = 0; i < ARRAY_SIZE(groups); i++) {
 		const struct test_group *g = groups[i];

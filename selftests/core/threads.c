@@ -1,0 +1,477 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Threads: users store, load, match, lease, delete and flush at once, a worker for each member does its work, another
+ * thread adds and removes tenants, and late in the run a member fails. Made for ThreadSanitizer; finds its own wrong
+ * bytes and hangs too.
+ *
+ *	core-threads [--seconds S] [--users N]
+ *
+ * Members are plain memory, so that two threads in the same bytes are a data race that the sanitizer sees. The bytes
+ * of a page follow from its key and tenant, since who stored it last cannot be known.
+ */
+#include <getopt.h>
+#include <pthread.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core.h"
+#include "page.h"
+#include "rng.h"
+
+#define MEMBERS		2U
+#define SEGMENTS	24U
+#define KEYS		600U
+#define PATIENCE	20		/* seconds without space are a hang */
+#define MATCHED		16U
+
+struct member {
+	u8	*media;
+	pthread_mutex_t work;		/* who executes work of this member */
+	pthread_mutex_t lock;
+	pthread_cond_t kicked_cond;
+	bool	kicked;
+};
+
+static struct member members[MEMBERS];
+static struct kvc_pool *pool;
+static bool stop_users, stop_workers;		/* atomic */
+static u64 stores, loads, matches, deletes, flushes, waits;	/* atomic */
+
+static pthread_mutex_t space_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t space_cond = PTHREAD_COND_INITIALIZER;
+static u64 spaces;
+
+static void fail(const char *what, u64 n)
+{
+	fprintf(stderr, "threads: %s (%llu)\n", what, (unsigned long long)n);
+	abort();
+}
+
+static void count(u64 *n)
+{
+	__atomic_add_fetch(n, 1, __ATOMIC_RELAXED);
+}
+
+static bool is_set(const bool *b)
+{
+	return __atomic_load_n(b, __ATOMIC_ACQUIRE);
+}
+
+static void on_kick(void *owner, u32 member)
+{
+	struct member *m = &members[member];
+
+	(void)owner;
+	pthread_mutex_lock(&m->lock);
+	m->kicked = true;
+	pthread_cond_signal(&m->kicked_cond);
+	pthread_mutex_unlock(&m->lock);
+}
+
+static void on_space(void *owner)
+{
+	(void)owner;
+	pthread_mutex_lock(&space_lock);
+	spaces++;
+	pthread_cond_broadcast(&space_cond);
+	pthread_mutex_unlock(&space_lock);
+}
+
+static const struct kvc_ops ops = { on_kick, on_space };
+
+static u64 space_count(void)
+{
+	u64 n;
+
+	pthread_mutex_lock(&space_lock);
+	n = spaces;
+	pthread_mutex_unlock(&space_lock);
+	return n;
+}
+
+static void wait_for_space(u64 seen)
+{
+	struct timespec until;
+	int r = 0;
+
+	count(&waits);
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += PATIENCE;
+	pthread_mutex_lock(&space_lock);
+	while (spaces == seen && !r && !is_set(&stop_users))
+		r = pthread_cond_timedwait(&space_cond, &space_lock, &until);
+	pthread_mutex_unlock(&space_lock);
+	if (r)
+		fail("nobody told of space", seen);
+}
+
+/* Workers */
+
+static int do_move(const struct kvc_work *w)
+{
+	u32 chunk = kvc_chunk_size(pool), i;
+	u8 *media = members[w->member].media;
+	u8 *copy = malloc(w->len);
+	int err = 0;
+
+	if (!copy)
+		abort();
+	memcpy(copy, media + w->src_offset, w->len);
+	for (i = 0; i < w->nr_chunks; i++)
+		if (page_crc(copy + i * chunk, min(chunk, w->len - i * chunk)) != kvc_work_crc(pool, w, i))
+			fail("a page to be moved is damaged", w->src_offset);
+	memcpy(media + w->offset, copy, w->len);
+	free(copy);
+	return err;
+}
+
+static int execute(const struct kvc_work *w)
+{
+	struct member *m = &members[w->member];
+
+	switch (w->type) {
+	case KVC_WORK_WRITE:
+		memcpy(m->media + w->offset, w->buf, w->len);
+		return 0;
+	case KVC_WORK_DISCARD:
+		memset(m->media + w->offset, 0, w->discard_len);
+		return 0;
+	case KVC_WORK_MOVE:
+		return do_move(w);
+	}
+	return -EINVAL;
+}
+
+static bool work_once(u32 member, bool flush)
+{
+	struct kvc_work w;
+	int r;
+
+	r = flush ? kvc_flush_next(pool, member, &w) : kvc_work_next(pool, member, &w);
+	if (r < 0)
+		fail("next work", (u64)-r);
+	if (r == 1)
+		kvc_work_done(pool, &w, execute(&w));
+	return r == 1;
+}
+
+static bool await_kick(struct member *m)
+{
+	bool stop;
+
+	pthread_mutex_lock(&m->lock);
+	while (!m->kicked && !is_set(&stop_workers))
+		pthread_cond_wait(&m->kicked_cond, &m->lock);
+	m->kicked = false;
+	stop = is_set(&stop_workers);
+	pthread_mutex_unlock(&m->lock);
+	return !stop;
+}
+
+static void *worker(void *arg)
+{
+	u32 member = (u32)(uintptr_t)arg;
+	bool more;
+
+	while (await_kick(&members[member])) {
+		do {
+			pthread_mutex_lock(&members[member].work);
+			more = work_once(member, false);
+			pthread_mutex_unlock(&members[member].work);
+		} while (more);
+	}
+	return NULL;
+}
+
+static void flush(void)
+{
+	u64 marks[MEMBERS];
+	u32 i;
+
+	for (i = 0; i < MEMBERS; i++)
+		marks[i] = kvc_flush_mark(pool, i);
+	for (i = 0; i < MEMBERS; i++) {
+		while (!kvc_flushed(pool, i, marks[i])) {
+			pthread_mutex_lock(&members[i].work);
+			work_once(i, true);
+			pthread_mutex_unlock(&members[i].work);
+		}
+	}
+	count(&flushes);
+}
+
+/* Users */
+
+struct user {
+	pthread_t thread;
+	struct rng rng;
+	u32	slot;
+	bool	strict;		/* its tenant stays */
+};
+
+static u64 version_of(const struct user *u, u32 id)
+{
+	return (u64)u->slot << 32 | id;
+}
+
+static u32 length_of(u32 id)
+{
+	return 1 + id * 37 % 30000;
+}
+
+static void store_page(struct user *u, const struct kvc_store *st, u32 id)
+{
+	u32 chunk = kvc_chunk_size(pool), i, len;
+	u8 *at = members[st->member].media + st->offset;
+
+	page_bytes(at, version_of(u, id), 0, st->length);
+	for (i = 0; i < st->nr_chunks; i++) {
+		len = min(chunk, st->length - i * chunk);
+		kvc_store_crc(pool, st, i, page_crc(at + i * chunk, len));
+	}
+}
+
+static void user_store(struct user *u, struct kvc_domain *d, u32 id)
+{
+	u8 key[KVC_KEY_LEN];
+	struct kvc_store st;
+	u64 seen;
+	int r;
+
+	key_make(key, id);
+	do {
+		seen = space_count();
+		r = kvc_store_begin(pool, d, key, length_of(id), id, &st);
+		if (r == -EAGAIN)
+			wait_for_space(seen);
+	} while (r == -EAGAIN && !is_set(&stop_users));
+	if (r == 0) {
+		store_page(u, &st, id);
+		if (rng_chance(&u->rng, 300))
+			kvc_store_abort(pool, &st);
+		else
+			kvc_store_commit(pool, &st);
+		count(&stores);
+	} else if (r != -EEXIST && r != -EINPROGRESS && r != -EAGAIN && r != -ENODEV && r != -ENOSPC) {
+		fail("store", (u64)-r);
+	}
+}
+
+static void user_load(struct user *u, struct kvc_domain *d, u32 id)
+{
+	u32 chunk = kvc_chunk_size(pool), i, len;
+	u8 key[KVC_KEY_LEN];
+	struct kvc_load ld;
+	const u8 *at;
+	int r;
+
+	key_make(key, id);
+	r = kvc_load_begin(pool, d, key, &ld);
+	if (r == -ENOENT || r == -ENODEV)
+		return;
+	if (r || ld.length != length_of(id))
+		fail("load", (u64)-r);
+	at = members[ld.member].media + ld.offset;
+	for (i = 0; i < ld.nr_chunks; i++) {
+		len = min(chunk, ld.length - i * chunk);
+		if (page_crc(at + i * chunk, len) != kvc_load_crc(pool, &ld, i))
+			fail("damaged page", id);
+	}
+	if (page_compare(at, version_of(u, id), 0, ld.length) != ld.length)
+		fail("wrong bytes", id);
+	kvc_load_end(pool, &ld, 0);
+	count(&loads);
+}
+
+static void user_match(struct user *u, struct kvc_domain *d, u32 id)
+{
+	u8 keys[MATCHED][KVC_KEY_LEN];
+	struct kvc_lease leases[MATCHED];
+	bool lease = rng_chance(&u->rng, 5000);
+	u32 lens[MATCHED], i, n;
+
+	for (i = 0; i < MATCHED; i++)
+		key_make(keys[i], (id + i) % KEYS);
+	n = kvc_match(pool, d, (const u8 (*)[KVC_KEY_LEN])keys, MATCHED, lens, lease ? leases : NULL);
+	for (i = 0; i < n; i++)
+		if (lens[i] != length_of((id + i) % KEYS))
+			fail("match: length", lens[i]);
+	/* Leased pages stay, unless somebody deletes them: read them all. */
+	for (i = 0; i < n && lease; i++)
+		user_load(u, d, (id + i) % KEYS);
+	for (i = 0; i < n && lease; i++)
+		kvc_lease_put(pool, &leases[i]);
+	count(&matches);
+}
+
+static void user_step(struct user *u, struct kvc_domain *d)
+{
+	u32 n = rng_below(&u->rng, 100), id = rng_below(&u->rng, KEYS);
+	u8 key[KVC_KEY_LEN];
+	int r;
+
+	if (n < 40) {
+		user_store(u, d, id);
+	} else if (n < 75) {
+		user_load(u, d, id);
+	} else if (n < 85) {
+		user_match(u, d, id);
+	} else if (n < 99) {
+		key_make(key, id);
+		r = kvc_delete(pool, d, key);
+		if (r && r != -ENOENT && r != -EAGAIN && r != -ENOSPC && r != -ENODEV)
+			fail("delete", (u64)-r);
+		count(&deletes);
+	} else {
+		flush();
+	}
+}
+
+static void *user(void *arg)
+{
+	u8 keyspace[KVC_KEYSPACE_LEN];
+	struct user *u = arg;
+	struct kvc_domain *d;
+
+	keyspace_make(keyspace, 0);
+	while (!is_set(&stop_users)) {
+		d = kvc_domain_get(pool, u->slot, keyspace);
+		if (!d) {
+			if (u->strict)
+				fail("no domain", u->slot);
+			continue;
+		}
+		/* A session of some operations, then another */
+		for (u32 i = 0; i < 50 && !is_set(&stop_users); i++)
+			user_step(u, d);
+		kvc_domain_put(pool, d);
+	}
+	return NULL;
+}
+
+static void *control(void *arg)
+{
+	struct kvc_stats st;
+	u32 total, free;
+	int slot;
+
+	(void)arg;
+	while (!is_set(&stop_users)) {
+		slot = kvc_tenant_add(pool, "guest", 0, 0, 0600);
+		if (slot != 1)
+			fail("tenant add", (u64)slot);
+		usleep(20000);
+		kvc_stats_get(pool, &st);
+		if (st.pages > KEYS * 2)
+			fail("pages", st.pages);
+		kvc_member_segments(pool, 0, &total, &free);
+		if (kvc_tenant_remove(pool, "guest"))
+			fail("tenant remove", 0);
+		usleep(5000);
+	}
+	return NULL;
+}
+
+static void make_pool(void)
+{
+	struct kvc_super *s = calloc(1, sizeof(*s));
+	struct kvc_recover rec;
+	u32 i;
+
+	if (!s)
+		abort();
+	s->seq = 1;
+	strcpy(s->pool_name, "threads");
+	s->segment_size = KVC_SEGMENT_MIN;
+	s->chunk_size = KVC_CHUNK_MIN;
+	s->nr_members = MEMBERS;
+	strcpy(s->tenants[0].name, "default");
+	s->tenants[0].flags = KVC_TENANT_USED;
+	for (i = 0; i < MEMBERS; i++) {
+		s->members[i].uuid[0] = (u8)i;
+		s->members[i].nr_segments = SEGMENTS;
+		members[i].media = calloc(1, kvc_device_bytes(SEGMENTS, s->segment_size));
+		if (!members[i].media)
+			abort();
+		pthread_mutex_init(&members[i].work, NULL);
+		pthread_mutex_init(&members[i].lock, NULL);
+		pthread_cond_init(&members[i].kicked_cond, NULL);
+	}
+	if (kvc_pool_create(s, 7, &ops, NULL, &pool))
+		fail("pool create", 0);
+	for (i = 0; i < kvc_nr_gsegs(pool); i++) {
+		kvc_recover_start(pool, i, &rec);
+		if (kvc_recover_feed(pool, &rec, members[rec.member].media + rec.offset, 0))
+			fail("recovery", i);
+	}
+	kvc_recover_finish(pool);
+	free(s);
+}
+
+static void set(bool *b)
+{
+	__atomic_store_n(b, true, __ATOMIC_RELEASE);
+}
+
+static void run(u32 nr_users, u32 seconds)
+{
+	struct user *users = calloc(nr_users, sizeof(*users));
+	pthread_t workers[MEMBERS], controller;
+	u32 i;
+
+	if (!users)
+		abort();
+	for (i = 0; i < MEMBERS; i++)
+		pthread_create(&workers[i], NULL, worker, (void *)(uintptr_t)i);
+	pthread_create(&controller, NULL, control, NULL);
+	for (i = 0; i < nr_users; i++) {
+		users[i].rng.state = i + 1;
+		users[i].slot = i % 4 == 3;
+		users[i].strict = users[i].slot == 0;
+		pthread_create(&users[i].thread, NULL, user, &users[i]);
+	}
+	usleep(seconds * 800000U);
+	kvc_member_fail(pool, 1);
+	usleep(seconds * 200000U);
+	set(&stop_users);
+	on_space(NULL);
+	for (i = 0; i < nr_users; i++)
+		pthread_join(users[i].thread, NULL);
+	pthread_join(controller, NULL);
+	set(&stop_workers);
+	for (i = 0; i < MEMBERS; i++) {
+		on_kick(NULL, i);
+		pthread_join(workers[i], NULL);
+	}
+	free(users);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "seconds", required_argument, NULL, 't' }, { "users", required_argument, NULL, 'u' },
+		{ NULL, 0, NULL, 0 },
+	};
+	u32 seconds = 5, users = 6, i;
+	int c;
+
+	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (c == 't')
+			seconds = (u32)atoi(optarg);
+		else if (c == 'u')
+			users = (u32)atoi(optarg);
+		else
+			return 2;
+	}
+	make_pool();
+	run(users, seconds);
+	kvc_pool_destroy(pool);
+	for (i = 0; i < MEMBERS; i++)
+		free(members[i].media);
+	printf("threads: %llu stores, %llu loads, %llu matches, %llu deletes, %llu flushes, %llu waits\n",
+	       (unsigned long long)stores, (unsigned long long)loads, (unsigned long long)matches,
+	       (unsigned long long)deletes, (unsigned long long)flushes, (unsigned long long)waits);
+	if (!stores || !loads || !matches || !deletes || !flushes)
+		fail("something never happened", 0);
+	return 0;
+}
