@@ -9,12 +9,14 @@
  *     needs, and looks at the ring and decides anew when it wakes
  *   - one sleeper at most watches, that is, wakes at any completion. Others follow it: they wait
  *     until it has seen what they need, or leaves and one of them has to watch
- *   - a thread that is alone may sleep for many completions at once. Who comes later and cannot
- *     wait that long watches beside it
+ *   - a thread that sleeps alone may sleep for many completions at once. Who comes later and
+ *     cannot wait that long watches beside it
+ *   - a watcher that has to sleep while entries are held, since another thread sleeps, comes back
+ *     after a while to publish them
  *
- * No sleeper keeps others from progress: what it needs is never more than the ring has room for
- * beyond the asynchronous operations that may be busy (or one), so calls alone wake it before they
- * fill the ring; and it then follows the watcher, who publishes when it wakes.
+ * So no sleeper keeps others from progress: who sleeps for many needs no more than the ring has
+ * room for beyond the asynchronous operations that may be busy, and is thus awake, as a follower,
+ * before calls have filled the ring with entries held; the watcher publishes them then.
  */
 #include <time.h>
 
@@ -22,13 +24,12 @@
 
 #define NSEC_PER_SEC	1000000000ULL
 #define RETRY_NS	1000000		/* to look again after an error that should not be */
+#define HELD_NS		1000000		/* to publish what is held */
 
 /* Entries between head and tail when @more new ones have come */
 uint32_t kvctx_wait_min(const struct kvctx *ctx, uint32_t more)
 {
-	uint32_t held = ctx->seen - ctx->published;
-
-	return more < ctx->entries - held ? held + more : ctx->entries;
+	return ctx->seen - ctx->published + more;
 }
 
 /*
@@ -56,12 +57,13 @@ static int sleep_for(struct kvctx *ctx, uint32_t more, uint64_t timeout_ns)
 
 static int watch(struct kvctx *ctx, uint64_t timeout_ns)
 {
+	bool early = ctx->seen != ctx->published && timeout_ns > HELD_NS;
 	int ret;
 
 	ctx->watched = true;
-	ret = sleep_for(ctx, 1, timeout_ns);
+	ret = sleep_for(ctx, 1, early ? HELD_NS : timeout_ns);
 	ctx->watched = false;
-	return ret;
+	return early && ret == -ETIME ? 0 : ret;
 }
 
 /* Before a thread goes that may have watched: if others wait for it, one of them has to watch */
@@ -155,7 +157,7 @@ static int sleep_for_ready(struct kvctx *ctx, struct kvctx_waiter *w, uint32_t n
 	}
 	if (more > spare)
 		more = spare;
-	if (more <= 1 || ctx->calls || ctx->sleepers)
+	if (more <= 1 || ctx->sleepers)
 		return watch(ctx, left);
 	return sleep_for(ctx, more, left);
 }

@@ -130,6 +130,16 @@ void fake_disk_stop(void)
 	pthread_join(disk, NULL);
 }
 
+unsigned int fake_waits(void)
+{
+	unsigned int n;
+
+	pthread_mutex_lock(&lock);
+	n = fake.waits;
+	pthread_mutex_unlock(&lock);
+	return n;
+}
+
 static uint32_t consumable(void)
 {
 	return tail - __atomic_load_n(&ring->head, __ATOMIC_ACQUIRE);

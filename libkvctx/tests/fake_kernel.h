@@ -50,6 +50,7 @@ void fake_await_sleepers(unsigned int n);	/* until n threads sleep in WAIT or SU
 void fake_disk_start(unsigned int seed);	/* a thread that lets any of them complete, any time */
 void fake_disk_stop(void);
 unsigned int fake_pages(void);
+unsigned int fake_waits(void);	/* fake.waits, while other threads run */
 
 /* fake_pages.c, for fake_kernel.c */
 struct fake_op {

@@ -76,6 +76,7 @@ static void waiting(void **state)
 {
 	(void)state;
 	assert_int_equal(kvctx_wait(ctx, 3, KVCTX_TIMEOUT_NONE), 0);	/* nothing in flight */
+	assert_int_equal(kvctx_wait(ctx, 3, 0), 0);
 	fake.hold = true;
 	assert_int_equal(kvctx_wait(ctx, 0, 0), 0);
 	assert_int_equal(queue(0, 8), 8);

@@ -185,47 +185,69 @@ static void calls_beside_a_sleeper(void **state)
 {
 	struct kvctx_key key = kvctx_key_from_u64(1, 6);
 	pthread_t sleeper, call;
+	unsigned int waits;
 	int i;
 
 	(void)state;
 	fake.hold = true;
 	fake.hold_calls = true;
-	assert_int_equal(queue(0, 8), 8);
-	assert_int_equal(kvctx_submit(ctx), 8);
+	assert_int_equal(queue(0, 9), 9);
+	assert_int_equal(kvctx_submit(ctx), 9);
 	sleeper = start(wait_for_8, NULL);
 	fake_await_sleepers(1);
 	call = start(store_arena, (void *)1);
-	fake_await_kept(9);
+	fake_await_kept(10);
+	fake_await_sleepers(2);
+	waits = fake_waits();
 	fake_release(3);
+	usleep(5000);
+	assert_in_range(fake_waits() - waits, 0, 20);	/* nobody spins */
 	fake_release_newest();
 	finish(call);
 	fake.hold_calls = false;
-	for (i = 0; i < 1000; i++)	/* many rings' worth */
-		assert_int_equal(kvctx_query(ctx, &key), 1);
+	assert_int_equal(kvctx_query(ctx, &key), 1);
 	fake_release(5);
+	finish(sleeper);		/* one operation is still in flight */
+	sleeper = start(wait_for_8, NULL);
 	finish(sleeper);
 	expect_cqes(0, 8);
+	for (i = 0; i < 1000; i++)	/* many rings' worth */
+		assert_int_equal(kvctx_query(ctx, &key), 1);
+	fake_release(1);
+	expect_cqes(8, 1);
 }
 
-/* As before, with each place that the caller may use taken, and nothing completing */
-static void calls_beside_a_full_queue(void **state)
+/* Each place that the caller may use is taken and nothing completes: calls go on */
+static void stuck_queue(uint32_t limit, uint32_t cq_max)
 {
 	struct kvctx_key key = kvctx_key_from_u64(1, 6);
-	pthread_t sleeper;
+	pthread_t sleeper[2];
 	int i;
 
-	(void)state;
-	reopen(O_RDWR, 8, 1024);
+	reopen(O_RDWR, limit, cq_max);
 	fake.hold = true;
-	assert_int_equal(queue(0, 8), 8);
-	assert_int_equal(kvctx_submit(ctx), 8);
-	sleeper = start(wait_for_8, NULL);
+	assert_int_equal(queue(0, limit), limit);
+	assert_int_equal(kvctx_submit(ctx), limit);
+	sleeper[0] = start(wait_for_8, NULL);
 	fake_await_sleepers(1);
+	for (i = 0; i < 3; i++)
+		assert_int_equal(kvctx_query(ctx, &key), -ENOENT);
+	sleeper[1] = start(wait_for_8, NULL);
+	fake_await_sleepers(2);
 	for (i = 0; i < 1000; i++)
 		assert_int_equal(kvctx_query(ctx, &key), -ENOENT);
 	fake_release(8);
-	finish(sleeper);
-	expect_cqes(0, 8);
+	finish(sleeper[0]);
+	finish(sleeper[1]);
+	fake_release(limit - 8);
+	expect_cqes(0, limit);
+}
+
+static void calls_beside_a_full_queue(void **state)
+{
+	(void)state;
+	stuck_queue(8, 1024);
+	stuck_queue(12, 16);
 }
 
 static void *query_nothing(void *arg)
@@ -296,6 +318,7 @@ static void waiting_beside_a_watcher(void **state)
 	fake.hold_calls = true;
 	call = start(store_arena, (void *)1);
 	fake_await_sleepers(1);
+	assert_int_equal(kvctx_wait(ctx, 1, KVCTX_TIMEOUT_NONE), 0);	/* nothing to wait for */
 	assert_int_equal(queue(0, 8), 8);
 	assert_int_equal(kvctx_submit(ctx), 8);
 	assert_int_equal(kvctx_wait(ctx, 1, 2000000), -ETIME);
