@@ -239,6 +239,8 @@ static int do_wait(const struct kvctx_wait *w)
 	assert(w->size == sizeof(*w) && !w->flags && (rdonly || !w->consumed));
 	if (w->consumed > consumable())
 		return -EINVAL;
+	if (w->consumed && fake.fail_consume)
+		return fake.fail_consume;
 	if (w->consumed)
 		__atomic_store_n(&ring->head, ring->head + w->consumed, __ATOMIC_RELEASE);
 	else

@@ -23,6 +23,7 @@ struct fake {
 	bool hold;			/* operations of the queue are kept back */
 	bool hold_calls;		/* those of synchronous calls, too */
 	int fail_open, fail_info, fail_setup, fail_register, fail_unregister, fail_match, fail_submit;
+	int fail_consume;		/* -errno of WAITs that consume */
 	int fail_wait;			/* -errno of the next fail_waits waits that would sleep */
 	unsigned int fail_waits;
 	int fail_op;			/* result of the next operation that is no query */

@@ -231,6 +231,15 @@ static void bad_operations(void **state)
 	assert_int_equal(cqe[3].res, 2);
 }
 
+/* A caller who does what it should not gets its completion all the same */
+static void user_data_of_the_library(void **state)
+{
+	(void)state;
+	assert_int_equal(queue(KVCTX_USER_DATA_END, 1), 1);
+	assert_int_equal(kvctx_submit(ctx), 1);
+	expect_cqes(KVCTX_USER_DATA_END, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -244,6 +253,7 @@ int main(void)
 		TEST(synchronous_calls_between),
 		TEST(prepared_operations),
 		TEST(bad_operations),
+		TEST(user_data_of_the_library),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

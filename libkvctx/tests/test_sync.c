@@ -209,6 +209,32 @@ static void read_only_sessions(void **state)
 	assert_int_equal(kvctx_delete(ctx, &key), -EACCES);
 }
 
+/* What could not be published is, the next time */
+static void read_only_sessions_publish_again(void **state)
+{
+	struct kvctx_key key = kvctx_key_from_u64(11, 0);
+	int i;
+
+	(void)state;
+	reopen(O_RDONLY, 2, 4);
+	for (i = 0; i < 40; i++) {
+		fake.fail_consume = i % 3 ? -ENODEV : 0;
+		assert_int_equal(kvctx_query(ctx, &key), -ENOENT);
+	}
+}
+
+static void closing_ends_registrations(void **state)
+{
+	uint8_t buf[16];
+	uint32_t id;
+
+	(void)state;
+	assert_int_equal(kvctx_mem_register(ctx, buf, sizeof(buf), &id), 0);
+	assert_int_equal(kvctx_mem_register(ctx, buf, 1, &id), 0);
+	close_handle();
+	assert_int_equal(fake.registrations, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -220,6 +246,8 @@ int main(void)
 		TEST(matches_and_leases),
 		TEST(waits_that_fail),
 		TEST(read_only_sessions),
+		TEST(read_only_sessions_publish_again),
+		TEST(closing_ends_registrations),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

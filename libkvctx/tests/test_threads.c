@@ -274,6 +274,11 @@ static void calls_without_room(void **state)
 	finish(t);
 	fake_release(7);
 	expect_cqes(0, 8);
+	assert_int_equal(queue(0, 8), 8);
+	assert_int_equal(kvctx_submit(ctx), 8);
+	fake_release(8);	/* there is room, once the ring was looked at */
+	query_nothing((void *)1);
+	expect_cqes(0, 8);
 }
 
 static void *submit_one(void *arg)
