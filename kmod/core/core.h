@@ -22,6 +22,8 @@
  *   - pages moved by reclaim are durable in their new place before the old segment's header is replaced
  *   - a tombstone is kept while any segment may still hold a record of the page it killed
  *   - memory per page: 72 bytes, 4 per chunk, 4 for the hash table; entry memory is freed with the segment
+ * Not promised: that an evicted page stays away. A later attach may find it again while its segment's old header is in
+ * place, even with a newer page of the key stored and evicted since; but never with a durable delete in between.
  *
  * Context: every function may be called from any thread in process context, concurrently unless it says otherwise.
  * None waits for I/O. Those marked "allocates" may sleep for memory. The engine's locks are plain spinlocks, never

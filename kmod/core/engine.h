@@ -19,7 +19,7 @@
 
 #define KVC_SHARDS		256U
 #define KVC_HITS_MAX		15U
-#define KVC_LOG_THRESHOLD	(256U << 10)	/* unlogged record bytes that start a summary unasked */
+#define KVC_LOG_THRESHOLD	(64U << 10)	/* unlogged record bytes that start a summary unasked */
 
 /* id -> pointer, for ids handed out by the table itself. get needs no lock as long as the id is in use. */
 struct kvc_table {
