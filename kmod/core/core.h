@@ -87,7 +87,7 @@ struct kvc_recover {
 	u64	offset;			/* bytes from the start of the device */
 	u32	len;
 	/* private */
-	u32	gseg, next_block;
+	u32	gseg, next_block, next_record;
 	struct kvc_seg_id id;
 };
 

@@ -205,21 +205,30 @@ static int add_record(struct kvc_member *m, struct kvc_seg *seg, const struct kv
 	return r;
 }
 
-/* Everything in an extent that passed kvc_extent_open(). The same again after -ENOMEM does no harm. */
-static int add_extent(struct kvc_member *m, struct kvc_seg *seg, struct kvc_extent_reader *xr)
+/*
+ * Everything in an extent that passed kvc_extent_open(). After -ENOMEM it goes on with the record that failed: the
+ * others have taken their room in the segment already.
+ */
+static int add_extent(struct kvc_member *m, struct kvc_seg *seg, struct kvc_extent_reader *xr, u32 *done)
 {
 	enum kvc_reason why;
 	struct kvc_rec rec;
+	u32 i;
 	int r;
 
-	for (;;) {
+	for (i = 0;; i++) {
 		why = kvc_extent_next(xr, &rec);
 		if (why == KVC_NR_REASONS)
-			return 0;
+			break;
+		if (i < *done)
+			continue;
 		r = why == KVC_OK ? add_record(m, seg, &rec) : -EINVAL;
 		if (r)
 			return r;
+		++*done;
 	}
+	*done = 0;
+	return 0;
 }
 
 static void skipped(struct kvc_member *m)
@@ -250,7 +259,7 @@ static int take_extent(struct kvc_member *m, struct kvc_recover *r, const void *
 		m->recovered_gen = max(m->recovered_gen, r->id.generation);
 		os_unlock(&m->lock);
 	}
-	ret = add_extent(m, seg, &xr);
+	ret = add_extent(m, seg, &xr, &r->next_record);
 	if (ret == -EINVAL)
 		skipped(m);
 	if (!ret)
