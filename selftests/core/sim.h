@@ -193,6 +193,7 @@ struct mkey *model_random_key(struct sim *s);	/* of a live tenant; NULL when the
 const char *model_name(const struct mkey *k);
 void model_event(struct sim *s, struct mkey *k, struct mstate state, bool weak);
 void model_flushed(struct sim *s, u64 event);
+void model_settle_key(struct sim *s, struct mkey *k);	/* before model_allows(): forget what cannot be any more */
 bool model_allows(const struct mkey *k, struct mstate state);
 void model_forget_key(struct mkey *k);
 void model_recovered(struct sim *s, struct mkey *k, struct mstate state, struct place at);

@@ -257,6 +257,8 @@ static void check_missing(struct sim *s, struct mkey *k, const char *what)
 			  what);
 		s->n.missing_excused++;
 	}
+	if (k->events[0].state.version)
+		sim_trace(s, "%s: %s v%u", what, model_name(k), k->events[0].state.version);
 	model_recovered(s, k, (struct mstate){ 0 }, (struct place){ 0 });
 }
 
@@ -277,6 +279,8 @@ static void check_found(struct sim *s, struct mkey *k, const struct kvc_load *ld
 		k->doubtful = true;
 		s->n.missing_excused++;
 	}
+	sim_trace(s, "found %s v%u at member %u, %llu", model_name(k), state.version, at.member,
+		  (unsigned long long)at.offset);
 	model_recovered(s, k, state, at);
 	s->n.recovered++;
 }
@@ -288,6 +292,7 @@ static void compare_key(struct sim *s, struct mkey *k, u64 *found)
 	struct kvc_load ld;
 	int r;
 
+	model_settle_key(s, k);
 	key_make(key, k->id);
 	r = kvc_load_begin(s->pool, d, key, &ld);
 	kvc_domain_put(s->pool, d);

@@ -125,6 +125,11 @@ void model_event(struct sim *s, struct mkey *k, struct mstate state, bool weak)
 	push_event(k, e);
 }
 
+void model_settle_key(struct sim *s, struct mkey *k)
+{
+	prune(k, s->durable);
+}
+
 void model_flushed(struct sim *s, u64 event)
 {
 	s->durable = max(s->durable, event);

@@ -1,0 +1,139 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Break the engine on purpose, in many ways, and see the tests fail.
+#
+#   selftests/core/mutate.sh [NAME...]
+#
+# Each mutation is applied to a copy of the sources, which is built and tested:
+# unit tests first, then the simulation, the fuzzers, and for the mutations of
+# locks the threads under ThreadSanitizer. A mutation that no test notices, or
+# that does not apply any more, is a failure. MUTATE_SIM_SECONDS (60) bounds
+# the simulation of each.
+set -uo pipefail
+cd "$(dirname "$0")/../.." || exit 1
+
+# name @ file @ sed script @ what it breaks
+mutations() {
+	cat <<'LIST'
+extent-crc@kmod/core/format.c@s/if (crc_without_field(m, len, .*/if (0)/@checksum of summaries is not checked
+super-crc@kmod/core/format_super.c@s/if (super_crc(buf) != le32_to_cpu(m->crc))/if (0)/@checksum of superblocks is not checked
+key-39@kmod/core/index.c@s/memcmp(e->key, key, KVC_KEY_LEN)/memcmp(e->key, key, KVC_KEY_LEN - 1)/@the last byte of keys is not compared
+key-first@kmod/core/index.c@s/memcmp(e->key, key, KVC_KEY_LEN)/memcmp(e->key + 1, key + 1, KVC_KEY_LEN - 1)/@the first byte of keys is not compared
+key-hash@kmod/core/index.c@s/e->domain == d->id \&\& !memcmp(e->key, key, KVC_KEY_LEN)/e->domain == d->id/@the hash is taken for the key
+domain-mix@kmod/core/index.c@s/e->domain == d->id \&\& //@domains are not compared
+keyspace-mix@kmod/core/domain.c@s/memcmp(d->keyspace, keyspace, KVC_KEYSPACE_LEN)/memcmp(d->keyspace, keyspace, 8)/@half of the keyspace is not compared
+epoch@kmod/core/domain.c@s/(epoch \&\& \*epoch != t->epoch)/0/@recovery believes records of removed tenants
+record-block@kmod/core/format.c@s/rec->block == 0 || rec->block >= r->seg_blocks ||/rec->block == 0 ||/@a record may name blocks beyond its segment
+record-crcs@kmod/core/format.c@s/return rec->nr_crcs == (rec->length - 1) .*/return true;/@a record may have any number of CRCs
+no-header@kmod/core/summary.c@s/work_init(m, seg, w, KVC_WORK_WRITE, KVC_W_HEADER, 0);/& kvc_header_done(m, w, 0); return -EAGAIN;/@segments are used without a new header
+no-preflush@selftests/core/sim_work.c@s/DEV_PREFLUSH | DEV_FUA, plain_done/DEV_FUA, plain_done/@summaries do not flush the pages first
+no-fua@selftests/core/sim_work.c@s/DEV_PREFLUSH | DEV_FUA, plain_done/DEV_PREFLUSH, plain_done/@summaries are not durable when they are done
+no-tombstone@kmod/core/delete.c@s/^\treturn e->logged || e->copy .*/\t(void)p; (void)e; return false;/@deletes leave no tombstone
+tombstone-ghosts@kmod/core/delete.c@s/^\treturn e->logged || e->copy .*/\t(void)p; return e->logged || e->copy;/@deletes forget old records elsewhere
+tombstone-drop@kmod/core/reclaim.c@s/if (is_tomb(p, entry) \&\& tomb_needed(.*/if (0) {/@reclaim drops tombstones
+generation@kmod/core/format.c@s/generation != id->generation || salt != id->salt/salt != id->salt/@the generation is not compared
+salt@kmod/core/format.c@s/generation != id->generation || salt != id->salt/generation != id->generation/@the salt is not compared
+identity@kmod/core/format.c@s/if (generation != id->generation || salt != id->salt)/if (0)/@neither is
+segment-number@kmod/core/format.c@s/le32_to_cpu(m->segment) != id->segment ||//@an extent of another segment is believed
+publish-early@kmod/core/load.c@s/->state != KVC_E_LIVE/->state == KVC_E_DEAD/@pages are seen before commit
+no-wait-for-holds@kmod/core/reclaim.c@s/if (os_atomic_read(&seg->holds))/if (0)/@segments are freed under loads in flight
+no-hold@kmod/core/load.c@s/os_atomic_inc(&kvc_entry_seg(p, entry)->holds);/os_atomic_inc(\&p->segs[0].holds);/@loads hold the wrong segment
+leases-chosen@kmod/core/reclaim.c@s/leased = os_atomic_read(.*/leased = false;/;s/\.leases = .*/.leases = 0,/@leased segments are reclaimed
+unlogged-moves@kmod/core/reclaim.c@s/if (!copies_logged(m)) {/if (0) {/@moved pages need not be durable
+moves-lost@kmod/core/reclaim.c@s/kvc_index_insert(p, bucket, w->dst.entry);/kvc_page_drop(p, bucket, w->dst.entry);/@moved pages leave the index
+move-unbounded@kmod/core/reclaim.c@s,seg_blocks / 4,seg_blocks,@all of a segment may be rewritten
+move-nothing@kmod/core/policy.c@s/return hits > 0;/return hits > 100;/@hot pages are not kept
+move-raw@kmod/core/reclaim.c@s/ok = !err \&\& /ok = err != -EIO \&\& /@a damaged page is moved all the same
+newest-victim@kmod/core/policy.c@s/v\[i\].open_seq < v\[best\].open_seq/v[i].open_seq > v[best].open_seq/@the newest segment goes first
+commit-order@kmod/core/store.c@s/e->seq = os_atomic64_inc_return(&p->seq);/e->seq = 1;/@stores have no order
+recovered-seq@kmod/core/recover.c@s/os_atomic64_set(&p->seq, .*/(void)seq;/@the order starts anew with each attach
+recovered-gen@kmod/core/recover.c@s/os_atomic64_set(&p->generation, .*/(void)gen;/@generations start anew with each attach
+recovery-oldest@kmod/core/recover.c@s/->seq >= rec->seq/->seq <= rec->seq/@the oldest record of a key wins
+recovery-tombs@kmod/core/recover.c@s/^\t\tsupersede(p, bucket, old, e);$/\t\t;/@tombstones do not kill in recovery
+dedup@kmod/core/store.c@s/return -EEXIST;/return 0;/@a present page is replaced
+abort-stays@kmod/core/store.c@s/if (commit) {/if (commit || true) {/@an abort publishes
+crc-base@kmod/core/store.c@s/st->crc_base + chunk/chunk/@CRCs of pages overwrite each other
+space-between@kmod/core/segment.c@s/return seg->log_end + kvc_log_blocks(p, seg->unlogged) + seg->pending_blocks;/return seg->log_end;/@no room is kept for summaries
+flush-open@kmod/core/summary.c@s/if (m->head\[i\] \&\& due(m->head\[i\]))/if (0)/@flush forgets open segments
+flushed-early@kmod/core/summary.c@s/return !seg->writing || .*/return true;/@a summary on its way counts as durable
+lost-kick@kmod/core/load.c@s/^\t\tkvc_kick(kvc_member_of(p, gseg));/\t\t;/@the last hold wakes nobody
+lost-space@kmod/core/summary.c@s/^\tkvc_space(m->pool);/\t;/@nobody is told of free segments
+leak-entries@kmod/core/entry.c@s/kvc_domain_put(p, kvc_domain(p, eb->e\[i\].domain));/;/@entries never let go of their domain
+member-gone@kmod/core/load.c@s/if (READ_ONCE(.*->offline))/if (0)/@pages of a lost member are handed out
+tenant-sweep@kmod/core/domain.c@s/kvc_index_sweep(p, of_dead_domain);/(void)of_dead_domain;/@pages of a removed tenant stay in the index
+lock-query@kmod/core/load.c@/^int kvc_query/,/^}/s/os_\(un\)\?lock(&sh->lock);/;/@query takes no lock
+lock-commit@kmod/core/store.c@/^static void end_store/,/^}/s/os_\(un\)\?lock(&m->lock);/;/@commit takes no member lock
+LIST
+}
+
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+mkdir -p "$tmp/kmod" "$tmp/selftests"
+cp Makefile "$tmp"
+tsan=(CFLAGS="-O1 -g -fsanitize=thread -Wno-tsan" LDFLAGS=-fsanitize=thread)
+
+fresh() {
+	rm -rf "$tmp/kmod/core" "$tmp/selftests/core"
+	cp -pr kmod/core "$tmp/kmod/core"
+	cp -pr selftests/core "$tmp/selftests/core"
+}
+
+build() {
+	make -s -C "$tmp" --no-print-directory -j2 "$@" > "$tmp/log" 2>&1
+}
+
+# The tests, in the order of their cost; prints the first that fails
+caught() {
+	local seconds=${MUTATE_SIM_SECONDS:-60} t=$tmp/build/test
+
+	if [[ $1 == lock-* ]]; then
+		build O=build/tsan "${tsan[@]}" build/tsan/test/core-threads || return 2
+		(cd "$tmp" && timeout 120 build/tsan/test/core-threads --seconds 5) > "$tmp/log" 2>&1 && return 1
+		echo "threads: $(grep -aom 1 'ThreadSanitizer: [a-z ]*\|threads: .*\|invariant broken.*' "$tmp/log")"
+		return 0
+	fi
+	build CFLAGS=-O1 O=build build/test/core-unit build/test/sim build/test/core-fuzz || return 2
+	if ! (cd "$tmp" && timeout 120 "$t/core-unit") > "$tmp/log" 2>&1; then
+		echo "unit: $(grep -aom 1 '  FAILED  \] [a-z].*\|invariant broken.*' "$tmp/log" | sed 's/.*] //')"
+		return 0
+	fi
+	if ! (cd "$tmp" && timeout $((seconds + 60)) "$t/sim" --seconds "$seconds") > "$tmp/log" 2>&1; then
+		echo "sim: $(grep -am 1 'check failed\|seed' "$tmp/log")"
+		return 0
+	fi
+	if ! (cd "$tmp" && timeout 60 "$t/core-fuzz" --seconds 10) > "$tmp/log" 2>&1; then
+		echo "fuzz: $(head -n 1 "$tmp/log")"
+		return 0
+	fi
+	return 1
+}
+
+passed=0 failed=0
+while IFS=@ read -r name file script text; do
+	if [ $# -gt 0 ] && [[ " $* " != *" $name "* ]]; then
+		continue
+	fi
+	fresh
+	sed -i "$script" "$tmp/$file"
+	if cmp -s "$file" "$tmp/$file"; then
+		echo "FAILED  $name: does not apply to $file any more"
+		failed=$((failed + 1))
+		continue
+	fi
+	how=$(caught "$name")
+	case $? in
+	0)
+		printf 'caught  %-18s %s (%s)\n' "$name" "$text" "$how"
+		passed=$((passed + 1)) ;;
+	1)
+		echo "FAILED  $name: no test noticed that $text"
+		failed=$((failed + 1)) ;;
+	*)
+		echo "FAILED  $name: does not build"
+		tail -n 5 "$tmp/log"
+		failed=$((failed + 1)) ;;
+	esac
+done < <(mutations)
+echo "mutate: $passed passed, $failed failed, 0 skipped"
+[ "$failed" = 0 ]
