@@ -34,3 +34,16 @@ guest-modules:
 
 check-kmod:
 	@kmod/scripts/check $(GUEST_O)/kmod-check
+
+# Programs of the tests of the control side
+GUESTPROGS	+= $(O)/selftests/ctl_super $(O)/selftests/ctl_genl
+
+$(O)/obj/selftests/kvctx/ctl_super.o: OBJ_CFLAGS = $(KVC_CORE_CFLAGS)
+$(O)/selftests/ctl_super: $(O)/obj/selftests/kvctx/ctl_super.o $(O)/lib/libkvccore.a
+	@mkdir -p $(@D)
+	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ $(KVC_CORE_LIBS)
+
+$(O)/obj/selftests/kvctx/ctl_genl.o: OBJ_CFLAGS = $(call pkg,libnl-genl-3.0)
+$(O)/selftests/ctl_genl: $(O)/obj/selftests/kvctx/ctl_genl.o
+	@mkdir -p $(@D)
+	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ $(call pkglibs,libnl-genl-3.0)
