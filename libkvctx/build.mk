@@ -60,6 +60,17 @@ $(LIB_TESTPROGS): $(LIB_TEST)/%: $(O)/obj/libkvctx/tests/%.o $(LIB_FAKED)
 
 TESTPROGS	+= $(LIB_TESTPROGS) $(LIB_TEST)/example $(LIB_TEST)/example-fake
 
+# For the guest, where the module is: the library's own test of it, and the example
+LIB_GUEST	:= $(O)/selftests/library $(O)/selftests/example
+GUESTPROGS	+= $(LIB_GUEST)
+
+$(O)/obj/libkvctx/tests/live.o: OBJ_CFLAGS = -pthread -Ilibkvctx -isystem $(KSELFTEST_INC) -Wno-missing-prototypes
+$(O)/selftests/library: $(O)/obj/libkvctx/tests/live.o
+$(O)/selftests/example: $(LIB_EXAMPLE)
+$(LIB_GUEST): $(LIBKVCTX_A)
+	@mkdir -p $(@D)
+	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIBKVCTX_A)
+
 .PHONY: check-lib lib-tests install-lib
 lib-tests: $(LIB_TESTPROGS) $(LIB_TEST)/example $(LIB_TEST)/example-fake
 

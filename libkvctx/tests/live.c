@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+/*
+ * The library over the module itself; runs in the guest. The tenant's node is $KVCTX_NODE, by
+ * default /dev/kvctx/t/default.
+ */
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <kselftest_harness.h>
+#include <kvctx.h>
+
+#define ARENA	(4UL << 20)
+#define PAGE	65536
+#define LIMIT	64
+
+static int open_node(int flags, int efd, struct kvctx **ctx)
+{
+	const char *node = getenv("KVCTX_NODE");
+	struct kvctx_params p = {
+		.size = sizeof(p), .keyspace = "libkvctx live", .arena_bytes = ARENA, .cq_entries = LIMIT,
+		.eventfd = efd, .timeout_ns = 60000000000,
+	};
+
+	return kvctx_open(node ? node : "/dev/kvctx/t/default", flags, &p, ctx);
+}
+
+static void fill(uint8_t *buf, size_t len, uint64_t n)
+{
+	size_t i;
+
+	for (i = 0; i < len; i++)
+		buf[i] = (uint8_t)(n * 31 + i * 7 + (i >> 8));
+}
+
+static bool is_filled(const uint8_t *buf, size_t len, uint64_t n)
+{
+	size_t i;
+
+	for (i = 0; i < len; i++)
+		if (buf[i] != (uint8_t)(n * 31 + i * 7 + (i >> 8)))
+			return false;
+	return true;
+}
+
+/* Keys that no other test and no earlier run uses */
+static struct kvctx_key key_of(uint64_t n)
+{
+	return kvctx_key_from_u64(((uint64_t)getpid() << 32) + n, (uint64_t)time(NULL));
+}
+
+FIXTURE(lib) {
+	struct kvctx *ctx;
+	uint8_t *arena;
+};
+
+FIXTURE_SETUP(lib)
+{
+	ASSERT_EQ(0, open_node(O_RDWR, 0, &self->ctx));
+	self->arena = kvctx_arena(self->ctx, NULL);
+	ASSERT_NE(NULL, self->arena);
+}
+
+FIXTURE_TEARDOWN(lib)
+{
+	kvctx_close(self->ctx);
+}
+
+TEST_F(lib, any_memory)
+{
+	static const uint8_t constant[5000] = { 1, 2, 3 };
+	uint8_t *heap = malloc(3 * PAGE), *reg = malloc(2 * PAGE);
+	struct kvctx_key key;
+	uint32_t flags, id;
+
+	key = key_of(1);
+	ASSERT_EQ(5000, kvctx_store(self->ctx, &key, constant, 5000, NULL));
+	ASSERT_EQ(5000, kvctx_load(self->ctx, &key, heap + 3, 5000, &flags));
+	EXPECT_EQ(0, memcmp(heap + 3, constant, 5000));
+	EXPECT_EQ(KVCTX_CQE_VERIFIED, flags);
+	EXPECT_EQ(-EFAULT, kvctx_load(self->ctx, &key, (void *)constant, 5000, NULL));
+
+	key = key_of(2);
+	fill(heap + 1, 100001, 2);
+	ASSERT_EQ(100001, kvctx_store(self->ctx, &key, heap + 1, 100001, &flags));
+	EXPECT_EQ(0, flags);
+	ASSERT_EQ(100001, kvctx_load(self->ctx, &key, self->arena + 5, 100001, NULL));
+	EXPECT_TRUE(is_filled(self->arena + 5, 100001, 2));
+	ASSERT_EQ(0, kvctx_mem_register(self->ctx, reg, 2 * PAGE, &id));
+	ASSERT_EQ(PAGE, kvctx_load(self->ctx, &key, reg + 77, PAGE, NULL));
+	EXPECT_TRUE(is_filled(reg + 77, PAGE, 2));
+	EXPECT_EQ(0, kvctx_mem_unregister(self->ctx, id));
+	EXPECT_EQ(-EINVAL, kvctx_mem_unregister(self->ctx, id));
+	ASSERT_EQ(100001, kvctx_store(self->ctx, &key, self->arena, 100001, &flags));
+	EXPECT_EQ(KVCTX_CQE_DEDUP, flags);
+	free(heap);
+	free(reg);
+}
+
+TEST_F(lib, results)
+{
+	const struct kvctx_info *info = kvctx_get_info(self->ctx);
+	struct kvctx_key keys[3] = { key_of(1), key_of(2), key_of(3) };
+	uint32_t lens[3], lease;
+
+	EXPECT_EQ(-ENOENT, kvctx_load(self->ctx, &keys[0], self->arena, 1, NULL));
+	EXPECT_EQ(-ENOENT, kvctx_query(self->ctx, &keys[0]));
+	EXPECT_EQ(-ENOENT, kvctx_delete(self->ctx, &keys[0]));
+	EXPECT_EQ(-E2BIG, kvctx_store(self->ctx, &keys[0], self->arena, info->page_len_max + 1, NULL));
+	EXPECT_EQ(-EINVAL, kvctx_release(self->ctx, 12345));
+	EXPECT_EQ(0, kvctx_match(self->ctx, keys, 3, NULL, 0, NULL));
+	ASSERT_EQ(10, kvctx_store(self->ctx, &keys[0], self->arena, 10, NULL));
+	ASSERT_EQ(20, kvctx_store(self->ctx, &keys[1], self->arena, 20, NULL));
+	EXPECT_EQ(-ERANGE, kvctx_load(self->ctx, &keys[0], self->arena, 11, NULL));
+	EXPECT_EQ(20, kvctx_query(self->ctx, &keys[1]));
+	EXPECT_EQ(2, kvctx_match(self->ctx, keys, 3, lens, 1000, &lease));
+	EXPECT_EQ(10, lens[0]);
+	EXPECT_EQ(20, lens[1]);
+	EXPECT_EQ(0, kvctx_release(self->ctx, lease));
+	EXPECT_EQ(0, kvctx_lease(self->ctx, &keys[0], 1000, &lease));
+	EXPECT_EQ(0, kvctx_release(self->ctx, lease));
+	EXPECT_EQ(0, kvctx_delete(self->ctx, &keys[0]));
+	EXPECT_EQ(0, kvctx_flush(self->ctx));
+	EXPECT_EQ(0, kvctx_match(self->ctx, keys, 3, NULL, 0, NULL));
+}
+
+TEST_F(lib, read_only_session)
+{
+	struct kvctx_key key = key_of(1);
+	uint8_t buf[1000];
+	struct kvctx_cqe cqe;
+	struct kvctx *ro;
+	int i;
+
+	fill(self->arena, sizeof(buf), 9);
+	ASSERT_EQ(sizeof(buf), kvctx_store(self->ctx, &key, self->arena, sizeof(buf), NULL));
+	ASSERT_EQ(0, open_node(O_RDONLY, 0, &ro));
+	for (i = 0; i < 3 * LIMIT; i++) {
+		ASSERT_EQ(sizeof(buf), kvctx_load(ro, &key, buf, sizeof(buf), NULL));
+		kvctx_prep_query(kvctx_get_sqe(ro), &key);
+		ASSERT_EQ(1, kvctx_submit_and_wait(ro, 1, KVCTX_TIMEOUT_NONE));
+		ASSERT_EQ(1, kvctx_peek(ro, &cqe, 1));
+		ASSERT_EQ(sizeof(buf), cqe.res);
+	}
+	EXPECT_TRUE(is_filled(buf, sizeof(buf), 9));
+	ASSERT_EQ(sizeof(buf), kvctx_load(ro, &key, kvctx_arena(ro, NULL), sizeof(buf), NULL));
+	EXPECT_TRUE(is_filled(kvctx_arena(ro, NULL), sizeof(buf), 9));
+	EXPECT_EQ(-EACCES, kvctx_store(ro, &key, buf, sizeof(buf), NULL));
+	EXPECT_EQ(-EACCES, kvctx_delete(ro, &key));
+	kvctx_close(ro);
+}
+
+TEST_F(lib, full_queue)
+{
+	struct kvctx_key key = key_of(1);
+	struct kvctx_seg seg = { .length = PAGE };
+	struct kvctx_cqe cqe[LIMIT];
+	int sent = 0, ret;
+
+	ASSERT_EQ(PAGE, kvctx_store(self->ctx, &key, self->arena, PAGE, NULL));
+	for (;;) {
+		struct kvctx_sqe *sqe;
+
+		while ((sqe = kvctx_get_sqe(self->ctx)))
+			kvctx_prep_load(sqe, &key, &seg, 1, 0, PAGE);
+		ret = kvctx_submit(self->ctx);
+		if (ret == -EAGAIN)
+			break;
+		ASSERT_GT(ret, 0);
+		sent += ret;
+	}
+	EXPECT_EQ(LIMIT, sent);
+	EXPECT_EQ(PAGE, kvctx_query(self->ctx, &key));	/* calls have room */
+	EXPECT_EQ(LIMIT, kvctx_wait(self->ctx, LIMIT, KVCTX_TIMEOUT_NONE));
+	EXPECT_EQ(LIMIT, kvctx_peek(self->ctx, cqe, LIMIT));
+	EXPECT_EQ(0, kvctx_wait(self->ctx, 1, KVCTX_TIMEOUT_NONE));
+	EXPECT_GT(kvctx_submit(self->ctx), 0);
+}
+
+TEST(eventfd_and_poll)
+{
+	int efd = eventfd(0, EFD_NONBLOCK);
+	struct kvctx_key key = key_of(1);
+	struct kvctx_cqe cqe;
+	struct kvctx *ctx;
+	struct pollfd p;
+	uint64_t n;
+
+	ASSERT_EQ(0, open_node(O_RDWR, efd, &ctx));
+	p = (struct pollfd){ .fd = kvctx_fd(ctx), .events = POLLIN };
+	EXPECT_EQ(0, poll(&p, 1, 0));
+	kvctx_prep_query(kvctx_get_sqe(ctx), &key);
+	ASSERT_EQ(1, kvctx_submit(ctx));
+	EXPECT_EQ(8, read(efd, &n, 8));
+	EXPECT_EQ(1, n);
+	EXPECT_EQ(1, kvctx_peek(ctx, &cqe, 1));
+	EXPECT_EQ(-ENOENT, cqe.res);
+	EXPECT_EQ(0, poll(&p, 1, 0));
+	kvctx_close(ctx);
+	close(efd);
+}
+
+struct worker {
+	struct kvctx *ctx;
+	uint64_t n;
+	int failed;	/* line */
+};
+
+#define CHECK(x)	do { if (!(x)) { w->failed = __LINE__; return NULL; } } while (0)
+
+/* Pages of the thread's own, in memory that is pinned for each call */
+static void *call(void *arg)
+{
+	struct worker *w = arg;
+	uint8_t *buf = malloc(PAGE);
+	int i;
+
+	for (i = 0; i < 20; i++) {
+		struct kvctx_key key = key_of(1000 * w->n + i);
+
+		fill(buf, PAGE, w->n + i);
+		CHECK(kvctx_store(w->ctx, &key, buf, PAGE, NULL) == PAGE);
+		memset(buf, 0, PAGE);
+		CHECK(kvctx_load(w->ctx, &key, buf, PAGE, NULL) == PAGE);
+		CHECK(is_filled(buf, PAGE, w->n + i));
+		CHECK(!kvctx_delete(w->ctx, &key));
+	}
+	free(buf);
+	return NULL;
+}
+
+/* Rounds of operations on pieces of the arena, all of which have to complete */
+static void *submit(void *arg)
+{
+	struct worker *w = arg;
+	uint8_t *arena = kvctx_arena(w->ctx, NULL);
+	struct kvctx_key keys[16];
+	struct kvctx_seg segs[16];
+	struct kvctx_cqe cqe[16];
+	int round, i, n;
+
+	for (round = 0; round < 20; round++) {
+		for (i = 0; i < 16; i++) {
+			struct kvctx_sqe *sqe = kvctx_get_sqe(w->ctx);
+
+			if (!(round & 1))
+				keys[i] = key_of(100000 + round * 16 + i);
+			segs[i] = (struct kvctx_seg){ .offset = i * PAGE, .length = PAGE };
+			if (round & 1) {
+				memset(arena + i * PAGE, 0, PAGE);
+				kvctx_prep_load(sqe, &keys[i], &segs[i], 1, 0, PAGE);
+			} else {
+				fill(arena + i * PAGE, PAGE, i);
+				kvctx_prep_store(sqe, &keys[i], &segs[i], 1, PAGE, i + 1);
+			}
+			kvctx_sqe_set_data(sqe, i);
+		}
+		CHECK(kvctx_submit_and_wait(w->ctx, 16, KVCTX_TIMEOUT_NONE) == 16);
+		CHECK(kvctx_wait(w->ctx, 16, KVCTX_TIMEOUT_NONE) == 16);
+		n = kvctx_peek(w->ctx, cqe, 16);
+		CHECK(n == 16);
+		for (i = 0; i < 16; i++) {
+			CHECK(cqe[i].res == PAGE);
+			CHECK(is_filled(arena + cqe[i].user_data * PAGE, PAGE, cqe[i].user_data));
+		}
+	}
+	return NULL;
+}
+
+TEST_F(lib, threads)
+{
+	struct worker w[5];
+	pthread_t t[5];
+	int i;
+
+	for (i = 0; i < 5; i++) {
+		w[i] = (struct worker){ .ctx = self->ctx, .n = i };
+		ASSERT_EQ(0, pthread_create(&t[i], NULL, i ? call : submit, &w[i]));
+	}
+	for (i = 0; i < 5; i++) {
+		pthread_join(t[i], NULL);
+		EXPECT_EQ(0, w[i].failed);
+	}
+}
+
+TEST_F(lib, fork_leaves_the_parent_alone)
+{
+	struct kvctx_key key = key_of(1);
+	int status;
+	pid_t pid;
+
+	pid = fork();
+	ASSERT_GE(pid, 0);
+	if (!pid)
+		_exit(0);
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	fill(self->arena, PAGE, 5);
+	EXPECT_EQ(PAGE, kvctx_store(self->ctx, &key, self->arena, PAGE, NULL));
+	EXPECT_EQ(PAGE, kvctx_load(self->ctx, &key, self->arena + PAGE, PAGE, NULL));
+	EXPECT_TRUE(is_filled(self->arena + PAGE, PAGE, 5));
+}
+
+TEST_HARNESS_MAIN
