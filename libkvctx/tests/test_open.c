@@ -180,6 +180,7 @@ static void errors_have_texts(void **state)
 		ERANGE, E2BIG, EACCES, EINVAL, EFAULT, EOPNOTSUPP, ENOMEM, EBADFD, EEXIST, EBUSY,
 		EINTR, ENOTTY, EPROTO,
 	};
+	char version[20];
 	size_t i, j;
 
 	(void)state;
@@ -191,6 +192,8 @@ static void errors_have_texts(void **state)
 	assert_string_equal(kvctx_strerror(0), "success");
 	assert_string_equal(kvctx_strerror(ENOENT), "success");
 	assert_string_equal(kvctx_version(), KVCTX_VERSION);
+	snprintf(version, sizeof(version), "%d.%d.", KVCTX_LIB_VERSION_MAJOR, KVCTX_LIB_VERSION_MINOR);
+	assert_memory_equal(kvctx_version(), version, strlen(version));
 }
 
 static void expect_flags(uint32_t flags, const char *text)
