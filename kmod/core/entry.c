@@ -121,6 +121,7 @@ u32 kvc_seg_append(struct kvc_pool *p, struct kvc_seg *seg, struct kvc_domain *d
 	u32 entry = seg->last_eblock << KVC_EBLOCK_SHIFT | slot;
 	struct kvc_entry *e = kvc_entry(p, entry);
 
+	os_assert_locked(&kvc_member_of(p, kvc_gseg(p, seg))->lock);
 	memset(e, 0, sizeof(*e));
 	memcpy(e->key, key, KVC_KEY_LEN);
 	e->domain = d->id;

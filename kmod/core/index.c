@@ -62,6 +62,7 @@ void kvc_index_insert(struct kvc_pool *p, u32 bucket, u32 entry)
 {
 	struct kvc_entry *e = kvc_entry(p, entry);
 
+	os_assert_locked(&kvc_shard(p, bucket)->lock);
 	KVC_WARN_ONCE(e->chained);
 	e->chained = 1;
 	e->next = p->buckets[bucket];
@@ -73,6 +74,7 @@ void kvc_index_remove(struct kvc_pool *p, u32 bucket, u32 entry)
 	struct kvc_entry *e = kvc_entry(p, entry);
 	u32 *link = &p->buckets[bucket];
 
+	os_assert_locked(&kvc_shard(p, bucket)->lock);
 	if (KVC_WARN_ONCE(!e->chained))
 		return;
 	while (*link != entry)

@@ -79,6 +79,7 @@ void kvc_seg_set_state(struct kvc_member *m, struct kvc_seg *seg, enum kvc_seg_s
 {
 	bool fresh = to == KVC_S_BLANK && seg->state == KVC_S_BLANK;
 
+	os_assert_locked(&m->lock);
 	KVC_WARN_ONCE(!fresh && !(states[to].from & BIT(seg->state)));
 	if (!fresh)
 		seg_unlink(m->pool, &m->list[seg->state], seg);
@@ -288,6 +289,7 @@ void kvc_seg_count(struct kvc_member *m, struct kvc_seg *seg, struct kvc_entry *
 {
 	u32 before = seg->unlogged;
 
+	os_assert_locked(&m->lock);
 	e->counted = 1;
 	m->commits++;
 	if (before == 0)
@@ -301,6 +303,7 @@ void kvc_seg_end_page(struct kvc_member *m, struct kvc_seg *seg, struct kvc_entr
 {
 	u32 rec_bytes = kvc_page_rec_bytes(m->pool, e->length);
 
+	os_assert_locked(&m->lock);
 	seg->pending--;
 	seg->pending_blocks -= kvc_pending_blocks(rec_bytes);
 	if (commit) {
