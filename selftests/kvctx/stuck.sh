@@ -51,6 +51,24 @@ check "resume again" dmsetup resume stuck
 check "that session ends too" until_true 10 bash -c "kvctxctl stat t -o json | tr -d ' \n' | grep -q '\"sessions\":0'"
 check "its pages are right or missing" prints 'wrong=0 bad=0 .*gone=0 errors=0' pages load 1000 10 300000
 
+# No space, and no way to make some: stores wait, run into their deadline, or go with their client
+check "fill the pool" prints 'again=0 errors=0' pages store 5000 600 500000
+check "suspend the full member" suspend
+parked 300 > /tmp/parked.out 2>&1 & client=$!
+until_true 90 grep -q parked /tmp/parked.out
+check "without waiting: try again" grep -q '^again: 1 ' /tmp/parked.out
+check "with a deadline of 700 ms: late, and soon" grep -qE ' late: 1 after (7|8|9|1[0-9]|2[0-9])[0-9][0-9] ms ' /tmp/parked.out
+check "without one: waits" grep -q ' parked: 1$' /tmp/parked.out
+check "stores that waited are counted" test "$(stat_of store_waits)" -ge 2
+kill -9 $client
+start=$SECONDS
+wait $client 2> /dev/null
+check "its client can be killed ($((SECONDS - start)))" test $((SECONDS - start)) -le 10
+check "resume the full member" dmsetup resume stuck
+check "nothing of it is left" until_true 20 bash -c "kvctxctl stat t -o json | tr -d ' \n' | grep -q '\"sessions\":0,\"inflight\":0'"
+check "the pool takes stores again" prints 'stored=50 dedup=0 again=0 errors=0' pages store 9000 50 500000
+check "store the first pages again" prints 'errors=0' pages store 0 50 100000
+
 # Transfers that fail: the pages are not condemned for it
 table() { suspend && dmsetup load stuck --table "0 $sectors $1" && dmsetup resume stuck; }
 check "let the member fail its transfers" table error
