@@ -79,7 +79,7 @@ nvmet_null_blk() {
 		echo 1 > "$dir/discard" &&
 		echo 1 > "$dir/power"
 	} || { nvmet_fail "null_blk $1: cannot be configured"; return; }
-	nvmet_wait 5 test -b "/dev/$1" || { nvmet_fail "null_blk $1: no device"; return; }
+	nvmet_wait 30 test -b "/dev/$1" || { nvmet_fail "null_blk $1: no device"; return; }
 	echo "/dev/$1"
 }
 
@@ -105,7 +105,7 @@ nvmet_namespace_of() {
 
 nvmet_ssd() {
 	modprobe nvme || return
-	nvmet_wait 10 nvmet_namespace_of "$1" || nvmet_fail "no SSD with serial $1"
+	nvmet_wait 30 nvmet_namespace_of "$1" || nvmet_fail "no SSD with serial $1"
 }
 
 # nvmet_head_of CONTROLLER: its first namespace's block device. With native
@@ -204,7 +204,7 @@ nvmet_connect() {
 		--nqn="$(nvmet_nqn "$name")" "${where[@]}" --hostid=$nvmet_host_id \
 		--hostnqn=nqn.2014-08.org.nvmexpress:uuid:$nvmet_host_id "$@" 2>&1) ||
 		{ nvmet_fail "connect $transport $name: $message"; return; }
-	nvmet_wait 10 nvmet_find "$name" ||
+	nvmet_wait 30 nvmet_find "$name" ||
 		nvmet_fail "connect $transport $name: no namespace appeared"
 }
 
