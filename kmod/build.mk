@@ -9,7 +9,8 @@
 KDIR		?= /lib/modules/$(shell uname -r)/build
 NATIVE_MODULE	:= $(wildcard $(KDIR)/Makefile)
 KMOD_SRC	= $(abspath $(O))/kmod/src
-KBUILD_MAKE	= +$(MAKE) --no-print-directory -C $(KDIR) M=$(KMOD_SRC)
+# Without our own make's flags: O means another thing to kbuild
+KBUILD_MAKE	= env -u MAKEFLAGS make -j$(shell nproc) --no-print-directory -C $(KDIR) M=$(KMOD_SRC) V=$(V)
 
 .PHONY: module modules_install guest-modules check-kmod kmod-headers kmod-staged
 
