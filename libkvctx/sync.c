@@ -113,8 +113,6 @@ static int64_t move(struct kvctx *ctx, uint8_t opcode, const struct kvctx_key *k
 	struct kvctx_reg *reg;
 	int64_t ret;
 
-	if (!len)
-		return -EINVAL;
 	if (len > ctx->info.page_len_max)
 		return opcode == KVCTX_OP_STORE ? -E2BIG : -ERANGE;
 	if (arena && p >= arena && p - arena <= ctx->arena_bytes &&

@@ -19,7 +19,8 @@ static struct kvctx_cq_ring *ring;	/* the kernel's own mapping */
 static uint32_t inflight, entries, tail;
 static int cq_fd = -1, arena_fd = -1;
 static struct fake_op kept[KEPT];
-static unsigned int nr_kept, nr_sleepers;
+static unsigned int nr_kept, nr_sleepers, nr_stalled;
+static int stall_err;
 static bool rdonly, disk_runs;
 static pthread_t disk;
 
@@ -96,6 +97,36 @@ void fake_await_kept(unsigned int n)
 void fake_await_sleepers(unsigned int n)
 {
 	await(&nr_sleepers, n);
+}
+
+void fake_stall_submit(int err)
+{
+	pthread_mutex_lock(&lock);
+	stall_err = err;
+	pthread_mutex_unlock(&lock);
+}
+
+void fake_await_stalled(void)
+{
+	await(&nr_stalled, 1);
+}
+
+void fake_go_on(void)
+{
+	fake_stall_submit(0);
+	pthread_cond_broadcast(&changed);
+}
+
+static int stall(void)
+{
+	int err = stall_err;
+
+	nr_stalled++;
+	pthread_cond_broadcast(&changed);
+	while (stall_err)
+		pthread_cond_wait(&changed, &lock);
+	nr_stalled--;
+	return err;
 }
 
 static void *disk_thread(void *arg)
@@ -220,6 +251,8 @@ static int do_submit(const struct kvctx_submit *s)
 	assert(s->size == sizeof(*s) && !s->flags && !s->reserved && s->nr && s->nr <= 16);
 	assert(s->wait_nr || !s->timeout_ns);
 	fake.submits++;
+	if (stall_err)
+		return stall();
 	if (fake.fail_submit)
 		return fake.fail_submit;
 	for (i = 0; i < s->nr && (!fake.submit_max || i < fake.submit_max); i++) {

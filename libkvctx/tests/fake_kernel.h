@@ -48,6 +48,9 @@ void fake_release(unsigned int n);	/* let the n oldest that are kept back comple
 void fake_release_newest(void);
 void fake_await_kept(unsigned int n);	/* until n are kept back */
 void fake_await_sleepers(unsigned int n);	/* until n threads sleep in WAIT or SUBMIT */
+void fake_stall_submit(int err);	/* SUBMIT stays in the kernel until fake_go_on(), then fails */
+void fake_await_stalled(void);
+void fake_go_on(void);
 void fake_disk_start(unsigned int seed);	/* a thread that lets any of them complete, any time */
 void fake_disk_stop(void);
 unsigned int fake_pages(void);

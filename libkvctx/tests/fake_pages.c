@@ -58,6 +58,8 @@ static int copy(const struct fake_op *op, uint8_t *data, bool store)
 	uint64_t pos = 0;
 	int i;
 
+	if (!op->sqe.length)
+		return -EINVAL;
 	for (i = 0; i < op->sqe.nr_segs; i++) {
 		const struct kvctx_seg *s = &op->segs[i];
 

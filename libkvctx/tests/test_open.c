@@ -71,6 +71,7 @@ static void parameters_arrive(void **state)
 		.size = sizeof(p), .keyspace = "0123456789abcde", .arena_bytes = 5000, .cq_entries = 100,
 		.eventfd = 9, .timeout_ns = 12345,
 	};
+	struct kvctx_key key = kvctx_key_from_u64(1, 1);
 	struct kvctx *c;
 	size_t len = 1;
 
@@ -86,6 +87,12 @@ static void parameters_arrive(void **state)
 	assert_int_equal(kvctx_fd(c), 77);
 	assert_int_equal(kvctx_get_info(c)->batch_max, 16);
 	assert_int_equal(kvctx_flush(c), 0);
+	assert_int_equal(fake.timeout_ns, 12345);
+	fake.timeout_ns = 0;
+	assert_int_equal(kvctx_store(c, &key, &key, sizeof(key), NULL), sizeof(key));
+	assert_int_equal(fake.timeout_ns, 12345);
+	fake.timeout_ns = 0;
+	assert_int_equal(kvctx_delete(c, &key), 0);
 	assert_int_equal(fake.timeout_ns, 12345);
 	kvctx_close(c);
 

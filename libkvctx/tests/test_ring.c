@@ -126,6 +126,15 @@ static void submitting_and_waiting(void **state)
 	assert_int_equal(kvctx_submit_and_wait(ctx, 5, KVCTX_TIMEOUT_NONE), 0);
 	assert_int_equal(kvctx_peek(ctx, cqe, 8), 5);
 	fake_disk_stop();
+	/* of two to wait for one is there and another comes; two more never do */
+	assert_int_equal(queue(13, 3), 3);
+	assert_int_equal(kvctx_submit(ctx), 3);
+	fake_release(1);
+	assert_int_equal(kvctx_wait(ctx, 1, 0), 1);
+	fake.hold = false;
+	assert_int_equal(queue(16, 1), 1);
+	assert_int_equal(kvctx_submit_and_wait(ctx, 2, KVCTX_TIMEOUT_NONE), 1);
+	assert_int_equal(kvctx_peek(ctx, cqe, 8), 2);
 }
 
 /* With all of cq_max for the queue the wait is done in small steps */

@@ -217,8 +217,17 @@ static void calls_beside_a_sleeper(void **state)
 	expect_cqes(8, 1);
 }
 
+static void *submit_and_wait_for_8(void *arg)
+{
+	(void)arg;
+	CHECK(queue(100, 1) == 1);
+	CHECK(kvctx_submit_and_wait(ctx, 8, KVCTX_TIMEOUT_NONE) == 1);
+	CHECK(kvctx_wait(ctx, 8, KVCTX_TIMEOUT_NONE) >= 8);
+	return NULL;
+}
+
 /* Each place that the caller may use is taken and nothing completes: calls go on */
-static void stuck_queue(uint32_t limit, uint32_t cq_max)
+static void stuck_queue(uint32_t limit, uint32_t cq_max, bool first_submits)
 {
 	struct kvctx_key key = kvctx_key_from_u64(1, 6);
 	pthread_t sleeper[2];
@@ -226,28 +235,95 @@ static void stuck_queue(uint32_t limit, uint32_t cq_max)
 
 	reopen(O_RDWR, limit, cq_max);
 	fake.hold = true;
-	assert_int_equal(queue(0, limit), limit);
-	assert_int_equal(kvctx_submit(ctx), limit);
-	sleeper[0] = start(wait_for_8, NULL);
+	assert_int_equal(queue(0, limit - 1), limit - 1);
+	assert_int_equal(kvctx_submit(ctx), limit - 1);
+	sleeper[0] = start(first_submits ? submit_and_wait_for_8 : wait_for_8, NULL);
 	fake_await_sleepers(1);
 	for (i = 0; i < 3; i++)
 		assert_int_equal(kvctx_query(ctx, &key), -ENOENT);
-	sleeper[1] = start(wait_for_8, NULL);
+	sleeper[1] = start(first_submits ? wait_for_8 : submit_and_wait_for_8, NULL);
 	fake_await_sleepers(2);
+	fake_await_kept(limit);
 	for (i = 0; i < 1000; i++)
 		assert_int_equal(kvctx_query(ctx, &key), -ENOENT);
 	fake_release(8);
 	finish(sleeper[0]);
 	finish(sleeper[1]);
 	fake_release(limit - 8);
-	expect_cqes(0, limit);
 }
 
 static void calls_beside_a_full_queue(void **state)
 {
 	(void)state;
-	stuck_queue(8, 1024);
-	stuck_queue(12, 16);
+	stuck_queue(8, 1024, true);
+	stuck_queue(8, 1024, false);
+	stuck_queue(12, 16, true);
+	stuck_queue(12, 16, false);
+}
+
+static void *submit_8_and_wait(void *arg)
+{
+	(void)arg;
+	CHECK(queue(7, 1) == 1);
+	CHECK(kvctx_submit_and_wait(ctx, 8, KVCTX_TIMEOUT_NONE) == 8);
+	CHECK(kvctx_wait(ctx, 8, 0) == 8);	/* only looks */
+	return NULL;
+}
+
+/* Others' completions are not taken for one's own */
+static void submitting_beside_a_call(void **state)
+{
+	pthread_t submitter, caller;
+
+	(void)state;
+	fake.hold = true;
+	fake.hold_calls = true;
+	caller = start(store_arena, (void *)1);
+	fake_await_kept(1);
+	assert_int_equal(queue(0, 7), 7);
+	submitter = start(submit_8_and_wait, NULL);
+	fake_await_kept(9);
+	fake_release(8);
+	finish(caller);
+	usleep(2000);
+	fake_release(1);
+	finish(submitter);
+}
+
+/* Who waits for operations that then were not taken is told */
+static void *submit_in_vain(void *arg)
+{
+	(void)arg;
+	CHECK(queue(0, 1) == 1);
+	CHECK(kvctx_submit(ctx) == -ENODEV);
+	return NULL;
+}
+
+static void *wait_for_nothing(void *arg)
+{
+	(void)arg;
+	CHECK(kvctx_wait(ctx, 1, KVCTX_TIMEOUT_NONE) == 0);
+	return NULL;
+}
+
+static void waiting_for_what_was_not_taken(void **state)
+{
+	pthread_t submitter, caller, waiter;
+
+	(void)state;
+	fake.hold_calls = true;
+	caller = start(store_arena, (void *)1);
+	fake_await_sleepers(1);
+	fake_stall_submit(-ENODEV);
+	submitter = start(submit_in_vain, NULL);
+	fake_await_stalled();
+	waiter = start(wait_for_nothing, NULL);
+	usleep(2000);
+	fake_go_on();
+	finish(submitter);
+	finish(waiter);
+	fake_release(1);
+	finish(caller);
 }
 
 static void *query_nothing(void *arg)
@@ -358,6 +434,14 @@ static void *load_registered(void *arg)
 	return NULL;
 }
 
+static void *load_in_vain(void *arg)
+{
+	struct kvctx_key key = kvctx_key_from_u64(1, 6);
+
+	CHECK(kvctx_load(ctx, &key, arg, 1, NULL) == -ENODEV);
+	return NULL;
+}
+
 static void memory_in_use_stays_registered(void **state)
 {
 	uint8_t buf[16];
@@ -372,6 +456,13 @@ static void memory_in_use_stays_registered(void **state)
 	fake_await_kept(1);
 	assert_int_equal(kvctx_mem_unregister(ctx, id), -EBUSY);
 	fake_release(1);
+	finish(t);
+	/* also before the kernel knows that it is in use */
+	fake_stall_submit(-ENODEV);
+	t = start(load_in_vain, buf);
+	fake_await_stalled();
+	assert_int_equal(kvctx_mem_unregister(ctx, id), -EBUSY);
+	fake_go_on();
 	finish(t);
 	assert_int_equal(kvctx_mem_unregister(ctx, id), 0);
 }
@@ -414,6 +505,8 @@ int main(void)
 		TEST(calls_overlap),
 		TEST(calls_beside_a_sleeper),
 		TEST(calls_beside_a_full_queue),
+		TEST(submitting_beside_a_call),
+		TEST(waiting_for_what_was_not_taken),
 		TEST(calls_without_room),
 		TEST(queue_without_room),
 		TEST(waiting_beside_a_watcher),
