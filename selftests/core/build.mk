@@ -6,9 +6,9 @@
 CORE_T		:= selftests/core
 CORE_T_OBJ	= $(addprefix $(O)/obj/$(CORE_T)/,$(addsuffix .o,$(1)))
 CORE_TESTS	:= sim core-unit core-fuzz core-threads core-bench
-CORE_UNITS	:= super extent store keys delete reclaim recover sweep
+CORE_UNITS	:= super extent store keys delete reclaim recover tenant sweep
 
-CORE_SIM_OBJS	:= $(call CORE_T_OBJ,dev page sim_main sim_model sim_ops sim_work sim_life)
+CORE_SIM_OBJS	:= $(call CORE_T_OBJ,dev page sim_main sim_model sim_ops sim_read sim_admin sim_work sim_life)
 CORE_UNIT_OBJS	:= $(call CORE_T_OBJ,dev page rig media golden unit $(CORE_UNITS:%=test_%))
 CORE_FUZZ_OBJS	:= $(call CORE_T_OBJ,dev page rig media fuzz)
 CORE_THR_OBJS	:= $(call CORE_T_OBJ,page threads)

@@ -26,7 +26,7 @@ struct io {
 	u8	*buf;		/* the user's */
 	u8	*copy;		/* of a write, made at submission */
 	u32	flags;
-	u64	flush_upto;	/* PREFLUSH: cached writes that had completed at submission */
+	u64	flush_cached;	/* PREFLUSH: cached writes that had completed at submission */
 	dev_done_fn done;
 	void	*arg;
 };
@@ -226,7 +226,7 @@ void dev_write(struct dev *d, u64 offset, const void *buf, u32 len, u32 flags, d
 	check_range(d, offset, len, DEV_SECTOR);
 	memcpy(copy, buf, len);
 	submit(&(struct io){ .dev = d, .op = OP_WRITE, .offset = offset, .len = len, .buf = (u8 *)(uintptr_t)buf,
-			     .copy = copy, .flags = flags, .flush_upto = d->cached_end, .done = done, .arg = arg });
+			     .copy = copy, .flags = flags, .flush_cached = d->cached_end, .done = done, .arg = arg });
 }
 
 void dev_discard(struct dev *d, u64 offset, u64 len, dev_done_fn done, void *arg)
@@ -253,9 +253,9 @@ static void cache(struct dev *d, u64 offset, const u8 *data, u32 len)
 	d->cached_end++;
 }
 
-static void flush_upto(struct dev *d, u64 upto)
+static void flush_cached(struct dev *d, u64 end)
 {
-	while (d->first && d->cached_first < upto) {
+	while (d->first && d->cached_first < end) {
 		put_bytes(d->disk, d->first->offset, d->first->data, d->first->len);
 		pop_cached(d);
 	}
@@ -350,7 +350,7 @@ static void write_done(struct io *io)
 	if (memcmp(io->buf, io->copy, io->len))
 		harness_failf("device: buffer changed while it was written to %llu", (unsigned long long)offset);
 	if (io->flags & DEV_PREFLUSH)
-		flush_upto(d, io->flush_upto);
+		flush_cached(d, io->flush_cached);
 	if (!misdirect(io, &offset))
 		return;
 	put_bytes(d->view, offset, io->copy, io->len);
@@ -404,7 +404,7 @@ static bool begins(struct io *io)
 		return true;
 	if (rng_chance(io->dev->bus->rng, 5000))
 		return false;
-	flush_upto(io->dev, io->flush_upto);
+	flush_cached(io->dev, io->flush_cached);
 	return true;
 }
 

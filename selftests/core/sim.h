@@ -19,7 +19,8 @@
  * right bytes of some version of their own key, never with others.
  *
  *   sim_main.c   options, seeds, scheduling     sim_model.c  the model
- *   sim_ops.c    users' operations              sim_work.c   members' workers
+ *   sim_ops.c    users: store, delete           sim_read.c   users: load, match, lease
+ *   sim_admin.c  flush, tenants                 sim_work.c   members' workers
  *   sim_life.c   attach, power cut, detach, comparison
  */
 #ifndef SIM_H
@@ -211,15 +212,30 @@ bool sim_corrupted(const struct sim *s);
 void model_look(struct sim *s);
 
 /* sim_ops.c */
+struct op *op_new(struct sim *s, enum op_type type, struct mkey *k);
+void op_free(struct op *op);
+void ops_note_failures(struct sim *s);
 struct kvc_domain *sim_domain(struct sim *s, const struct mkey *k);
 void ops_random(struct sim *s);
 void ops_retry(struct sim *s);
-void ops_drop_leases(struct sim *s);
 void ops_drop_waiters(struct sim *s);
+u32 padded(u32 length);
+
+/* sim_read.c */
+struct mkey *ops_stored_key(struct sim *s);	/* more often than not one that is there */
+bool ops_present(const struct sim *s, const struct mkey *k);
+void ops_check_miss(const struct mkey *k, int r, const char *what);
+void op_load(struct sim *s);
+void op_query(struct sim *s);
+void op_match(struct sim *s);
+void op_lease(struct sim *s);
+void ops_drop_leases(struct sim *s);
+
+/* sim_admin.c */
 void ops_flush(struct sim *s);
 void ops_flush_look(struct sim *s);	/* end flushes that are done */
 bool ops_flush_wants(struct sim *s, u32 member);
-u32 padded(u32 length);
+void op_tenant(struct sim *s);
 
 /* sim_work.c */
 extern const struct kvc_ops sim_ops;

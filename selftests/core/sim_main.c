@@ -274,7 +274,7 @@ int main(int argc, char **argv)
 		} else if (c == 'v') {
 			verbose = true;
 		} else {
-			fprintf(stderr, "usage: %s [--seed N] [--seconds S] [--seed-base N|random] [--count N] [--verbose]\n",
+			fprintf(stderr, "usage: %s [--seed N | --seconds S --seed-base N|random --count N] [--verbose]\n",
 				argv[0]);
 			return 2;
 		}

@@ -154,7 +154,8 @@ bool model_allows(const struct mkey *k, struct mstate state)
 void model_forget_key(struct mkey *k)
 {
 	k->cur = (struct mstate){ 0 };
-	k->at = k->before = (struct place){ 0 };
+	k->at = (struct place){ 0 };
+	k->before = (struct place){ 0 };
 	k->pending = false;
 	k->gone = false;
 	k->doubtful = false;

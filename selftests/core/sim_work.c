@@ -167,7 +167,7 @@ bool work_step(struct sim *s, u32 member)
 		flush = rng_chance(&s->rng, 5000);
 	if (flush) {
 		r = kvc_flush_next(s->pool, member, &wk->w);
-		sim_check(r != 0 || !ops_flush_wants(s, member), "member %u: nothing to write, and not flushed", member);
+		sim_check(r != 0 || !ops_flush_wants(s, member), "member %u: nothing to write, not flushed", member);
 	} else {
 		wk->kicked = false;
 		r = kvc_work_next(s->pool, member, &wk->w);

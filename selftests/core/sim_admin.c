@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Flushes, and tenants that come and go. See sim.h.
+ */
+#include "sim.h"
+
+/* Flush */
+
+void ops_flush(struct sim *s)
+{
+	struct op *op = op_new(s, OP_FLUSH, NULL);
+	u32 i;
+
+	op->start_event = s->event;
+	for (i = 0; i < s->cfg.nr_members; i++)
+		op->marks[i] = kvc_flush_mark(s->pool, i);
+	sim_trace(s, "flush of event %llu", (unsigned long long)op->start_event);
+}
+
+bool ops_flush_wants(struct sim *s, u32 member)
+{
+	const struct op *op;
+
+	for (op = s->ops; op; op = op->next)
+		if (op->type == OP_FLUSH && !kvc_flushed(s->pool, member, op->marks[member]))
+			return true;
+	return false;
+}
+
+void ops_flush_look(struct sim *s)
+{
+	struct op *op, *next;
+	u32 i;
+
+	for (op = s->ops; op && !s->ending; op = next) {
+		next = op->next;
+		if (op->type != OP_FLUSH)
+			continue;
+		for (i = 0; i < s->cfg.nr_members; i++)
+			if (!kvc_flushed(s->pool, i, op->marks[i]))
+				break;
+		if (i < s->cfg.nr_members)
+			continue;
+		ops_note_failures(s);
+		sim_trace(s, "flushed event %llu", (unsigned long long)op->start_event);
+		model_flushed(s, op->start_event);
+		s->n.flushes++;
+		op_free(op);
+	}
+}
+
+/* Tenants: a change is made, then written to all members; meanwhile nobody uses the tenant. */
+
+static void super_end(struct op *op)
+{
+	struct sim *s = op->sim;
+	struct mtenant *t = &s->tenants[op->tenant];
+	u32 i;
+
+	if (s->ending) {
+		op_free(op);
+		return;
+	}
+	sim_trace(s, "superblock %llu written, tenant %u", (unsigned long long)op->super_seq, op->tenant);
+	s->super_seq_durable = op->super_seq;
+	if (t->state == T_ADDING) {
+		t->state = T_LIVE;
+	} else {
+		t->state = T_NONE;
+		s->n.removals++;
+		for (i = 0; i < s->nr_keys; i++)
+			if (s->keys[i].tenant == op->tenant)
+				model_forget_key(&s->keys[i]);
+	}
+	op_free(op);
+}
+
+static void super_io_done(void *arg, int err)
+{
+	struct op *op = arg;
+
+	if (err)
+		op->err = err;
+	if (--op->ios == 0)
+		super_end(op);
+}
+
+static void super_write(struct sim *s, u32 tenant)
+{
+	const struct kvc_super *super = kvc_super_of(s->pool);
+	struct op *op = op_new(s, OP_SUPER, NULL);
+	u32 i;
+
+	op->tenant = tenant;
+	op->super_seq = super->seq;
+	op->ios = s->cfg.nr_members;
+	op->buf = calloc(s->cfg.nr_members, KVC_SUPER_BYTES);
+	if (!op->buf)
+		sim_fail("the test itself is out of memory");
+	for (i = 0; i < s->cfg.nr_members; i++) {
+		u8 *buf = op->buf + (size_t)i * KVC_SUPER_BYTES;
+
+		kvc_super_encode(super, i, buf);
+		dev_write(s->devs[i], kvc_super_slot_offset(super->seq), buf, KVC_SUPER_BYTES,
+			  DEV_PREFLUSH | DEV_FUA, super_io_done, op);
+	}
+}
+
+static bool super_busy(const struct sim *s)
+{
+	u32 i;
+
+	for (i = 0; i < SIM_TENANTS; i++)
+		if (s->tenants[i].state == T_ADDING || s->tenants[i].state == T_REMOVING)
+			return true;
+	return false;
+}
+
+void op_tenant(struct sim *s)
+{
+	u32 i = rng_below(&s->rng, SIM_TENANTS);
+	struct mtenant *t = &s->tenants[i];
+	int r;
+
+	if (super_busy(s))
+		return;
+	if (t->state == T_NONE) {
+		r = kvc_tenant_add(s->pool, t->name, i, i, 0600);
+		sim_check(r >= 0, "add of tenant %s: %d", t->name, r);
+		t->slot = (u32)r;
+		t->epoch = kvc_super_of(s->pool)->tenants[r].epoch;
+		t->state = T_ADDING;
+	} else {
+		if (rng_chance(&s->rng, 7000))
+			return;
+		r = kvc_tenant_add(s->pool, t->name, i, i, 0600);
+		sim_check(r == -EEXIST, "second add of tenant %s: %d", t->name, r);
+		model_tenant_removed(s, i);
+		r = kvc_tenant_remove(s->pool, t->name);
+		sim_check(r == 0, "removal of tenant %s: %d", t->name, r);
+		t->state = T_REMOVING;
+	}
+	sim_trace(s, "tenant %u %s", i, t->state == T_ADDING ? "added" : "removed");
+	super_write(s, i);
+}

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Users that read: load, query, match, lease. See sim.h.
+ */
+#include "sim.h"
+
+/* Load */
+
+/* Damage is told from a wrong page by the taint of the segment. */
+static int load_check(struct op *op)
+{
+	struct sim *s = op->sim;
+	u32 chunk = s->cfg.chunk_size, i, len, bad;
+
+	for (i = op->first_chunk; i < op->first_chunk + op->nr_chunks; i++) {
+		u32 from = i * chunk;
+		u8 *at = op->buf + (from - op->first_chunk * chunk);
+
+		len = min(chunk, op->length - from);
+		if (page_crc(at, len) != kvc_load_crc(s->pool, &op->ld, i)) {
+			sim_check(segment_tainted(s, (struct place){ op->ld.member, op->ld.offset }),
+				  "load of %s v%u: chunk %u is damaged", model_name(op->key), op->version, i);
+			return -EBADMSG;
+		}
+		bad = page_compare(at, op->version, from, len);
+		sim_check(bad == len, "load of %s v%u: wrong byte at %u passed the CRC", model_name(op->key),
+			  op->version, from + bad);
+	}
+	return 0;
+}
+
+static void load_end(struct op *op)
+{
+	struct sim *s = op->sim;
+	int r = op->err;
+
+	if (!r && !s->ending)
+		r = load_check(op);
+	kvc_load_end(s->pool, &op->ld, r);
+	if (r == -EBADMSG) {
+		s->n.bad++;
+		sim_trace(s, "load %s v%u: damaged", model_name(op->key), op->version);
+		if (op->key->cur.version == op->version && op->key->at.offset == op->ld.offset &&
+		    op->key->at.member == op->ld.member)
+			model_event(s, op->key, (struct mstate){ 0 }, true);
+	}
+	s->n.ioerrs += op->err != 0;
+	s->n.loads++;
+	op_free(op);
+}
+
+static void load_io_done(void *arg, int err)
+{
+	struct op *op = arg;
+
+	op->err = err;
+	load_end(op);
+}
+
+bool ops_present(const struct sim *s, const struct mkey *k)
+{
+	return k->cur.version && s->tenants[k->tenant].state == T_LIVE;
+}
+
+void ops_check_miss(const struct mkey *k, int r, const char *what)
+{
+	sim_check(!k->cur.version, "%s of present %s v%u: %d", what, model_name(k), k->cur.version, r);
+	sim_check(r == -ENOENT || (r == -ENODEV && k->gone), "%s of absent %s: %d", what, model_name(k), r);
+}
+
+struct mkey *ops_stored_key(struct sim *s)
+{
+	struct mkey *k = NULL;
+	u32 i, tries = rng_below(&s->rng, 6);
+
+	for (i = 0; i <= tries; i++) {
+		k = model_random_key(s);
+		if (k && k->cur.version)
+			break;
+	}
+	return k;
+}
+
+void op_load(struct sim *s)
+{
+	struct mkey *k = ops_stored_key(s);
+	struct kvc_domain *d;
+	u8 key[KVC_KEY_LEN];
+	struct kvc_load ld;
+	struct op *op;
+	u32 bytes;
+	int r;
+
+	if (!k)
+		return;
+	key_make(key, k->id);
+	d = sim_domain(s, k);
+	r = kvc_load_begin(s->pool, d, key, &ld);
+	kvc_domain_put(s->pool, d);
+	if (r) {
+		ops_check_miss(k, r, "load");
+		return;
+	}
+	sim_check(ops_present(s, k) && ld.length == k->cur.length, "load of %s v%u: length %u, should be %u",
+		  model_name(k), k->cur.version, ld.length, k->cur.length);
+	sim_check(!k->at.offset || (ld.member == k->at.member && ld.offset == k->at.offset),
+		  "load of %s v%u: at member %u, %llu, should be %u, %llu", model_name(k), k->cur.version, ld.member,
+		  (unsigned long long)ld.offset, k->at.member, (unsigned long long)k->at.offset);
+	op = op_new(s, OP_LOAD, k);
+	op->ld = ld;
+	op->version = k->cur.version;
+	op->length = ld.length;
+	op->nr_chunks = rng_range(&s->rng, 1, ld.nr_chunks);
+	op->first_chunk = rng_below(&s->rng, ld.nr_chunks - op->nr_chunks + 1);
+	bytes = min(op->nr_chunks * s->cfg.chunk_size, op->length - op->first_chunk * s->cfg.chunk_size);
+	op->buf_len = padded(bytes);
+	op->buf = malloc(op->buf_len);
+	if (!op->buf)
+		sim_fail("the test itself is out of memory");
+	dev_read(s->devs[ld.member], ld.offset + (u64)op->first_chunk * s->cfg.chunk_size, op->buf, op->buf_len,
+		 load_io_done, op);
+}
+
+void op_query(struct sim *s)
+{
+	struct mkey *k = model_random_key(s);
+	struct kvc_domain *d;
+	u8 key[KVC_KEY_LEN];
+	int r;
+
+	if (!k)
+		return;
+	key_make(key, k->id);
+	d = sim_domain(s, k);
+	r = kvc_query(s->pool, d, key);
+	kvc_domain_put(s->pool, d);
+	if (r < 0)
+		ops_check_miss(k, r, "query");
+	else
+		sim_check((u32)r == k->cur.length, "query of %s: %d, should be %u", model_name(k), r, k->cur.length);
+}
+
+/* Match and leases */
+
+static void lease_add(struct sim *s, const struct mkey *k, struct kvc_lease lease)
+{
+	if (s->nr_leases == s->leases_room) {
+		s->leases_room = s->leases_room ? s->leases_room * 2 : 64;
+		s->leases = realloc(s->leases, sizeof(*s->leases) * s->leases_room);
+		if (!s->leases)
+			sim_fail("the test itself is out of memory");
+	}
+	sim_check(k->at.offset != 0, "%s was leased and has no place", model_name(k));
+	s->leases[s->nr_leases++] = (struct mlease){ lease, k->at.member, segment_of(s, k->at.offset) };
+	s->n.leases++;
+}
+
+static void lease_put(struct sim *s, u32 i)
+{
+	struct kvc_lease lease = s->leases[i].lease;
+
+	s->leases[i] = s->leases[--s->nr_leases];
+	kvc_lease_put(s->pool, &lease);
+}
+
+void ops_drop_leases(struct sim *s)
+{
+	while (s->nr_leases)
+		lease_put(s, s->nr_leases - 1);
+}
+
+#define MATCH_MAX 24
+
+/* Keys in a row, so that there are long matches; the first miss has to be one. */
+void op_match(struct sim *s)
+{
+	struct mkey *k = model_random_key(s), *m;
+	u8 keys[MATCH_MAX][KVC_KEY_LEN];
+	struct kvc_lease leases[MATCH_MAX];
+	u32 lens[MATCH_MAX], nr, n, i;
+	bool lease;
+	struct kvc_domain *d;
+
+	if (!k)
+		return;
+	lease = s->cfg.leases && s->nr_leases < 200 && rng_chance(&s->rng, 3000);
+	nr = min(rng_range(&s->rng, 1, MATCH_MAX), s->cfg.nr_keys - k->id);
+	for (i = 0; i < nr; i++)
+		key_make(keys[i], k->id + i);
+	d = sim_domain(s, k);
+	n = kvc_match(s->pool, d, (const u8 (*)[KVC_KEY_LEN])keys, nr, lens, lease ? leases : NULL);
+	kvc_domain_put(s->pool, d);
+	s->n.matches++;
+	for (i = 0; i < n; i++) {
+		m = k + i;
+		sim_check(ops_present(s, m) && lens[i] == m->cur.length, "match of %s: length %u, should be %u",
+			  model_name(m), lens[i], m->cur.length);
+		if (lease)
+			lease_add(s, m, leases[i]);
+	}
+	/* A page of a segment that is about to be reclaimed cannot be leased. */
+	if (n < nr && !lease)
+		sim_check(!ops_present(s, k + n), "match ended at present %s", model_name(k + n));
+}
+
+void op_lease(struct sim *s)
+{
+	struct mkey *k = model_random_key(s);
+	struct kvc_lease lease;
+	struct kvc_domain *d;
+	u8 key[KVC_KEY_LEN];
+	int r;
+
+	if (s->nr_leases && rng_chance(&s->rng, 5500)) {
+		lease_put(s, rng_below(&s->rng, s->nr_leases));
+		return;
+	}
+	if (!k || s->nr_leases > 200)
+		return;
+	key_make(key, k->id);
+	d = sim_domain(s, k);
+	r = kvc_lease_get(s->pool, d, key, &lease);
+	kvc_domain_put(s->pool, d);
+	if (!r) {
+		sim_check(ops_present(s, k), "lease of absent %s", model_name(k));
+		lease_add(s, k, lease);
+	} else if (!ops_present(s, k)) {
+		ops_check_miss(k, r, "lease");
+	} else {
+		sim_check(r == -ENOENT, "lease of present %s: %d", model_name(k), r);
+	}
+}

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Loss of members; tenants that come and go.
+ */
+#include "test.h"
+
+static int make(void **state)
+{
+	*state = rig_small(2);
+	return 0;
+}
+
+static int unmake(void **state)
+{
+	rig_free(*state);
+	return 0;
+}
+
+/* Members that fail */
+
+static void pages_of_a_lost_member(void **state)
+{
+	struct rig *r = *state;
+	struct kvc_load ld;
+	u32 i, lost = 0;
+
+	for (i = 0; i < 20; i++)
+		assert_int_equal(rig_store(r, r->d, i, i, 3000), 0);
+	rig_flush(r);
+	assert_true(kvc_member_online(r->pool, 1));
+	kvc_member_fail(r->pool, 1);
+	kvc_member_fail(r->pool, 1);
+	assert_false(kvc_member_online(r->pool, 1));
+	assert_true(kvc_member_online(r->pool, 0));
+	for (i = 0; i < 20; i++) {
+		int ret = rig_hold(r, r->d, i, &ld);
+
+		assert_true(ret == 0 || ret == -ENODEV);
+		if (ret == 0) {
+			assert_int_equal(ld.member, 0);
+			kvc_load_end(r->pool, &ld, 0);
+			continue;
+		}
+		assert_int_equal(rig_query(r, r->d, i), -ENODEV);
+		lost++;
+		/* It may be stored anew, and goes elsewhere. */
+		if (i < 10) {
+			assert_int_equal(rig_store(r, r->d, i, 500 + i, 3000), 0);
+			assert_int_equal(rig_load(r, r->d, i, 500 + i), 0);
+		}
+	}
+	assert_int_equal(lost, 10);
+	rig_flush(r);
+	rig_again(r);
+	/* With the next attach the others are back, and what was stored meanwhile is newer. */
+	for (i = 0; i < 20; i++)
+		assert_true(rig_query(r, r->d, i) == 3000);
+	for (i = 10; i < 20; i++)
+		assert_int_equal(rig_load(r, r->d, i, i), 0);
+}
+
+static void all_members_lost(void **state)
+{
+	struct rig *r = *state;
+	struct kvc_store st;
+	struct kvc_work w;
+
+	assert_int_equal(rig_store(r, r->d, 1, 1, 3000), 0);
+	assert_int_equal(rig_begin(r, r->d, 2, 3000, &st), 0);
+	kvc_member_fail(r->pool, 0);
+	kvc_member_fail(r->pool, 1);
+	kvc_store_commit(r->pool, &st);
+	assert_int_equal(rig_load(r, r->d, 1, 1), -ENODEV);
+	assert_int_equal(rig_load(r, r->d, 2, 2), -ENOENT);
+	assert_int_equal(rig_store(r, r->d, 3, 3, 10), -ENODEV);
+	assert_int_equal(kvc_work_next(r->pool, 0, &w), 0);
+	assert_int_equal(kvc_flush_next(r->pool, 0, &w), 0);
+	assert_true(kvc_flushed(r->pool, 0, kvc_flush_mark(r->pool, 0)));
+}
+
+/* A summary that could not be written: the member goes, the pool stays. */
+static void failed_summary(void **state)
+{
+	struct rig *r = *state;
+	struct kvc_work w;
+	u32 i;
+
+	for (i = 0; i < 10; i++)
+		assert_int_equal(rig_store(r, r->d, i, i, 3000), 0);
+	assert_int_equal(kvc_flush_next(r->pool, 0, &w), 1);
+	kvc_work_done(r->pool, &w, -EIO);
+	assert_false(kvc_member_online(r->pool, 0));
+	assert_true(kvc_member_online(r->pool, 1));
+	rig_flush(r);
+	rig_fill(r, 100, 3000, 100);
+}
+
+static const struct CMUnitTest fail_tests[] = {
+	cmocka_unit_test_setup_teardown(pages_of_a_lost_member, make, unmake),
+	cmocka_unit_test_setup_teardown(all_members_lost, make, unmake),
+	cmocka_unit_test_setup_teardown(failed_summary, make, unmake),
+};
+
+TEST_GROUP(fail);
+
+/* Tenants */
+
+static void add_and_remove(void **state)
+{
+	struct rig *r = *state;
+	const struct kvc_super *s = kvc_super_of(r->pool);
+	u64 seq = s->seq;
+	int slot;
+
+	slot = kvc_tenant_add(r->pool, "one", 5, 6, 0640);
+	assert_true(slot > 0 && slot < KVC_TENANTS_MAX);
+	assert_int_equal(s->seq, seq + 1);
+	assert_string_equal(s->tenants[slot].name, "one");
+	assert_int_equal(s->tenants[slot].uid, 5);
+	assert_int_equal(s->tenants[slot].gid, 6);
+	assert_int_equal(s->tenants[slot].mode, 0640);
+	assert_int_equal(kvc_super_check(s), KVC_OK);
+	assert_int_equal(kvc_tenant_add(r->pool, "one", 0, 0, 0600), -EEXIST);
+	assert_int_equal(kvc_tenant_add(r->pool, "", 0, 0, 0600), -EINVAL);
+	assert_int_equal(kvc_tenant_add(r->pool, "a/b", 0, 0, 0600), -EINVAL);
+	assert_int_equal(kvc_tenant_add(r->pool, "two", 0, 0, 01600), -EINVAL);
+	assert_int_equal(kvc_tenant_remove(r->pool, "two"), -ENOENT);
+	assert_int_equal(s->seq, seq + 1);
+	assert_int_equal(kvc_tenant_remove(r->pool, "one"), 0);
+	assert_int_equal(s->seq, seq + 2);
+	assert_int_equal(s->tenants[slot].flags, 0);
+	assert_int_equal(s->tenants[slot].epoch, 1);
+	assert_int_equal(kvc_super_check(s), KVC_OK);
+	assert_null(rig_domain(r, (u32)slot, 0));
+}
+
+static void slots_run_out(void **state)
+{
+	struct rig *r = *state;
+	char name[KVC_NAME_MAX];
+	u32 i;
+
+	for (i = 1; i < KVC_TENANTS_MAX; i++) {
+		snprintf(name, sizeof(name), "t%u", i);
+		assert_int_equal(kvc_tenant_add(r->pool, name, 0, 0, 0600), i);
+	}
+	assert_int_equal(kvc_tenant_add(r->pool, "more", 0, 0, 0600), -ENOSPC);
+	assert_int_equal(kvc_tenant_remove(r->pool, "t77"), 0);
+	assert_int_equal(kvc_tenant_add(r->pool, "more", 0, 0, 0600), 77);
+}
+
+/* A page of one tenant is none of another, with the same key and keyspace. */
+static void tenants_are_apart(void **state)
+{
+	struct rig *r = *state;
+	int slot = kvc_tenant_add(r->pool, "one", 0, 0, 0600);
+	struct kvc_domain *d = rig_domain(r, (u32)slot, 0);
+
+	assert_int_equal(rig_store(r, r->d, 1, 100, 50), 0);
+	assert_int_equal(rig_load(r, d, 1, 100), -ENOENT);
+	assert_int_equal(rig_store(r, d, 1, 200, 50), 0);
+	assert_int_equal(rig_load(r, d, 1, 200), 0);
+	assert_int_equal(rig_delete(r, r->d, 1), 0);
+	assert_int_equal(rig_load(r, d, 1, 200), 0);
+	kvc_domain_put(r->pool, d);
+}
+
+/* Removed, with a session that still has the domain, a store on its way and a load in flight */
+static void removed_tenant(void **state)
+{
+	struct rig *r = *state;
+	int slot = kvc_tenant_add(r->pool, "one", 0, 0, 0600), again;
+	struct kvc_domain *old = rig_domain(r, (u32)slot, 0), *fresh;
+	struct kvc_store st, st2;
+	struct kvc_lease l;
+	struct kvc_load ld;
+
+	rig_write_super(r);
+	assert_int_equal(rig_store(r, old, 1, 100, 50), 0);
+	assert_int_equal(rig_begin(r, old, 2, 50, &st), 0);
+	assert_int_equal(rig_hold(r, old, 1, &ld), 0);
+	rig_flush(r);
+	assert_int_equal(kvc_tenant_remove(r->pool, "one"), 0);
+	assert_int_equal(rig_stats(r).pages, 0);
+	kvc_store_commit(r->pool, &st);
+	kvc_load_end(r->pool, &ld, 0);
+	assert_int_equal(rig_load(r, old, 1, 100), -ENOENT);
+	assert_int_equal(rig_load(r, old, 2, 100), -ENOENT);
+	assert_int_equal(rig_query(r, old, 1), -ENOENT);
+	assert_int_equal(rig_delete(r, old, 1), -ENOENT);
+	assert_int_equal(rig_lease(r, old, 1, &l), -ENOENT);
+	assert_int_equal(rig_begin(r, old, 3, 50, &st2), -ENODEV);
+	again = kvc_tenant_add(r->pool, "one", 0, 0, 0600);
+	assert_int_equal(again, slot);
+	fresh = rig_domain(r, (u32)slot, 0);
+	assert_ptr_not_equal(fresh, old);
+	assert_int_equal(rig_load(r, fresh, 1, 100), -ENOENT);
+	rig_write_super(r);
+	kvc_domain_put(r->pool, old);
+	kvc_domain_put(r->pool, fresh);
+	rig_flush(r);
+	rig_again(r);
+	fresh = rig_domain(r, (u32)slot, 0);
+	assert_int_equal(rig_load(r, fresh, 1, 100), -ENOENT);
+	assert_int_equal(rig_load(r, fresh, 2, 100), -ENOENT);
+	assert_int_equal(rig_stats(r).pages, 0);
+	assert_true(rig_stats(r).recover_skipped >= 1);
+	kvc_domain_put(r->pool, fresh);
+}
+
+/* The space of a removed tenant's pages is used again. */
+static void space_of_a_removed_tenant(void **state)
+{
+	struct rig *r = *state;
+	int slot = kvc_tenant_add(r->pool, "one", 0, 0, 0600);
+	struct kvc_domain *d = rig_domain(r, (u32)slot, 0);
+	u32 i;
+
+	for (i = 0; i < 100; i++) {
+		while (rig_store(r, d, i, i, 30000) == -EAGAIN)
+			rig_work(r);
+		rig_load(r, d, i, i);
+	}
+	kvc_domain_put(r->pool, d);
+	assert_int_equal(kvc_tenant_remove(r->pool, "one"), 0);
+	rig_fill(r, 0, 30000, 500);
+	assert_int_equal(rig_stats(r).moved_pages, 0);
+}
+
+/* A slot whose epochs are used up is not given away again. */
+static void epochs_end(void **state)
+{
+	struct rig *r = *state;
+
+	rig_detach(r);
+	r->super->tenants[1].epoch = 0xffffffff;
+	rig_attach(r);
+	assert_int_equal(kvc_tenant_add(r->pool, "one", 0, 0, 0600), 2);
+}
+
+static const struct CMUnitTest tenant_tests[] = {
+	cmocka_unit_test_setup_teardown(add_and_remove, make, unmake),
+	cmocka_unit_test_setup_teardown(slots_run_out, make, unmake),
+	cmocka_unit_test_setup_teardown(tenants_are_apart, make, unmake),
+	cmocka_unit_test_setup_teardown(removed_tenant, make, unmake),
+	cmocka_unit_test_setup_teardown(space_of_a_removed_tenant, make, unmake),
+	cmocka_unit_test_setup_teardown(epochs_end, make, unmake),
+};
+
+TEST_GROUP(tenant);
