@@ -231,12 +231,15 @@ static void closing_ends_registrations(void **state)
 {
 	uint8_t buf[16];
 	uint32_t id;
+	int i;
 
 	(void)state;
-	assert_int_equal(kvctx_mem_register(ctx, buf, sizeof(buf), &id), 0);
-	assert_int_equal(kvctx_mem_register(ctx, buf, 1, &id), 0);
-	close_handle();
-	assert_int_equal(fake.registrations, 0);
+	for (i = 0; i < 10; i++) {	/* the leak sanitizer misses what a stale pointer finds */
+		assert_int_equal(kvctx_mem_register(ctx, buf, sizeof(buf), &id), 0);
+		assert_int_equal(kvctx_mem_register(ctx, buf, 1, &id), 0);
+		reopen(O_RDWR, 4, 1024);
+		assert_int_equal(fake.registrations, 0);
+	}
 }
 
 int main(void)
