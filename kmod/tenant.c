@@ -5,12 +5,17 @@
  * All minors belong to one character device; open() finds the tenant by minor. A tenant is in the table exactly as long
  * as its node exists, both change under kvctx_mutex, and so does the count of sessions that keeps them.
  *
+ * Containers get nodes by number, made with mknod, and device cgroups allow numbers. A minor that was given back is
+ * therefore not given out again soon, and the first one is random: a node that was forgotten somewhere opens nothing
+ * rather than another tenant.
+ *
  * The node's struct device has a life of its own, since sysfs may hold on to it: it knows what devtmpfs asks for and
  * points to nothing of ours.
  */
 #include <linux/cdev.h>
 #include <linux/device.h>
 #include <linux/fs.h>
+#include <linux/random.h>
 #include <linux/slab.h>
 #include <linux/uidgid.h>
 #include <linux/xarray.h>
@@ -29,6 +34,7 @@ struct kvctx_node {
 static dev_t kvctx_devt;
 static struct cdev kvctx_cdev;
 static DEFINE_XARRAY_ALLOC(kvctx_minors);		/* minor -> tenant; kvctx_mutex */
+static u32 kvctx_next_minor;				/* where to look for a free one; kvctx_mutex */
 static DECLARE_WAIT_QUEUE_HEAD(kvctx_session_gone);
 
 static const struct class kvctx_class = {
@@ -143,8 +149,9 @@ static struct kvctx_tenant *kvctx_tenant_create(struct kvctx_pool *p, u32 slot)
 	t->pool = p;
 	t->slot = slot;
 	strscpy(t->name, config->name);
-	err = xa_alloc(&kvctx_minors, &t->minor, t, XA_LIMIT(0, KVCTX_MINORS - 1), GFP_KERNEL);
-	if (err)
+	err = xa_alloc_cyclic(&kvctx_minors, &t->minor, t, XA_LIMIT(0, KVCTX_MINORS - 1), &kvctx_next_minor,
+			      GFP_KERNEL);
+	if (err < 0)
 		goto err_free;
 	/* who opens the node before we are done waits for the mutex */
 	t->dev = kvctx_node_create(p->name, config, t->minor);
@@ -275,6 +282,7 @@ int kvctx_nodes_init(void)
 {
 	int err;
 
+	kvctx_next_minor = get_random_u32_below(KVCTX_MINORS);
 	err = class_register(&kvctx_class);
 	if (err)
 		return err;

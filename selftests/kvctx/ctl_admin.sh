@@ -52,6 +52,11 @@ check "a dump has them all, in several parts" prints 'objects=100 parts=([3-9]|[
 check "their nodes have owner and mode" test "$(stat -c '%u %a' /dev/kvctx/t/tenant-with-a-long-name-77)" = "77 600"
 check "detach takes all nodes along" bash -c 'kvctxctl pool detach t && test ! -e /dev/kvctx/t'
 check "attach brings them back" bash -c "kvctxctl pool attach $a > /dev/null && ls /dev/kvctx/t | wc -l | grep -qx 100"
+old=$(stat -c %t:%T /dev/kvctx/t/default)
+mknod /tmp/old-node c $((0x${old%:*})) $((0x${old#*:}))
+check "a node made by number opens its tenant" bash -c ': < /tmp/old-node'
+check "detach and attach" bash -c "kvctxctl pool detach t && kvctxctl pool attach $a"
+check "numbers are not given out again: the old node opens nothing" fails 'No such device' bash -c ': < /tmp/old-node'
 check "a name of 31 characters" kvctxctl tenant add t abcdefghijklmnopqrstuvwxyz01234
 check "fill the table" bash -c '
 	for i in $(seq 139); do kvctxctl tenant add t fill$i > /dev/null || exit 1; done'
