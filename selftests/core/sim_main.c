@@ -136,15 +136,16 @@ static void step(struct sim *s)
 	ops_flush_look(s);
 }
 
+/* I/O ends one by one, and workers get as far as they can before the next: what it ends has to wake them. */
 static bool settle_step(struct sim *s)
 {
 	bool any = false;
 	u32 i;
 
-	while (bus_step(s->bus))
-		any = true;
 	for (i = 0; i < s->cfg.nr_members; i++)
 		any |= work_step(s, i);
+	if (!any)
+		any = bus_step(s->bus);
 	ops_flush_look(s);
 	if (!any && s->nr_waiters) {
 		sim_check(s->space, "%u stores wait for space, and nobody will tell them", s->nr_waiters);

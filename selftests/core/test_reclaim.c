@@ -182,8 +182,46 @@ static void holds_are_waited_for(void **state)
 	assert_int_equal(page_compare(block, 77, 0, 100), 100);
 	r->kicked[0] = false;
 	kvc_load_end(r->pool, &ld, 0);
+	/* The worker was waiting for this. */
+	assert_true(r->kicked[0]);
 	rig_work(r);
 	rig_fill(r, 5000, PAGE, 300);
+}
+
+static u32 allocations;
+
+static bool count_them(size_t size)
+{
+	(void)size;
+	allocations++;
+	return false;
+}
+
+/* Allocations that finding or making the domain of this keyspace takes */
+static u32 cost_of_domain(struct rig *r, u32 keyspace)
+{
+	struct kvc_domain *d;
+
+	allocations = 0;
+	os_alloc_fault = count_them;
+	d = rig_domain(r, 0, keyspace);
+	os_alloc_fault = NULL;
+	assert_non_null(d);
+	kvc_domain_put(r->pool, d);
+	return allocations;
+}
+
+/* A keyspace costs memory as long as it has pages, and no longer. */
+static void domains_go_with_their_pages(void **state)
+{
+	struct rig *r = *state;
+	struct kvc_domain *d = rig_domain(r, 0, 9);
+
+	assert_int_equal(rig_store(r, d, 1, 1, 100), 0);
+	kvc_domain_put(r->pool, d);
+	assert_int_equal(cost_of_domain(r, 9), 0);
+	rig_fill(r, 0, PAGE, 200);
+	assert_true(cost_of_domain(r, 9) > 0);
 }
 
 /* The header is replaced before the segment is used, and after that the old pages are forgotten for good. */
@@ -274,6 +312,7 @@ static const struct CMUnitTest reclaim_tests[] = {
 	cmocka_unit_test_setup_teardown(leased_pages_stay, make, unmake),
 	cmocka_unit_test_setup_teardown(all_is_leased, make, unmake),
 	cmocka_unit_test_setup_teardown(holds_are_waited_for, make, unmake),
+	cmocka_unit_test_setup_teardown(domains_go_with_their_pages, make, unmake),
 	cmocka_unit_test_setup_teardown(generations_rise, make, unmake),
 	cmocka_unit_test_setup_teardown(moves_are_durable, make, unmake),
 	cmocka_unit_test_setup_teardown(damaged_page_is_not_moved, make, unmake),

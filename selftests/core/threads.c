@@ -312,8 +312,13 @@ static void user_step(struct user *u, struct kvc_domain *d)
 
 	if (n < 40) {
 		user_store(u, d, id);
-	} else if (n < 75) {
+	} else if (n < 70) {
 		user_load(u, d, id);
+	} else if (n < 75) {
+		key_make(key, id);
+		r = kvc_query(pool, d, key);
+		if (r != (int)length_of(id) && r != -ENOENT && r != -ENODEV)
+			fail("query", (u64)r);
 	} else if (n < 85) {
 		user_match(u, d, id);
 	} else if (n < 99) {
