@@ -53,7 +53,7 @@ static void store_work(struct work_struct *work)
 		kvctx_op_complete(op, err, 0);
 	} else {
 		kvc_store_commit(core, &op->store);
-		/* Lost meanwhile? Nothing was published, and the flush that told of the loss may have been before this */
+		/* Lost meanwhile? Nothing was published, and the flush that told of it may be over */
 		if (!kvc_member_online(core, op->member))
 			err = -ENODEV;
 		kvctx_op_complete(op, err ?: (s32)op->length, 0);
