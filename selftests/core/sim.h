@@ -118,12 +118,14 @@ struct op {
 	int	err;
 	bool	killed;			/* its user died: abort */
 	struct kvc_store st;
+	u32	epoch;			/* of the tenant when the store began */
 	struct kvc_load ld;
 	u32	first_chunk, nr_chunks;	/* of a load */
 	u64	start_event;		/* of a flush */
 	u64	marks[SIM_MEMBERS_MAX];
 	u32	tenant;			/* of a superblock write */
 	u64	super_seq;
+	u32	written;		/* members that have it */
 };
 
 struct worker {

@@ -51,6 +51,9 @@ void ops_flush_look(struct sim *s)
 
 /* Tenants: a change is made, then written to all members; meanwhile nobody uses the tenant. */
 
+static void super_write(struct sim *s, u32 tenant);
+
+/* One member that has it is enough: the newest superblock counts. Without any it is tried again. */
 static void super_end(struct op *op)
 {
 	struct sim *s = op->sim;
@@ -58,6 +61,11 @@ static void super_end(struct op *op)
 	u32 i;
 
 	if (s->ending) {
+		op_free(op);
+		return;
+	}
+	if (!op->written) {
+		super_write(s, op->tenant);
 		op_free(op);
 		return;
 	}
@@ -79,8 +87,7 @@ static void super_io_done(void *arg, int err)
 {
 	struct op *op = arg;
 
-	if (err)
-		op->err = err;
+	op->written += err == 0;
 	if (--op->ios == 0)
 		super_end(op);
 }

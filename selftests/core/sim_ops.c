@@ -78,16 +78,18 @@ static void store_end(struct op *op)
 {
 	struct sim *s = op->sim;
 	struct mkey *k = op->key;
-	bool lost;
+	bool same_tenant, lost;
 
-	/* A store that ends after its tenant or member went is as good as aborted. */
-	lost = s->ending || op->err || op->killed || s->failed[op->st.member] ||
+	/* A store that ends after its tenant or member went is as good as aborted. Another tenant may have the slot. */
+	same_tenant = s->tenants[k->tenant].epoch == op->epoch;
+	lost = s->ending || op->err || op->killed || s->failed[op->st.member] || !same_tenant ||
 	       s->tenants[k->tenant].state != T_LIVE;
 	if (op->err || op->killed || s->ending)
 		kvc_store_abort(s->pool, &op->st);
 	else
 		kvc_store_commit(s->pool, &op->st);
-	k->pending = false;
+	if (same_tenant)
+		k->pending = false;
 	if (lost) {
 		s->n.ioerrs += op->err != 0;
 		sim_trace(s, "store %s v%u aborted (%d)", model_name(k), op->version, op->err);
@@ -164,6 +166,7 @@ static void store_began(struct op *op)
 	sim_check(!s->failed[op->st.member], "store on failed member %u", op->st.member);
 	check_place(s, op->st.member, op->st.offset, op->length, "store");
 	op->version = model_new_version(s, op->key, op->length);
+	op->epoch = s->tenants[op->key->tenant].epoch;
 	op->key->pending = true;
 	s->newest[op->st.member] = (struct place){ op->st.member, op->st.offset };
 	s->placed += kvc_blocks(op->length);
