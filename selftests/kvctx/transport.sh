@@ -6,8 +6,8 @@
 #   transport.sh plain|tcp|loop|rdma|ssd
 #
 # "plain" is a memory-backed null_blk and also runs the tests of ABI and sessions; "tcp"
-# and "rdma" are namespaces of the kernel's own NVMe target over one, "loop" of a target
-# over a file, "ssd" an emulated NVMe SSD (of the runner's --nvme).
+# and "rdma" are namespaces of the kernel's own NVMe target over one, "ssd" an emulated
+# NVMe SSD (of the runner's --nvme), "loop" a namespace of a target over that.
 . "$(dirname "$0")/lib.sh"
 
 kind=${1?}
@@ -22,11 +22,11 @@ member() {
 
 	case $kind in
 		ssd) nvmet_ssd kvctx0 ;;
-		# This transport hands the initiator's memory to the backing device as it is, and takes
-		# memory aligned to 4 bytes; null_blk on 6.12 wants 512. A file takes any.
+		# This transport hands the initiator's memory, aligned to 4 bytes, to the backing device as it
+		# is: null_blk and loop devices want 512 and fail or mistake it, an SSD takes it.
 		loop)
-			backing=$(nvmet_file "b$kind" 1536) &&
-				nvmet_target loop loop "$backing" && nvmet_connect loop loop ;;
+			backing=$(nvmet_ssd kvctx0) && nvmet_target loop loop "$backing" &&
+				nvmet_connect loop loop ;;
 		plain) nvmet_null_blk plain 1536 $blocks ;;
 		*)
 			backing=$(nvmet_null_blk "b$kind" 1536 $blocks) &&
