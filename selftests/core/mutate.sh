@@ -51,6 +51,7 @@ recovered-seq@kmod/core/recover.c@s/os_atomic64_set(&p->seq, .*/(void)seq;/@the 
 recovered-gen@kmod/core/recover.c@s/os_atomic64_set(&p->generation, .*/(void)gen;/@generations start anew with each attach
 recovery-oldest@kmod/core/recover.c@s/->seq >= rec->seq/->seq <= rec->seq/@the oldest record of a key wins
 recovery-tombs@kmod/core/recover.c@s/^\t\tsupersede(p, bucket, old, e);$/\t\t;/@tombstones do not kill in recovery
+recovery-again@kmod/core/recover.c@s/if (i < \*done)/if (0)/@recovery takes records twice after -ENOMEM
 dedup@kmod/core/store.c@s/return -EEXIST;/return 0;/@a present page is replaced
 abort-stays@kmod/core/store.c@s/if (commit) {/if (commit || true) {/@an abort publishes
 crc-base@kmod/core/store.c@s/st->crc_base + chunk/chunk/@CRCs of pages overwrite each other

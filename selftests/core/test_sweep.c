@@ -286,6 +286,57 @@ static void sweep_recovery(void **state)
 	rig_free(r);
 }
 
+/* Together they fill a segment of 256 KiB to the last block; a second time there is no room for the first of them. */
+static const u32 filling[] = { 40000, 40000, 40000, 40000, 40000, 36000, 1 };
+
+#define FULL	((u32)ARRAY_SIZE(filling))
+
+/* All segments, with the n-th allocation refused, fed again after that; true when fewer were made. */
+static bool recover_again(struct rig *r, u8 *buf, u32 n)
+{
+	static const struct kvc_ops ops = { ignore_kick, ignore_space };
+	struct kvc_pool *p;
+	struct kvc_stats st;
+
+	assert_int_equal(kvc_pool_create(r->super, 1, &ops, NULL, &p), 0);
+	every = 1;
+	countdown = n;
+	failed = false;
+	os_alloc_fault = fail_nth;
+	assert_int_equal(recover_all(r, p, buf), 0);
+	os_alloc_fault = NULL;
+	kvc_recover_finish(p);
+	kvc_stats_get(p, &st);
+	assert_int_equal(st.pages, FULL);
+	assert_int_equal(st.recover_skipped, 0);
+	kvc_pool_destroy(p);
+	return !failed;
+}
+
+/* A full segment of which every record takes an allocation: fed again it needs no more room than it had. */
+static void full_segment_fed_again(void **state)
+{
+	struct rig *r = rig_new(1, 5, KVC_SEGMENT_MIN, KVC_CHUNK_MIN);
+	u8 *buf = malloc(KVC_RECOVER_IO);
+	struct kvc_domain *d;
+	u32 i, n = 1;
+
+	(void)state;
+	assert_non_null(buf);
+	for (i = 0; i < FULL; i++) {
+		d = rig_domain(r, 0, 10 + i);
+		assert_int_equal(rig_store(r, d, i, i, filling[i]), 0);
+		kvc_domain_put(r->pool, d);
+	}
+	rig_flush(r);
+	rig_detach(r);
+	while (!recover_again(r, buf, n))
+		n++;
+	assert_true(n > FULL);
+	free(buf);
+	rig_free(r);
+}
+
 /* Also after a failed test */
 static int no_faults(void **state)
 {
@@ -300,6 +351,7 @@ static const struct CMUnitTest sweep_tests[] = {
 	cmocka_unit_test_teardown(sweep_delete, no_faults),
 	cmocka_unit_test_teardown(short_of_memory, no_faults),
 	cmocka_unit_test_teardown(sweep_recovery, no_faults),
+	cmocka_unit_test_teardown(full_segment_fed_again, no_faults),
 };
 
 TEST_GROUP(sweep);
