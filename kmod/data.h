@@ -154,6 +154,7 @@ struct kvctx_op {
 	struct kvctx_session *session;
 	u64 user_data;
 	u32 flags;
+	u8 prio;			/* enum kvctx_prio, not DEFAULT */
 	u32 length;
 	u64 offset;
 	u32 depth;
@@ -165,6 +166,9 @@ struct kvctx_op {
 	struct kvctx_piece *pieces;	/* what the transfer begins with: user, or the one in front */
 	struct kvctx_piece *list;	/* allocated, when they do not fit in here */
 	struct kvctx_piece inline_pieces[KVCTX_INLINE_PIECES + KVCTX_SPARE_PIECES];
+
+	/* Takes the result instead of the completion queue; the operation is freed behind it */
+	void (*done)(struct kvctx_op *op, s32 res, u32 flags);
 
 	/* STORE, DELETE: 0: taken over; -EAGAIN: try again when there is space */
 	int (*attempt)(struct kvctx_op *op);

@@ -231,7 +231,10 @@ long kvctx_match(struct kvctx_session *s, struct kvctx_match *arg)
 		return -EINVAL;
 	if (lease ? !arg->lease_ms || arg->lease_ms > KVCTX_LEASE_MS_MAX : arg->lease_ms)
 		return -EINVAL;
+	if (arg->reserved)
+		return -EINVAL;
 	arg->lease = 0;
+	arg->nr_prefetched = 0;
 	m = kvmalloc(sizeof(*m), GFP_KERNEL_ACCOUNT);
 	if (!m)
 		return -ENOMEM;

@@ -172,7 +172,7 @@ static long ioctl_setup(struct kvctx_session *s, union kvctx_arg *arg)
 	struct kvctx_setup *setup = &arg->setup;
 	int err;
 
-	if (setup->reserved[0] || setup->reserved[1])
+	if (setup->reserved || setup->slot_bytes || setup->nr_slots)
 		return -EINVAL;
 	if (!(setup->flags & KVCTX_SETUP_EVENTFD) && setup->eventfd)
 		return -EINVAL;

@@ -27,13 +27,14 @@ enum {
 	F_DEPTH		= 1 << 3,
 	F_LEASE_MS	= 1 << 4,
 	F_LEASE		= 1 << 5,
+	F_PRIO		= 1 << 6,
 };
 
 struct opcode {
 	u32 flags;			/* KVCTX_OP_* that it knows */
 	u32 fields;
 	bool writes;			/* refused in a read-only session */
-	bool later;			/* reserved */
+	enum kvctx_prio prio;		/* what KVCTX_PRIO_DEFAULT means */
 	int (*start)(struct kvctx_op *op);
 	s32 (*now)(struct kvctx_session *s, const struct kvctx_sqe *sqe);
 };
@@ -47,19 +48,28 @@ static s32 query(struct kvctx_session *s, const struct kvctx_sqe *sqe)
 	return kvc_query(s->pool->core, s->domain, kvctx_key_bytes(&key));
 }
 
+/* No session has slots yet */
+static s32 no_slots(struct kvctx_session *s, const struct kvctx_sqe *sqe)
+{
+	return -EOPNOTSUPP;
+}
+
 static const struct opcode opcodes[] = {
 	[KVCTX_OP_STORE] = {
-		.flags = KVCTX_OP_NOWAIT, .fields = F_KEY | F_SEGS | F_DEPTH, .writes = true,
-		.start = kvctx_store_start,
+		.flags = KVCTX_OP_NOWAIT, .fields = F_KEY | F_SEGS | F_DEPTH | F_PRIO, .writes = true,
+		.prio = KVCTX_PRIO_NORMAL, .start = kvctx_store_start,
 	},
 	[KVCTX_OP_LOAD] = {
-		.flags = KVCTX_OP_NO_VERIFY, .fields = F_KEY | F_SEGS | F_OFFSET, .start = kvctx_load_start,
+		.flags = KVCTX_OP_NO_VERIFY, .fields = F_KEY | F_SEGS | F_OFFSET | F_PRIO,
+		.prio = KVCTX_PRIO_URGENT, .start = kvctx_load_start,
 	},
 	[KVCTX_OP_DELETE] = {
 		.flags = KVCTX_OP_NOWAIT, .fields = F_KEY, .writes = true, .start = kvctx_delete_start,
 	},
 	[KVCTX_OP_QUERY] = { .fields = F_KEY, .now = query },
-	[KVCTX_OP_PREFETCH] = { .later = true },
+	[KVCTX_OP_PREFETCH] = { .fields = F_KEY | F_LEASE_MS | F_PRIO, .now = no_slots },
+	[KVCTX_OP_GET] = { .fields = F_KEY | F_LEASE_MS | F_PRIO, .now = no_slots },
+	[KVCTX_OP_PUT] = { .fields = F_LEASE, .now = no_slots },
 	[KVCTX_OP_LEASE] = { .fields = F_KEY | F_LEASE_MS, .now = kvctx_lease_one },
 	[KVCTX_OP_RELEASE] = { .fields = F_LEASE, .now = kvctx_lease_release },
 	[KVCTX_OP_FLUSH] = { .start = kvctx_flush_op_start },
@@ -87,10 +97,10 @@ static const struct opcode *opcode_of(const struct kvctx_sqe *sqe)
 	return i < ARRAY_SIZE(opcodes) ? &opcodes[array_index_nospec(i, ARRAY_SIZE(opcodes))] : NULL;
 }
 
-/* Every field that the opcode does not use is zero. */
+/* Every field that the opcode does not use is zero, and the priority is one. */
 static bool sqe_clean(const struct kvctx_sqe *sqe, u32 fields)
 {
-	if (sqe->reserved0 || sqe->reserved1 || sqe->crcs || sqe->reserved2[0] || sqe->reserved2[1])
+	if (sqe->reserved1 || sqe->crcs || sqe->reserved2[0] || sqe->reserved2[1])
 		return false;
 	if (!(fields & F_KEY) && memchr_inv(&sqe->key, 0, sizeof(sqe->key)))
 		return false;
@@ -99,6 +109,8 @@ static bool sqe_clean(const struct kvctx_sqe *sqe, u32 fields)
 	if (!(fields & F_OFFSET) && sqe->offset)
 		return false;
 	if (!(fields & F_DEPTH) && sqe->depth)
+		return false;
+	if (fields & F_PRIO ? sqe->prio > KVCTX_PRIO_BACKGROUND : sqe->prio)
 		return false;
 	if (!(fields & F_LEASE_MS) && sqe->lease_ms)
 		return false;
@@ -111,8 +123,6 @@ static int sqe_check(const struct kvctx_session *s, const struct kvctx_sqe *sqe)
 
 	if (!oc)
 		return -EINVAL;
-	if (oc->later)
-		return -EOPNOTSUPP;
 	if (!oc->start && !oc->now)
 		return -EINVAL;
 	if (sqe->flags & ~oc->flags || !sqe_clean(sqe, oc->fields))
@@ -223,6 +233,11 @@ void kvctx_op_complete(struct kvctx_op *op, s32 res, u32 flags)
 	struct kvctx_session *s = op->session;
 	u64 user_data = op->user_data;
 
+	if (op->done) {
+		op->done(op, res, flags);
+		op_free(op);
+		return;
+	}
 	op_free(op);
 	kvctx_cq_post(s, user_data, res, flags);
 }
@@ -238,6 +253,7 @@ static int op_start(struct kvctx_session *s, const struct kvctx_sqe *sqe, ktime_
 	op->session = s;
 	op->user_data = sqe->user_data;
 	op->flags = sqe->flags;
+	op->prio = sqe->prio ?: opcode_of(sqe)->prio;
 	memcpy(op->key, kvctx_key_bytes(&key), sizeof(op->key));
 	op->offset = sqe->offset;
 	op->length = sqe->length;

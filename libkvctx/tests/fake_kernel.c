@@ -209,7 +209,7 @@ static void check_clean(const struct kvctx_sqe *s)
 	bool moves = s->opcode == KVCTX_OP_STORE || s->opcode == KVCTX_OP_LOAD;
 	const struct kvctx_key none = { .qualifier = 0 };
 
-	assert(!s->reserved0 && !s->reserved1 && !s->crcs && !s->reserved2[0] && !s->reserved2[1]);
+	assert(!s->reserved1 && !s->crcs && !s->reserved2[0] && !s->reserved2[1]);
 	assert(moves || (!s->nr_segs && !s->segs && !s->length));
 	assert(s->opcode == KVCTX_OP_LOAD || !s->offset);
 	assert(s->opcode == KVCTX_OP_STORE || !s->depth);
@@ -295,7 +295,7 @@ static int do_setup(struct kvctx_setup *s)
 {
 	void *p;
 
-	assert(s->size == sizeof(*s) && !s->reserved[0] && !s->reserved[1]);
+	assert(s->size == sizeof(*s) && !s->reserved);
 	if (fake.fail_setup)
 		return fake.fail_setup;
 	if (!s->cq_entries || s->cq_entries > fake.cq_max)

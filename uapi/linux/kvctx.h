@@ -10,7 +10,9 @@
  *   session   an open file of a tenant's node after KVCTX_IOC_SETUP; owns memory registrations, arena, completion
  *             queue, leases and operations in flight; close() releases all of them, after DMA has stopped
  *   memory    a pinned range that operations may name by id: the arena (id 0) or a registration (ids from 1)
+ *   peer      a PCI device whose memory was registered; operations on it are peer-to-peer DMA
  *   segment   here: one piece of an operation's scatter list (struct kvctx_seg)
+ *   slot      a piece of kernel-managed pinned memory that holds one page read ahead (PREFETCH)
  *
  * Rules that hold for every structure
  *   - fixed size, 64-bit aligned, the same for 32-bit and 64-bit callers; native byte order
@@ -22,21 +24,26 @@
  *   -ENOENT      res    not here: recompute
  *   -EBADMSG     res    was here, failed verification, has been dropped: recompute
  *   -EIO         res    the member failed this transfer: recompute
- *   -ENODEV      both   the member, or the whole pool, is gone: recompute
+ *   -ENODEV      both   the member, the whole pool, or the peer whose memory was named, is gone: recompute
  *   -ETIME       both   the deadline passed before the operation was started; WAIT: the time limit passed
- *   -EREMOTEIO   res    no peer-to-peer path between this memory and this member (later kernels of the module)
+ *   -EREMOTEIO   res    no peer-to-peer path between this memory and this member; nothing was sent: stage the page
+ *                       through host memory
+ *                ioctl  MEM_REGISTER: peer memory, and this kernel has no peer-to-peer DMA
  *   -EDQUOT      res    tenant over quota (later kernels of the module)
- *   -ENOSPC      res    STORE: nothing evictable; LEASE: too many leases
+ *   -ENOSPC      res    STORE: nothing evictable; LEASE: too many leases; PREFETCH, GET: no slot is free
  *   -EAGAIN      res    STORE or DELETE with KVCTX_OP_NOWAIT: reclaim is running, try again
  *                ioctl  SUBMIT: the completion queue has no room for one more operation
  *   -EMSGSIZE    res    scatter list and byte range differ in length
  *   -ERANGE      res    LOAD: the byte range ends behind the page's end
- *   -E2BIG       res    page longer than page_len_max, or more segments than segs_max
+ *   -E2BIG       res    page longer than page_len_max, or than a slot; more segments than segs_max
  *                ioctl  the structure is longer than this kernel knows and its tail is not zero
  *   -EACCES      res    STORE or DELETE in a session opened read-only
+ *   -EPERM       res    the tenant requires verified pages, and this operation would not verify
+ *   -EILSEQ      res    STORE: the bytes do not have the CRCs that came with them; nothing is kept
+ *   -ECANCELED   res    io_uring: the ring died, or the request was cancelled, before the operation was started
  *   -EINVAL      both   unknown flag, opcode, memory id, lease, reserved field not zero, zero length
  *   -EFAULT      both   a pointer cannot be read or written; res: a segment leaves its memory
- *   -EOPNOTSUPP  res    opcode reserved for later
+ *   -EOPNOTSUPP  res    PREFETCH, GET, PUT in a session without slots; LOAD with @crcs of a page that has none
  *   -ENOMEM      both   out of memory, or over RLIMIT_MEMLOCK
  *   -EBADFD      ioctl  no KVCTX_IOC_SETUP yet
  *   -EEXIST      ioctl  SETUP done before
@@ -75,6 +82,12 @@ struct kvctx_key {
 
 /* Feature bits reported by INFO: operations and paths this module serves */
 #define KVCTX_FEAT_VERIFY	(1ULL << 0)	/* LOAD verifies CRC32C */
+#define KVCTX_FEAT_P2P		(1ULL << 1)	/* MEM_REGISTER takes memory of PCI peers */
+#define KVCTX_FEAT_URING	(1ULL << 2)	/* operations as io_uring commands */
+#define KVCTX_FEAT_SLOTS	(1ULL << 3)	/* PREFETCH, GET, PUT */
+
+/* Tenant flags reported by INFO */
+#define KVCTX_TENANT_VERIFIED	(1U << 0)	/* LOADs that would not verify are refused, see KVCTX_OP_NO_VERIFY */
 
 /**
  * struct kvctx_info - KVCTX_IOC_INFO: what this node is and can do
@@ -100,12 +113,14 @@ struct kvctx_key {
  * @leases_max: most pages under lease of one session
  * @mem_max: most memory registrations of one session
  * @dma_align: address and length alignment in bytes at which a segment is moved without a bounce block
- * @reserved: zero
+ * @tenant_flags: KVCTX_TENANT_*
  * @pool_uuid: identity of the pool
  * @pool: name of the pool, NUL-terminated
  * @tenant: name of the tenant, NUL-terminated
+ * @slots_max: most slots of one session
+ * @slot_bytes_max: largest slot in bytes
  *
- * Works before and after SETUP. The masks are those that SUBMIT validates with.
+ * Which members a peer's memory reaches tells KVCTX_IOC_PATHS. Works before and after SETUP. The masks are those that SUBMIT validates with.
  */
 struct kvctx_info {
 	__u32	size;
@@ -130,10 +145,12 @@ struct kvctx_info {
 	__u32	leases_max;
 	__u32	mem_max;
 	__u32	dma_align;
-	__u32	reserved;
+	__u32	tenant_flags;
 	__u8	pool_uuid[KVCTX_UUID_LEN];
 	char	pool[KVCTX_NAME_MAX];
 	char	tenant[KVCTX_NAME_MAX];
+	__u32	slots_max;
+	__u32	slot_bytes_max;
 };
 
 /* Flags of SETUP */
@@ -142,6 +159,7 @@ struct kvctx_info {
 /* mmap offsets */
 #define KVCTX_MMAP_CQ		0ULL		/* completion queue, &kvctx_setup.cq_bytes long */
 #define KVCTX_MMAP_ARENA	(1ULL << 40)	/* arena, arena_bytes long; may be mapped in parts */
+#define KVCTX_MMAP_SLOTS	(2ULL << 40)	/* slots, nr_slots * slot_bytes long; PROT_READ only */
 
 /**
  * struct kvctx_setup - KVCTX_IOC_SETUP: start the session
@@ -154,6 +172,9 @@ struct kvctx_info {
  *	completions not yet consumed together never exceed it
  * @eventfd: eventfd to signal, with KVCTX_SETUP_EVENTFD; otherwise zero
  * @cq_bytes: out: length of the mapping at KVCTX_MMAP_CQ
+ * @slot_bytes: in: bytes of one slot, at most slot_bytes_max; out: rounded up to whole pages; 0 with no slots
+ * @nr_slots: slots for pages read ahead, at most slots_max; 0: none, then PREFETCH, GET and PUT give -EOPNOTSUPP.
+ *	Accounted to RLIMIT_MEMLOCK as the arena
  * @reserved: zero
  *
  * Once per open file. May sleep.
@@ -166,7 +187,9 @@ struct kvctx_setup {
 	__u32	cq_entries;
 	__s32	eventfd;
 	__u64	cq_bytes;
-	__u64	reserved[2];
+	__u32	slot_bytes;
+	__u32	nr_slots;
+	__u64	reserved;
 };
 
 #define KVCTX_MEM_ARENA		0U		/* memory id of the arena */
@@ -182,6 +205,11 @@ struct kvctx_setup {
  *
  * The range must be writable by the caller. Pinned pages are accounted to RLIMIT_MEMLOCK until unregistered or the
  * session closes. May sleep.
+ *
+ * A range that maps memory of a PCI peer (a GPU's as its driver publishes it, a controller memory buffer) is registered
+ * as peer memory, whole or not at all (-EFAULT where both kinds meet in one range). It is not accounted. When the
+ * peer's driver lets go of the device, operations on the registration end first, then it answers -ENODEV until
+ * unregistered.
  */
 struct kvctx_mem_register {
 	__u32	size;
@@ -220,44 +248,115 @@ struct kvctx_seg {
 	__u32	length;
 };
 
-/* Opcodes. PREFETCH is reserved for a later kernel of the module (-EOPNOTSUPP) */
+/**
+ * enum kvctx_path_reason - what is between a memory and a member
+ * @KVCTX_PATH_DIRECT: nothing; the member's device moves pages from and to this memory itself
+ * @KVCTX_PATH_NO_QUEUE: the member's queue takes no peer memory (NVMe/TCP, null_blk)
+ * @KVCTX_PATH_NO_ROUTE: no PCI switch in common, and the host bridge is not known to forward between its ports
+ * @KVCTX_PATH_NO_PCI: the member is not a PCI device
+ * @KVCTX_PATH_GONE: the peer's driver has let go of it
+ */
+enum kvctx_path_reason {
+	KVCTX_PATH_DIRECT	= 0,
+	KVCTX_PATH_NO_QUEUE	= 1,
+	KVCTX_PATH_NO_ROUTE	= 2,
+	KVCTX_PATH_NO_PCI	= 3,
+	KVCTX_PATH_GONE		= 4,
+};
+
+/**
+ * struct kvctx_path - one row of the answer of KVCTX_IOC_PATHS
+ * @member: number of the member in the pool
+ * @reason: enum kvctx_path_reason
+ * @distance: PCI hops between peer and member; -1 where there is no path, 0 for host memory
+ * @reserved: zero
+ * @device: name of the member's block device, NUL-terminated
+ * @peer: PCI name of the peer ("0000:03:00.0"), NUL-terminated; empty for host memory
+ */
+struct kvctx_path {
+	__u32	member;
+	__u32	reason;
+	__s32	distance;
+	__u32	reserved;
+	char	device[32];
+	char	peer[32];
+};
+
+/**
+ * struct kvctx_paths - KVCTX_IOC_PATHS: which members a memory reaches
+ * @size: size of the structure as the caller knows it
+ * @flags: zero
+ * @mem: memory id
+ * @nr: in: rows that fit at @paths; out: members of the pool, of which at most so many rows were written
+ * @paths: user address of struct kvctx_path[nr]
+ *
+ * Decided when the memory was registered and enforced by SUBMIT: an operation whose page lies on a member without a
+ * path completes with -EREMOTEIO, and nothing was sent to any device. A STORE of peer memory goes only to members
+ * with a path; -EREMOTEIO when there is none.
+ */
+struct kvctx_paths {
+	__u32	size;
+	__u32	flags;
+	__u32	mem;
+	__u32	nr;
+	__u64	paths;
+};
+
 enum kvctx_opcode {
 	KVCTX_OP_STORE		= 1,	/* write a page; res: its bytes */
 	KVCTX_OP_LOAD		= 2,	/* read a page or a byte range of it; res: bytes read */
 	KVCTX_OP_DELETE		= 3,	/* drop a page; res: 0, or -ENOENT; durable after FLUSH */
 	KVCTX_OP_QUERY		= 4,	/* res: bytes of the page, or -ENOENT */
-	KVCTX_OP_PREFETCH	= 5,
+	KVCTX_OP_PREFETCH	= 5,	/* read a page into a slot and keep it for lease_ms; res: its bytes */
 	KVCTX_OP_LEASE		= 6,	/* keep a page from eviction for lease_ms; res: lease id, from 1 */
 	KVCTX_OP_RELEASE	= 7,	/* end a lease by id */
 	KVCTX_OP_FLUSH		= 8,	/* what completed before this was submitted survives a power cut */
+	KVCTX_OP_GET		= 9,	/* PREFETCH, and keep the slot until PUT; res: slot number, from 0 */
+	KVCTX_OP_PUT		= 10,	/* end of a GET */
+};
+
+/* Priorities of operations */
+enum kvctx_prio {
+	KVCTX_PRIO_DEFAULT	= 0,	/* LOAD, GET: URGENT; STORE: NORMAL; PREFETCH: BACKGROUND */
+	KVCTX_PRIO_URGENT	= 1,	/* decode waits for it */
+	KVCTX_PRIO_NORMAL	= 2,
+	KVCTX_PRIO_BACKGROUND	= 3,
 };
 
 /* Operation flags */
 #define KVCTX_OP_NOWAIT		(1U << 0)	/* STORE, DELETE: -EAGAIN instead of waiting for space */
 #define KVCTX_OP_NO_VERIFY	(1U << 1)	/* LOAD: skip the CRC check; completes without VERIFIED */
+#define KVCTX_OP_NO_SLOT	(1U << 2)	/* LOAD: from the device also when the page lies in a slot */
 
 /**
  * struct kvctx_sqe - one operation of SUBMIT
  * @opcode: enum kvctx_opcode
  * @nr_segs: entries of @segs: STORE and LOAD 1..segs_max, others 0
- * @reserved0: zero
+ * @prio: enum kvctx_prio: STORE, LOAD, PREFETCH, GET; others 0. A more urgent operation passes those that wait for a
+ *	turn at the device, and carries a higher I/O priority
  * @flags: KVCTX_OP_*
  * @user_data: returned in the completion
- * @key: page key: STORE, LOAD, DELETE, QUERY, LEASE; zero for others
+ * @key: page key; zero for RELEASE, PUT, FLUSH
  * @offset: LOAD: first byte of the range inside the page; others 0
  * @length: STORE: bytes of the page; LOAD: bytes of the range; others 0. Equals the sum of the segments' lengths
  * @segs: user address of struct kvctx_seg[nr_segs]; read during SUBMIT only
  * @timeout_ns: nanoseconds from SUBMIT after which an operation not yet started completes with -ETIME; 0: none
  * @depth: STORE: position of the page in its prefix, from 1; 0: unknown. A hint for reclaim
- * @lease_ms: LEASE: milliseconds, 1..lease_ms_max; others 0
- * @lease: RELEASE: lease id; others 0
+ * @lease_ms: LEASE, PREFETCH, GET: milliseconds, 1..lease_ms_max; others 0. The slot of a PREFETCH or GET is used for
+ *	another page only after that, and after the last PUT
+ * @lease: RELEASE: lease id; PUT: slot number; others 0
  * @reserved1: zero
- * @crcs: zero; reserved for CRC exchange on peer-to-peer memory
+ * @crcs: STORE, LOAD: user address of __u32[], one CRC32C for each chunk (chunk_size bytes, the last one shorter) of
+ *	the page (STORE) or that the range touches (LOAD), or 0. Accessed during SUBMIT only.
+ *	STORE from host memory: compared with what the kernel computes, -EILSEQ when they differ. STORE from peer
+ *	memory, which the kernel does not read: kept as the page's CRCs; without them the page never verifies.
+ *	LOAD: receives the CRCs that the bytes must have, for a check where the bytes are; not for a page stored from
+ *	peer memory without any (-EOPNOTSUPP)
  * @reserved2: zero
  */
 struct kvctx_sqe {
 	__u8	opcode;
-	__u8	reserved0;
+	__u8	prio;
 	__u16	nr_segs;
 	__u32	flags;
 	__u64	user_data;
@@ -276,10 +375,10 @@ struct kvctx_sqe {
 
 /* Completion flags: what really happened */
 #define KVCTX_CQE_VERIFIED	(1U << 0)	/* every byte was checked against its CRC32C */
-#define KVCTX_CQE_P2P		(1U << 1)	/* peer-to-peer DMA */
+#define KVCTX_CQE_P2P		(1U << 1)	/* peer-to-peer DMA; the CPU has not touched the bytes */
 #define KVCTX_CQE_STAGED	(1U << 2)	/* copied through host memory by the library */
 #define KVCTX_CQE_DEDUP		(1U << 3)	/* STORE: the page was present or on its way; nothing was written */
-#define KVCTX_CQE_FROM_DRAM	(1U << 4)	/* served without the device */
+#define KVCTX_CQE_FROM_DRAM	(1U << 4)	/* served from a slot, without the device */
 #define KVCTX_CQE_PENDING	(1U << 5)	/* with DEDUP: another writer has not completed the page yet; FLUSH
 						 * covers it only from then on
 						 */
@@ -365,6 +464,7 @@ struct kvctx_wait {
 
 /* Flags of MATCH */
 #define KVCTX_MATCH_LEASE	(1U << 0)	/* lease the pages found for @lease_ms */
+#define KVCTX_MATCH_PREFETCH	(1U << 1)	/* read the pages found ahead, from the first on, while slots are free */
 
 /**
  * struct kvctx_match - KVCTX_IOC_MATCH: how many leading pages of a prefix are here
@@ -373,9 +473,12 @@ struct kvctx_wait {
  * @keys: user address of struct kvctx_key[nr_keys], in prefix order
  * @lens: user address of __u32[nr_keys] for the lengths in bytes of the pages found, or 0
  * @nr_keys: 1..match_max
- * @lease_ms: with KVCTX_MATCH_LEASE: milliseconds, 1..lease_ms_max; otherwise zero
+ * @lease_ms: with any flag: milliseconds, 1..lease_ms_max; otherwise zero
  * @nr_present: out: leading pages present
  * @lease: out: lease id of all of them together, or 0
+ * @nr_prefetched: out: leading pages that lie in slots or are on their way there, for @lease_ms. Nothing tells when
+ *	they have arrived: a LOAD or GET that comes earlier waits for them
+ * @reserved: zero
  *
  * Returns 0. When the session's leases are used up the pages are found but @lease is 0.
  */
@@ -388,6 +491,55 @@ struct kvctx_match {
 	__u32	lease_ms;
 	__u32	nr_present;
 	__u32	lease;
+	__u32	nr_prefetched;
+	__u32	reserved;
+};
+
+/**
+ * struct kvctx_uring_op - one operation as an io_uring command: sqe->cmd of KVCTX_URING_OP, with IORING_SETUP_SQE128
+ * @opcode: enum kvctx_opcode
+ * @prio: as in &struct kvctx_sqe, also the fields below that carry its names
+ * @nr_segs: 0 with STORE and LOAD: the one segment @mem, @addr, @length; otherwise entries of the array at @addr
+ * @flags: KVCTX_OP_*
+ * @key: page key
+ * @addr: nr_segs > 0: user address of struct kvctx_seg[nr_segs]; 0: offset in the memory @mem; with
+ *	IORING_URING_CMD_FIXED: user address inside the ring's registered buffer sqe->buf_index
+ * @timeout_ns: as there
+ * @offset: as there, below 4 GiB
+ * @length: as there
+ * @arg: STORE: depth; LEASE, PREFETCH, GET: lease_ms; RELEASE: lease; PUT: slot number; others 0
+ * @mem: memory id where nr_segs is 0 and the buffer is not a registered one; otherwise 0
+ *
+ * The io_uring completion's res is that of the operation; on rings with IORING_SETUP_CQE32 big_cqe[0] holds
+ * KVCTX_CQE_*. Nothing goes to the session's completion queue. Before its start the command can be cancelled.
+ */
+struct kvctx_uring_op {
+	__u8	opcode;
+	__u8	prio;
+	__u16	nr_segs;
+	__u32	flags;
+	struct kvctx_key key;
+	__u64	addr;
+	__u64	timeout_ns;
+	__u32	offset;
+	__u32	length;
+	__u32	arg;
+	__u32	mem;
+};
+
+/**
+ * struct kvctx_uring_submit - a batch as an io_uring command: sqe->cmd of KVCTX_URING_SUBMIT
+ * @sqes: user address of struct kvctx_sqe[nr]
+ * @nr: operations, 1..batch_max
+ * @reserved: zero
+ *
+ * As KVCTX_IOC_SUBMIT: each operation taken gives one completion in the session's completion queue. The io_uring
+ * completion comes when the last of them has; res is what the ioctl would return.
+ */
+struct kvctx_uring_submit {
+	__u64	sqes;
+	__u32	nr;
+	__u32	reserved;
 };
 
 /*
@@ -402,5 +554,10 @@ struct kvctx_match {
 #define KVCTX_IOC_SUBMIT	_IO(KVCTX_IOC_TYPE, 0x04)
 #define KVCTX_IOC_WAIT		_IO(KVCTX_IOC_TYPE, 0x05)
 #define KVCTX_IOC_MATCH		_IO(KVCTX_IOC_TYPE, 0x06)
+#define KVCTX_IOC_PATHS		_IO(KVCTX_IOC_TYPE, 0x07)
+
+/* sqe->cmd_op of io_uring commands */
+#define KVCTX_URING_OP		_IO(KVCTX_IOC_TYPE, 0x40)
+#define KVCTX_URING_SUBMIT	_IO(KVCTX_IOC_TYPE, 0x41)
 
 #endif /* _UAPI_LINUX_KVCTX_H */
