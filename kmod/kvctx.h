@@ -120,6 +120,7 @@ struct kvctx_tenant {
 	struct list_head node;			/* pool->tenants, under kvctx_mutex */
 	struct kvctx_pool *pool;
 	u32 slot;				/* in the superblock */
+	u32 flags;				/* KVCTX_TENANT_*; does not change while the tenant is there */
 	char name[KVCTX_NAME_MAX];
 	u32 minor;
 	u32 sessions;				/* under kvctx_mutex */
