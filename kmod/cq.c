@@ -13,6 +13,9 @@
  * also sees every completion, and after the last section of a dying session nobody touches the session but the
  * thread that closes it or the teardown work queued here. The release order on tail pairs with the caller's acquire.
  *
+ * The same section hands out memory of operations that ended to those that are accepted, so that neither end has to
+ * ask the allocator.
+ *
  * Waiters sit on cq.wait with a wake function of their own and are woken when what they wait for is there, not at
  * each completion.
  */
@@ -24,6 +27,7 @@
 #include "data.h"
 
 #define WAIT_SLACK_NS	50000
+#define SPARE_MAX	128U
 
 void kvctx_cq_init(struct kvctx_cq *cq)
 {
@@ -46,6 +50,13 @@ int kvctx_cq_setup(struct kvctx_cq *cq, u32 entries)
 
 void kvctx_cq_free(struct kvctx_cq *cq)
 {
+	struct kvctx_op *op;
+
+	while ((op = cq->spare)) {
+		cq->spare = op->spare;
+		kvctx_op_discard(op);
+	}
+	cq->nr_spare = 0;
 	vfree(cq->ring);
 	cq->ring = NULL;
 	if (cq->eventfd)
@@ -98,88 +109,127 @@ static void cq_wake(struct kvctx_session *s)
 		queue_work(kvctx_session_wq, &s->teardown);
 }
 
-/* Take room for up to @nr operations; returns for how many there was some. */
-u32 kvctx_cq_reserve(struct kvctx_session *s, u32 nr)
+/* Up to @nr spare operations, chained. */
+static struct kvctx_op *spare_take(struct kvctx_cq *cq, u32 nr)
+{
+	struct kvctx_op *first = cq->spare, **end = &cq->spare;
+
+	for (; nr && *end; nr--, cq->nr_spare--)
+		end = &(*end)->spare;
+	cq->spare = *end;
+	*end = NULL;
+	return first;
+}
+
+/* Keep @op for the next operation; returns it when there are enough. */
+static struct kvctx_op *spare_give(struct kvctx_cq *cq, struct kvctx_op *op)
+{
+	if (!op || cq->nr_spare == SPARE_MAX)
+		return op;
+	op->spare = cq->spare;
+	cq->spare = op;
+	cq->nr_spare++;
+	return NULL;
+}
+
+/* Take room for up to @nr operations; returns for how many there was some, and memory for at most as many. */
+u32 kvctx_cq_reserve(struct kvctx_session *s, u32 nr, struct kvctx_op **spare)
 {
 	struct kvctx_cq *cq = &s->cq;
+	unsigned long flags;
 	u32 used;
 
-	spin_lock(&cq->lock);
+	spin_lock_irqsave(&cq->lock, flags);
 	used = cq_ready(cq);
 	/* two steps: a lying head may make the sum wrap */
 	nr = used > cq->entries - cq->inflight ? 0 : min(nr, cq->entries - cq->inflight - used);
 	cq->inflight += nr;
-	spin_unlock(&cq->lock);
+	*spare = spare_take(cq, nr);
+	spin_unlock_irqrestore(&cq->lock, flags);
 	if (nr)
 		percpu_counter_add(&s->pool->counters.inflight, nr);
 	return nr;
 }
 
-/* Give room back that no operation was found for. */
-void kvctx_cq_unreserve(struct kvctx_session *s, u32 nr)
+/* Give room and memory back that no operation was found for. */
+void kvctx_cq_unreserve(struct kvctx_session *s, u32 nr, struct kvctx_op *spare)
 {
+	struct kvctx_op *op;
+	unsigned long flags;
+
+	while ((op = spare)) {
+		spare = op->spare;
+		kvctx_op_discard(op);
+	}
 	percpu_counter_sub(&s->pool->counters.inflight, nr);
-	spin_lock(&s->cq.lock);
+	spin_lock_irqsave(&s->cq.lock, flags);
 	s->cq.inflight -= nr;
 	cq_wake(s);
-	spin_unlock(&s->cq.lock);
+	spin_unlock_irqrestore(&s->cq.lock, flags);
 }
 
-/* The end of an accepted operation. The session may be gone on return. */
-void kvctx_cq_post(struct kvctx_session *s, u64 user_data, s32 res, u32 flags)
+/* The end of an accepted operation, whose memory was @op, if any. The session may be gone on return. Any context. */
+void kvctx_cq_post(struct kvctx_session *s, u64 user_data, s32 res, u32 cqe_flags, struct kvctx_op *op)
 {
 	struct kvctx_cq *cq = &s->cq;
 	struct kvctx_cqe *cqe;
+	unsigned long flags;
 
 	percpu_counter_dec(&s->pool->counters.inflight);
-	spin_lock(&cq->lock);
+	spin_lock_irqsave(&cq->lock, flags);
 	cqe = &cq->ring->cqes[cq->tail & (cq->entries - 1)];
 	cqe->user_data = user_data;
 	cqe->res = res;
-	cqe->flags = flags;
+	cqe->flags = cqe_flags;
 	/* pairs with the caller's acquire of tail */
 	smp_store_release(&cq->ring->tail, ++cq->tail);
 	cq->inflight--;
+	op = spare_give(cq, op);
 	if (cq->eventfd)
 		eventfd_signal(cq->eventfd);
 	cq_wake(s);
-	spin_unlock(&cq->lock);
+	spin_unlock_irqrestore(&cq->lock, flags);
+	if (op)
+		kvctx_op_discard(op);
 }
 
 /* Advance head for a caller who cannot. */
 int kvctx_cq_consume(struct kvctx_session *s, u32 nr)
 {
 	struct kvctx_cq *cq = &s->cq;
+	unsigned long flags;
 	int err = 0;
 
 	if (!nr)
 		return 0;
-	spin_lock(&cq->lock);
+	spin_lock_irqsave(&cq->lock, flags);
 	if (nr <= cq_consumable(cq))
 		WRITE_ONCE(cq->ring->head, READ_ONCE(cq->ring->head) + nr);
 	else
 		err = -EINVAL;
-	spin_unlock(&cq->lock);
+	spin_unlock_irqrestore(&cq->lock, flags);
 	return err;
 }
 
 bool kvctx_cq_readable(struct kvctx_session *s)
 {
+	unsigned long flags;
 	bool readable;
 
-	spin_lock(&s->cq.lock);
+	spin_lock_irqsave(&s->cq.lock, flags);
 	readable = cq_ready(&s->cq);
-	spin_unlock(&s->cq.lock);
+	spin_unlock_irqrestore(&s->cq.lock, flags);
 	return readable;
 }
 
 bool kvctx_cq_drained(struct kvctx_session *s)
 {
+	unsigned long flags;
 	bool drained;
 
-	spin_lock(&s->cq.lock);
+	spin_lock_irqsave(&s->cq.lock, flags);
 	drained = !s->cq.inflight;
-	spin_unlock(&s->cq.lock);
+	spin_unlock_irqrestore(&s->cq.lock, flags);
 	return drained;
 }
 
@@ -199,12 +249,13 @@ static int waiter_wake(struct wait_queue_entry *entry, unsigned int mode, int sy
 
 static bool waiter_done(struct kvctx_waiter *w, u32 *consumable)
 {
+	unsigned long flags;
 	bool enough;
 
-	spin_lock(&w->cq->lock);
+	spin_lock_irqsave(&w->cq->lock, flags);
 	*consumable = cq_consumable(w->cq);
 	enough = cq_enough(w->cq, w->min);
-	spin_unlock(&w->cq->lock);
+	spin_unlock_irqrestore(&w->cq->lock, flags);
 	return enough;
 }
 

@@ -75,6 +75,8 @@ int kvctx_data_pool_init(struct kvctx_pool *p)
 	int err;
 
 	kvctx_park_init(p);
+	init_llist_head(&p->bottom);
+	INIT_WORK(&p->bottom_work, kvctx_bottom_work);
 	err = counters_init(p);
 	if (err)
 		return err;
@@ -91,6 +93,7 @@ int kvctx_data_pool_init(struct kvctx_pool *p)
 void kvctx_data_pool_exit(struct kvctx_pool *p)
 {
 	cancel_delayed_work_sync(&p->unpark);
+	flush_work(&p->bottom_work);
 	destroy_workqueue(p->io_wq);
 	counters_exit(p);
 }

@@ -11,13 +11,17 @@
  *   cursor    a position in a list of pieces
  *   block     unit that a member's device transfers, see io.c
  *
- * Life of an operation (struct kvctx_op): room reserved in the completion queue -> allocated, pieces resolved
- * (submit.c) -> started (store.c, load.c), maybe parked (park.c) -> bios (io.c) -> op->work on pool->io_wq ->
+ * Life of an operation (struct kvctx_op): room reserved in the completion queue, memory with it (cq.c) -> pieces
+ * resolved (submit.c) -> started (store.c, load.c), maybe parked (park.c) -> bios (io.c) -> op->finish() ->
  * kvctx_op_complete(). It has one owner at a time and no lock; op->pending counts who still has to report before
- * op->work may run. Operations without I/O complete inside SUBMIT and are never allocated.
+ * op->finish() is called. Operations without I/O complete inside SUBMIT.
  *
- * Locks: session->setup_lock is a mutex, outside of all others. mems.xa_lock, leases.xa_lock, cq.lock and
- * pool->parked_lock are spinlocks of process context; none is taken inside another.
+ * Contexts: who reports last calls op->finish(), maybe from a hard interrupt. What can end there ends there; the rest
+ * goes on in a softirq (kvctx_op_bottom(): the engine's locks) or on pool->io_wq (kvctx_op_process(): checksums,
+ * copies, failures).
+ *
+ * Locks: session->setup_lock is a mutex, outside of all others. cq.lock is taken in any context. mems.xa_lock,
+ * leases.xa_lock and pool->parked_lock are spinlocks of process context. None of the spinlocks is taken inside another.
  */
 #ifndef KVCTX_DATA_H
 #define KVCTX_DATA_H
@@ -94,7 +98,7 @@ u32 kvctx_cursor_crc(struct kvctx_cursor *c, u32 n);
 /* cq.c */
 
 struct kvctx_cq {
-	spinlock_t lock;		/* posting, room, head and tail */
+	spinlock_t lock;		/* posting, room, head and tail, spare operations */
 	wait_queue_head_t wait;		/* WAIT, poll, the closing thread */
 	struct kvctx_cq_ring *ring;
 	size_t bytes;
@@ -102,6 +106,8 @@ struct kvctx_cq {
 	u32 tail;			/* under lock; the ring's copy is for the caller */
 	u32 inflight;			/* accepted and without a completion; under lock */
 	bool orphaned;			/* under lock: nobody waits, the last completion tears down */
+	u32 nr_spare;			/* under lock */
+	struct kvctx_op *spare;		/* under lock: memory of operations that ended, for the next ones */
 	struct eventfd_ctx *eventfd;
 };
 
@@ -131,9 +137,9 @@ void kvctx_cq_init(struct kvctx_cq *cq);
 int kvctx_cq_setup(struct kvctx_cq *cq, u32 entries);
 void kvctx_cq_free(struct kvctx_cq *cq);
 int kvctx_cq_mmap(struct kvctx_cq *cq, struct vm_area_struct *vma, u64 offset);
-u32 kvctx_cq_reserve(struct kvctx_session *s, u32 nr);
-void kvctx_cq_unreserve(struct kvctx_session *s, u32 nr);
-void kvctx_cq_post(struct kvctx_session *s, u64 user_data, s32 res, u32 flags);
+u32 kvctx_cq_reserve(struct kvctx_session *s, u32 nr, struct kvctx_op **spare);
+void kvctx_cq_unreserve(struct kvctx_session *s, u32 nr, struct kvctx_op *spare);
+void kvctx_cq_post(struct kvctx_session *s, u64 user_data, s32 res, u32 flags, struct kvctx_op *spare);
 int kvctx_cq_consume(struct kvctx_session *s, u32 nr);
 int kvctx_cq_wait(struct kvctx_session *s, u32 min, u64 timeout_ns);
 bool kvctx_cq_readable(struct kvctx_session *s);
@@ -145,6 +151,7 @@ extern struct workqueue_struct *kvctx_session_wq;	/* teardown, ends of leases */
 
 /* submit.c */
 
+#define KVCTX_INLINE_VECS	8
 #define KVCTX_INLINE_PIECES	8
 #define KVCTX_SPARE_PIECES	3	/* room around the caller's pieces: one in front, two behind */
 
@@ -165,7 +172,6 @@ struct kvctx_op {
 	struct kvctx_piece *user;	/* the caller's first piece */
 	struct kvctx_piece *pieces;	/* what the transfer begins with: user, or the one in front */
 	struct kvctx_piece *list;	/* allocated, when they do not fit in here */
-	struct kvctx_piece inline_pieces[KVCTX_INLINE_PIECES + KVCTX_SPARE_PIECES];
 
 	/* Takes the result instead of the completion queue; the operation is freed behind it */
 	void (*done)(struct kvctx_op *op, s32 res, u32 flags);
@@ -181,8 +187,9 @@ struct kvctx_op {
 	int error;			/* first failure */
 	struct kvctx_bounce *bounces;
 	u32 bounced;			/* blocks */
-	struct work_struct work;	/* on pool->io_wq, when pending comes to zero */
-	bool crc_due;			/* STORE: work has to compute the CRCs first */
+	void (*finish)(struct kvctx_op *op);	/* when pending comes to zero; any context */
+	struct llist_node bottom;	/* in pool->bottom */
+	struct work_struct work;	/* on pool->io_wq */
 
 	u32 head;			/* LOAD: bytes read in front of the caller's range */
 	u32 span;			/* LOAD: bytes read, without padding */
@@ -191,6 +198,12 @@ struct kvctx_op {
 		struct kvc_store store;
 		struct kvc_load load;
 	};
+
+	/* Not zeroed from here on */
+	struct kvctx_piece inline_pieces[KVCTX_INLINE_PIECES + KVCTX_SPARE_PIECES];
+	struct bio bio;			/* the only one of a small transfer */
+	struct bio_vec vecs[KVCTX_INLINE_VECS];
+	struct kvctx_op *spare;		/* next in session->cq.spare */
 };
 
 /* A key as the engine wants it: the same bytes on every machine. Converts in place. */
@@ -205,6 +218,10 @@ static_assert(sizeof(struct kvctx_key) == KVC_KEY_LEN);
 long kvctx_submit(struct kvctx_session *s, const struct kvctx_submit *arg);
 void kvctx_submit_masks(u64 *ops, u64 *flags);
 void kvctx_op_complete(struct kvctx_op *op, s32 res, u32 flags);
+void kvctx_op_discard(struct kvctx_op *op);
+void kvctx_op_process(struct kvctx_op *op, work_func_t fn);
+void kvctx_op_bottom(struct kvctx_op *op);
+void kvctx_bottom_work(struct work_struct *work);
 int kvctx_submit_init(void);
 void kvctx_submit_exit(void);
 

@@ -14,8 +14,9 @@
  * that a PRP list cannot express), it splits between blocks.
  *
  * Counting: op->pending is 1 for who submits and 1 for each bio (STORE adds one for its CRCs). Whoever takes it to
- * zero queues op->work, so the rest happens in process context. Bios are submitted as they fill and freed as they
- * end; an operation never keeps one while it waits for another, so a small mempool is enough for progress.
+ * zero calls op->finish(), in any context. A transfer that fits the bio inside the operation takes that one. Others
+ * are submitted as they fill and freed as they end; an operation never keeps one while it waits for another, so a
+ * small mempool is enough for progress.
  *
  * Completing a transfer allocates nothing; only the second look at a chunk that failed its check does (load.c).
  */
@@ -48,6 +49,7 @@ struct transfer {
 	struct kvctx_cursor cursor;
 	u64 pos;			/* bytes handed to bios */
 	u32 vecs;			/* how many vectors the rest may need */
+	bool small;			/* the operation's own bio will do */
 	struct bio *bio;
 	struct kvctx_bounce *last;
 };
@@ -74,7 +76,7 @@ u32 kvctx_io_unit(struct block_device *bdev)
 void kvctx_io_put(struct kvctx_op *op)
 {
 	if (atomic_dec_and_test(&op->pending))
-		queue_work(op->session->pool->io_wq, &op->work);
+		op->finish(op);
 }
 
 static void bio_done(struct bio *bio)
@@ -83,8 +85,29 @@ static void bio_done(struct bio *bio)
 
 	if (unlikely(bio->bi_status))
 		cmpxchg(&op->error, 0, bio->bi_status == BLK_STS_OFFLINE ? -ENODEV : -EIO);
-	bio_put(bio);
+	if (bio == &op->bio)
+		bio_uninit(bio);
+	else
+		bio_put(bio);
 	kvctx_io_put(op);
+}
+
+static struct bio *transfer_bio(struct transfer *t)
+{
+	if (!t->small)
+		return bio_alloc_bioset(t->bdev, min(t->vecs, BIO_MAX_VECS), t->opf, GFP_NOIO, &kvctx_bios);
+	bio_init(&t->op->bio, t->bdev, t->op->vecs, KVCTX_INLINE_VECS, t->opf);
+	/* it is taken: another one, should this be full, comes from the pool */
+	t->small = false;
+	return &t->op->bio;
+}
+
+static void transfer_drop(struct transfer *t)
+{
+	if (t->bio == &t->op->bio)
+		bio_uninit(t->bio);
+	else if (t->bio)
+		bio_put(t->bio);
 }
 
 static void transfer_submit(struct transfer *t)
@@ -104,7 +127,7 @@ static void transfer_add(struct transfer *t, struct page *page, u32 n, u32 offse
 {
 	if (!t->bio || bio_add_page(t->bio, page, n, offset) != n) {
 		transfer_submit(t);
-		t->bio = bio_alloc_bioset(t->bdev, min(t->vecs, BIO_MAX_VECS), t->opf, GFP_NOIO, &kvctx_bios);
+		t->bio = transfer_bio(t);
 		t->bio->bi_iter.bi_sector = (t->op->device_offset + t->pos) >> SECTOR_SHIFT;
 		__bio_add_page(t->bio, page, n, offset);
 	}
@@ -204,7 +227,7 @@ static u32 count_vecs(const struct kvctx_piece *pieces, u64 bytes)
 
 /*
  * Move op->pieces, which are exactly @bytes long, whole blocks, from or to op->device_offset of op->member. The
- * caller holds a count of op->pending. Failures are found in op->error when op->work runs.
+ * caller holds a count of op->pending. Failures are found in op->error when op->finish() is called.
  */
 void kvctx_io_submit(struct kvctx_op *op, blk_opf_t opf, u64 bytes)
 {
@@ -216,6 +239,7 @@ void kvctx_io_submit(struct kvctx_op *op, blk_opf_t opf, u64 bytes)
 	u32 steps = 0;
 	int err = 0;
 
+	t.small = t.vecs <= KVCTX_INLINE_VECS;
 	kvctx_cursor_init(&t.cursor, op->pieces);
 	while (!err && t.pos < bytes) {
 		err = transfer_step(&t);
@@ -228,8 +252,7 @@ void kvctx_io_submit(struct kvctx_op *op, blk_opf_t opf, u64 bytes)
 		transfer_submit(&t);
 		return;
 	}
-	if (t.bio)
-		bio_put(t.bio);
+	transfer_drop(&t);
 	cmpxchg(&op->error, 0, err);
 }
 

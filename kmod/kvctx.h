@@ -26,6 +26,7 @@
 #include <linux/blkdev.h>
 #include <linux/completion.h>
 #include <linux/list.h>
+#include <linux/llist.h>
 #include <linux/mutex.h>
 #include <linux/percpu_counter.h>
 #include <linux/spinlock.h>
@@ -106,7 +107,9 @@ struct kvctx_pool {
 	struct completion flushed;		/* its end */
 	void *super_buf;			/* one slot; under kvctx_admin_mutex */
 	struct workqueue_struct *bg_wq;		/* worker.c: one item a member */
-	struct workqueue_struct *io_wq;		/* data side: completions, verification, retries */
+	struct workqueue_struct *io_wq;		/* data side: verification, copies, failures, retries */
+	struct llist_head bottom;		/* data side: operations to be ended in softirq context */
+	struct work_struct bottom_work;		/* of those, on system_bh_wq */
 	struct kvctx_counters counters;
 
 	/* data side: STOREs and DELETEs that wait for space, see park.c */

@@ -158,6 +158,17 @@ static void load_work(struct work_struct *work)
 		kvctx_op_complete(op, op->length, verify ? KVCTX_CQE_VERIFIED : 0);
 }
 
+/* Any context */
+static void load_finish(struct kvctx_op *op)
+{
+	if (op->error || op->bounces || !(op->flags & KVCTX_OP_NO_VERIFY)) {
+		kvctx_op_process(op, load_work);
+		return;
+	}
+	load_end(op, 0);
+	kvctx_op_complete(op, op->length, 0);
+}
+
 int kvctx_load_start(struct kvctx_op *op)
 {
 	struct kvc_load *ld = &op->load;
@@ -175,7 +186,7 @@ int kvctx_load_start(struct kvctx_op *op)
 		load_end(op, err);
 		return err;
 	}
-	INIT_WORK(&op->work, load_work);
+	op->finish = load_finish;
 	atomic_set(&op->pending, 1);
 	kvctx_io_submit(op, REQ_OP_READ, bytes);
 	kvctx_io_put(op);

@@ -398,15 +398,16 @@ static int session_open(struct inode *inode, struct file *file)
 static bool session_orphan(struct kvctx_session *s)
 {
 	struct kvctx_cq *cq = &s->cq;
+	unsigned long flags;
 	bool orphaned;
 
-	spin_lock(&cq->lock);
+	spin_lock_irqsave(&cq->lock, flags);
 	orphaned = cq->inflight;
 	if (orphaned) {
 		__module_get(THIS_MODULE);
 		cq->orphaned = true;
 	}
-	spin_unlock(&cq->lock);
+	spin_unlock_irqrestore(&cq->lock, flags);
 	return orphaned;
 }
 

@@ -2,9 +2,9 @@
 /*
  * What changes the pool: STORE, DELETE, FLUSH.
  *
- * STORE reserves its place, submits its bios and queues op->work at once: the CRCs are computed while the device
- * writes, on whatever CPU is free. The page is committed when bios and CRCs are both done, by whoever is last, and
- * becomes visible with that. A page whose memory changes meanwhile has CRCs that do not match; it is found out when
+ * STORE reserves its place, submits its bios and queues the computing of its CRCs at once: that goes on while the
+ * device writes, on whatever CPU is free. The page is committed when bios and CRCs are both done, by whoever is last,
+ * and becomes visible with that. A page whose memory changes meanwhile has CRCs that do not match; it is found out when
  * it is loaded.
  *
  * A STORE of a key that is present, or on its way, completes at once as a duplicate.
@@ -30,34 +30,44 @@ static void store_crcs(struct kvctx_op *op)
 	}
 }
 
-/*
- * Runs twice when the bios outlive the CRCs. The second run cannot begin before the first has given its count back:
- * it is queued by who takes the count to zero.
- */
-static void store_work(struct work_struct *work)
+static void store_failed(struct work_struct *work)
 {
 	struct kvctx_op *op = container_of(work, struct kvctx_op, work);
-	struct kvc_pool *core = op->session->pool->core;
-	int err;
+	int err = kvctx_io_result(op);
 
-	if (op->crc_due) {
-		store_crcs(op);
-		op->crc_due = false;
-		if (!atomic_dec_and_test(&op->pending))
-			return;
-	}
-	err = kvctx_io_result(op);
 	kvctx_io_free(op);
-	if (err) {
-		kvc_store_abort(core, &op->store);
-		kvctx_op_complete(op, err, 0);
-	} else {
-		kvc_store_commit(core, &op->store);
-		/* Lost meanwhile? Nothing was published, and the flush that told of it may be over */
-		if (!kvc_member_online(core, op->member))
-			err = -ENODEV;
-		kvctx_op_complete(op, err ?: (s32)op->length, 0);
+	kvc_store_abort(op->session->pool->core, &op->store);
+	kvctx_op_complete(op, err, 0);
+}
+
+/* Any context; the engine's locks are not for hard interrupts. */
+static void store_finish(struct kvctx_op *op)
+{
+	struct kvc_pool *core = op->session->pool->core;
+	s32 res = op->length;
+
+	if (op->error) {
+		kvctx_op_process(op, store_failed);
+		return;
 	}
+	if (in_hardirq() || irqs_disabled()) {
+		kvctx_op_bottom(op);
+		return;
+	}
+	kvctx_io_free(op);
+	kvc_store_commit(core, &op->store);
+	/* Lost meanwhile? Nothing was published, and the flush that told of it may be over */
+	if (!kvc_member_online(core, op->member))
+		res = -ENODEV;
+	kvctx_op_complete(op, res, 0);
+}
+
+static void store_crc_work(struct work_struct *work)
+{
+	struct kvctx_op *op = container_of(work, struct kvctx_op, work);
+
+	store_crcs(op);
+	kvctx_io_put(op);
 }
 
 static int store_attempt(struct kvctx_op *op)
@@ -78,11 +88,10 @@ static int store_attempt(struct kvctx_op *op)
 	op->pieces = op->user;
 	op->member = op->store.member;
 	op->device_offset = op->store.offset;
-	op->crc_due = true;
-	INIT_WORK(&op->work, store_work);
+	op->finish = store_finish;
 	atomic_set(&op->pending, 2);
 	kvctx_io_submit(op, REQ_OP_WRITE, bytes);
-	queue_work(s->pool->io_wq, &op->work);
+	kvctx_op_process(op, store_crc_work);
 	kvctx_io_put(op);
 	return 0;
 }

@@ -6,8 +6,8 @@
  * reports the masks of that table. An operation that is refused has done nothing, and completes with the reason
  * like any other: every operation that SUBMIT takes gives exactly one completion.
  *
- * Operations that only ask the engine are answered here and never allocated. The others get a struct kvctx_op, whose
- * pieces hold the registrations they lie in: one count for each row of pieces in the same registration.
+ * Operations that only ask the engine are answered here. The others get a struct kvctx_op, whose pieces hold the
+ * registrations they lie in: one count for each row of pieces in the same registration.
  */
 #include <linux/nospec.h>
 #include <linux/sched/signal.h>
@@ -18,6 +18,7 @@
 
 #define SQE_BATCH	8
 #define SEG_BATCH	16
+#define PLUG_IOS	32	/* what the block layer takes at most */
 
 /* Fields of an operation that not every opcode uses */
 enum {
@@ -221,30 +222,67 @@ static int op_get_pieces(struct kvctx_op *op, const struct kvctx_sqe *sqe)
 	return sum == sqe->length ? 0 : -EMSGSIZE;
 }
 
-static void op_free(struct kvctx_op *op)
+/* Memory of an operation, with or without one in @spare. */
+static struct kvctx_op *op_alloc(struct kvctx_op **spare)
 {
-	op_put_pieces(op);
+	struct kvctx_op *op = *spare;
+
+	if (op)
+		*spare = op->spare;
+	else
+		op = kmem_cache_alloc(op_cache, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	if (op)
+		memset(op, 0, offsetof(struct kvctx_op, inline_pieces));
+	return op;
+}
+
+/* Free the memory of an operation that has ended or never begun. */
+void kvctx_op_discard(struct kvctx_op *op)
+{
 	kmem_cache_free(op_cache, op);
 }
 
-/* The end of an operation that was started. The session may be gone on return. */
+/* The end of an operation that was started. The session may be gone on return. Any context. */
 void kvctx_op_complete(struct kvctx_op *op, s32 res, u32 flags)
 {
-	struct kvctx_session *s = op->session;
-	u64 user_data = op->user_data;
-
-	if (op->done) {
-		op->done(op, res, flags);
-		op_free(op);
+	op_put_pieces(op);
+	if (!op->done) {
+		kvctx_cq_post(op->session, op->user_data, res, flags, op);
 		return;
 	}
-	op_free(op);
-	kvctx_cq_post(s, user_data, res, flags);
+	op->done(op, res, flags);
+	kvctx_op_discard(op);
 }
 
-static int op_start(struct kvctx_session *s, const struct kvctx_sqe *sqe, ktime_t deadline)
+/* Go on with an operation in process context. */
+void kvctx_op_process(struct kvctx_op *op, work_func_t fn)
 {
-	struct kvctx_op *op = kmem_cache_zalloc(op_cache, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	INIT_WORK(&op->work, fn);
+	queue_work(op->session->pool->io_wq, &op->work);
+}
+
+/* Call op->finish() again, in softirq context: together with others that ended meanwhile. */
+void kvctx_op_bottom(struct kvctx_op *op)
+{
+	struct kvctx_pool *p = op->session->pool;
+
+	if (llist_add(&op->bottom, &p->bottom))
+		queue_work(system_bh_wq, &p->bottom_work);
+}
+
+void kvctx_bottom_work(struct work_struct *work)
+{
+	struct kvctx_pool *p = container_of(work, struct kvctx_pool, bottom_work);
+	struct llist_node *ops = llist_reverse_order(llist_del_all(&p->bottom));
+	struct kvctx_op *op, *next;
+
+	llist_for_each_entry_safe(op, next, ops, bottom)
+		op->finish(op);
+}
+
+static int op_start(struct kvctx_session *s, const struct kvctx_sqe *sqe, ktime_t deadline, struct kvctx_op **spare)
+{
+	struct kvctx_op *op = op_alloc(spare);
 	struct kvctx_key key = sqe->key;
 	int err;
 
@@ -262,12 +300,15 @@ static int op_start(struct kvctx_session *s, const struct kvctx_sqe *sqe, ktime_
 	err = op_get_pieces(op, sqe);
 	if (!err)
 		err = opcode_of(sqe)->start(op);
-	if (err)
-		op_free(op);
+	if (err) {
+		op_put_pieces(op);
+		op->spare = *spare;
+		*spare = op;
+	}
 	return err;
 }
 
-static void submit_one(struct kvctx_session *s, const struct kvctx_sqe *sqe, ktime_t now)
+static void submit_one(struct kvctx_session *s, const struct kvctx_sqe *sqe, ktime_t now, struct kvctx_op **spare)
 {
 	ktime_t deadline = KTIME_MAX;
 	s32 res;
@@ -285,27 +326,28 @@ static void submit_one(struct kvctx_session *s, const struct kvctx_sqe *sqe, kti
 		res = opcode_of(sqe)->now(s, sqe);
 		goto complete;
 	}
-	res = op_start(s, sqe, deadline);
+	res = op_start(s, sqe, deadline, spare);
 	if (!res)
 		return;
 complete:
-	kvctx_cq_post(s, sqe->user_data, res, 0);
+	kvctx_cq_post(s, sqe->user_data, res, 0, NULL);
 }
 
 /* Take up to @nr operations. Returns how many, or the reason why none. */
 static long submit_some(struct kvctx_session *s, const struct kvctx_sqe __user *user, u32 nr, ktime_t now)
 {
 	struct kvctx_sqe sqes[SQE_BATCH];
+	struct kvctx_op *spare;
 	u32 room, got, i;
 
-	room = kvctx_cq_reserve(s, min_t(u32, nr, SQE_BATCH));
+	room = kvctx_cq_reserve(s, min_t(u32, nr, SQE_BATCH), &spare);
 	if (!room)
 		return -EAGAIN;
 	got = (room * sizeof(*sqes) - copy_from_user(sqes, user, room * sizeof(*sqes))) / sizeof(*sqes);
 	for (i = 0; i < got; i++)
-		submit_one(s, &sqes[i], now);
-	if (got < room)
-		kvctx_cq_unreserve(s, room - got);
+		submit_one(s, &sqes[i], now, &spare);
+	if (got < room || spare)
+		kvctx_cq_unreserve(s, room - got, spare);
 	return got ? (long)got : -EFAULT;
 }
 
@@ -320,6 +362,8 @@ long kvctx_submit(struct kvctx_session *s, const struct kvctx_submit *arg)
 	if (arg->reserved || !arg->nr || arg->nr > KVCTX_BATCH_MAX || (arg->timeout_ns && !arg->wait_nr))
 		return -EINVAL;
 	blk_start_plug(&plug);
+	/* requests are then allocated so many at a time */
+	plug.nr_ios = min_t(u32, arg->nr, PLUG_IOS);
 	while (done < arg->nr) {
 		ret = submit_some(s, user + done, arg->nr - done, now);
 		if (ret < 0)

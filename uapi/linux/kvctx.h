@@ -120,7 +120,8 @@ struct kvctx_key {
  * @slots_max: most slots of one session
  * @slot_bytes_max: largest slot in bytes
  *
- * Which members a peer's memory reaches tells KVCTX_IOC_PATHS. Works before and after SETUP. The masks are those that SUBMIT validates with.
+ * Works before and after SETUP. The masks are those that SUBMIT validates with. Which members a peer's memory reaches
+ * is what KVCTX_IOC_PATHS tells.
  */
 struct kvctx_info {
 	__u32	size;
@@ -464,7 +465,7 @@ struct kvctx_wait {
 
 /* Flags of MATCH */
 #define KVCTX_MATCH_LEASE	(1U << 0)	/* lease the pages found for @lease_ms */
-#define KVCTX_MATCH_PREFETCH	(1U << 1)	/* read the pages found ahead, from the first on, while slots are free */
+#define KVCTX_MATCH_PREFETCH	(1U << 1)	/* read pages found ahead, from the first on, while slots are free */
 
 /**
  * struct kvctx_match - KVCTX_IOC_MATCH: how many leading pages of a prefix are here

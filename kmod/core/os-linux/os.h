@@ -4,7 +4,7 @@
  *
  * os-native/os.h has the same names for user space; the include path chooses. The core includes nothing else.
  *
- * Locks are plain spinlocks, taken in process context only. os_alloc() may sleep and is never called under a lock.
+ * Locks are spinlocks, taken in process and in softirq context. os_alloc() may sleep and is never called under a lock.
  */
 #ifndef KVC_OS_H
 #define KVC_OS_H
@@ -64,8 +64,8 @@ struct os_lock {
 
 /* Macros, so that each place of initialization is a lock class of its own, and sparse sees the context change. */
 #define os_lock_init(l)			spin_lock_init(&(l)->lock)
-#define os_lock(l)			spin_lock(&(l)->lock)
-#define os_unlock(l)			spin_unlock(&(l)->lock)
+#define os_lock(l)			spin_lock_bh(&(l)->lock)
+#define os_unlock(l)			spin_unlock_bh(&(l)->lock)
 #define os_must_hold(l)			__must_hold(&(l)->lock)	/* of a function that drops and retakes @l */
 #define os_assert_locked(l)		lockdep_assert_held(&(l)->lock)
 
