@@ -76,7 +76,8 @@ static int store_attempt(struct kvctx_op *op)
 	u32 bytes = kvc_blocks(op->length) << KVC_BLOCK_SHIFT;
 	int err;
 
-	err = kvc_store_begin(s->pool->core, s->domain, op->key, op->length, op->depth, &op->store);
+	err = kvc_store_begin(s->pool->core, s->domain, op->key, op->length, op->depth, KVC_ANY_MEMBER,
+			      &op->store);
 	if (err == -EEXIST || err == -EINPROGRESS) {
 		kvctx_op_complete(op, op->length, KVCTX_CQE_DEDUP | (err == -EEXIST ? 0 : KVCTX_CQE_PENDING));
 		return 0;

@@ -117,7 +117,7 @@ static int kvctx_move(struct kvctx_member *m, const struct kvc_work *w)
 		n = min(w->len - pos, KVCTX_MOVE_BYTES);
 		padded = round_up(n, KVC_BLOCK);
 		err = kvctx_io(m->bdev, REQ_OP_READ, w->src_offset + pos, m->move_buf, padded);
-		if (!err)
+		if (!err && !w->no_crcs)
 			err = kvctx_move_check(m, w, pos, n);
 		if (!err)
 			err = kvctx_io(m->bdev, REQ_OP_WRITE, w->offset + pos, m->move_buf, padded);

@@ -115,29 +115,33 @@ void kvc_domain_put(struct kvc_pool *p, struct kvc_domain *d);
 
 /*
  * Store. begin reserves the place and makes the key pending: the caller writes the page to [offset, offset + blocks),
- * sets the CRC of each chunk, then commits (publishes; cannot fail) or aborts.
+ * sets the CRC of each chunk, then commits (publishes; cannot fail) or aborts. Who does not know the CRCs sets no_crcs
+ * before the commit: the page is marked, and nobody checks it. The page goes to one of @members, a mask by number.
  * begin: 0, -EEXIST (present: DEDUP), -EINPROGRESS (pending by another: DEDUP), -EAGAIN (no space yet: reclaim was
- * asked for, wait for ops->space), -ENOSPC (nothing evictable), -ENODEV (no member online, or the tenant was removed),
- * -EINVAL (length 0 or over kvc_page_max()), -ENOMEM. Allocates.
+ * asked for, wait for ops->space), -ENOSPC (nothing evictable), -ENODEV (none of the members online, or the tenant was
+ * removed), -EINVAL (length 0 or over kvc_page_max()), -ENOMEM. Allocates.
  */
+#define KVC_ANY_MEMBER	(~0ULL)
+
 struct kvc_store {
 	u32	member;
 	u64	offset;			/* bytes from the start of the device, KVC_BLOCK aligned */
 	u32	length;			/* page bytes; the write is padded to whole blocks by the caller */
 	u32	nr_chunks;
+	bool	no_crcs;		/* begin clears it */
 	/* private */
 	u32	gseg, entry, crc_base;
 };
 
 int kvc_store_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN], u32 length, u32 depth,
-		    struct kvc_store *st);
+		    u64 members, struct kvc_store *st);
 void kvc_store_crc(struct kvc_pool *p, const struct kvc_store *st, u32 chunk, u32 crc);
 void kvc_store_commit(struct kvc_pool *p, struct kvc_store *st);
 void kvc_store_abort(struct kvc_pool *p, struct kvc_store *st);
 
 /*
  * Load. begin finds the page and holds its segment; the caller reads what it wants of [offset, offset + length),
- * checks it against kvc_load_crc() and ends the load. end with -EBADMSG drops the page (if it is still the same), any
+ * checks it against kvc_load_crc(), unless no_crcs says that there are none, and ends the load. end with -EBADMSG drops the page (if it is still the same), any
  * other status only lets go.
  * begin: 0, -ENOENT, -ENODEV (its member is offline).
  */
@@ -146,6 +150,7 @@ struct kvc_load {
 	u64	offset;			/* bytes from the start of the device, KVC_BLOCK aligned */
 	u32	length;			/* bytes of the whole page */
 	u32	nr_chunks;
+	bool	no_crcs;		/* it was stored without: it cannot be checked */
 	/* private */
 	u32	gseg, entry, crc_base;
 };
@@ -185,7 +190,7 @@ int kvc_delete(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LE
  * next: 1 with an item, 0 nothing to do now, -ENOMEM (try again later; ops->kick is not called for it). Allocates.
  *
  * WRITE    write @buf[0..len) at @offset, with PREFLUSH and FUA
- * MOVE     read [src_offset, + padded length), check every chunk with kvc_work_crc(), write it unchanged to
+ * MOVE     read [src_offset, + padded length), check every chunk with kvc_work_crc() unless no_crcs, write it unchanged to
  *          [offset, + padded length); done(-EBADMSG) drops the page, done(other error) gives up moving it
  * DISCARD  discard [offset, + discard_len); an error is ignored
  *
@@ -206,6 +211,7 @@ struct kvc_work {
 	void	*buf;			/* WRITE; owned by the engine until done */
 	u64	src_offset;		/* MOVE */
 	u32	nr_chunks;		/* MOVE */
+	bool	no_crcs;		/* MOVE: there is nothing to check it with */
 	/* private */
 	u32	kind, gseg, count;
 	struct kvc_load src;

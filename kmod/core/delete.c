@@ -102,7 +102,7 @@ int kvc_delete(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LE
 			if (r != -EAGAIN && r != -ENODEV)
 				return r;
 		}
-		r = kvc_refusal(p);
+		r = kvc_refusal(p, KVC_ANY_MEMBER);
 	} while (r == 0);
 	return r;
 }

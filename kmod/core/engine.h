@@ -69,6 +69,7 @@ struct kvc_entry {
 	u32	counted : 1;	/* its record is in segment->unlogged */
 	u32	copy : 1;	/* moved here: another record of the page may be on media */
 	u32	chained : 1;
+	u32	no_crcs : 1;	/* page: its CRCs are not known */
 };
 
 #define KVC_EBLOCK_ENTRIES	56U
@@ -369,7 +370,7 @@ u32 kvc_avail(const struct kvc_member *m);
 bool kvc_member_hope(struct kvc_member *m);
 void kvc_kick(struct kvc_member *m);
 void kvc_space(struct kvc_pool *p);
-int kvc_refusal(struct kvc_pool *p);
+int kvc_refusal(struct kvc_pool *p, u64 members);
 
 /* Fill the private and public fields of a load or store from an entry */
 void kvc_fill_load(struct kvc_pool *p, u32 entry, struct kvc_load *ld);

@@ -189,7 +189,7 @@ enum kvc_reason kvc_extent_open(struct kvc_extent_reader *r, const void *buf, u3
 
 static bool page_ok(const struct kvc_extent_reader *r, const struct kvc_rec *rec)
 {
-	if (rec->length == 0 || rec->length > KVC_PAGE_MAX || rec->victim_gen != 0)
+	if (rec->length == 0 || rec->length > KVC_PAGE_MAX || rec->victim_gen != 0 || rec->flags & ~KVC_REC_NO_CRCS)
 		return false;
 	if (rec->block == 0 || rec->block >= r->seg_blocks ||
 	    kvc_blocks(rec->length) > r->seg_blocks - rec->block)
@@ -199,7 +199,7 @@ static bool page_ok(const struct kvc_extent_reader *r, const struct kvc_rec *rec
 
 static bool tombstone_ok(const struct kvc_rec *rec)
 {
-	return rec->nr_crcs == 0 && rec->block < KVC_SEGMENTS_END && rec->length < KVC_MEMBERS_MAX &&
+	return rec->flags == 0 && rec->nr_crcs == 0 && rec->block < KVC_SEGMENTS_END && rec->length < KVC_MEMBERS_MAX &&
 	       rec->victim_gen < KVC_COUNTER_END;
 }
 
@@ -231,7 +231,7 @@ enum kvc_reason kvc_extent_next(struct kvc_extent_reader *r, struct kvc_rec *rec
 		ok = page_ok(r, rec);
 	else if (rec->type == KVC_REC_TOMBSTONE)
 		ok = tombstone_ok(rec);
-	if (!ok || rec->flags != 0 || rec->tenant >= KVC_TENANTS_MAX || rec->seq >= KVC_COUNTER_END)
+	if (!ok || rec->tenant >= KVC_TENANTS_MAX || rec->seq >= KVC_COUNTER_END)
 		return KVC_BAD_RECORD;
 	/* A page's nr_crcs was compared with its length: no overflow here. */
 	if (kvc_rec_bytes(rec->nr_crcs) > r->end - r->pos)

@@ -136,12 +136,14 @@ enum kvc_rec_type {
 	KVC_REC_TOMBSTONE	= 2,	/* the page died: older records of the key do not count */
 };
 
+#define KVC_REC_NO_CRCS		1U	/* PAGE: stored from memory that the CPU does not read; the CRCs are zeros */
+
 /* One record of a summary extent in CPU form */
 struct kvc_rec {
 	u8	key[KVC_KEY_LEN];
 	u8	keyspace[KVC_KEYSPACE_LEN];
 	u16	type;		/* enum kvc_rec_type */
-	u16	flags;		/* zero */
+	u16	flags;		/* PAGE: KVC_REC_*; TOMBSTONE: zero */
 	u32	tenant, epoch;
 	u64	seq;		/* pool-wide order of stores and deletes; the newest record of a key counts */
 	u32	block;		/* PAGE: first block of the page inside the segment; TOMBSTONE: victim's segment */

@@ -226,6 +226,7 @@ static int start_move(struct kvc_member *m, u32 entry, u32 length, struct kvc_wo
 		copy->state = KVC_E_COPYING;
 		copy->seq = e->seq;
 		copy->hits = e->hits / 2;
+		copy->no_crcs = e->no_crcs;
 		os_atomic_inc(&m->reclaim.victim->holds);
 		kvc_fill_load(p, entry, &w->src);
 		kvc_fill_store(p, to, &w->dst);
@@ -265,6 +266,7 @@ static int next_move(struct kvc_member *m, struct kvc_work *w)
 			w->src_offset = w->src.offset;
 			w->len = length;
 			w->nr_chunks = w->src.nr_chunks;
+			w->no_crcs = w->src.no_crcs;
 			return 1;
 		}
 	}

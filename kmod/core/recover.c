@@ -102,6 +102,7 @@ static void add_page(struct kvc_pool *p, struct kvc_seg *seg, struct kvc_domain 
 	e->length = rec->length;
 	e->depth = rec->depth;
 	e->crc_base = seg->nr_crcs;
+	e->no_crcs = !!(rec->flags & KVC_REC_NO_CRCS);
 	e->logged = 1;
 	for (i = 0; i < rec->nr_crcs; i++)
 		*kvc_crc_slot(seg, seg->nr_crcs + i) = kvc_rec_crc(rec, i);

@@ -344,10 +344,10 @@ bool kvc_member_hope(struct kvc_member *m)
 }
 
 /*
- * What to tell somebody for whom no member had room: -EAGAIN, -ENOSPC, -ENODEV, or 0 when room has come meanwhile. A
+ * What to tell somebody for whom none of @members had room: -EAGAIN, -ENOSPC, -ENODEV, or 0 when room has come. A
  * segment that becomes free after this saw none is announced by ops->space.
  */
-int kvc_refusal(struct kvc_pool *p)
+int kvc_refusal(struct kvc_pool *p, u64 members)
 {
 	bool hope = false, online = false, room = false;
 	u32 i;
@@ -355,6 +355,8 @@ int kvc_refusal(struct kvc_pool *p)
 	for (i = 0; i < p->super.nr_members; i++) {
 		struct kvc_member *m = &p->members[i];
 
+		if (!(members & BIT_ULL(i)))
+			continue;
 		os_lock(&m->lock);
 		online |= !m->offline;
 		hope |= kvc_member_hope(m);

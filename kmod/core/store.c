@@ -3,7 +3,7 @@
  * Store: reserve, make pending, publish.
  *
  * The place is reserved and the key made pending in one step under member and shard lock, so two stores of a key never
- * both get a place. Members take turns; one without room is passed over.
+ * both get a place. Members take turns; one without room, or that the caller does not want, is passed over.
  */
 #include "engine.h"
 
@@ -19,6 +19,7 @@ void kvc_fill_store(struct kvc_pool *p, u32 entry, struct kvc_store *st)
 	st->offset = kvc_seg_offset(m, st->gseg) + ((u64)e->block << KVC_BLOCK_SHIFT);
 	st->length = e->length;
 	st->nr_chunks = kvc_chunks(p, e->length);
+	st->no_crcs = e->no_crcs;
 	st->entry = entry;
 	st->crc_base = e->crc_base;
 }
@@ -86,9 +87,9 @@ out_member:
 }
 
 int kvc_store_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN], u32 length, u32 depth,
-		    struct kvc_store *st)
+		    u64 members, struct kvc_store *st)
 {
-	u32 bucket = kvc_bucket(p, d, key), turn, i;
+	u32 bucket = kvc_bucket(p, d, key), nr = p->super.nr_members, turn, i, n;
 	int r;
 
 	if (length == 0 || length > p->page_max)
@@ -100,12 +101,15 @@ int kvc_store_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_K
 		return r;
 	turn = os_atomic_inc_return(&p->turn);
 	do {
-		for (i = 0; i < p->super.nr_members; i++) {
-			r = store_on(&p->members[(turn + i) % p->super.nr_members], d, bucket, key, length, depth, st);
+		for (i = 0; i < nr; i++) {
+			n = (turn + i) % nr;
+			if (!(members & BIT_ULL(n)))
+				continue;
+			r = store_on(&p->members[n], d, bucket, key, length, depth, st);
 			if (r != -EAGAIN && r != -ENODEV)
 				return r;
 		}
-		r = kvc_refusal(p);
+		r = kvc_refusal(p, members);
 	} while (r == 0);
 	return r;
 }
@@ -127,6 +131,7 @@ static void end_store(struct kvc_pool *p, struct kvc_store *st, bool commit)
 	if (m->offline || READ_ONCE(kvc_domain(p, e->domain)->dead))
 		commit = false;
 	if (commit) {
+		e->no_crcs = st->no_crcs;
 		e->seq = os_atomic64_inc_return(&p->seq);
 		kvc_page_publish(p, sh, st->entry);
 		m->stores++;

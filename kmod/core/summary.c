@@ -55,6 +55,7 @@ static void fill_rec(const struct kvc_pool *p, const struct kvc_entry *e, struct
 		r->length = e->length;
 		r->depth = e->depth;
 		r->nr_crcs = kvc_chunks(p, e->length);
+		r->flags = e->no_crcs ? KVC_REC_NO_CRCS : 0;
 	}
 }
 

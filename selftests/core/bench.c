@@ -109,7 +109,7 @@ static void store(u32 id)
 	int r;
 
 	digest(key, id);
-	while ((r = kvc_store_begin(pool, domain, key, PAGE, id, &st)) == -EAGAIN)
+	while ((r = kvc_store_begin(pool, domain, key, PAGE, id, KVC_ANY_MEMBER, &st)) == -EAGAIN)
 		do_work();
 	if (r)
 		abort();

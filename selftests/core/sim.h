@@ -222,6 +222,7 @@ void ops_random(struct sim *s);
 void ops_retry(struct sim *s);
 void ops_drop_waiters(struct sim *s);
 u32 padded(u32 length);
+bool sim_no_crcs(const struct sim *s, u32 version);	/* was this version stored without CRCs? */
 
 /* sim_read.c */
 struct mkey *ops_stored_key(struct sim *s);	/* more often than not one that is there */

@@ -114,11 +114,18 @@ static void store_io_done(void *arg, int err)
 		store_end(op);
 }
 
+/* Where nothing is damaged, pages that nobody can check are right as well. */
+bool sim_no_crcs(const struct sim *s, u32 version)
+{
+	return !s->cfg.corrupts && version % 5 == 0;
+}
+
 static void store_crcs(struct op *op)
 {
 	u32 chunk = op->sim->cfg.chunk_size, i;
 
-	for (i = 0; i < op->st.nr_chunks; i++) {
+	op->st.no_crcs = sim_no_crcs(op->sim, op->version);
+	for (i = 0; i < op->st.nr_chunks && !op->st.no_crcs; i++) {
 		u32 from = i * chunk, len = min(chunk, op->length - from);
 
 		kvc_store_crc(op->sim->pool, &op->st, i, page_crc(op->buf + from, len));
@@ -209,7 +216,7 @@ static void store_try(struct op *op)
 
 	key_make(key, k->id);
 	s->space = false;
-	r = kvc_store_begin(s->pool, d, key, op->length, op->depth, &op->st);
+	r = kvc_store_begin(s->pool, d, key, op->length, op->depth, KVC_ANY_MEMBER, &op->st);
 	kvc_domain_put(s->pool, d);
 	if (r != -EAGAIN)
 		s->space |= space;

@@ -91,7 +91,7 @@ static bool move_intact(struct worker *wk)
 {
 	u32 chunk = wk->sim->cfg.chunk_size, i;
 
-	for (i = 0; i < wk->w.nr_chunks; i++) {
+	for (i = 0; i < wk->w.nr_chunks && !wk->w.no_crcs; i++) {
 		u32 from = i * chunk, len = min(chunk, wk->w.len - from);
 
 		if (page_crc(wk->buf + from, len) != kvc_work_crc(wk->sim->pool, &wk->w, i))

@@ -102,7 +102,7 @@ static void extreme_keys(void **state)
 
 	for (base = 0; base < 2; base++) {
 		memset(key, base ? 0xff : 0, sizeof(key));
-		assert_int_equal(kvc_store_begin(r->pool, r->d, key, 10 + base, 0, &st), 0);
+		assert_int_equal(kvc_store_begin(r->pool, r->d, key, 10 + base, 0, KVC_ANY_MEMBER, &st), 0);
 		rig_write_page(r, &st, 1);
 		kvc_store_commit(r->pool, &st);
 		for (i = 0; i < KVC_KEY_LEN; i++) {

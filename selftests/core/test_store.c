@@ -126,6 +126,72 @@ static void places_differ(void **state)
 		assert_int_equal(rig_load(r, r->d, i, 1000 + i), 0);
 }
 
+static int begin_on(struct rig *r, u32 id, u64 members, struct kvc_store *st)
+{
+	u8 key[KVC_KEY_LEN];
+
+	key_make(key, id);
+	return kvc_store_begin(r->pool, r->d, key, 5000, 0, members, st);
+}
+
+/* A store goes to a member that the caller can reach, or is told why not, whatever the others have. */
+static void members_wanted(void **state)
+{
+	struct rig *r = *state;
+	struct kvc_store st;
+	u32 i;
+
+	for (i = 0; i < 10; i++) {
+		assert_int_equal(begin_on(r, i, BIT_ULL(i % 2), &st), 0);
+		assert_int_equal(st.member, i % 2);
+		rig_write_page(r, &st, i);
+		kvc_store_commit(r->pool, &st);
+		assert_int_equal(rig_load(r, r->d, i, i), 0);
+	}
+	for (i = 100; begin_on(r, i, BIT_ULL(1), &st) == 0; i++)
+		kvc_store_abort(r->pool, &st);
+	assert_int_equal(begin_on(r, i, BIT_ULL(1), &st), -EAGAIN);
+	assert_int_equal(begin_on(r, i, KVC_ANY_MEMBER, &st), 0);
+	assert_int_equal(st.member, 0);
+	kvc_store_abort(r->pool, &st);
+	kvc_member_fail(r->pool, 1);
+	assert_int_equal(begin_on(r, i, BIT_ULL(1), &st), -ENODEV);
+	assert_int_equal(begin_on(r, i, 0, &st), -ENODEV);
+	assert_int_equal(begin_on(r, i, BIT_ULL(0) | BIT_ULL(1), &st), 0);
+	kvc_store_abort(r->pool, &st);
+}
+
+static bool has_crcs(struct rig *r, u32 id)
+{
+	struct kvc_load ld;
+
+	assert_int_equal(rig_hold(r, r->d, id, &ld), 0);
+	kvc_load_end(r->pool, &ld, 0);
+	return !ld.no_crcs;
+}
+
+/* That a page cannot be checked is remembered, also on media, and of that page only. */
+static void stored_without_crcs(void **state)
+{
+	struct rig *r = *state;
+	struct kvc_store st;
+
+	assert_int_equal(rig_begin(r, r->d, 1, 5000, &st), 0);
+	assert_false(st.no_crcs);
+	rig_write_page(r, &st, 100);
+	st.no_crcs = true;
+	kvc_store_commit(r->pool, &st);
+	assert_int_equal(rig_store(r, r->d, 2, 101, 5000), 0);
+	assert_false(has_crcs(r, 1));
+	assert_true(has_crcs(r, 2));
+	rig_flush(r);
+	rig_again(r);
+	assert_false(has_crcs(r, 1));
+	assert_true(has_crcs(r, 2));
+	assert_int_equal(rig_load(r, r->d, 1, 100), 0);
+	assert_int_equal(rig_load(r, r->d, 2, 101), 0);
+}
+
 static void lengths_refused(void **state)
 {
 	struct rig *r = *state;
@@ -201,6 +267,8 @@ static const struct CMUnitTest store_tests[] = {
 	cmocka_unit_test_setup_teardown(pending_is_not_flushed, make, unmake),
 	cmocka_unit_test_setup_teardown(abort_then_store, make, unmake),
 	cmocka_unit_test_setup_teardown(places_differ, make, unmake),
+	cmocka_unit_test_setup_teardown(members_wanted, make, unmake),
+	cmocka_unit_test_setup_teardown(stored_without_crcs, make, unmake),
 	cmocka_unit_test_setup_teardown(lengths_refused, make, unmake),
 	cmocka_unit_test_setup_teardown(first_segments, make, unmake),
 	cmocka_unit_test(memory_of_a_page),

@@ -241,7 +241,7 @@ static void user_store(struct user *u, struct kvc_domain *d, u32 id)
 	key_make(key, id);
 	do {
 		seen = space_count();
-		r = kvc_store_begin(pool, d, key, length_of(id), id, &st);
+		r = kvc_store_begin(pool, d, key, length_of(id), id, KVC_ANY_MEMBER, &st);
 		if (r == -EAGAIN)
 			wait_for_space(seen);
 	} while (r == -EAGAIN && !is_set(&stop_users));
