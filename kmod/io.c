@@ -225,6 +225,34 @@ static u32 count_vecs(const struct kvctx_piece *pieces, u64 bytes)
 	return vecs;
 }
 
+/* A transfer that lies in one run the device can take is one vector: the common case, made short. */
+static bool transfer_whole(struct transfer *t, u64 bytes)
+{
+	struct kvctx_run run;
+
+	kvctx_cursor_run(&t->cursor, &run);
+	if (!run.page || run.length < bytes || !run_aligned(t, &run))
+		return false;
+	t->small = true;
+	transfer_add(t, run.page, bytes, run.offset);
+	return true;
+}
+
+static int transfer_parts(struct transfer *t, u64 bytes)
+{
+	u32 steps = 0;
+	int err = 0;
+
+	t->vecs = count_vecs(t->op->pieces, bytes);
+	t->small = t->vecs <= KVCTX_INLINE_VECS;
+	while (!err && t->pos < bytes) {
+		err = transfer_step(t);
+		if (!(++steps % 256))
+			cond_resched();
+	}
+	return err;
+}
+
 /*
  * Move op->pieces, which are exactly @bytes long, whole blocks, from or to op->device_offset of op->member. The
  * caller holds a count of op->pending. Failures are found in op->error when op->finish() is called.
@@ -234,18 +262,12 @@ void kvctx_io_submit(struct kvctx_op *op, blk_opf_t opf, u64 bytes)
 	struct block_device *bdev = op->session->pool->members[op->member].bdev;
 	struct transfer t = {
 		.op = op, .bdev = bdev, .opf = opf | REQ_SYNC | REQ_IDLE, .unit = kvctx_io_unit(bdev),
-		.vecs = count_vecs(op->pieces, bytes),
 	};
-	u32 steps = 0;
 	int err = 0;
 
-	t.small = t.vecs <= KVCTX_INLINE_VECS;
 	kvctx_cursor_init(&t.cursor, op->pieces);
-	while (!err && t.pos < bytes) {
-		err = transfer_step(&t);
-		if (!(++steps % 256))
-			cond_resched();
-	}
+	if (!transfer_whole(&t, bytes))
+		err = transfer_parts(&t, bytes);
 	if (op->bounced)
 		percpu_counter_add(&op->session->pool->counters.bounced_blocks, op->bounced);
 	if (!err) {

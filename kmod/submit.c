@@ -213,7 +213,9 @@ static int op_get_pieces(struct kvctx_op *op, const struct kvctx_sqe *sqe)
 	}
 	for (done = 0; done < sqe->nr_segs; done += n) {
 		n = min_t(u32, sqe->nr_segs - done, SEG_BATCH);
-		if (copy_from_user(segs, user + done, n * sizeof(*segs)))
+		/* one is the common case, and its copy a few instructions */
+		if (n == 1 ? copy_from_user(segs, user + done, sizeof(*segs)) :
+			     copy_from_user(segs, user + done, n * sizeof(*segs)))
 			return -EFAULT;
 		err = op_add_pieces(op, segs, n, &sum);
 		if (err)

@@ -26,6 +26,7 @@ static u32 bucket_of(const struct kvc_pool *p, u32 domain, const u8 *key)
 
 	memcpy(w, key, KVC_KEY_LEN);
 	h = (u64)(domain + secret[0]) * (domain + secret[1]);
+#pragma GCC unroll 5
 	for (i = 0; i < KVC_KEY_LEN / 4; i += 2)
 		h += (u64)(w[i] + secret[i + 2]) * (w[i + 1] + secret[i + 3]);
 	h = kvc_mix64(h) >> 32;
@@ -44,6 +45,18 @@ u32 kvc_entry_bucket(const struct kvc_pool *p, u32 entry)
 	return bucket_of(p, e->domain, e->key);
 }
 
+/* Written out: a call of memcmp() is a third of a lookup. */
+static bool key_equal(const u8 *a, const u8 *b)
+{
+	u64 x[KVC_KEY_LEN / 8], y[KVC_KEY_LEN / 8];
+
+	memcpy(x, a, sizeof(x));
+	memcpy(y, b, sizeof(y));
+	return !((x[0] ^ y[0]) | (x[1] ^ y[1]) | (x[2] ^ y[2]) | (x[3] ^ y[3]) | (x[4] ^ y[4]));
+}
+
+os_static_assert(KVC_KEY_LEN == 40, "words of a key");
+
 u32 kvc_index_find(const struct kvc_pool *p, u32 bucket, const struct kvc_domain *d, const u8 *key)
 {
 	u32 entry = p->buckets[bucket];
@@ -51,7 +64,7 @@ u32 kvc_index_find(const struct kvc_pool *p, u32 bucket, const struct kvc_domain
 	while (entry != KVC_NONE) {
 		const struct kvc_entry *e = kvc_entry(p, entry);
 
-		if (e->domain == d->id && !memcmp(e->key, key, KVC_KEY_LEN))
+		if (e->domain == d->id && key_equal(e->key, key))
 			break;
 		entry = e->next;
 	}
