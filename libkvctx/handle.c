@@ -142,6 +142,7 @@ void kvctx_close(struct kvctx *ctx)
 	if (ctx->fd >= 0)
 		kvctx_sys_close(ctx->fd);
 	kvctx_mem_free_all(ctx);
+	kvctx_stage_free(ctx);
 	pthread_mutex_destroy(&ctx->lock);
 	free(ctx->ready);
 	free(ctx->sqes);

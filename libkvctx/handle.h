@@ -9,6 +9,9 @@
  *   wait.c	waiting for completions
  *   queue.c	the queue of asynchronous operations
  *   sync.c	synchronous calls
+ *   stage.c	copies through the arena, where memory and member do not reach each other
+ *   paths.c	which members a memory reaches
+ *   crc.c	CRC32C
  *   text.c	words for numbers
  *
  * Vocabulary
@@ -62,6 +65,11 @@ struct kvctx_call {
 	uint32_t flags;
 };
 
+struct kvctx_stage;
+
+/* In user_data of the library's own: that of a record of stage.c, not of a call */
+#define KVCTX_TAG_STAGED	(1U << 31)
+
 struct kvctx {
 	int fd;
 	bool rdonly;
@@ -90,6 +98,7 @@ struct kvctx {
 	struct kvctx_waiter *waiters;
 	unsigned int sleepers;
 	bool watched;			/* a sleeper wakes at any completion */
+	struct kvctx_stage *stage;	/* NULL: nothing is staged. Set once */
 };
 
 /* The system calls. Like the calls, but -errno. Tests put a kernel of their own behind them */
@@ -101,11 +110,13 @@ void kvctx_sys_close(int fd);
 
 /* mem.c */
 struct kvctx_reg *kvctx_mem_get(struct kvctx *ctx, const void *buf, size_t len);
+struct kvctx_reg *kvctx_mem_get_id(struct kvctx *ctx, uint32_t id);
 void kvctx_mem_put(struct kvctx *ctx, struct kvctx_reg *reg);
 void kvctx_mem_free_all(struct kvctx *ctx);
 
 /* ring.c; with ctx->lock held */
 void kvctx_ring_pull(struct kvctx *ctx);
+void kvctx_ready_add(struct kvctx *ctx, const struct kvctx_cqe *cqe);
 void kvctx_wake_ready(struct kvctx *ctx);
 void kvctx_unlink_call(struct kvctx *ctx, struct kvctx_call *call);
 
@@ -113,5 +124,21 @@ void kvctx_unlink_call(struct kvctx *ctx, struct kvctx_call *call);
 uint32_t kvctx_wait_min(const struct kvctx *ctx, uint32_t more);
 void kvctx_wait_call(struct kvctx *ctx, struct kvctx_call *call);
 void kvctx_wait_room(struct kvctx *ctx);
+
+/* crc.c */
+void kvctx_crc_choose(bool instruction);
+
+/* sync.c */
+int64_t kvctx_call(struct kvctx *ctx, struct kvctx_sqe *sqe, uint32_t *cqe_flags);
+
+/* stage.c; the first five with ctx->lock held */
+bool kvctx_stage_see(struct kvctx *ctx, struct kvctx_cqe *cqe);
+int kvctx_stage_step(struct kvctx *ctx);
+bool kvctx_stage_used(const struct kvctx *ctx);
+bool kvctx_stage_working(const struct kvctx *ctx);
+bool kvctx_stage_waits(const struct kvctx *ctx);
+int64_t kvctx_stage_call(struct kvctx *ctx, const struct kvctx_sqe *sqe, void *buf,
+			 uint32_t *cqe_flags);
+void kvctx_stage_free(struct kvctx *ctx);
 
 #endif

@@ -95,6 +95,20 @@ struct kvctx_reg *kvctx_mem_get(struct kvctx *ctx, const void *buf, size_t len)
 	return reg;
 }
 
+/* As kvctx_mem_get(), by its id */
+struct kvctx_reg *kvctx_mem_get_id(struct kvctx *ctx, uint32_t id)
+{
+	struct kvctx_reg *reg;
+
+	pthread_mutex_lock(&ctx->lock);
+	for (reg = ctx->regs; reg && reg->id != id; reg = reg->next)
+		;
+	if (reg)
+		reg->users++;
+	pthread_mutex_unlock(&ctx->lock);
+	return reg;
+}
+
 void kvctx_mem_put(struct kvctx *ctx, struct kvctx_reg *reg)
 {
 	pthread_mutex_lock(&ctx->lock);

@@ -47,7 +47,7 @@ static int hand_in(struct kvctx *ctx, uint32_t nr, uint32_t min, uint64_t timeou
 /* For @min of hand_in(): 0 when the kernel can only do a part of the waiting, see wait.c */
 static uint32_t min_for(const struct kvctx *ctx, uint32_t nr, uint64_t timeout_ns)
 {
-	if (!timeout_ns || nr <= ctx->nr_ready || ctx->calls || ctx->sleepers)
+	if (!timeout_ns || nr <= ctx->nr_ready || ctx->calls || ctx->sleepers || kvctx_stage_used(ctx))
 		return 0;
 	nr -= ctx->nr_ready;
 	return nr <= ctx->entries - ctx->limit ? kvctx_wait_min(ctx, nr) : 0;

@@ -62,21 +62,37 @@ void kvctx_wake_ready(struct kvctx *ctx)
 			pthread_cond_signal(&w->cond);
 }
 
+/* There is room: it is one of those that are busy */
+void kvctx_ready_add(struct kvctx *ctx, const struct kvctx_cqe *cqe)
+{
+	ctx->ready[(ctx->ready_head + ctx->nr_ready++) & (ctx->entries - 1)] = *cqe;
+}
+
+/* Where a completion belongs. Returns whether those who wait on the ready list have to look */
+static bool sort(struct kvctx *ctx, struct kvctx_cqe *cqe)
+{
+	bool ours = cqe->user_data >= KVCTX_USER_DATA_END;
+
+	if (ours && give_to_call(ctx, cqe))
+		return false;
+	if (!ours || !kvctx_stage_see(ctx, cqe))
+		kvctx_ready_add(ctx, cqe);
+	return true;
+}
+
 /* See all there is in the ring, and publish it if that is possible. Never sleeps. */
 void kvctx_ring_pull(struct kvctx *ctx)
 {
 	uint32_t tail = __atomic_load_n(&ctx->ring->tail, __ATOMIC_ACQUIRE);
-	uint32_t mask = ctx->entries - 1, before = ctx->nr_ready;
+	uint32_t mask = ctx->entries - 1;
+	bool wake = false;
 	struct kvctx_cqe cqe;
 
 	for (; ctx->seen != tail; ctx->seen++) {
 		cqe = ctx->ring->cqes[ctx->seen & mask];
-		if (cqe.user_data >= KVCTX_USER_DATA_END && give_to_call(ctx, &cqe))
-			continue;
-		ctx->ready[(ctx->ready_head + ctx->nr_ready) & mask] = cqe;
-		ctx->nr_ready++;
+		wake |= sort(ctx, &cqe);
 	}
-	if (ctx->nr_ready != before)
+	if (wake)
 		kvctx_wake_ready(ctx);
 	publish(ctx);
 }
@@ -87,6 +103,8 @@ unsigned int kvctx_peek(struct kvctx *ctx, struct kvctx_cqe *cqes, unsigned int 
 
 	pthread_mutex_lock(&ctx->lock);
 	kvctx_ring_pull(ctx);
+	while (kvctx_stage_step(ctx) > 0)
+		;
 	for (n = 0; n < max && ctx->nr_ready; n++) {
 		cqes[n] = ctx->ready[ctx->ready_head];
 		ctx->ready_head = (ctx->ready_head + 1) & (ctx->entries - 1);

@@ -12,7 +12,7 @@ static void begin(struct kvctx *ctx, struct kvctx_call *call)
 	memset(call, 0, sizeof(*call));
 	pthread_cond_init(&call->waiter.cond, NULL);
 	pthread_mutex_lock(&ctx->lock);
-	call->tag = KVCTX_USER_DATA_END + ctx->next_tag++;
+	call->tag = KVCTX_USER_DATA_END + (ctx->next_tag++ & ~KVCTX_TAG_STAGED);
 	call->next = ctx->calls;
 	ctx->calls = call;
 	pthread_mutex_unlock(&ctx->lock);
@@ -35,7 +35,7 @@ static int submit(struct kvctx *ctx, const struct kvctx_sqe *sqe)
 }
 
 /* Returns the operation's result */
-static int64_t run(struct kvctx *ctx, struct kvctx_sqe *sqe, uint32_t *cqe_flags)
+int64_t kvctx_call(struct kvctx *ctx, struct kvctx_sqe *sqe, uint32_t *cqe_flags)
 {
 	struct kvctx_call call;
 	int ret;
@@ -65,7 +65,7 @@ static int64_t run_on(struct kvctx *ctx, struct kvctx_sqe *sqe, uint32_t mem, ui
 	sqe->segs = (uintptr_t)&seg;
 	sqe->nr_segs = 1;
 	sqe->timeout_ns = ctx->timeout_ns;
-	return run(ctx, sqe, cqe_flags);
+	return kvctx_call(ctx, sqe, cqe_flags);
 }
 
 /* Memory that the session does not know is pinned meanwhile */
@@ -130,6 +130,53 @@ static int64_t move(struct kvctx *ctx, uint8_t opcode, const struct kvctx_key *k
 	return ret;
 }
 
+/* As move(), of memory that may be a peer's or none of the host's */
+static int64_t move_staged(struct kvctx *ctx, struct kvctx_sqe *sqe, void *buf,
+			   uint32_t *cqe_flags)
+{
+	uintptr_t p = (uintptr_t)buf;
+	int64_t ret = -EREMOTEIO;
+	struct kvctx_reg *reg;
+
+	if (!ctx->stage || !sqe->length)
+		return -EINVAL;
+	if (sqe->length > ctx->info.page_len_max)
+		return sqe->opcode == KVCTX_OP_STORE ? -E2BIG : -ERANGE;
+	if (ctx->rdonly && sqe->opcode == KVCTX_OP_STORE)
+		return -EACCES;
+	reg = kvctx_mem_get(ctx, buf, sqe->length);
+	if (reg)
+		ret = run_on(ctx, sqe, reg->id, p - reg->addr, cqe_flags);
+	if (ret == -EREMOTEIO)
+		ret = kvctx_stage_call(ctx, sqe, buf, cqe_flags);
+	if (reg)
+		kvctx_mem_put(ctx, reg);
+	return ret;
+}
+
+int64_t kvctx_store_staged(struct kvctx *ctx, const struct kvctx_key *key, const void *buf,
+			   size_t len, const uint32_t *crcs, uint32_t *cqe_flags)
+{
+	struct kvctx_sqe sqe = {
+		.opcode = KVCTX_OP_STORE, .key = *key, .length = len, .crcs = (uintptr_t)crcs,
+		.timeout_ns = ctx->timeout_ns,
+	};
+
+	/* only read: a copy function gets it as what it reads from */
+	return move_staged(ctx, &sqe, (void *)(uintptr_t)buf, cqe_flags);
+}
+
+int64_t kvctx_load_staged(struct kvctx *ctx, const struct kvctx_key *key, void *buf, size_t len,
+			  uint32_t *crcs, uint32_t *cqe_flags)
+{
+	struct kvctx_sqe sqe = {
+		.opcode = KVCTX_OP_LOAD, .key = *key, .length = len, .crcs = (uintptr_t)crcs,
+		.timeout_ns = ctx->timeout_ns,
+	};
+
+	return move_staged(ctx, &sqe, buf, cqe_flags);
+}
+
 int64_t kvctx_store(struct kvctx *ctx, const struct kvctx_key *key, const void *buf, size_t len,
 		    uint32_t *cqe_flags)
 {
@@ -147,7 +194,7 @@ int kvctx_delete(struct kvctx *ctx, const struct kvctx_key *key)
 	struct kvctx_sqe sqe = { .timeout_ns = ctx->timeout_ns };
 
 	kvctx_prep_delete(&sqe, key);
-	return (int)run(ctx, &sqe, NULL);
+	return (int)kvctx_call(ctx, &sqe, NULL);
 }
 
 int64_t kvctx_query(struct kvctx *ctx, const struct kvctx_key *key)
@@ -155,7 +202,7 @@ int64_t kvctx_query(struct kvctx *ctx, const struct kvctx_key *key)
 	struct kvctx_sqe sqe = { 0 };
 
 	kvctx_prep_query(&sqe, key);
-	return run(ctx, &sqe, NULL);
+	return kvctx_call(ctx, &sqe, NULL);
 }
 
 int kvctx_flush(struct kvctx *ctx)
@@ -163,7 +210,7 @@ int kvctx_flush(struct kvctx *ctx)
 	struct kvctx_sqe sqe = { .timeout_ns = ctx->timeout_ns };
 
 	kvctx_prep_flush(&sqe);
-	return (int)run(ctx, &sqe, NULL);
+	return (int)kvctx_call(ctx, &sqe, NULL);
 }
 
 int kvctx_lease(struct kvctx *ctx, const struct kvctx_key *key, uint32_t ms, uint32_t *lease)
@@ -172,7 +219,7 @@ int kvctx_lease(struct kvctx *ctx, const struct kvctx_key *key, uint32_t ms, uin
 	int64_t ret;
 
 	kvctx_prep_lease(&sqe, key, ms);
-	ret = run(ctx, &sqe, NULL);
+	ret = kvctx_call(ctx, &sqe, NULL);
 	if (ret < 0)
 		return (int)ret;
 	*lease = (uint32_t)ret;
@@ -184,7 +231,7 @@ int kvctx_release(struct kvctx *ctx, uint32_t lease)
 	struct kvctx_sqe sqe = { 0 };
 
 	kvctx_prep_release(&sqe, lease);
-	return (int)run(ctx, &sqe, NULL);
+	return (int)kvctx_call(ctx, &sqe, NULL);
 }
 
 int64_t kvctx_match(struct kvctx *ctx, const struct kvctx_key *keys, uint32_t nr, uint32_t *lens,

@@ -151,13 +151,14 @@ static int sleep_for_ready(struct kvctx *ctx, struct kvctx_waiter *w, uint32_t n
 
 	if (now >= end)
 		return -ETIME;
-	if (ctx->watched) {
+	/* who copies a staged operation lets us know when he has done it */
+	if (ctx->watched || kvctx_stage_working(ctx)) {
 		follow(ctx, w, end == KVCTX_TIMEOUT_NONE ? NULL : &ts);
 		return 0;
 	}
 	if (more > spare)
 		more = spare;
-	if (more <= 1 || ctx->sleepers)
+	if (more <= 1 || ctx->sleepers || kvctx_stage_used(ctx))
 		return watch(ctx, left);
 	return sleep_for(ctx, more, left);
 }
@@ -166,14 +167,25 @@ static int wait_until(struct kvctx *ctx, uint32_t nr, uint64_t end)
 {
 	struct kvctx_waiter w = { .wants_ready = true };
 	pthread_condattr_t attr;
-	int ret = 0;
+	int ret = 0, step;
 
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&w.cond, &attr);
 	pthread_condattr_destroy(&attr);
-	while (!ret && ctx->nr_ready < nr && ctx->nr_ready < ctx->busy)
-		ret = sleep_for_ready(ctx, &w, nr, end);
+	while (!ret && ctx->nr_ready < nr && ctx->nr_ready < ctx->busy) {
+		step = kvctx_stage_step(ctx);
+		if (step < 0)
+			kvctx_wait_room(ctx);
+		else if (!step)
+			ret = sleep_for_ready(ctx, &w, nr, end);
+		if (ret == 1 && kvctx_stage_waits(ctx)) {	/* for a slot that a call has */
+			pause_ns(ctx, RETRY_NS / 10);
+			ret = 0;
+		}
+		if (!ret && kvctx_stage_used(ctx) && now_ns() >= end)
+			ret = -ETIME;
+	}
 	leave(ctx);
 	pthread_cond_destroy(&w.cond);
 	if (ret < 0 && ctx->nr_ready < nr)

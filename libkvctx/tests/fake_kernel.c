@@ -209,8 +209,8 @@ static void check_clean(const struct kvctx_sqe *s)
 	bool moves = s->opcode == KVCTX_OP_STORE || s->opcode == KVCTX_OP_LOAD;
 	const struct kvctx_key none = { .qualifier = 0 };
 
-	assert(!s->reserved1 && !s->crcs && !s->reserved2[0] && !s->reserved2[1]);
-	assert(moves || (!s->nr_segs && !s->segs && !s->length));
+	assert(!s->reserved1 && !s->reserved2[0] && !s->reserved2[1]);
+	assert(moves || (!s->nr_segs && !s->segs && !s->length && !s->crcs));
 	assert(s->opcode == KVCTX_OP_LOAD || !s->offset);
 	assert(s->opcode == KVCTX_OP_STORE || !s->depth);
 	assert(s->opcode == KVCTX_OP_LEASE || !s->lease_ms);
@@ -327,6 +327,7 @@ static int do_info(struct kvctx_info *info)
 		.page_len_max = 1 << 20,
 		.arena_max = 1 << 30,
 		.segs_max = 8,
+		.chunk_size = FAKE_CHUNK,
 		.batch_max = 16,
 		.cq_max = fake.cq_max,
 		.match_max = 64,
@@ -349,7 +350,11 @@ static int do_register(struct kvctx_mem_register *r)
 		;
 	if (i == FAKE_MEMORIES)
 		return -ENOMEM;
-	fake_memories[i] = (struct fake_memory){ (void *)(uintptr_t)r->addr, r->length, 0 };
+	fake_memories[i] = (struct fake_memory){ .addr = (void *)(uintptr_t)r->addr, .len = r->length };
+	if (fake.peer && r->addr - (uintptr_t)fake.peer < fake.peer_len) {
+		fake_memories[i].addr = fake.peer_bytes + (r->addr - (uintptr_t)fake.peer);
+		fake_memories[i].peer = true;
+	}
 	r->id = i;
 	fake.registrations++;
 	fake.registered++;
@@ -382,6 +387,28 @@ static int do_match(struct kvctx_match *m)
 	return 0;
 }
 
+/* Two members; the second is no PCI device */
+static int do_paths(struct kvctx_paths *p)
+{
+	struct kvctx_path rows[2] = {
+		{ .device = "nvme0n1", .reason = fake.no_path ? KVCTX_PATH_NO_ROUTE : KVCTX_PATH_DIRECT, .distance = 4 },
+		{ .device = "nvme1n1", .member = 1, .reason = KVCTX_PATH_NO_QUEUE, .distance = -1 },
+	};
+	int i;
+
+	assert(p->size == sizeof(*p) && !p->flags && (p->paths || !p->nr));
+	if (fake.fail_paths)
+		return fake.fail_paths;
+	if (p->mem >= FAKE_MEMORIES || !fake_memories[p->mem].addr)
+		return -EINVAL;
+	for (i = 0; i < 2; i++)
+		strcpy(rows[i].peer, "0000:03:00.0");
+	if (p->nr)
+		memcpy((void *)(uintptr_t)p->paths, rows, (p->nr < 2 ? p->nr : 2) * sizeof(rows[0]));
+	p->nr = 2;
+	return 0;
+}
+
 static int dispatch(unsigned long nr, void *arg)
 {
 	if (nr == KVCTX_IOC_INFO)
@@ -400,6 +427,8 @@ static int dispatch(unsigned long nr, void *arg)
 		return do_wait(arg);
 	case KVCTX_IOC_MATCH:
 		return do_match(arg);
+	case KVCTX_IOC_PATHS:
+		return do_paths(arg);
 	}
 	return -ENOTTY;
 }

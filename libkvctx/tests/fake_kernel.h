@@ -31,6 +31,11 @@ struct fake {
 	int mmaps_left;			/* -1: no limit */
 	uint32_t abi_version, cq_max;
 	const void *unpinnable;		/* memory that cannot be registered */
+	const uint8_t *peer;		/* peer memory, not mapped, whose bytes are at @peer_bytes */
+	uint8_t *peer_bytes;
+	size_t peer_len;
+	bool no_path;			/* no member reaches it */
+	int fail_paths;
 
 	/* what the test may look at */
 	struct kvctx_setup setup;	/* of the newest session */
@@ -66,8 +71,10 @@ struct fake_memory {
 	uint8_t *addr;
 	uint64_t len;
 	unsigned int users;
+	bool peer;
 };
 
+#define FAKE_CHUNK	4096
 #define FAKE_MEMORIES	64
 
 extern struct fake_memory fake_memories[FAKE_MEMORIES];	/* [0] is the arena */

@@ -81,11 +81,40 @@ static int copy(const struct fake_op *op, uint8_t *data, bool store)
 	return 0;
 }
 
+static bool in_peer(const struct fake_op *op)
+{
+	int i;
+
+	for (i = 0; i < op->sqe.nr_segs; i++)
+		if (fake_memories[op->segs[i].mem % FAKE_MEMORIES].peer)
+			return true;
+	return false;
+}
+
+/* One CRC a chunk of the page that the range touches. Returns whether they were those at @crcs */
+static bool crcs(const struct page *p, uint64_t from, uint64_t end, uint32_t *crcs, bool put)
+{
+	uint64_t at = from - from % FAKE_CHUNK;
+	bool same = true;
+	uint32_t crc;
+
+	for (; at < end; at += FAKE_CHUNK, crcs++) {
+		crc = kvctx_crc32c(0, p->data + at, p->len - at < FAKE_CHUNK ? p->len - at : FAKE_CHUNK);
+		same &= crc == *crcs;
+		if (put)
+			*crcs = crc;
+	}
+	return same;
+}
+
 static int store(const struct fake_op *op, uint32_t *flags)
 {
+	uint32_t *given = (void *)(uintptr_t)op->sqe.crcs;
 	struct page *p = find(&op->sqe.key);
 	int i, ret;
 
+	if (in_peer(op) && fake.no_path)
+		return -EREMOTEIO;
 	if (p) {
 		*flags = KVCTX_CQE_DEDUP;
 		return (int)op->sqe.length;
@@ -100,8 +129,12 @@ static int store(const struct fake_op *op, uint32_t *flags)
 	p->data = malloc(op->sqe.length);
 	assert(p->data);
 	ret = copy(op, p->data, true);
+	if (!ret && given && !in_peer(op) && !crcs(p, 0, p->len, given, false))
+		ret = -EILSEQ;
 	if (ret)
 		drop(p);
+	else if (in_peer(op))
+		*flags = KVCTX_CQE_P2P;
 	return ret ? ret : (int)p->len;
 }
 
@@ -111,10 +144,16 @@ static int load(const struct fake_op *op, const struct page *p, uint32_t *flags)
 
 	if (op->sqe.offset + op->sqe.length > p->len)
 		return -ERANGE;
+	if (in_peer(op) && fake.no_path)
+		return -EREMOTEIO;
 	ret = copy(op, p->data + op->sqe.offset, false);
 	if (ret)
 		return ret;
-	if (!(op->sqe.flags & KVCTX_OP_NO_VERIFY))
+	if (op->sqe.crcs)
+		crcs(p, op->sqe.offset, op->sqe.offset + op->sqe.length, (void *)(uintptr_t)op->sqe.crcs, true);
+	if (in_peer(op))
+		*flags = KVCTX_CQE_P2P;
+	else if (!(op->sqe.flags & KVCTX_OP_NO_VERIFY))
 		*flags = KVCTX_CQE_VERIFIED;
 	return (int)op->sqe.length;
 }

@@ -1,0 +1,458 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+/*
+ * Staging: an operation on memory that its member does not reach is done again on a slot, a part of
+ * the arena, and the caller's function copies between the slot and his memory.
+ *
+ * A staged operation has a record from kvctx_stage() until its completion is ready, and is in one of
+ * these places:
+ *   first    queued, or in the kernel, as the caller made it
+ *   refused  it completed with -EREMOTEIO: on the list of refused ones, in the order of completion
+ *   again    in the kernel, on a slot
+ *   here     a LOAD has reached its slot: on the list of those to be copied
+ *
+ * Lists move in kvctx_stage_step(), which reaping calls make: what waits for a copy first, since it
+ * gives a slot back, then what waits for a slot. No lock is held over a copy or a system call; a
+ * record that is on no list meanwhile belongs to the thread that took it.
+ *
+ * The operation is busy all the time, in the sense of handle.h: the ready list has room for it.
+ */
+#include <stdlib.h>
+
+#include "handle.h"
+
+/* Tags of records, among the library's own; those of calls have this bit clear */
+#define TAG(ctx, r)	(KVCTX_USER_DATA_END | KVCTX_TAG_STAGED | (uint64_t)((r) - (ctx)->stage->records))
+
+struct record {
+	struct record *next;
+	struct kvctx_sqe sqe;		/* as the caller made it */
+	uint32_t slot;
+	bool used, has_slot, again;
+	struct kvctx_cqe cqe;		/* what the caller will get */
+};
+
+struct list {
+	struct record *first, **end;
+};
+
+struct kvctx_stage {
+	kvctx_copy_fn copy;
+	void *copy_ctx;
+	uint64_t offset;		/* of slot 0 in the arena */
+	uint32_t slot_bytes, nr_records;
+	uint32_t *free_slots, nr_free;
+	struct record *records, *free;
+	uint32_t used;			/* records */
+	struct list refused, here;
+	unsigned int working;		/* threads that have a record in their hands */
+};
+
+static void list_init(struct list *l)
+{
+	l->first = NULL;
+	l->end = &l->first;
+}
+
+static void list_add(struct list *l, struct record *r)
+{
+	r->next = NULL;
+	*l->end = r;
+	l->end = &r->next;
+}
+
+static void list_add_front(struct list *l, struct record *r)
+{
+	r->next = l->first;
+	if (!l->first)
+		l->end = &r->next;
+	l->first = r;
+}
+
+static struct record *list_take(struct list *l)
+{
+	struct record *r = l->first;
+
+	if (!r)
+		return NULL;
+	l->first = r->next;
+	if (!l->first)
+		l->end = &l->first;
+	return r;
+}
+
+/* Begin and end */
+
+void kvctx_stage_free(struct kvctx *ctx)
+{
+	struct kvctx_stage *s = ctx->stage;
+
+	if (!s)
+		return;
+	free(s->free_slots);
+	free(s->records);
+	free(s);
+	ctx->stage = NULL;
+}
+
+static int alloc_stage(struct kvctx *ctx, uint32_t slots)
+{
+	struct kvctx_stage *s = calloc(1, sizeof(*s));
+	uint32_t i;
+
+	if (!s)
+		return -ENOMEM;
+	ctx->stage = s;
+	list_init(&s->refused);
+	list_init(&s->here);
+	s->nr_records = ctx->limit + ctx->queue_len;
+	s->records = calloc(s->nr_records, sizeof(*s->records));
+	s->free_slots = calloc(slots, sizeof(*s->free_slots));
+	if (!s->records || !s->free_slots) {
+		kvctx_stage_free(ctx);
+		return -ENOMEM;
+	}
+	for (i = 0; i < s->nr_records; i++) {
+		s->records[i].next = s->free;
+		s->free = &s->records[i];
+	}
+	for (i = 0; i < slots; i++)
+		s->free_slots[s->nr_free++] = i;
+	return 0;
+}
+
+int kvctx_stage_init(struct kvctx *ctx, kvctx_copy_fn copy, void *copy_ctx, uint64_t offset,
+		     uint32_t slots, uint32_t slot_bytes)
+{
+	int ret;
+
+	if (!copy || !slots || !slot_bytes || offset > ctx->arena_bytes ||
+	    slots > (ctx->arena_bytes - offset) / slot_bytes)
+		return -EINVAL;
+	if (ctx->stage)
+		return -EEXIST;
+	ret = alloc_stage(ctx, slots);
+	if (ret)
+		return ret;
+	ctx->stage->copy = copy;
+	ctx->stage->copy_ctx = copy_ctx;
+	ctx->stage->offset = offset;
+	ctx->stage->slot_bytes = slot_bytes;
+	return 0;
+}
+
+/* Copies */
+
+static uint64_t slot_offset(const struct kvctx_stage *s, uint32_t slot)
+{
+	return s->offset + (uint64_t)slot * s->slot_bytes;
+}
+
+static void *slot_memory(const struct kvctx *ctx, uint32_t slot)
+{
+	return (uint8_t *)ctx->arena + slot_offset(ctx->stage, slot);
+}
+
+/* A positive number may be an error of a runtime that the caller forgot to translate */
+static int copy(const struct kvctx_stage *s, void *mem, void *slot, size_t bytes, bool store)
+{
+	int ret;
+
+	if (store)
+		ret = s->copy(s->copy_ctx, slot, mem, bytes, KVCTX_COPY_TO_HOST);
+	else
+		ret = s->copy(s->copy_ctx, mem, slot, bytes, KVCTX_COPY_FROM_HOST);
+	return ret > 0 ? -EIO : ret;
+}
+
+static int copy_seg(struct kvctx *ctx, const struct kvctx_seg *seg, void *slot, bool store)
+{
+	struct kvctx_reg *reg;
+	int ret = -EFAULT;
+
+	if (seg->mem == KVCTX_MEM_ARENA) {
+		if (seg->offset > ctx->arena_bytes || seg->length > ctx->arena_bytes - seg->offset)
+			return -EFAULT;
+		if (ctx->rdonly)	/* we cannot write it */
+			return -EREMOTEIO;
+		return copy(ctx->stage, (uint8_t *)ctx->arena + seg->offset, slot, seg->length, store);
+	}
+	reg = kvctx_mem_get_id(ctx, seg->mem);
+	if (!reg)
+		return -EINVAL;
+	if (seg->offset <= reg->len && seg->length <= reg->len - seg->offset)
+		ret = copy(ctx->stage, (void *)(reg->addr + seg->offset), slot, seg->length, store);
+	kvctx_mem_put(ctx, reg);
+	return ret;
+}
+
+/* All pieces of an operation, between its memory and a slot; and the call that ends the copy */
+static int copy_segs(struct kvctx *ctx, const struct kvctx_sqe *sqe, uint32_t slot)
+{
+	const struct kvctx_seg *segs = (const struct kvctx_seg *)(uintptr_t)sqe->segs;
+	bool store = sqe->opcode == KVCTX_OP_STORE;
+	uint8_t *mem = slot_memory(ctx, slot);
+	uint64_t pos = 0;
+	int ret = 0, end, i;
+
+	for (i = 0; i < sqe->nr_segs && !ret; i++) {
+		if (segs[i].length > sqe->length - pos)
+			return -EMSGSIZE;
+		ret = copy_seg(ctx, &segs[i], mem + pos, store);
+		pos += segs[i].length;
+	}
+	/* also after an error: earlier pieces may still be on their way */
+	end = copy(ctx->stage, NULL, NULL, 0, store);
+	return ret ? ret : end;
+}
+
+/* The same operation on a slot */
+static struct kvctx_sqe on_slot(const struct kvctx *ctx, const struct kvctx_sqe *sqe, uint32_t slot,
+				struct kvctx_seg *seg)
+{
+	struct kvctx_sqe again = *sqe;
+
+	*seg = (struct kvctx_seg){
+		.mem = KVCTX_MEM_ARENA,
+		.offset = slot_offset(ctx->stage, slot),
+		.length = (uint32_t)sqe->length,
+	};
+	again.segs = (uintptr_t)seg;
+	again.nr_segs = 1;
+	return again;
+}
+
+/* Asynchronous operations */
+
+int kvctx_stage(struct kvctx *ctx, struct kvctx_sqe *sqe)
+{
+	struct kvctx_stage *s = ctx->stage;
+	struct record *r;
+
+	if (!s || (sqe->opcode != KVCTX_OP_STORE && sqe->opcode != KVCTX_OP_LOAD) ||
+	    sqe->user_data >= KVCTX_USER_DATA_END)
+		return -EINVAL;
+	pthread_mutex_lock(&ctx->lock);
+	r = s->free;	/* there is one for each operation that can be queued or busy */
+	s->free = r->next;
+	s->used++;
+	pthread_mutex_unlock(&ctx->lock);
+	*r = (struct record){ .sqe = *sqe, .used = true };
+	sqe->user_data = TAG(ctx, r);
+	return 0;
+}
+
+bool kvctx_stage_used(const struct kvctx *ctx)
+{
+	return ctx->stage && ctx->stage->used;
+}
+
+bool kvctx_stage_working(const struct kvctx *ctx)
+{
+	return ctx->stage && ctx->stage->working;
+}
+
+bool kvctx_stage_waits(const struct kvctx *ctx)
+{
+	return ctx->stage && (ctx->stage->working || ctx->stage->refused.first || ctx->stage->here.first);
+}
+
+static void free_slot(struct kvctx_stage *s, uint32_t slot)
+{
+	s->free_slots[s->nr_free++] = slot;
+}
+
+static void put_record(struct kvctx_stage *s, struct record *r)
+{
+	if (r->has_slot)
+		free_slot(s, r->slot);
+	r->used = false;
+	r->next = s->free;
+	s->free = r;
+	s->used--;
+}
+
+/*
+ * A completion off the ring. Returns true when its operation goes on; otherwise @cqe is made what
+ * the caller gets, if it was that of a record.
+ */
+bool kvctx_stage_see(struct kvctx *ctx, struct kvctx_cqe *cqe)
+{
+	uint32_t n = (uint32_t)cqe->user_data & ~KVCTX_TAG_STAGED;
+	struct kvctx_stage *s = ctx->stage;
+	struct record *r;
+
+	if (!s || !(cqe->user_data & KVCTX_TAG_STAGED) || n >= s->nr_records || !s->records[n].used)
+		return false;
+	r = &s->records[n];
+	cqe->user_data = r->sqe.user_data;
+	if (r->again)
+		cqe->flags |= KVCTX_CQE_STAGED;
+	r->cqe = *cqe;
+	if (!r->again && cqe->res == -EREMOTEIO && r->sqe.length <= s->slot_bytes) {
+		list_add(&s->refused, r);
+		return true;
+	}
+	if (r->again && cqe->res >= 0 && r->sqe.opcode == KVCTX_OP_LOAD) {
+		list_add(&s->here, r);
+		return true;
+	}
+	put_record(s, r);
+	return false;
+}
+
+static void finish(struct kvctx *ctx, struct record *r)
+{
+	kvctx_ready_add(ctx, &r->cqe);
+	put_record(ctx->stage, r);
+}
+
+/*
+ * Give the operation to the kernel again, after a copy when there has been none; without the lock.
+ * Returns 0; -EAGAIN: there was no room; 1: it is over, with an error in its completion.
+ */
+static int redo(struct kvctx *ctx, struct record *r, bool fresh)
+{
+	struct kvctx_submit submit = { .size = sizeof(submit), .nr = 1 };
+	struct kvctx_sqe again;
+	struct kvctx_seg seg;
+	int ret = 0;
+
+	if (fresh && r->sqe.opcode == KVCTX_OP_STORE)
+		ret = copy_segs(ctx, &r->sqe, r->slot);
+	if (ret) {
+		r->cqe.res = ret;
+		return 1;
+	}
+	again = on_slot(ctx, &r->sqe, r->slot, &seg);
+	again.user_data = TAG(ctx, r);
+	submit.sqes = (uintptr_t)&again;
+	r->again = true;	/* before the completion can come */
+	ret = kvctx_sys_ioctl(ctx->fd, KVCTX_IOC_SUBMIT, &submit);
+	if (ret >= 0)
+		return 0;
+	r->again = false;
+	r->cqe.res = ret;
+	return ret == -EAGAIN ? ret : 1;
+}
+
+/* One that was refused: 1, or -EAGAIN when the kernel has no room for it now */
+static int step_refused(struct kvctx *ctx, struct record *r)
+{
+	struct kvctx_stage *s = ctx->stage;
+	bool fresh = !r->has_slot;
+	int ret;
+
+	if (fresh) {
+		r->slot = s->free_slots[--s->nr_free];
+		r->has_slot = true;
+	}
+	s->working++;
+	pthread_mutex_unlock(&ctx->lock);
+	ret = redo(ctx, r, fresh);
+	pthread_mutex_lock(&ctx->lock);
+	s->working--;
+	if (ret < 0)
+		list_add_front(&s->refused, r);
+	else if (ret)
+		finish(ctx, r);
+	kvctx_wake_ready(ctx);
+	return ret < 0 ? ret : 1;
+}
+
+static int step_here(struct kvctx *ctx, struct record *r)
+{
+	struct kvctx_stage *s = ctx->stage;
+	int ret;
+
+	s->working++;
+	pthread_mutex_unlock(&ctx->lock);
+	ret = copy_segs(ctx, &r->sqe, r->slot);
+	pthread_mutex_lock(&ctx->lock);
+	s->working--;
+	if (ret)
+		r->cqe.res = ret;
+	finish(ctx, r);
+	kvctx_wake_ready(ctx);
+	return 1;
+}
+
+/*
+ * Bring one staged operation a step further. With ctx->lock held, which is dropped meanwhile.
+ * Returns 1 when one was, 0 when none can be, -EAGAIN when the kernel has no room.
+ */
+int kvctx_stage_step(struct kvctx *ctx)
+{
+	struct kvctx_stage *s = ctx->stage;
+	struct record *r;
+	int ret = 0;
+
+	if (!s)
+		return 0;
+	r = list_take(&s->here);
+	if (r)
+		ret = step_here(ctx, r);
+	else if (s->refused.first && (s->refused.first->has_slot || s->nr_free))
+		ret = step_refused(ctx, list_take(&s->refused));
+	if (ret)
+		kvctx_ring_pull(ctx);
+	return ret;
+}
+
+/* Synchronous calls */
+
+/* A slot, sooner or later: those of asynchronous operations come back as we bring these further */
+static uint32_t wait_slot(struct kvctx *ctx)
+{
+	struct kvctx_stage *s = ctx->stage;
+	uint32_t slot;
+
+	pthread_mutex_lock(&ctx->lock);
+	while (!s->nr_free)
+		if (kvctx_stage_step(ctx) <= 0)
+			kvctx_wait_room(ctx);
+	slot = s->free_slots[--s->nr_free];
+	pthread_mutex_unlock(&ctx->lock);
+	return slot;
+}
+
+static void give_slot(struct kvctx *ctx, uint32_t slot)
+{
+	pthread_mutex_lock(&ctx->lock);
+	free_slot(ctx->stage, slot);
+	kvctx_wake_ready(ctx);
+	pthread_mutex_unlock(&ctx->lock);
+}
+
+static int copy_buf(const struct kvctx *ctx, void *buf, uint32_t slot, size_t len, bool store)
+{
+	int ret = copy(ctx->stage, buf, slot_memory(ctx, slot), len, store);
+	int end = copy(ctx->stage, NULL, NULL, 0, store);
+
+	return ret ? ret : end;
+}
+
+int64_t kvctx_stage_call(struct kvctx *ctx, const struct kvctx_sqe *sqe, void *buf,
+			 uint32_t *cqe_flags)
+{
+	bool store = sqe->opcode == KVCTX_OP_STORE;
+	struct kvctx_sqe again;
+	struct kvctx_seg seg;
+	uint32_t slot;
+	int64_t ret = 0;
+	int err = 0;
+
+	if (sqe->length > ctx->stage->slot_bytes)
+		return -EREMOTEIO;
+	slot = wait_slot(ctx);
+	again = on_slot(ctx, sqe, slot, &seg);
+	if (store)
+		ret = copy_buf(ctx, buf, slot, sqe->length, store);
+	if (!ret)
+		ret = kvctx_call(ctx, &again, cqe_flags);
+	if (ret > 0 && !store)
+		err = copy_buf(ctx, buf, slot, sqe->length, store);
+	give_slot(ctx, slot);
+	if (cqe_flags && ret > 0)
+		*cqe_flags |= KVCTX_CQE_STAGED;
+	return err ? err : ret;
+}
