@@ -148,6 +148,7 @@ void kvc_store_abort(struct kvc_pool *p, struct kvc_store *st);
 struct kvc_load {
 	u32	member;
 	u64	offset;			/* bytes from the start of the device, KVC_BLOCK aligned */
+	u64	seq;			/* with the key: of these bytes and no others, wherever they are moved to */
 	u32	length;			/* bytes of the whole page */
 	u32	nr_chunks;
 	bool	no_crcs;		/* it was stored without: it cannot be checked */
