@@ -40,6 +40,7 @@ static struct percpu_counter *counter(struct kvctx_pool *p, u32 i)
 	struct kvctx_counters *c = &p->counters;
 	struct percpu_counter *const all[] = {
 		&c->io_errors, &c->flushes, &c->store_waits, &c->bounced_blocks, &c->inflight, &c->rereads,
+		&c->turn_waits,
 	};
 
 	static_assert(sizeof(all) / sizeof(*all) == sizeof(*c) / sizeof(*all[0]));
@@ -77,6 +78,7 @@ int kvctx_data_pool_init(struct kvctx_pool *p)
 	kvctx_park_init(p);
 	init_llist_head(&p->bottom);
 	INIT_WORK(&p->bottom_work, kvctx_bottom_work);
+	kvctx_turn_init(p);
 	err = counters_init(p);
 	if (err)
 		return err;
@@ -94,6 +96,7 @@ void kvctx_data_pool_exit(struct kvctx_pool *p)
 {
 	cancel_delayed_work_sync(&p->unpark);
 	flush_work(&p->bottom_work);
+	kvctx_turn_exit(p);
 	destroy_workqueue(p->io_wq);
 	counters_exit(p);
 }

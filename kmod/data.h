@@ -12,22 +12,24 @@
  *   block     unit that a member's device transfers, see io.c
  *
  * Life of an operation (struct kvctx_op): room reserved in the completion queue, memory with it (cq.c) -> pieces
- * resolved (submit.c) -> started (store.c, load.c), maybe parked (park.c) -> bios (io.c) -> op->finish() ->
- * kvctx_op_complete(). It has one owner at a time and no lock; op->pending counts who still has to report before
- * op->finish() is called. Operations without I/O complete inside SUBMIT.
+ * resolved (submit.c) -> started (store.c, load.c), maybe parked (park.c) -> its turn (turn.c) -> bios
+ * (io.c) -> op->finish() -> kvctx_op_complete(). It has one owner at a time and no lock; op->pending counts who still
+ * has to report before op->finish() is called. Operations without I/O complete inside SUBMIT.
  *
  * Contexts: who reports last calls op->finish(), maybe from a hard interrupt. What can end there ends there; the rest
  * goes on in a softirq (kvctx_op_bottom(): the engine's locks) or on pool->io_wq (kvctx_op_process(): checksums,
  * copies, failures).
  *
  * Locks: session->setup_lock is a mutex, outside of all others. cq.lock is taken in any context. mems.xa_lock,
- * leases.xa_lock and pool->parked_lock are spinlocks of process context. None of the spinlocks is taken inside another.
+ * leases.xa_lock, pool->parked_lock and a member's turn.lock are spinlocks of process context. None of the
+ * spinlocks is taken inside another.
  */
 #ifndef KVCTX_DATA_H
 #define KVCTX_DATA_H
 
 #include <linux/bio.h>
 #include <linux/eventfd.h>
+#include <linux/ioprio.h>
 #include <linux/ktime.h>
 #include <linux/poll.h>
 #include <linux/rbtree.h>
@@ -178,11 +180,17 @@ struct kvctx_op {
 
 	/* STORE, DELETE: 0: taken over; -EAGAIN: try again when there is space */
 	int (*attempt)(struct kvctx_op *op);
-	struct list_head parked;	/* under pool->parked_lock */
+	struct list_head parked;	/* in the one queue that it waits in, under that queue's lock */
+
+	/* Its turn at the device came, or never will (an error): see turn.c */
+	void (*go)(struct kvctx_op *op, int err);
+	bool queued;			/* for a turn; under turn.lock */
+	ktime_t queued_at;
 
 	/* the transfer, see io.c */
 	u32 member;
 	u64 device_offset;		/* bytes */
+	u32 bytes;			/* whole blocks */
 	atomic_t pending;
 	int error;			/* first failure */
 	struct kvctx_bounce *bounces;
@@ -235,6 +243,28 @@ int kvctx_load_start(struct kvctx_op *op);
 void kvctx_park_init(struct kvctx_pool *p);
 int kvctx_attempt(struct kvctx_op *op, bool queue);
 void kvctx_park_cancel(struct kvctx_session *s);
+
+/* turn.c */
+void kvctx_turn_init(struct kvctx_pool *p);
+void kvctx_turn_exit(struct kvctx_pool *p);
+void kvctx_turn_take(struct kvctx_op *op, void (*go)(struct kvctx_op *op, int err));
+void kvctx_turn_end(struct kvctx_op *op);
+bool kvctx_turn_recall(struct kvctx_op *op);
+bool kvctx_turn_cancel_op(struct kvctx_op *op);
+void kvctx_turn_cancel(struct kvctx_session *s);
+
+/* What a device that knows priorities is told. */
+static inline u16 kvctx_ioprio(const struct kvctx_op *op)
+{
+	switch (op->prio) {
+	case KVCTX_PRIO_URGENT:
+		return IOPRIO_PRIO_VALUE(IOPRIO_CLASS_BE, 0);
+	case KVCTX_PRIO_BACKGROUND:
+		return IOPRIO_PRIO_VALUE(IOPRIO_CLASS_BE, 7);
+	default:
+		return IOPRIO_PRIO_VALUE(IOPRIO_CLASS_BE, 4);
+	}
+}
 
 /* io.c */
 int kvctx_io_init(void);

@@ -118,6 +118,7 @@ int kvctx_msg_stats(struct sk_buff *skb, struct kvctx_pool *p)
 		{ KVCTX_S_SESSIONS,		p->sessions },
 		{ KVCTX_S_INFLIGHT,		percpu_counter_sum_positive(&c->inflight) },
 		{ KVCTX_S_REREADS,		percpu_counter_sum_positive(&c->rereads) },
+		{ KVCTX_S_TURN_WAITS,		percpu_counter_sum_positive(&c->turn_waits) },
 	};
 	struct nlattr *nest;
 	u32 i;

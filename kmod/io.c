@@ -75,8 +75,10 @@ u32 kvctx_io_unit(struct block_device *bdev)
 /* One of those that op->pending counts has reported. */
 void kvctx_io_put(struct kvctx_op *op)
 {
-	if (atomic_dec_and_test(&op->pending))
+	if (atomic_dec_and_test(&op->pending)) {
+		kvctx_turn_end(op);
 		op->finish(op);
+	}
 }
 
 static void bio_done(struct bio *bio)
@@ -128,6 +130,7 @@ static void transfer_add(struct transfer *t, struct page *page, u32 n, u32 offse
 	if (!t->bio || bio_add_page(t->bio, page, n, offset) != n) {
 		transfer_submit(t);
 		t->bio = transfer_bio(t);
+		t->bio->bi_ioprio = kvctx_ioprio(t->op);
 		t->bio->bi_iter.bi_sector = (t->op->device_offset + t->pos) >> SECTOR_SHIFT;
 		__bio_add_page(t->bio, page, n, offset);
 	}

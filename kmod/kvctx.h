@@ -11,7 +11,8 @@
  *   device.c  opening devices, superblocks   io.c       pages to bios, bounce blocks
  *   member.c  losing a member                lease.c    leases and their time limits
  *   worker.c  background work, flush         park.c     waiting for space
- *   tenant.c  tenants and their nodes        data.c     resources of the above
+ *   tenant.c  tenants and their nodes        turn.c     priorities: waiting for a turn at a device
+ *                                            data.c     resources of the above
  *
  * Lifetimes: a session holds its tenant, a tenant its pool (kvctx_tenant_get/put). Detach and tenant removal refuse
  * with -EBUSY while a session exists, so the data side never meets a dying pool. A session outlives its file while
@@ -74,6 +75,17 @@ enum {
 	KVCTX_MEMBER_LOST,			/* the engine knows, pool->losses has counted it */
 };
 
+/* Who may go to a member's device, see turn.c */
+struct kvctx_turn {
+	atomic_t urgent;			/* URGENT operations in flight */
+	atomic_t waiting;			/* operations in the queues */
+	atomic64_t bytes;			/* in flight of the less urgent ones */
+	spinlock_t lock;			/* the rest */
+	struct list_head queue[2];		/* NORMAL, BACKGROUND */
+	ktime_t until;				/* the earliest deadline among them */
+	struct delayed_work work;
+};
+
 struct kvctx_member {
 	struct kvctx_pool *pool;
 	u32 index;
@@ -86,10 +98,12 @@ struct kvctx_member {
 	spinlock_t flush_lock;			/* flushes */
 	struct list_head flushes;
 	void *move_buf;				/* of the worker alone */
+	struct kvctx_turn turn ____cacheline_aligned_in_smp;
 };
 
 struct kvctx_counters {
 	struct percpu_counter io_errors, flushes, store_waits, bounced_blocks, inflight, rereads;
+	struct percpu_counter turn_waits;
 };
 
 struct kvctx_pool {

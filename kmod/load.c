@@ -45,7 +45,7 @@ static void frame_back(struct kvctx_op *op, u32 *n, struct kvctx_piece piece)
  * Decide what to read and where the part that is not the caller's goes. In scratch memory the tail lies as it lies
  * inside a page of the transfer, so that only the block where it meets the caller's memory is bounced.
  */
-static int load_frame(struct kvctx_op *op, u32 *bytes)
+static int load_frame(struct kvctx_op *op)
 {
 	const struct kvc_load *ld = &op->load;
 	u32 unit = kvctx_io_unit(op->session->pool->members[ld->member].bdev);
@@ -59,7 +59,7 @@ static int load_frame(struct kvctx_op *op, u32 *bytes)
 	op->span = stop - start;
 	op->member = ld->member;
 	op->device_offset = ld->offset + start;
-	*bytes = round_up(op->span, unit);
+	op->bytes = round_up(op->span, unit);
 	if (!(op->flags & KVCTX_OP_NO_VERIFY) && head.length + tail.length) {
 		tail.offset = PAGE_ALIGN(head.length) + offset_in_page(end - start);
 		op->scratch = kvctx_mem_alloc(tail.offset + tail.length, false);
@@ -72,7 +72,7 @@ static int load_frame(struct kvctx_op *op, u32 *bytes)
 	}
 	frame_front(op, head);
 	frame_back(op, &n, tail);
-	frame_back(op, &n, (struct kvctx_piece){ .length = *bytes - op->span });
+	frame_back(op, &n, (struct kvctx_piece){ .length = op->bytes - op->span });
 	return 0;
 }
 
@@ -169,26 +169,44 @@ static void load_finish(struct kvctx_op *op)
 	kvctx_op_complete(op, op->length, 0);
 }
 
-int kvctx_load_start(struct kvctx_op *op)
+/* Its turn: to the device, or, with an error, to the end. */
+static void load_go(struct kvctx_op *op, int err)
 {
-	struct kvc_load *ld = &op->load;
-	u32 bytes;
-	int err;
-
-	err = kvc_load_begin(load_core(op), op->session->domain, op->key, ld);
-	if (err)
-		return err;
-	if (op->offset > ld->length || op->length > ld->length - op->offset)
-		err = -ERANGE;
-	else
-		err = load_frame(op, &bytes);
 	if (err) {
 		load_end(op, err);
-		return err;
+		kvctx_op_complete(op, err, 0);
+		return;
 	}
 	op->finish = load_finish;
 	atomic_set(&op->pending, 1);
-	kvctx_io_submit(op, REQ_OP_READ, bytes);
+	kvctx_io_submit(op, REQ_OP_READ, op->bytes);
 	kvctx_io_put(op);
-	return 0;
+}
+
+/* Ready op->load, which was begun, for its turn. An error ends it. */
+static int load_prepare(struct kvctx_op *op)
+{
+	const struct kvc_load *ld = &op->load;
+	int err;
+
+	if (op->offset > ld->length || op->length > ld->length - op->offset)
+		err = -ERANGE;
+	else
+		err = load_frame(op);
+	if (err)
+		load_end(op, err);
+	return err;
+}
+
+int kvctx_load_start(struct kvctx_op *op)
+{
+	int err;
+
+	err = kvc_load_begin(load_core(op), op->session->domain, op->key, &op->load);
+	if (err)
+		return err;
+	err = load_prepare(op);
+	if (!err)
+		kvctx_turn_take(op, load_go);
+	return err;
 }

@@ -7,8 +7,8 @@
  * runs, its structure is written back unchanged: a pointer that cannot be written is found while nothing has been
  * done.
  *
- * Death. close() (kill -9 is the same) drops the leases, cancels what is parked and waits a few seconds for
- * operations in flight. If a device holds on to them longer, the session is orphaned: it keeps a reference on the
+ * Death. close() (kill -9 is the same) drops the leases, cancels what waits for space or for a turn and waits a
+ * few seconds for operations in flight. If a device holds on to them longer, the session is orphaned: it keeps a reference on the
  * module, and the last completion queues its teardown. Either way pins, arena, and the reference on the tenant go
  * only when no DMA is left, and the closing thread never waits for a dead device.
  */
@@ -417,6 +417,7 @@ static int session_release(struct inode *inode, struct file *file)
 
 	WRITE_ONCE(s->dying, true);
 	kvctx_park_cancel(s);
+	kvctx_turn_cancel(s);
 	kvctx_lease_exit(s);
 	wait_event_idle_timeout(s->cq.wait, kvctx_cq_drained(s), CLOSE_WAIT);
 	if (!session_orphan(s))

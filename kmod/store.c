@@ -70,10 +70,24 @@ static void store_crc_work(struct work_struct *work)
 	kvctx_io_put(op);
 }
 
+/* Its turn: to the device, or, with an error, to the end. */
+static void store_go(struct kvctx_op *op, int err)
+{
+	if (err) {
+		kvc_store_abort(op->session->pool->core, &op->store);
+		kvctx_op_complete(op, err, 0);
+		return;
+	}
+	op->finish = store_finish;
+	atomic_set(&op->pending, 2);
+	kvctx_io_submit(op, REQ_OP_WRITE, op->bytes);
+	kvctx_op_process(op, store_crc_work);
+	kvctx_io_put(op);
+}
+
 static int store_attempt(struct kvctx_op *op)
 {
 	struct kvctx_session *s = op->session;
-	u32 bytes = kvc_blocks(op->length) << KVC_BLOCK_SHIFT;
 	int err;
 
 	err = kvc_store_begin(s->pool->core, s->domain, op->key, op->length, op->depth, KVC_ANY_MEMBER,
@@ -84,16 +98,13 @@ static int store_attempt(struct kvctx_op *op)
 	}
 	if (err)
 		return err;
-	if (bytes > op->length)
-		op->user[op->nr_pieces] = (struct kvctx_piece){ .length = bytes - op->length };
+	op->bytes = kvc_blocks(op->length) << KVC_BLOCK_SHIFT;
+	if (op->bytes > op->length)
+		op->user[op->nr_pieces] = (struct kvctx_piece){ .length = op->bytes - op->length };
 	op->pieces = op->user;
 	op->member = op->store.member;
 	op->device_offset = op->store.offset;
-	op->finish = store_finish;
-	atomic_set(&op->pending, 2);
-	kvctx_io_submit(op, REQ_OP_WRITE, bytes);
-	kvctx_op_process(op, store_crc_work);
-	kvctx_io_put(op);
+	kvctx_turn_take(op, store_go);
 	return 0;
 }
 

@@ -34,6 +34,7 @@ const struct stat_name stat_names[KVCTX_S_MAX + 1] = {
 	[KVCTX_S_SESSIONS] = { "sessions", true },
 	[KVCTX_S_INFLIGHT] = { "inflight", true },
 	[KVCTX_S_REREADS] = { "rereads" },
+	[KVCTX_S_TURN_WAITS] = { "turn_waits" },
 };
 
 const int nr_stat_names = KVCTX_S_MAX + 1;

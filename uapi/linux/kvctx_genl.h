@@ -117,6 +117,7 @@ enum kvctx_genl_stat {
 	KVCTX_S_SESSIONS,		/* now: open files */
 	KVCTX_S_INFLIGHT,		/* now: operations */
 	KVCTX_S_REREADS,		/* chunks that failed their check and were read once more */
+	KVCTX_S_TURN_WAITS,		/* operations that waited for more urgent ones */
 	__KVCTX_S_MAX,
 };
 #define KVCTX_S_MAX (__KVCTX_S_MAX - 1)
