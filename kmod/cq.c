@@ -105,7 +105,7 @@ static void cq_wake(struct kvctx_session *s)
 	/* a waiter enters the queue before it looks, and looks under the lock: no barrier needed */
 	if (waitqueue_active(&cq->wait))
 		wake_up_poll(&cq->wait, EPOLLIN | EPOLLRDNORM);
-	if (cq->orphaned && !cq->inflight)
+	if (cq->orphaned && !cq->inflight && !cq->background)
 		queue_work(kvctx_session_wq, &s->teardown);
 }
 
@@ -193,6 +193,27 @@ void kvctx_cq_post(struct kvctx_session *s, u64 user_data, s32 res, u32 cqe_flag
 		kvctx_op_discard(op);
 }
 
+/* A read into a slot: like an operation in flight, but nobody waits for its completion. */
+void kvctx_cq_background_begin(struct kvctx_session *s)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&s->cq.lock, flags);
+	s->cq.background++;
+	spin_unlock_irqrestore(&s->cq.lock, flags);
+}
+
+/* The session may be gone on return. */
+void kvctx_cq_background_end(struct kvctx_session *s)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&s->cq.lock, flags);
+	s->cq.background--;
+	cq_wake(s);
+	spin_unlock_irqrestore(&s->cq.lock, flags);
+}
+
 /* Advance head for a caller who cannot. */
 int kvctx_cq_consume(struct kvctx_session *s, u32 nr)
 {
@@ -228,7 +249,7 @@ bool kvctx_cq_drained(struct kvctx_session *s)
 	bool drained;
 
 	spin_lock_irqsave(&s->cq.lock, flags);
-	drained = !s->cq.inflight;
+	drained = !s->cq.inflight && !s->cq.background;
 	spin_unlock_irqrestore(&s->cq.lock, flags);
 	return drained;
 }

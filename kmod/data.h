@@ -14,15 +14,16 @@
  * Life of an operation (struct kvctx_op): room reserved in the completion queue, memory with it (cq.c) -> pieces
  * resolved (submit.c) -> started (store.c, load.c), maybe parked (park.c) -> its turn (turn.c) -> bios
  * (io.c) -> op->finish() -> kvctx_op_complete(). It has one owner at a time and no lock; op->pending counts who still
- * has to report before op->finish() is called. Operations without I/O complete inside SUBMIT.
+ * has to report before op->finish() is called. Operations without I/O complete inside SUBMIT. A LOAD that finds its
+ * page in a slot, or on its way there, is served by slots.c.
  *
  * Contexts: who reports last calls op->finish(), maybe from a hard interrupt. What can end there ends there; the rest
  * goes on in a softirq (kvctx_op_bottom(): the engine's locks) or on pool->io_wq (kvctx_op_process(): checksums,
  * copies, failures).
  *
  * Locks: session->setup_lock is a mutex, outside of all others. cq.lock is taken in any context. mems.xa_lock,
- * leases.xa_lock, pool->parked_lock and a member's turn.lock are spinlocks of process context. None of the
- * spinlocks is taken inside another.
+ * leases.xa_lock, pool->parked_lock, slots->lock and a member's turn.lock are spinlocks of process context. None of the
+ * spinlocks is taken inside another, but turn.lock inside slots->lock.
  */
 #ifndef KVCTX_DATA_H
 #define KVCTX_DATA_H
@@ -45,6 +46,7 @@
 #define KVCTX_LEASE_MS_MAX	60000U
 #define KVCTX_LEASES_MAX	65536U
 #define KVCTX_MEM_MAX		1024U
+#define KVCTX_SLOTS_MAX		65536U
 
 /* mem.c */
 
@@ -107,6 +109,7 @@ struct kvctx_cq {
 	u32 entries;			/* a power of two */
 	u32 tail;			/* under lock; the ring's copy is for the caller */
 	u32 inflight;			/* accepted and without a completion; under lock */
+	u32 background;			/* reads into slots; they have no room in the ring; under lock */
 	bool orphaned;			/* under lock: nobody waits, the last completion tears down */
 	u32 nr_spare;			/* under lock */
 	struct kvctx_op *spare;		/* under lock: memory of operations that ended, for the next ones */
@@ -126,6 +129,7 @@ struct kvctx_session {
 	struct work_struct teardown;
 
 	struct kvctx_mem *arena;	/* NULL: none */
+	struct kvctx_slots *slots;	/* NULL: none */
 	struct xarray mems;		/* registrations by id; its lock guards finding, holding, removing them */
 
 	struct xarray leases;		/* by id; its lock guards the next two */
@@ -146,6 +150,8 @@ int kvctx_cq_consume(struct kvctx_session *s, u32 nr);
 int kvctx_cq_wait(struct kvctx_session *s, u32 min, u64 timeout_ns);
 bool kvctx_cq_readable(struct kvctx_session *s);
 bool kvctx_cq_drained(struct kvctx_session *s);
+void kvctx_cq_background_begin(struct kvctx_session *s);
+void kvctx_cq_background_end(struct kvctx_session *s);
 
 /* session.c */
 
@@ -163,10 +169,12 @@ struct kvctx_op {
 	struct kvctx_session *session;
 	u64 user_data;
 	u32 flags;
+	u8 opcode;			/* enum kvctx_opcode */
 	u8 prio;			/* enum kvctx_prio, not DEFAULT */
 	u32 length;
 	u64 offset;
 	u32 depth;
+	u32 lease_ms;
 	u8 key[KVC_KEY_LEN];
 	ktime_t deadline;		/* KTIME_MAX: none */
 
@@ -186,6 +194,8 @@ struct kvctx_op {
 	void (*go)(struct kvctx_op *op, int err);
 	bool queued;			/* for a turn; under turn.lock */
 	ktime_t queued_at;
+
+	struct kvctx_slot *slot;	/* that it waits for, copies from or fills */
 
 	/* the transfer, see io.c */
 	u32 member;
@@ -225,6 +235,7 @@ static_assert(sizeof(struct kvctx_key) == KVC_KEY_LEN);
 
 long kvctx_submit(struct kvctx_session *s, const struct kvctx_submit *arg);
 void kvctx_submit_masks(u64 *ops, u64 *flags);
+struct kvctx_op *kvctx_op_alloc(struct kvctx_session *s);
 void kvctx_op_complete(struct kvctx_op *op, s32 res, u32 flags);
 void kvctx_op_discard(struct kvctx_op *op);
 void kvctx_op_process(struct kvctx_op *op, work_func_t fn);
@@ -238,6 +249,8 @@ int kvctx_store_start(struct kvctx_op *op);
 int kvctx_delete_start(struct kvctx_op *op);
 int kvctx_flush_op_start(struct kvctx_op *op);
 int kvctx_load_start(struct kvctx_op *op);
+int kvctx_load_prepare(struct kvctx_op *op);
+void kvctx_load_go(struct kvctx_op *op, int err);
 
 /* park.c */
 void kvctx_park_init(struct kvctx_pool *p);
@@ -265,6 +278,15 @@ static inline u16 kvctx_ioprio(const struct kvctx_op *op)
 		return IOPRIO_PRIO_VALUE(IOPRIO_CLASS_BE, 4);
 	}
 }
+
+/* slots.c */
+int kvctx_slots_setup(struct kvctx_session *s, u32 *slot_bytes, u32 nr_slots);
+void kvctx_slots_free(struct kvctx_session *s);
+int kvctx_slots_mmap(struct kvctx_session *s, struct vm_area_struct *vma, u64 offset);
+int kvctx_prefetch_start(struct kvctx_op *op);
+s32 kvctx_slot_put(struct kvctx_session *s, const struct kvctx_sqe *sqe);
+bool kvctx_slot_load(struct kvctx_op *op);
+u32 kvctx_slots_prefetch(struct kvctx_session *s, const struct kvctx_key *keys, u32 nr, u32 lease_ms);
 
 /* io.c */
 int kvctx_io_init(void);

@@ -119,6 +119,8 @@ int kvctx_msg_stats(struct sk_buff *skb, struct kvctx_pool *p)
 		{ KVCTX_S_INFLIGHT,		percpu_counter_sum_positive(&c->inflight) },
 		{ KVCTX_S_REREADS,		percpu_counter_sum_positive(&c->rereads) },
 		{ KVCTX_S_TURN_WAITS,		percpu_counter_sum_positive(&c->turn_waits) },
+		{ KVCTX_S_SLOT_HITS,		percpu_counter_sum_positive(&c->slot_hits) },
+		{ KVCTX_S_PREFETCHES,		percpu_counter_sum_positive(&c->prefetches) },
 	};
 	struct nlattr *nest;
 	u32 i;

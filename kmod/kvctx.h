@@ -12,6 +12,7 @@
  *   member.c  losing a member                lease.c    leases and their time limits
  *   worker.c  background work, flush         park.c     waiting for space
  *   tenant.c  tenants and their nodes        turn.c     priorities: waiting for a turn at a device
+ *                                            slots.c    pages read ahead
  *                                            data.c     resources of the above
  *
  * Lifetimes: a session holds its tenant, a tenant its pool (kvctx_tenant_get/put). Detach and tenant removal refuse
@@ -103,7 +104,7 @@ struct kvctx_member {
 
 struct kvctx_counters {
 	struct percpu_counter io_errors, flushes, store_waits, bounced_blocks, inflight, rereads;
-	struct percpu_counter turn_waits;
+	struct percpu_counter turn_waits, slot_hits, prefetches;
 };
 
 struct kvctx_pool {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Leases: pages that reclaim leaves alone for a while; and MATCH, which finds the leading pages of a prefix and may
- * lease them.
+ * lease them, and have them read ahead (slots.c).
  *
  * A lease of a session is a set of pages under one id with one end: RELEASE, its time limit, or the session's close,
  * whichever comes first. Ids come from session->leases, whose lock guards the table, the tree of ends and the number
@@ -178,7 +178,7 @@ struct match {
 };
 
 /* Look @nr keys up, from number @from on. Returns how many lead, or an error. */
-static long match_batch(struct kvctx_session *s, const struct kvctx_match *arg, struct match *m, struct lease *l,
+static long match_batch(struct kvctx_session *s, struct kvctx_match *arg, struct match *m, struct lease *l,
 			u32 from, u32 nr)
 {
 	const struct kvctx_key __user *keys = u64_to_user_ptr(arg->keys);
@@ -193,6 +193,8 @@ static long match_batch(struct kvctx_session *s, const struct kvctx_match *arg, 
 			  l ? &l->pages[from] : NULL);
 	if (l)
 		l->nr = from + found;
+	if (arg->flags & KVCTX_MATCH_PREFETCH && arg->nr_prefetched == from)
+		arg->nr_prefetched += kvctx_slots_prefetch(s, m->keys, found, arg->lease_ms);
 	if (arg->lens && copy_to_user(lens + from, m->lens, found * sizeof(*lens)))
 		return -EFAULT;
 	return found;
@@ -222,6 +224,7 @@ static long match_all(struct kvctx_session *s, struct kvctx_match *arg, struct m
 long kvctx_match(struct kvctx_session *s, struct kvctx_match *arg)
 {
 	bool lease = arg->flags & KVCTX_MATCH_LEASE;
+	struct blk_plug plug;
 	struct lease *l = NULL;
 	struct match *m;
 	long ret;
@@ -229,7 +232,7 @@ long kvctx_match(struct kvctx_session *s, struct kvctx_match *arg)
 
 	if (!arg->nr_keys || arg->nr_keys > KVCTX_MATCH_MAX)
 		return -EINVAL;
-	if (lease ? !arg->lease_ms || arg->lease_ms > KVCTX_LEASE_MS_MAX : arg->lease_ms)
+	if (arg->flags ? !arg->lease_ms || arg->lease_ms > KVCTX_LEASE_MS_MAX : arg->lease_ms)
 		return -EINVAL;
 	if (arg->reserved)
 		return -EINVAL;
@@ -244,7 +247,9 @@ long kvctx_match(struct kvctx_session *s, struct kvctx_match *arg)
 		if (!l)
 			goto out;
 	}
+	blk_start_plug(&plug);
 	ret = match_all(s, arg, m, l);
+	blk_finish_plug(&plug);
 	if (l && !ret && l->nr) {
 		id = lease_add(s, l, arg->lease_ms);
 		if (id > 0) {

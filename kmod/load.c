@@ -170,7 +170,7 @@ static void load_finish(struct kvctx_op *op)
 }
 
 /* Its turn: to the device, or, with an error, to the end. */
-static void load_go(struct kvctx_op *op, int err)
+void kvctx_load_go(struct kvctx_op *op, int err)
 {
 	if (err) {
 		load_end(op, err);
@@ -184,7 +184,7 @@ static void load_go(struct kvctx_op *op, int err)
 }
 
 /* Ready op->load, which was begun, for its turn. An error ends it. */
-static int load_prepare(struct kvctx_op *op)
+int kvctx_load_prepare(struct kvctx_op *op)
 {
 	const struct kvc_load *ld = &op->load;
 	int err;
@@ -205,8 +205,10 @@ int kvctx_load_start(struct kvctx_op *op)
 	err = kvc_load_begin(load_core(op), op->session->domain, op->key, &op->load);
 	if (err)
 		return err;
-	err = load_prepare(op);
+	if (kvctx_slot_load(op))
+		return 0;
+	err = kvctx_load_prepare(op);
 	if (!err)
-		kvctx_turn_take(op, load_go);
+		kvctx_turn_take(op, kvctx_load_go);
 	return err;
 }

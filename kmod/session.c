@@ -7,10 +7,11 @@
  * runs, its structure is written back unchanged: a pointer that cannot be written is found while nothing has been
  * done.
  *
- * Death. close() (kill -9 is the same) drops the leases, cancels what waits for space or for a turn and waits a
- * few seconds for operations in flight. If a device holds on to them longer, the session is orphaned: it keeps a reference on the
- * module, and the last completion queues its teardown. Either way pins, arena, and the reference on the tenant go
- * only when no DMA is left, and the closing thread never waits for a dead device.
+ * Death. close() (kill -9 is the same) drops the leases, cancels what waits for space or for a turn and waits a few
+ * seconds for what is in flight: operations, and reads into slots. If a device holds on to them longer, the session is
+ * orphaned: it keeps a reference on the module, and the last completion queues its teardown. Either way pins, arena,
+ * slots, and the reference on the tenant go only when no DMA is left, and the closing thread never waits for a dead
+ * device.
  */
 #include <linux/fs.h>
 #include <linux/mm.h>
@@ -60,6 +61,12 @@ static u64 arena_max(void)
 	return min_t(u64, (u64)totalram_pages() << PAGE_SHIFT, KVCTX_MMAP_ARENA);
 }
 
+/* Any page fits */
+static u32 slot_bytes_max(const struct kvctx_session *s)
+{
+	return PAGE_ALIGN(kvc_page_max(s->pool->core));
+}
+
 static u32 dma_align(const struct kvctx_pool *p)
 {
 	u32 i, align = 0;
@@ -79,7 +86,7 @@ static long ioctl_info(struct kvctx_session *s, union kvctx_arg *arg)
 		.size = size,
 		.abi_version = KVCTX_ABI_VERSION,
 		.session_flags = s->rdonly ? KVCTX_SESSION_RDONLY : 0,
-		.features = KVCTX_FEAT_VERIFY,
+		.features = KVCTX_FEAT_VERIFY | KVCTX_FEAT_SLOTS,
 		.capacity = kvc_capacity(s->pool->core),
 		.page_len_max = kvc_page_max(s->pool->core),
 		.arena_max = arena_max(),
@@ -95,6 +102,8 @@ static long ioctl_info(struct kvctx_session *s, union kvctx_arg *arg)
 		.leases_max = KVCTX_LEASES_MAX,
 		.mem_max = KVCTX_MEM_MAX,
 		.dma_align = dma_align(s->pool),
+		.slots_max = KVCTX_SLOTS_MAX,
+		.slot_bytes_max = slot_bytes_max(s),
 	};
 	if (session_ready(s))
 		info->session_flags |= KVCTX_SESSION_READY;
@@ -135,6 +144,7 @@ static int setup_arena(struct kvctx_session *s, u64 bytes)
 /* Undo what a failed SETUP, or a session at its end, leaves. */
 static void setup_undo(struct kvctx_session *s)
 {
+	kvctx_slots_free(s);
 	kvctx_mem_free(s->arena);
 	s->arena = NULL;
 	kvctx_cq_free(&s->cq);
@@ -155,6 +165,8 @@ static int setup_session(struct kvctx_session *s, struct kvctx_setup *arg)
 		err = setup_eventfd(s, arg);
 	if (!err)
 		err = setup_arena(s, arg->arena_bytes);
+	if (!err && arg->nr_slots)
+		err = kvctx_slots_setup(s, &arg->slot_bytes, arg->nr_slots);
 	if (err) {
 		setup_undo(s);
 		return err;
@@ -167,16 +179,26 @@ static int setup_session(struct kvctx_session *s, struct kvctx_setup *arg)
 	return 0;
 }
 
+static bool setup_slots_valid(const struct kvctx_session *s, const struct kvctx_setup *arg)
+{
+	if (!arg->nr_slots)
+		return !arg->slot_bytes;
+	return arg->nr_slots <= KVCTX_SLOTS_MAX && arg->slot_bytes && arg->slot_bytes <= slot_bytes_max(s) &&
+	       (u64)arg->nr_slots * PAGE_ALIGN((u64)arg->slot_bytes) <= arena_max();
+}
+
 static long ioctl_setup(struct kvctx_session *s, union kvctx_arg *arg)
 {
 	struct kvctx_setup *setup = &arg->setup;
 	int err;
 
-	if (setup->reserved || setup->slot_bytes || setup->nr_slots)
+	if (setup->reserved)
 		return -EINVAL;
 	if (!(setup->flags & KVCTX_SETUP_EVENTFD) && setup->eventfd)
 		return -EINVAL;
 	if (!setup->cq_entries || setup->cq_entries > KVCTX_CQ_MAX || setup->arena_bytes > arena_max())
+		return -EINVAL;
+	if (!setup_slots_valid(s, setup))
 		return -EINVAL;
 	err = mutex_lock_interruptible(&s->setup_lock);
 	if (err)
@@ -272,7 +294,7 @@ static const struct kvctx_ioctl ioctls[] = {
 	},
 	[_IOC_NR(KVCTX_IOC_MATCH)] = {
 		.min = offsetofend(struct kvctx_match, lease), .known = sizeof(struct kvctx_match),
-		.flags = KVCTX_MATCH_LEASE, .ready = true, .out = true, .fn = ioctl_match,
+		.flags = KVCTX_MATCH_LEASE | KVCTX_MATCH_PREFETCH, .ready = true, .out = true, .fn = ioctl_match,
 	},
 };
 
@@ -344,6 +366,8 @@ static int session_mmap(struct file *file, struct vm_area_struct *vma)
 	vm_flags_set(vma, VM_DONTEXPAND | VM_DONTDUMP | VM_DONTCOPY);
 	if (offset < KVCTX_MMAP_ARENA)
 		return kvctx_cq_mmap(&s->cq, vma, offset);
+	if (offset >= KVCTX_MMAP_SLOTS)
+		return kvctx_slots_mmap(s, vma, offset - KVCTX_MMAP_SLOTS);
 	return s->arena ? kvctx_mem_mmap(s->arena, vma, offset - KVCTX_MMAP_ARENA) : -EINVAL;
 }
 
@@ -402,7 +426,7 @@ static bool session_orphan(struct kvctx_session *s)
 	bool orphaned;
 
 	spin_lock_irqsave(&cq->lock, flags);
-	orphaned = cq->inflight;
+	orphaned = cq->inflight || cq->background;
 	if (orphaned) {
 		__module_get(THIS_MODULE);
 		cq->orphaned = true;

@@ -49,28 +49,26 @@ static s32 query(struct kvctx_session *s, const struct kvctx_sqe *sqe)
 	return kvc_query(s->pool->core, s->domain, kvctx_key_bytes(&key));
 }
 
-/* No session has slots yet */
-static s32 no_slots(struct kvctx_session *s, const struct kvctx_sqe *sqe)
-{
-	return -EOPNOTSUPP;
-}
-
 static const struct opcode opcodes[] = {
 	[KVCTX_OP_STORE] = {
 		.flags = KVCTX_OP_NOWAIT, .fields = F_KEY | F_SEGS | F_DEPTH | F_PRIO, .writes = true,
 		.prio = KVCTX_PRIO_NORMAL, .start = kvctx_store_start,
 	},
 	[KVCTX_OP_LOAD] = {
-		.flags = KVCTX_OP_NO_VERIFY, .fields = F_KEY | F_SEGS | F_OFFSET | F_PRIO,
+		.flags = KVCTX_OP_NO_VERIFY | KVCTX_OP_NO_SLOT, .fields = F_KEY | F_SEGS | F_OFFSET | F_PRIO,
 		.prio = KVCTX_PRIO_URGENT, .start = kvctx_load_start,
 	},
 	[KVCTX_OP_DELETE] = {
 		.flags = KVCTX_OP_NOWAIT, .fields = F_KEY, .writes = true, .start = kvctx_delete_start,
 	},
 	[KVCTX_OP_QUERY] = { .fields = F_KEY, .now = query },
-	[KVCTX_OP_PREFETCH] = { .fields = F_KEY | F_LEASE_MS | F_PRIO, .now = no_slots },
-	[KVCTX_OP_GET] = { .fields = F_KEY | F_LEASE_MS | F_PRIO, .now = no_slots },
-	[KVCTX_OP_PUT] = { .fields = F_LEASE, .now = no_slots },
+	[KVCTX_OP_PREFETCH] = {
+		.fields = F_KEY | F_LEASE_MS | F_PRIO, .prio = KVCTX_PRIO_BACKGROUND, .start = kvctx_prefetch_start,
+	},
+	[KVCTX_OP_GET] = {
+		.fields = F_KEY | F_LEASE_MS | F_PRIO, .prio = KVCTX_PRIO_URGENT, .start = kvctx_prefetch_start,
+	},
+	[KVCTX_OP_PUT] = { .fields = F_LEASE, .now = kvctx_slot_put },
 	[KVCTX_OP_LEASE] = { .fields = F_KEY | F_LEASE_MS, .now = kvctx_lease_one },
 	[KVCTX_OP_RELEASE] = { .fields = F_LEASE, .now = kvctx_lease_release },
 	[KVCTX_OP_FLUSH] = { .start = kvctx_flush_op_start },
@@ -203,7 +201,6 @@ static int op_get_pieces(struct kvctx_op *op, const struct kvctx_sqe *sqe)
 	u64 sum = 0;
 	int err;
 
-	op->user = op->inline_pieces + 1;
 	if (sqe->nr_segs > KVCTX_INLINE_PIECES) {
 		op->list = kvmalloc_array(sqe->nr_segs + KVCTX_SPARE_PIECES, sizeof(*op->list),
 					  GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
@@ -225,7 +222,7 @@ static int op_get_pieces(struct kvctx_op *op, const struct kvctx_sqe *sqe)
 }
 
 /* Memory of an operation, with or without one in @spare. */
-static struct kvctx_op *op_alloc(struct kvctx_op **spare)
+static struct kvctx_op *op_alloc(struct kvctx_session *s, struct kvctx_op **spare)
 {
 	struct kvctx_op *op = *spare;
 
@@ -233,9 +230,20 @@ static struct kvctx_op *op_alloc(struct kvctx_op **spare)
 		*spare = op->spare;
 	else
 		op = kmem_cache_alloc(op_cache, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
-	if (op)
-		memset(op, 0, offsetof(struct kvctx_op, inline_pieces));
+	if (!op)
+		return NULL;
+	memset(op, 0, offsetof(struct kvctx_op, inline_pieces));
+	op->session = s;
+	op->user = op->inline_pieces + 1;
 	return op;
+}
+
+/* An operation that does not come from the caller; op->done is called at its end. */
+struct kvctx_op *kvctx_op_alloc(struct kvctx_session *s)
+{
+	struct kvctx_op *none = NULL;
+
+	return op_alloc(s, &none);
 }
 
 /* Free the memory of an operation that has ended or never begun. */
@@ -284,20 +292,21 @@ void kvctx_bottom_work(struct work_struct *work)
 
 static int op_start(struct kvctx_session *s, const struct kvctx_sqe *sqe, ktime_t deadline, struct kvctx_op **spare)
 {
-	struct kvctx_op *op = op_alloc(spare);
+	struct kvctx_op *op = op_alloc(s, spare);
 	struct kvctx_key key = sqe->key;
 	int err;
 
 	if (!op)
 		return -ENOMEM;
-	op->session = s;
 	op->user_data = sqe->user_data;
 	op->flags = sqe->flags;
+	op->opcode = sqe->opcode;
 	op->prio = sqe->prio ?: opcode_of(sqe)->prio;
 	memcpy(op->key, kvctx_key_bytes(&key), sizeof(op->key));
 	op->offset = sqe->offset;
 	op->length = sqe->length;
 	op->depth = sqe->depth;
+	op->lease_ms = sqe->lease_ms;
 	op->deadline = deadline;
 	err = op_get_pieces(op, sqe);
 	if (!err)

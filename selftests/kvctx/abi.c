@@ -13,7 +13,7 @@ struct row {
 	unsigned long nr;
 	size_t size;		/* as published */
 	size_t flags_at;	/* offset of the flags field */
-	size_t reserved[4];	/* offsets of reserved bytes, ended by 0 */
+	size_t reserved[5];	/* offsets of bytes that are zero in a good argument, ended by 0 */
 	bool needs_setup;
 	int flags_known;	/* bits from 0 that have a meaning */
 };
@@ -23,7 +23,8 @@ struct row {
 static const struct row rows[] = {
 	{ "INFO", KVCTX_IOC_INFO, sizeof(struct kvctx_info), AT(kvctx_info, flags), { 0 }, false, 0 },
 	{ "SETUP", KVCTX_IOC_SETUP, sizeof(struct kvctx_setup), AT(kvctx_setup, flags),
-	  { AT(kvctx_setup, reserved), AT(kvctx_setup, eventfd) }, false, 1 },
+	  { AT(kvctx_setup, reserved), AT(kvctx_setup, eventfd),
+	    AT(kvctx_setup, slot_bytes), AT(kvctx_setup, nr_slots) }, false, 1 },
 	{ "MEM_REGISTER", KVCTX_IOC_MEM_REGISTER, sizeof(struct kvctx_mem_register), AT(kvctx_mem_register, flags),
 	  { AT(kvctx_mem_register, reserved) }, true, 0 },
 	{ "MEM_UNREGISTER", KVCTX_IOC_MEM_UNREGISTER, sizeof(struct kvctx_mem_unregister),
@@ -33,7 +34,7 @@ static const struct row rows[] = {
 	{ "WAIT", KVCTX_IOC_WAIT, sizeof(struct kvctx_wait), AT(kvctx_wait, flags), { AT(kvctx_wait, consumed) },
 	  true, 0 },
 	{ "MATCH", KVCTX_IOC_MATCH, sizeof(struct kvctx_match), AT(kvctx_match, flags),
-	  { AT(kvctx_match, reserved) }, true, 1 },
+	  { AT(kvctx_match, reserved), AT(kvctx_match, lease_ms) }, true, 2 },
 };
 
 #define NR_ROWS (sizeof(rows) / sizeof(rows[0]))
@@ -252,6 +253,9 @@ TEST_F(abi, info_tells_the_masks)
 	EXPECT_EQ(KVCTX_ABI_VERSION, info.abi_version);
 	EXPECT_EQ(KVCTX_SESSION_READY, info.session_flags);
 	EXPECT_TRUE(info.features & KVCTX_FEAT_VERIFY);
+	EXPECT_TRUE(info.features & KVCTX_FEAT_SLOTS);
+	EXPECT_LE(1024, info.slots_max);
+	EXPECT_LE(info.page_len_max, info.slot_bytes_max);
 	EXPECT_LE(80 * KT_MIB, info.page_len_max);
 	EXPECT_LE(256, info.segs_max);
 	EXPECT_LT(0, info.members);
@@ -260,7 +264,7 @@ TEST_F(abi, info_tells_the_masks)
 		struct kvctx_sqe sqe = kt_sqe(op, kt_key(9));
 		int res = kt_do(&self->k, &sqe, NULL);
 
-		if (op == KVCTX_OP_PREFETCH || op == KVCTX_OP_GET) {
+		if (op == KVCTX_OP_PREFETCH || op == KVCTX_OP_GET) {	/* no slots here */
 			EXPECT_EQ(-EOPNOTSUPP, res);
 		} else if (!(info.op_mask >> op & 1)) {
 			EXPECT_EQ(-EINVAL, res) TH_LOG("opcode %d", op);
@@ -274,7 +278,7 @@ TEST_F(abi, info_tells_the_masks)
 		sqe.flags = 1U << bit;
 		EXPECT_EQ(-EINVAL, kt_do(&self->k, &sqe, NULL)) TH_LOG("flag %d", bit);
 	}
-	EXPECT_EQ(info.op_flags, (uint64_t)(KVCTX_OP_NOWAIT | KVCTX_OP_NO_VERIFY));
+	EXPECT_EQ(info.op_flags, (uint64_t)(KVCTX_OP_NOWAIT | KVCTX_OP_NO_VERIFY | KVCTX_OP_NO_SLOT));
 }
 
 TEST_F(abi, setup_limits)
@@ -305,10 +309,11 @@ TEST_F(abi, operations_with_dirty_fields)
 	struct kvctx_seg seg = kt_seg(KVCTX_MEM_ARENA, 0, 512);
 	static const uint8_t ops[] = {
 		KVCTX_OP_STORE, KVCTX_OP_LOAD, KVCTX_OP_DELETE, KVCTX_OP_QUERY, KVCTX_OP_LEASE, KVCTX_OP_RELEASE,
-		KVCTX_OP_FLUSH,
+		KVCTX_OP_FLUSH, KVCTX_OP_PREFETCH, KVCTX_OP_GET, KVCTX_OP_PUT,
 	};
 	static const struct { size_t at; const char *name; uint32_t used_by; } fields[] = {
-		{ AT(kvctx_sqe, prio), "prio", 1 << KVCTX_OP_STORE | 1 << KVCTX_OP_LOAD },
+		{ AT(kvctx_sqe, prio), "prio",
+		  1 << KVCTX_OP_STORE | 1 << KVCTX_OP_LOAD | 1 << KVCTX_OP_PREFETCH | 1 << KVCTX_OP_GET },
 		{ AT(kvctx_sqe, reserved1), "reserved1", 0 },
 		{ AT(kvctx_sqe, crcs), "crcs", 0 },
 		{ AT(kvctx_sqe, reserved2), "reserved2[0]", 0 },
@@ -318,8 +323,9 @@ TEST_F(abi, operations_with_dirty_fields)
 		{ AT(kvctx_sqe, length), "length", 1 << KVCTX_OP_STORE | 1 << KVCTX_OP_LOAD },
 		{ AT(kvctx_sqe, offset), "offset", 1 << KVCTX_OP_LOAD },
 		{ AT(kvctx_sqe, depth), "depth", 1 << KVCTX_OP_STORE },
-		{ AT(kvctx_sqe, lease_ms), "lease_ms", 1 << KVCTX_OP_LEASE },
-		{ AT(kvctx_sqe, lease), "lease", 1 << KVCTX_OP_RELEASE },
+		{ AT(kvctx_sqe, lease_ms), "lease_ms",
+		  1 << KVCTX_OP_LEASE | 1 << KVCTX_OP_PREFETCH | 1 << KVCTX_OP_GET },
+		{ AT(kvctx_sqe, lease), "lease", 1 << KVCTX_OP_RELEASE | 1 << KVCTX_OP_PUT },
 	};
 
 	for (size_t o = 0; o < sizeof(ops); o++) {
@@ -327,9 +333,9 @@ TEST_F(abi, operations_with_dirty_fields)
 
 		if (ops[o] == KVCTX_OP_STORE || ops[o] == KVCTX_OP_LOAD)
 			ok = kt_io(ops[o], kt_key(5), &seg, 1);
-		if (ops[o] == KVCTX_OP_LEASE)
+		if (ops[o] == KVCTX_OP_LEASE || ops[o] == KVCTX_OP_PREFETCH || ops[o] == KVCTX_OP_GET)
 			ok.lease_ms = 10;
-		if (ops[o] == KVCTX_OP_RELEASE || ops[o] == KVCTX_OP_FLUSH)
+		if (ops[o] == KVCTX_OP_RELEASE || ops[o] == KVCTX_OP_FLUSH || ops[o] == KVCTX_OP_PUT)
 			memset(&ok.key, 0, sizeof(ok.key));
 		for (size_t f = 0; f < sizeof(fields) / sizeof(fields[0]); f++) {
 			struct kvctx_sqe sqe = ok;
@@ -344,7 +350,7 @@ TEST_F(abi, operations_with_dirty_fields)
 
 			if (bit == 0 && (ops[o] == KVCTX_OP_STORE || ops[o] == KVCTX_OP_DELETE))
 				continue;
-			if (bit == 1 && ops[o] == KVCTX_OP_LOAD)
+			if ((bit == 1 || bit == 2) && ops[o] == KVCTX_OP_LOAD)
 				continue;
 			sqe.flags = 1U << bit;
 			EXPECT_EQ(-EINVAL, kt_do(&self->k, &sqe, NULL)) TH_LOG("opcode %u flag %d", ops[o], bit);

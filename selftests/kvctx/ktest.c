@@ -18,8 +18,15 @@ int kt_ioctl(int fd, unsigned long nr, void *arg)
 
 int kt_open(struct kt *k, int flags, uint8_t keyspace, size_t arena_bytes, unsigned int cq_entries)
 {
+	return kt_open_slots(k, flags, keyspace, arena_bytes, cq_entries, 0, 0);
+}
+
+int kt_open_slots(struct kt *k, int flags, uint8_t keyspace, size_t arena_bytes, unsigned int cq_entries,
+		  uint32_t slot_bytes, uint32_t nr_slots)
+{
 	struct kvctx_setup s = {
 		.size = sizeof(s), .arena_bytes = arena_bytes, .cq_entries = cq_entries,
+		.slot_bytes = slot_bytes, .nr_slots = nr_slots,
 	};
 	void *map;
 	int ret, prot;
@@ -41,6 +48,15 @@ int kt_open(struct kt *k, int flags, uint8_t keyspace, size_t arena_bytes, unsig
 		goto fail;
 	}
 	k->cq = map;
+	k->slots_bytes = (size_t)s.slot_bytes * s.nr_slots;
+	if (k->slots_bytes) {
+		map = mmap(NULL, k->slots_bytes, PROT_READ, MAP_SHARED, k->fd, KVCTX_MMAP_SLOTS);
+		if (map == MAP_FAILED) {
+			ret = -errno;
+			goto fail;
+		}
+		k->slots = map;
+	}
 	k->arena_bytes = s.arena_bytes;
 	if (!k->arena_bytes)
 		return 0;
@@ -60,6 +76,8 @@ void kt_close(struct kt *k)
 {
 	if (k->arena)
 		munmap(k->arena, k->arena_bytes);
+	if (k->slots)
+		munmap(k->slots, k->slots_bytes);
 	if (k->cq)
 		munmap(k->cq, k->cq_bytes);
 	if (k->fd >= 0)
@@ -220,6 +238,19 @@ long kt_check(const void *p, size_t n, uint64_t seed)
 		if (b[i] != (uint8_t)(kt_word(seed, i / 8) >> (i % 8 * 8)))
 			return i;
 	return -1;
+}
+
+long kt_slow(const char *verb)
+{
+	char line[128] = "";
+	FILE *f;
+
+	snprintf(line, sizeof(line), "%s/slow.sh %s", getenv("KVCTX_SCRIPTS"), verb);
+	f = popen(line, "r");
+	line[0] = 0;
+	if (!f || (!fgets(line, sizeof(line), f) && ferror(f)) || pclose(f))
+		return -1;
+	return atol(line);
 }
 
 uint64_t kt_now(void)

@@ -40,12 +40,17 @@ struct kt {
 	size_t cq_bytes;
 	uint8_t *arena;
 	size_t arena_bytes;
+	uint8_t *slots;		/* mapped for reading */
+	size_t slots_bytes;	/* of all of them */
 };
 
 const char *kt_node(void);
 
 /* Open and set up; 0 or -errno. @keyspace fills all 16 bytes. */
 int kt_open(struct kt *k, int flags, uint8_t keyspace, size_t arena_bytes, unsigned int cq_entries);
+/* The same with slots for pages read ahead */
+int kt_open_slots(struct kt *k, int flags, uint8_t keyspace, size_t arena_bytes, unsigned int cq_entries,
+		  uint32_t slot_bytes, uint32_t nr_slots);
 void kt_close(struct kt *k);
 
 /* ioctl that gives -errno */
@@ -74,6 +79,9 @@ int kt_op(struct kt *k, enum kvctx_opcode op, struct kvctx_key key);
 /* Fill with bytes that depend on seed and position; index of the first wrong byte, or -1 */
 void kt_fill(void *p, size_t n, uint64_t seed);
 long kt_check(const void *p, size_t n, uint64_t seed);
+
+/* Do that with the device "slow", by slow.sh in $KVCTX_SCRIPTS; the number it prints, -1 when it fails */
+long kt_slow(const char *verb);
 
 uint64_t kt_now(void);	/* ns */
 

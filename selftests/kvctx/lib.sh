@@ -12,7 +12,7 @@ here=$(cd -P "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/../vm/guest/nvmet.sh"
 PATH=$here/..:$PATH	# the test programs lie beside this folder
 
-test_no=0 test_failed=0
+test_no=0 test_failed=0 kind=${kind-}
 
 # check DESCRIPTION COMMAND...: one test; the output of a failed command is shown
 check() {
@@ -52,6 +52,31 @@ refuses() {
 	status=$?
 	printf '%s\nstatus %s\n' "$out" "$status"
 	[ $status = "$want" ] && [[ $out =~ $re ]]
+}
+
+# program NAME: run a test program; each of its tests counts as one here. $kind says
+# what it runs over
+program() {
+	local out=/tmp/$1.out line results=0
+
+	"$1" > "$out" 2>&1
+	while IFS= read -r line; do
+		case $line in
+			'ok '* | 'not ok '*) ;;
+			*) continue ;;
+		esac
+		results=$((results + 1))
+		test_no=$((test_no + 1))
+		if [[ $line = not* ]]; then
+			test_failed=$((test_failed + 1))
+			echo "not ok $test_no $kind: ${line#not ok * }"
+			grep -E '^#' "$out" | grep -vE '^# +(RUN|OK) ' | tail -n 20
+		else
+			echo "ok $test_no $kind: ${line#ok * }"
+		fi
+	done < "$out"
+	# a program that died did not print its totals
+	check "$kind: $1 ran $results tests to the end" grep -q '^# Totals:' "$out"
 }
 
 finish() {

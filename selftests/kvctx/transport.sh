@@ -34,30 +34,6 @@ member() {
 	esac
 }
 
-# program NAME: run a test program; each of its tests counts as one here
-program() {
-	local out=/tmp/$1.out line results=0
-
-	"$1" > "$out" 2>&1
-	while IFS= read -r line; do
-		case $line in
-			'ok '* | 'not ok '*) ;;
-			*) continue ;;
-		esac
-		results=$((results + 1))
-		test_no=$((test_no + 1))
-		if [[ $line = not* ]]; then
-			test_failed=$((test_failed + 1))
-			echo "not ok $test_no $kind: ${line#not ok * }"
-			grep -E '^#' "$out" | grep -vE '^# +(RUN|OK) ' | tail -n 20
-		else
-			echo "ok $test_no $kind: ${line#ok * }"
-		fi
-	done < "$out"
-	# a program that died did not print its totals
-	check "$kind: $1 ran $results tests to the end" grep -q '^# Totals:' "$out"
-}
-
 modprobe kvctx
 dev=$(member)
 check "$kind: there is a device" test -b "$dev"

@@ -35,6 +35,8 @@ const struct stat_name stat_names[KVCTX_S_MAX + 1] = {
 	[KVCTX_S_INFLIGHT] = { "inflight", true },
 	[KVCTX_S_REREADS] = { "rereads" },
 	[KVCTX_S_TURN_WAITS] = { "turn_waits" },
+	[KVCTX_S_SLOT_HITS] = { "slot_hits" },
+	[KVCTX_S_PREFETCHES] = { "prefetches" },
 };
 
 const int nr_stat_names = KVCTX_S_MAX + 1;

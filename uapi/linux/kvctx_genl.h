@@ -118,6 +118,8 @@ enum kvctx_genl_stat {
 	KVCTX_S_INFLIGHT,		/* now: operations */
 	KVCTX_S_REREADS,		/* chunks that failed their check and were read once more */
 	KVCTX_S_TURN_WAITS,		/* operations that waited for more urgent ones */
+	KVCTX_S_SLOT_HITS,		/* LOADs, PREFETCHes and GETs that found the page in a slot */
+	KVCTX_S_PREFETCHES,		/* pages read into slots */
 	__KVCTX_S_MAX,
 };
 #define KVCTX_S_MAX (__KVCTX_S_MAX - 1)
