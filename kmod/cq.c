@@ -112,12 +112,14 @@ static void cq_wake(struct kvctx_session *s)
 /* Up to @nr spare operations, chained. */
 static struct kvctx_op *spare_take(struct kvctx_cq *cq, u32 nr)
 {
-	struct kvctx_op *first = cq->spare, **end = &cq->spare;
+	struct kvctx_op *first = cq->spare, *last = NULL, *op;
 
-	for (; nr && *end; nr--, cq->nr_spare--)
-		end = &(*end)->spare;
-	cq->spare = *end;
-	*end = NULL;
+	for (op = first; nr && op; op = op->spare, nr--, cq->nr_spare--)
+		last = op;
+	if (!last)
+		return NULL;
+	cq->spare = last->spare;
+	last->spare = NULL;
 	return first;
 }
 
