@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * entry=uring: the same operations as commands of an io_uring.
+ */
+#include <liburing.h>
+
+#include "engine.h"
+
+int uring_open(struct thread_data *td, struct job *j, unsigned int depth)
+{
+	struct io_uring_params p = { .flags = IORING_SETUP_SQE128 | IORING_SETUP_SINGLE_ISSUER |
+						  IORING_SETUP_DEFER_TASKRUN };
+	int fd = kvctx_fd(j->ctx), err;
+
+	j->ring = calloc(1, sizeof(*j->ring));
+	if (!j->ring)
+		return fail(td, ENOMEM, "entry=uring");
+	err = io_uring_queue_init_params(2 * depth + 2, j->ring, &p);
+	if (err) {
+		free(j->ring);
+		j->ring = NULL;
+		return fail(td, -err, "entry=uring: io_uring cannot be used");
+	}
+	if (!(kvctx_get_info(j->ctx)->features & KVCTX_FEAT_URING))
+		return fail(td, EOPNOTSUPP, "entry=uring: the module takes no io_uring commands");
+	err = io_uring_register_files(j->ring, &fd, 1);
+	return err ? fail(td, -err, "entry=uring: registering the session") : 0;
+}
+
+void uring_close(struct job *j)
+{
+	if (!j->ring)
+		return;
+	io_uring_queue_exit(j->ring);
+	free(j->ring);
+	j->ring = NULL;
+}
+
+static uint32_t arg_of(const struct kvctx_sqe *op)
+{
+	return op->opcode == KVCTX_OP_STORE ? op->depth : 0;
+}
+
+void uring_queue(struct job *j, const struct kvctx_sqe *op, uint64_t user_data)
+{
+	const struct kvctx_seg *segs = (const struct kvctx_seg *)(uintptr_t)op->segs;
+	struct io_uring_sqe *sqe = io_uring_get_sqe(j->ring);
+	struct kvctx_uring_op *u;
+
+	/* the ring has two places for each io_u */
+	if (!sqe)
+		abort();
+	u = (struct kvctx_uring_op *)sqe->cmd;
+	memset(sqe, 0, 2 * sizeof(*sqe));
+	sqe->opcode = IORING_OP_URING_CMD;
+	sqe->flags = IOSQE_FIXED_FILE;
+	sqe->fd = 0;
+	sqe->cmd_op = KVCTX_URING_OP;
+	sqe->user_data = user_data;
+	u->opcode = op->opcode;
+	u->prio = op->prio;
+	u->flags = op->flags;
+	u->key = op->key;
+	u->timeout_ns = op->timeout_ns;
+	u->offset = op->offset;
+	u->length = op->length;
+	u->arg = arg_of(op);
+	if (op->nr_segs == 1) {
+		u->mem = segs->mem;
+		u->addr = segs->offset;
+	} else {
+		u->nr_segs = op->nr_segs;
+		u->addr = op->segs;
+	}
+}
+
+int uring_submit(struct job *j)
+{
+	return io_uring_submit(j->ring);
+}
+
+/* The completions that are there, to j->done from number @nr on. Returns the new number. */
+static unsigned int take(struct job *j, unsigned int nr, unsigned int max)
+{
+	struct io_uring_cqe *cqe;
+
+	while (nr < max && !io_uring_peek_cqe(j->ring, &cqe)) {
+		struct io_u *io_u = io_uring_cqe_get_data(cqe);
+
+		if (io_u) {
+			finish(j, io_u, cqe->res);
+			j->done[nr++] = io_u;
+		}
+		io_uring_cqe_seen(j->ring, cqe);
+	}
+	return nr;
+}
+
+int uring_take(struct job *j, unsigned int min, unsigned int max, const struct timespec *t)
+{
+	struct __kernel_timespec limit = { .tv_sec = t ? t->tv_sec : 0, .tv_nsec = t ? t->tv_nsec : 0 };
+	struct io_uring_cqe *cqe;
+	unsigned int nr = 0;
+	int ret;
+
+	for (;;) {
+		nr = take(j, nr, max);
+		if (nr >= min)
+			return nr;
+		ret = io_uring_wait_cqes(j->ring, &cqe, 1, t ? &limit : NULL, NULL);
+		if (ret == -ETIME)
+			return nr;
+		if (ret < 0 && ret != -EINTR)
+			return ret;
+	}
+}
