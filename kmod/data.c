@@ -19,8 +19,13 @@ int kvctx_data_init(void)
 		err = -ENOMEM;
 		goto err_io;
 	}
+	err = kvctx_peers_init();
+	if (err)
+		goto err_wq;
 	return 0;
 
+err_wq:
+	destroy_workqueue(kvctx_session_wq);
 err_io:
 	kvctx_io_exit();
 err_submit:
@@ -30,6 +35,7 @@ err_submit:
 
 void kvctx_data_exit(void)
 {
+	kvctx_peers_exit();
 	destroy_workqueue(kvctx_session_wq);
 	kvctx_io_exit();
 	kvctx_submit_exit();

@@ -8,7 +8,7 @@
  *   piece     one element of an operation's list: a byte range of a memory, or a gap, which is no memory at all:
  *             it reads as zeros and what is written to it is dropped
  *   run       a physically contiguous part of a piece
- *   cursor    a position in a list of pieces
+ *   cursor    a position in a list of pieces; to the CPU, peer memory at the cursor is a gap
  *   block     unit that a member's device transfers, see io.c
  *
  * Life of an operation (struct kvctx_op): room reserved in the completion queue, memory with it (cq.c) -> pieces
@@ -60,6 +60,8 @@ struct kvctx_mem {
 	u32 first;			/* offset of byte 0 inside the first page */
 	u64 length;			/* bytes */
 	bool pinned;			/* the caller's pages, not ours */
+	bool foreign;			/* pinned: pages of a peer, which the CPU does not touch */
+	struct kvctx_peer *peer;	/* whose, see peer.c */
 	atomic_t users;			/* operations that hold it */
 	unsigned long nr_pages;
 	unsigned long accounted;	/* pages charged to @mm */
@@ -88,7 +90,9 @@ struct kvctx_run {
 
 struct kvctx_mem *kvctx_mem_alloc(u64 bytes, bool account);
 struct kvctx_mem *kvctx_mem_pin(u64 addr, u64 length);
+void kvctx_mem_unpin(struct kvctx_mem *mem);
 void kvctx_mem_free(struct kvctx_mem *mem);
+unsigned long kvctx_mem_extent_pages(const struct kvctx_mem *mem, u32 i);
 int kvctx_mem_mmap(struct kvctx_mem *mem, struct vm_area_struct *vma, u64 offset);
 
 void kvctx_cursor_init(struct kvctx_cursor *c, const struct kvctx_piece *pieces);
@@ -98,6 +102,20 @@ void kvctx_cursor_read(struct kvctx_cursor *c, void *buf, u32 n);
 void kvctx_cursor_write(struct kvctx_cursor *c, const void *buf, u32 n);
 void kvctx_cursor_zero(struct kvctx_cursor *c, u64 n);
 u32 kvctx_cursor_crc(struct kvctx_cursor *c, u32 n);
+
+/* peer.c */
+
+struct kvctx_op;
+
+struct kvctx_mem *kvctx_mem_register(struct kvctx_pool *p, u64 addr, u64 length);
+void kvctx_peer_remove(struct kvctx_mem *mem);
+bool kvctx_peer_address(phys_addr_t addr);
+bool kvctx_peer_gone(const struct kvctx_mem *mem);
+void kvctx_peer_idle(void);
+void kvctx_peer_path(const struct kvctx_mem *mem, const struct kvctx_member *m, struct kvctx_path *row);
+u64 kvctx_peer_members(const struct kvctx_op *op);
+int kvctx_peers_init(void);
+void kvctx_peers_exit(void);
 
 /* cq.c */
 
@@ -177,6 +195,10 @@ struct kvctx_op {
 	u32 lease_ms;
 	u8 key[KVC_KEY_LEN];
 	ktime_t deadline;		/* KTIME_MAX: none */
+	bool p2p;			/* a piece is peer memory: no checksums, no bounce blocks */
+	u64 members;			/* STORE: where it may go */
+	u32 *crcs;			/* STORE: the caller's, a copy; NULL: none came */
+	u64 user_crcs;			/* LOAD: where the caller wants them, while SUBMIT runs; 0: nowhere */
 
 	u32 nr_pieces;			/* of the caller */
 	struct kvctx_piece *user;	/* the caller's first piece */
@@ -209,6 +231,7 @@ struct kvctx_op {
 	struct llist_node bottom;	/* in pool->bottom */
 	struct work_struct work;	/* on pool->io_wq */
 
+	bool verify;			/* LOAD: the chunks are checked */
 	u32 head;			/* LOAD: bytes read in front of the caller's range */
 	u32 span;			/* LOAD: bytes read, without padding */
 	struct kvctx_mem *scratch;	/* LOAD */
@@ -244,7 +267,12 @@ void kvctx_bottom_work(struct work_struct *work);
 int kvctx_submit_init(void);
 void kvctx_submit_exit(void);
 
-/* store.c, load.c: start an operation. 0: taken over; an error completes it */
+struct kvctx_mem *kvctx_mem_get(struct kvctx_session *s, u32 id, bool gone);
+void kvctx_mem_put(struct kvctx_session *s, struct kvctx_mem *mem);
+
+/*
+ * store.c, load.c: start an operation, in the context of its caller. 0: taken over; an error completes it
+ */
 int kvctx_store_start(struct kvctx_op *op);
 int kvctx_delete_start(struct kvctx_op *op);
 int kvctx_flush_op_start(struct kvctx_op *op);
@@ -256,6 +284,7 @@ void kvctx_load_go(struct kvctx_op *op, int err);
 void kvctx_park_init(struct kvctx_pool *p);
 int kvctx_attempt(struct kvctx_op *op, bool queue);
 void kvctx_park_cancel(struct kvctx_session *s);
+void kvctx_park_revoke(struct kvctx_pool *p);
 
 /* turn.c */
 void kvctx_turn_init(struct kvctx_pool *p);

@@ -311,13 +311,16 @@ void kvctx_io_free(struct kvctx_op *op)
 	}
 }
 
-/* What became of the transfer: 0, -ENOMEM, -EIO, -ENODEV. Counts a failed one, and reports a member that is gone. */
+/*
+ * What became of the operation: 0, -ENOMEM, -EILSEQ, -EIO, -ENODEV. Counts a failed transfer, and reports a member that
+ * is gone.
+ */
 int kvctx_io_result(struct kvctx_op *op)
 {
 	struct kvctx_pool *p = op->session->pool;
 	struct kvctx_member *m = &p->members[op->member];
 
-	if (!op->error || op->error == -ENOMEM)
+	if (!op->error || op->error == -ENOMEM || op->error == -EILSEQ)
 		return op->error;
 	percpu_counter_inc(&p->counters.io_errors);
 	if (op->error == -ENODEV || test_bit(GD_DEAD, &m->bdev->bd_disk->state)) {

@@ -5,6 +5,7 @@
  * Control side                             Data side
  *   main.c    load and unload                session.c  open, close, ioctl table, poll, mmap
  *   genl.c    generic-netlink family         mem.c      arena and registrations
+ *                                            peer.c     registrations of PCI peers' memory
  *   genl_msg.c  its messages                 cq.c       completion queue, waiting
  *   pool.c    attach, detach                 submit.c   validation and dispatch of operations
  *   recover.c recovery at attach             store.c load.c  the two data paths

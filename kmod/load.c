@@ -18,8 +18,13 @@
  * Bytes that failed are never left behind: an operation that does not succeed after its transfer began completes
  * with its destination zeroed.
  *
+ * Peer memory is neither checked nor zeroed: the CPU does not touch it. Its operations are framed as those without
+ * verification, and refused where a block would have to be bounced. Pages stored without CRCs are not checked either.
+ *
  * Reclaim waits for the hold that kvc_load_begin() takes; no lock is held meanwhile.
  */
+#include <linux/uaccess.h>
+
 #include "data.h"
 
 static struct kvc_pool *load_core(struct kvctx_op *op)
@@ -49,9 +54,9 @@ static int load_frame(struct kvctx_op *op)
 {
 	const struct kvc_load *ld = &op->load;
 	u32 unit = kvctx_io_unit(op->session->pool->members[ld->member].bdev);
-	u32 step = op->flags & KVCTX_OP_NO_VERIFY ? unit : kvc_chunk_size(load_core(op));
+	u32 step = op->verify ? kvc_chunk_size(load_core(op)) : unit;
 	u32 from = op->offset, end = from + op->length, start = round_down(from, step);
-	u32 stop = op->flags & KVCTX_OP_NO_VERIFY ? end : min_t(u64, round_up((u64)end, step), ld->length);
+	u32 stop = op->verify ? min_t(u64, round_up((u64)end, step), ld->length) : end;
 	struct kvctx_piece head = { .length = from - start }, tail = { .length = stop - end };
 	u32 n = 0;
 
@@ -60,7 +65,7 @@ static int load_frame(struct kvctx_op *op)
 	op->member = ld->member;
 	op->device_offset = ld->offset + start;
 	op->bytes = round_up(op->span, unit);
-	if (!(op->flags & KVCTX_OP_NO_VERIFY) && head.length + tail.length) {
+	if (op->verify && head.length + tail.length) {
 		tail.offset = PAGE_ALIGN(head.length) + offset_in_page(end - start);
 		op->scratch = kvctx_mem_alloc(tail.offset + tail.length, false);
 		if (IS_ERR(op->scratch)) {
@@ -136,16 +141,20 @@ static void load_end(struct kvctx_op *op, int err)
 	kvctx_mem_free(op->scratch);
 }
 
+static u32 load_flags(const struct kvctx_op *op)
+{
+	return (op->verify ? KVCTX_CQE_VERIFIED : 0) | (op->p2p ? KVCTX_CQE_P2P : 0);
+}
+
 static void load_work(struct work_struct *work)
 {
 	struct kvctx_op *op = container_of(work, struct kvctx_op, work);
-	bool verify = !(op->flags & KVCTX_OP_NO_VERIFY);
 	int err = kvctx_io_result(op);
 	struct kvctx_cursor c;
 
 	if (!err)
 		kvctx_io_scatter(op);
-	if (!err && verify)
+	if (!err && op->verify)
 		err = load_verify(op);
 	if (err) {
 		kvctx_cursor_init(&c, op->user);
@@ -155,18 +164,52 @@ static void load_work(struct work_struct *work)
 	if (err)
 		kvctx_op_complete(op, err, 0);
 	else
-		kvctx_op_complete(op, op->length, verify ? KVCTX_CQE_VERIFIED : 0);
+		kvctx_op_complete(op, op->length, load_flags(op));
 }
 
 /* Any context */
 static void load_finish(struct kvctx_op *op)
 {
-	if (op->error || op->bounces || !(op->flags & KVCTX_OP_NO_VERIFY)) {
+	if (op->error || op->bounces || op->verify) {
 		kvctx_op_process(op, load_work);
 		return;
 	}
 	load_end(op, 0);
-	kvctx_op_complete(op, op->length, 0);
+	kvctx_op_complete(op, op->length, load_flags(op));
+}
+
+/* The page was found: can it be had in this way? */
+static int load_allowed(const struct kvctx_op *op)
+{
+	const struct kvc_load *ld = &op->load;
+
+	if (op->offset > ld->length || op->length > ld->length - op->offset)
+		return -ERANGE;
+	if (op->p2p && !(kvctx_peer_members(op) & BIT_ULL(ld->member)))
+		return -EREMOTEIO;
+	if (op->user_crcs && ld->no_crcs)
+		return -EOPNOTSUPP;
+	/* who loads to a peer and takes the CRCs checks there */
+	if (!op->verify && !(op->p2p && op->user_crcs) && op->session->tenant->flags & KVCTX_TENANT_VERIFIED)
+		return -EPERM;
+	return 0;
+}
+
+/* Copy the CRCs of the chunks that the range touches to the caller, whose context this is. */
+static int load_tell_crcs(struct kvctx_op *op)
+{
+	u32 __user *to = u64_to_user_ptr(op->user_crcs);
+	u32 size = kvc_chunk_size(load_core(op)), batch[32], n, i;
+	u32 chunk = (u32)op->offset / size, end = ((u32)op->offset + op->length - 1) / size + 1;
+
+	for (; chunk < end; chunk += n, to += n) {
+		n = min_t(u32, end - chunk, ARRAY_SIZE(batch));
+		for (i = 0; i < n; i++)
+			batch[i] = kvc_load_crc(load_core(op), &op->load, chunk + i);
+		if (copy_to_user(to, batch, n * sizeof(*batch)))
+			return -EFAULT;
+	}
+	return 0;
 }
 
 /* Its turn: to the device, or, with an error, to the end. */
@@ -183,16 +226,11 @@ void kvctx_load_go(struct kvctx_op *op, int err)
 	kvctx_io_put(op);
 }
 
-/* Ready op->load, which was begun, for its turn. An error ends it. */
+/* Ready op->load, which was begun and has the range, for its turn. An error ends it. */
 int kvctx_load_prepare(struct kvctx_op *op)
 {
-	const struct kvc_load *ld = &op->load;
-	int err;
+	int err = load_frame(op);
 
-	if (op->offset > ld->length || op->length > ld->length - op->offset)
-		err = -ERANGE;
-	else
-		err = load_frame(op);
 	if (err)
 		load_end(op, err);
 	return err;
@@ -205,6 +243,14 @@ int kvctx_load_start(struct kvctx_op *op)
 	err = kvc_load_begin(load_core(op), op->session->domain, op->key, &op->load);
 	if (err)
 		return err;
+	op->verify = !(op->flags & KVCTX_OP_NO_VERIFY) && !op->p2p && !op->load.no_crcs;
+	err = load_allowed(op);
+	if (!err && op->user_crcs)
+		err = load_tell_crcs(op);
+	if (err) {
+		load_end(op, err);
+		return err;
+	}
 	if (kvctx_slot_load(op))
 		return 0;
 	err = kvctx_load_prepare(op);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Memory that operations move pages from and to: the arena, registrations, scratch; and how to walk it.
+ * Of registrations here the pages; what is special about those of a peer is in peer.c.
  *
  * A memory is a row of extents, physically contiguous runs of pages, however they came about: a huge page is one
  * extent or part of one. The arena is allocated in chunks as large as the allocator gives and split into single
@@ -10,8 +11,11 @@
  * Pages are charged to RLIMIT_MEMLOCK of the process that asked for them, for as long as the memory exists, also
  * after that process has gone (the charge then only keeps the mm's numbers right).
  *
- * A memory is immutable once built. Who uses it holds @users (registrations), or lives inside the session (arena) or
- * the operation (scratch).
+ * Pages of a peer are pinned without FOLL_LONGTERM: their driver must be able to leave at any time, and kvctx lets
+ * go of them when it does. They are not this machine's memory and not charged.
+ *
+ * A memory is immutable once built, but for a peer's, which loses its pages with nobody using it. Who uses it holds
+ * @users (registrations), or lives inside the session (arena) or the operation (scratch).
  *
  * Walking needs no mapping: without HIGHMEM every extent is contiguous in the kernel's own address space.
  */
@@ -23,13 +27,18 @@
 #include "data.h"
 
 #define ALLOC_ORDER	(21 - PAGE_SHIFT)	/* 2 MiB: what an IOMMU or a PRP list likes best */
-#define PIN_BATCH	512
+#define PIN_BATCH	2048
 
 static_assert(!IS_ENABLED(CONFIG_HIGHMEM));
 
 static unsigned long extent_end(const struct kvctx_mem *mem, u32 i)
 {
 	return i + 1 < mem->nr_extents ? mem->extents[i + 1].index : mem->nr_pages;
+}
+
+unsigned long kvctx_mem_extent_pages(const struct kvctx_mem *mem, u32 i)
+{
+	return extent_end(mem, i) - mem->extents[i].index;
 }
 
 static int extents_grow(struct kvctx_mem *mem)
@@ -75,26 +84,35 @@ static int extents_add(struct kvctx_mem *mem, struct page *page, unsigned long n
 static void extent_release(struct kvctx_mem *mem, u32 i)
 {
 	struct page *page = mem->extents[i].page;
-	unsigned long nr = extent_end(mem, i) - mem->extents[i].index;
+	unsigned long nr = kvctx_mem_extent_pages(mem, i);
 
 	if (mem->pinned) {
-		unpin_user_page_range_dirty_lock(page, nr, true);
+		unpin_user_page_range_dirty_lock(page, nr, !mem->foreign);
 		return;
 	}
 	while (nr--)
 		__free_page(page++);
 }
 
-void kvctx_mem_free(struct kvctx_mem *mem)
+/* Let go of all pages; the memory stays behind empty. */
+void kvctx_mem_unpin(struct kvctx_mem *mem)
 {
 	u32 i;
 
-	if (!mem)
-		return;
 	for (i = 0; i < mem->nr_extents; i++) {
 		extent_release(mem, i);
 		cond_resched();
 	}
+	mem->nr_extents = 0;
+	mem->nr_pages = 0;
+}
+
+void kvctx_mem_free(struct kvctx_mem *mem)
+{
+	if (!mem)
+		return;
+	kvctx_peer_remove(mem);
+	kvctx_mem_unpin(mem);
 	if (mem->mm) {
 		account_locked_vm(mem->mm, mem->accounted, false);
 		mmdrop(mem->mm);
@@ -193,14 +211,68 @@ static int pin_error(long got)
 	}
 }
 
+static bool all_foreign(struct page **pages, int nr)
+{
+	while (nr--)
+		if (!is_pci_p2pdma_page(pages[nr]))
+			return false;
+	return true;
+}
+
+/* Is a device's memory mapped there without struct pages, so that nobody can pin it? */
+static bool maps_device(unsigned long addr)
+{
+	struct follow_pfnmap_args args = { .address = addr };
+	bool found = false;
+
+	mmap_read_lock(current->mm);
+	args.vma = vma_lookup(current->mm, addr);
+	if (args.vma && args.vma->vm_flags & VM_PFNMAP && !follow_pfnmap_start(&args)) {
+		found = kvctx_peer_address(PFN_PHYS(args.pfn));
+		follow_pfnmap_end(&args);
+	}
+	mmap_read_unlock(current->mm);
+	return found;
+}
+
+/*
+ * What is mapped at @addr? 0: memory; 1: memory of a peer; or why it cannot be pinned. Asked for good, peer memory is
+ * refused, with -EFAULT where the file that maps it wants to know of writes, as those of sysfs do.
+ */
+static int pin_probe(unsigned long addr)
+{
+	struct page *page;
+	long got = pin_user_pages_fast(addr, 1, FOLL_WRITE | FOLL_LONGTERM, &page);
+	bool foreign = false;
+
+	if (got == 1) {
+		unpin_user_page(page);
+		return 0;
+	}
+	if (got != -EREMOTEIO && got != -EFAULT)
+		return pin_error(got);
+	if (pin_user_pages_fast(addr, 1, FOLL_WRITE | FOLL_PCI_P2PDMA, &page) == 1) {
+		foreign = is_pci_p2pdma_page(page);
+		unpin_user_page(page);
+	}
+	if (foreign)
+		return 1;
+	return maps_device(addr) ? -EREMOTEIO : -EFAULT;
+}
+
 /* Pages of [addr, + up to PIN_BATCH pages), as runs. */
 static int pin_some(struct kvctx_mem *mem, unsigned long addr, unsigned long want, struct page **pages)
 {
+	unsigned int flags = FOLL_WRITE | (mem->foreign ? FOLL_PCI_P2PDMA : FOLL_LONGTERM);
 	int got, i, n, err;
 
-	got = pin_user_pages_fast(addr, min_t(unsigned long, want, PIN_BATCH), FOLL_WRITE | FOLL_LONGTERM, pages);
+	got = pin_user_pages_fast(addr, min_t(unsigned long, want, PIN_BATCH), flags, pages);
 	if (got <= 0)
 		return pin_error(got);
+	if (mem->foreign && !all_foreign(pages, got)) {
+		unpin_user_pages(pages, got);
+		return -EFAULT;
+	}
 	for (i = 0; i < got; i += n) {
 		n = 1;
 		while (i + n < got && pages[i + n] == pages[i] + n &&
@@ -222,32 +294,36 @@ struct kvctx_mem *kvctx_mem_pin(u64 addr, u64 length)
 	struct kvctx_mem *mem;
 	struct page **pages;
 	u64 end;
-	int err = 0;
+	int err, foreign;
 
 	if (!length || check_add_overflow(addr, length, &end) || end > ULONG_MAX - PAGE_SIZE)
 		return ERR_PTR(-EINVAL);
 	total = PHYS_PFN(PAGE_ALIGN((unsigned long)end) - start);
-	pages = kmalloc_array(PIN_BATCH, sizeof(*pages), GFP_KERNEL);
+	foreign = pin_probe(start);
+	if (foreign < 0)
+		return ERR_PTR(foreign);
+	pages = kvmalloc_array(PIN_BATCH, sizeof(*pages), GFP_KERNEL);
 	if (!pages)
 		return ERR_PTR(-ENOMEM);
-	mem = mem_new(total, true);
+	mem = mem_new(total, !foreign);
 	if (IS_ERR(mem))
 		goto out;
 	mem->pinned = true;
+	mem->foreign = foreign;
 	mem->first = offset_in_page(addr);
 	mem->length = length;
-	while (!err && mem->nr_pages < total) {
+	do {
 		err = pin_some(mem, start + (mem->nr_pages << PAGE_SHIFT), total - mem->nr_pages, pages);
 		if (!err && fatal_signal_pending(current))
 			err = -EINTR;
 		cond_resched();
-	}
+	} while (!err && mem->nr_pages < total);
 	if (err) {
 		kvctx_mem_free(mem);
 		mem = ERR_PTR(err);
 	}
 out:
-	kfree(pages);
+	kvfree(pages);
 	return mem;
 }
 
@@ -339,15 +415,16 @@ void kvctx_cursor_advance(struct kvctx_cursor *c, u64 n)
 	}
 }
 
-/* Up to @max bytes at the cursor, which moves behind them; NULL: a gap. */
+/* Up to @max bytes at the cursor, which moves behind them; NULL: a gap, or nothing for the CPU. */
 static void *cursor_next(struct kvctx_cursor *c, u64 max, u32 *n)
 {
+	const struct kvctx_mem *mem = c->piece->mem;
 	struct kvctx_run run;
 
 	kvctx_cursor_run(c, &run);
 	*n = min_t(u64, max, run.length);
 	kvctx_cursor_advance(c, *n);
-	return run.page ? page_address(run.page) + run.offset : NULL;
+	return mem && !mem->foreign ? page_address(run.page) + run.offset : NULL;
 }
 
 /* Gather: gaps are zeros. */

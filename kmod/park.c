@@ -12,7 +12,7 @@
  *
  * pool->parked_lock guards the queue, pool->parked_until (the earliest deadline in it) and, together with
  * session->dying, that nothing of a closing session is parked any more: close sets dying before it takes the lock to
- * empty the queue, parking reads it under the lock.
+ * empty the queue, parking reads it under the lock. The same holds for peers that go, and their operations.
  */
 #include "data.h"
 
@@ -30,6 +30,17 @@ static bool parked_any(struct kvctx_pool *p)
 	return !list_empty_careful(&p->parked);
 }
 
+/* Does it name memory of a peer that is gone? */
+static bool parked_gone(const struct kvctx_op *op)
+{
+	u32 i;
+
+	for (i = 0; op->p2p && i < op->nr_pieces; i++)
+		if (kvctx_peer_gone(op->user[i].mem))
+			return true;
+	return false;
+}
+
 /* Append, or put back at the front. */
 static int park(struct kvctx_op *op, bool front)
 {
@@ -39,6 +50,8 @@ static int park(struct kvctx_op *op, bool front)
 	spin_lock(&p->parked_lock);
 	if (READ_ONCE(op->session->dying)) {
 		err = -ECANCELED;
+	} else if (parked_gone(op)) {
+		err = -ENODEV;
 	} else {
 		list_add(&op->parked, front ? &p->parked : p->parked.prev);
 		p->parked_until = min(p->parked_until, op->deadline);
@@ -134,6 +147,20 @@ static void unpark_work(struct work_struct *work)
 	blk_finish_plug(&plug);
 	if (parked_any(p))
 		queue_delayed_work(p->io_wq, &p->unpark, TICK);
+}
+
+/* A peer is gone: operations on its memory wait no longer. */
+void kvctx_park_revoke(struct kvctx_pool *p)
+{
+	struct kvctx_op *op, *next;
+	LIST_HEAD(ops);
+
+	spin_lock(&p->parked_lock);
+	list_for_each_entry_safe(op, next, &p->parked, parked)
+		if (parked_gone(op))
+			list_move_tail(&op->parked, &ops);
+	spin_unlock(&p->parked_lock);
+	complete_ops(&ops, -ENODEV);
 }
 
 /* @s is closing and has set dying: nobody will take these completions. */

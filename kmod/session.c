@@ -38,6 +38,7 @@ union kvctx_arg {
 	struct kvctx_submit submit;
 	struct kvctx_wait wait;
 	struct kvctx_match match;
+	struct kvctx_paths paths;
 };
 
 struct kvctx_ioctl {
@@ -86,7 +87,8 @@ static long ioctl_info(struct kvctx_session *s, union kvctx_arg *arg)
 		.size = size,
 		.abi_version = KVCTX_ABI_VERSION,
 		.session_flags = s->rdonly ? KVCTX_SESSION_RDONLY : 0,
-		.features = KVCTX_FEAT_VERIFY | KVCTX_FEAT_SLOTS,
+		.features = KVCTX_FEAT_VERIFY | KVCTX_FEAT_SLOTS |
+			    (IS_ENABLED(CONFIG_PCI_P2PDMA) ? KVCTX_FEAT_P2P : 0),
 		.capacity = kvc_capacity(s->pool->core),
 		.page_len_max = kvc_page_max(s->pool->core),
 		.arena_max = arena_max(),
@@ -102,6 +104,7 @@ static long ioctl_info(struct kvctx_session *s, union kvctx_arg *arg)
 		.leases_max = KVCTX_LEASES_MAX,
 		.mem_max = KVCTX_MEM_MAX,
 		.dma_align = dma_align(s->pool),
+		.tenant_flags = s->tenant->flags,
 		.slots_max = KVCTX_SLOTS_MAX,
 		.slot_bytes_max = slot_bytes_max(s),
 	};
@@ -215,7 +218,7 @@ static long ioctl_register(struct kvctx_session *s, union kvctx_arg *arg)
 
 	if (arg->reg.reserved)
 		return -EINVAL;
-	mem = kvctx_mem_pin(arg->reg.addr, arg->reg.length);
+	mem = kvctx_mem_register(s->pool, arg->reg.addr, arg->reg.length);
 	if (IS_ERR(mem))
 		return PTR_ERR(mem);
 	xa_lock(&s->mems);
@@ -246,6 +249,27 @@ static long ioctl_unregister(struct kvctx_session *s, union kvctx_arg *arg)
 	xa_unlock(&s->mems);
 	if (!err)
 		kvctx_mem_free(mem);
+	return err;
+}
+
+static long ioctl_paths(struct kvctx_session *s, union kvctx_arg *arg)
+{
+	struct kvctx_path __user *user = u64_to_user_ptr(arg->paths.paths);
+	u32 i, nr = min(arg->paths.nr, s->pool->nr_members);
+	struct kvctx_mem *mem;
+	struct kvctx_path row;
+	int err = 0;
+
+	mem = kvctx_mem_get(s, arg->paths.mem, true);
+	if (IS_ERR(mem))
+		return PTR_ERR(mem);
+	for (i = 0; i < nr && !err; i++) {
+		kvctx_peer_path(mem, &s->pool->members[i], &row);
+		if (copy_to_user(&user[i], &row, sizeof(row)))
+			err = -EFAULT;
+	}
+	kvctx_mem_put(s, mem);
+	arg->paths.nr = s->pool->nr_members;
 	return err;
 }
 
@@ -295,6 +319,10 @@ static const struct kvctx_ioctl ioctls[] = {
 	[_IOC_NR(KVCTX_IOC_MATCH)] = {
 		.min = offsetofend(struct kvctx_match, lease), .known = sizeof(struct kvctx_match),
 		.flags = KVCTX_MATCH_LEASE | KVCTX_MATCH_PREFETCH, .ready = true, .out = true, .fn = ioctl_match,
+	},
+	[_IOC_NR(KVCTX_IOC_PATHS)] = {
+		.min = offsetofend(struct kvctx_paths, paths), .known = sizeof(struct kvctx_paths),
+		.ready = true, .out = true, .fn = ioctl_paths,
 	},
 };
 

@@ -311,6 +311,7 @@ static struct kvctx_op *fill_alloc(struct kvctx_session *s, const struct want *w
 	fill->prio = w->prio;
 	memcpy(fill->key, w->key, sizeof(fill->key));
 	fill->length = w->load.length;
+	fill->verify = true;
 	fill->load = w->load;
 	fill->member = w->load.member;
 	fill->deadline = KTIME_MAX;
@@ -391,7 +392,9 @@ static int slot_want(struct kvctx_session *s, const struct want *w)
 			err = 0;
 			break;
 		}
-		err = w->load.length > s->slots->bytes ? -E2BIG : slot_fill(s, w);
+		err = -EOPNOTSUPP;
+		if (!w->load.no_crcs)
+			err = w->load.length > s->slots->bytes ? -E2BIG : slot_fill(s, w);
 		if (!err)
 			return 0;
 	} while (err == -EEXIST);
@@ -448,11 +451,9 @@ bool kvctx_slot_load(struct kvctx_op *op)
 	struct kvctx_session *s = op->session;
 	struct want w = { .key = op->key, .prio = op->prio, .op = op };
 
-	if (!s->slots || op->flags & KVCTX_OP_NO_SLOT)
+	if (!s->slots || op->p2p || op->flags & KVCTX_OP_NO_SLOT)
 		return false;
 	w.load = op->load;
-	if (op->offset > w.load.length || op->length > w.load.length - op->offset)
-		return false;
 	if (!slot_join(s, &w))
 		return false;
 	kvc_load_end(s->pool->core, &w.load, 0);

@@ -7,6 +7,9 @@
  * and becomes visible with that. A page whose memory changes meanwhile has CRCs that do not match; it is found out when
  * it is loaded.
  *
+ * Pages from peer memory are not read by the CPU: they get the CRCs that the caller sent, or none. With memory of this
+ * machine the caller's CRCs are compared.
+ *
  * A STORE of a key that is present, or on its way, completes at once as a duplicate.
  *
  * STORE and DELETE may find no space and wait (park.c). FLUSH is started at once and never waits to be started, so
@@ -19,15 +22,29 @@
 static void store_crcs(struct kvctx_op *op)
 {
 	struct kvc_pool *core = op->session->pool->core;
-	u32 size = kvc_chunk_size(core), left = op->length, chunk, n;
+	u32 size = kvc_chunk_size(core), left = op->length, chunk, n, crc;
 	struct kvctx_cursor c;
 
 	kvctx_cursor_init(&c, op->user);
 	for (chunk = 0; left; chunk++, left -= n) {
 		n = min(size, left);
-		kvc_store_crc(core, &op->store, chunk, kvctx_cursor_crc(&c, n));
+		crc = kvctx_cursor_crc(&c, n);
+		if (op->crcs && op->crcs[chunk] != crc)
+			cmpxchg(&op->error, 0, -EILSEQ);
+		kvc_store_crc(core, &op->store, chunk, crc);
 		cond_resched();
 	}
+}
+
+/* Of a page that the CPU does not read */
+static void store_given_crcs(struct kvctx_op *op)
+{
+	struct kvc_store *st = &op->store;
+	u32 chunk;
+
+	st->no_crcs = !op->crcs;
+	for (chunk = 0; op->crcs && chunk < st->nr_chunks; chunk++)
+		kvc_store_crc(op->session->pool->core, st, chunk, op->crcs[chunk]);
 }
 
 static void store_failed(struct work_struct *work)
@@ -59,7 +76,7 @@ static void store_finish(struct kvctx_op *op)
 	/* Lost meanwhile? Nothing was published, and the flush that told of it may be over */
 	if (!kvc_member_online(core, op->member))
 		res = -ENODEV;
-	kvctx_op_complete(op, res, 0);
+	kvctx_op_complete(op, res, op->p2p && res >= 0 ? KVCTX_CQE_P2P : 0);
 }
 
 static void store_crc_work(struct work_struct *work)
@@ -79,9 +96,12 @@ static void store_go(struct kvctx_op *op, int err)
 		return;
 	}
 	op->finish = store_finish;
-	atomic_set(&op->pending, 2);
+	atomic_set(&op->pending, op->p2p ? 1 : 2);
+	if (op->p2p)
+		store_given_crcs(op);
 	kvctx_io_submit(op, REQ_OP_WRITE, op->bytes);
-	kvctx_op_process(op, store_crc_work);
+	if (!op->p2p)
+		kvctx_op_process(op, store_crc_work);
 	kvctx_io_put(op);
 }
 
@@ -90,7 +110,7 @@ static int store_attempt(struct kvctx_op *op)
 	struct kvctx_session *s = op->session;
 	int err;
 
-	err = kvc_store_begin(s->pool->core, s->domain, op->key, op->length, op->depth, KVC_ANY_MEMBER,
+	err = kvc_store_begin(s->pool->core, s->domain, op->key, op->length, op->depth, op->members,
 			      &op->store);
 	if (err == -EEXIST || err == -EINPROGRESS) {
 		kvctx_op_complete(op, op->length, KVCTX_CQE_DEDUP | (err == -EEXIST ? 0 : KVCTX_CQE_PENDING));
@@ -110,6 +130,14 @@ static int store_attempt(struct kvctx_op *op)
 
 int kvctx_store_start(struct kvctx_op *op)
 {
+	op->members = KVC_ANY_MEMBER;
+	if (op->p2p) {
+		op->members = kvctx_peer_members(op);
+		if (!op->members)
+			return -EREMOTEIO;
+		if (!op->crcs && op->session->tenant->flags & KVCTX_TENANT_VERIFIED)
+			return -EPERM;
+	}
 	op->attempt = store_attempt;
 	return kvctx_attempt(op, true);
 }

@@ -29,6 +29,7 @@ enum {
 	F_LEASE_MS	= 1 << 4,
 	F_LEASE		= 1 << 5,
 	F_PRIO		= 1 << 6,
+	F_CRCS		= 1 << 7,
 };
 
 struct opcode {
@@ -51,11 +52,11 @@ static s32 query(struct kvctx_session *s, const struct kvctx_sqe *sqe)
 
 static const struct opcode opcodes[] = {
 	[KVCTX_OP_STORE] = {
-		.flags = KVCTX_OP_NOWAIT, .fields = F_KEY | F_SEGS | F_DEPTH | F_PRIO, .writes = true,
+		.flags = KVCTX_OP_NOWAIT, .fields = F_KEY | F_SEGS | F_DEPTH | F_PRIO | F_CRCS, .writes = true,
 		.prio = KVCTX_PRIO_NORMAL, .start = kvctx_store_start,
 	},
 	[KVCTX_OP_LOAD] = {
-		.flags = KVCTX_OP_NO_VERIFY | KVCTX_OP_NO_SLOT, .fields = F_KEY | F_SEGS | F_OFFSET | F_PRIO,
+		.flags = KVCTX_OP_NO_VERIFY | KVCTX_OP_NO_SLOT, .fields = F_KEY | F_SEGS | F_OFFSET | F_PRIO | F_CRCS,
 		.prio = KVCTX_PRIO_URGENT, .start = kvctx_load_start,
 	},
 	[KVCTX_OP_DELETE] = {
@@ -99,7 +100,7 @@ static const struct opcode *opcode_of(const struct kvctx_sqe *sqe)
 /* Every field that the opcode does not use is zero, and the priority is one. */
 static bool sqe_clean(const struct kvctx_sqe *sqe, u32 fields)
 {
-	if (sqe->reserved1 || sqe->crcs || sqe->reserved2[0] || sqe->reserved2[1])
+	if (sqe->reserved1 || sqe->reserved2[0] || sqe->reserved2[1])
 		return false;
 	if (!(fields & F_KEY) && memchr_inv(&sqe->key, 0, sizeof(sqe->key)))
 		return false;
@@ -108,6 +109,8 @@ static bool sqe_clean(const struct kvctx_sqe *sqe, u32 fields)
 	if (!(fields & F_OFFSET) && sqe->offset)
 		return false;
 	if (!(fields & F_DEPTH) && sqe->depth)
+		return false;
+	if (!(fields & F_CRCS) && sqe->crcs)
 		return false;
 	if (fields & F_PRIO ? sqe->prio > KVCTX_PRIO_BACKGROUND : sqe->prio)
 		return false;
@@ -128,6 +131,8 @@ static int sqe_check(const struct kvctx_session *s, const struct kvctx_sqe *sqe)
 		return -EINVAL;
 	if (oc->writes && s->rdonly)
 		return -EACCES;
+	if (sqe->flags & KVCTX_OP_NO_VERIFY && s->tenant->flags & KVCTX_TENANT_VERIFIED)
+		return -EPERM;
 	if (!(oc->fields & F_SEGS))
 		return 0;
 	if (!sqe->nr_segs || !sqe->length)
@@ -139,22 +144,39 @@ static int sqe_check(const struct kvctx_session *s, const struct kvctx_sqe *sqe)
 	return 0;
 }
 
-/* The memory of that id, held if it is a registration. */
-static struct kvctx_mem *mem_get(struct kvctx_session *s, u32 id)
+/* The memory of that id, held if it is a registration. @gone: also when its peer is gone. -EINVAL, -ENODEV */
+struct kvctx_mem *kvctx_mem_get(struct kvctx_session *s, u32 id, bool gone)
 {
 	struct kvctx_mem *mem;
 
 	if (id == KVCTX_MEM_ARENA)
-		return s->arena;
+		return s->arena ?: ERR_PTR(-EINVAL);
 	xa_lock(&s->mems);
 	mem = xa_load(&s->mems, id);
 	if (mem)
 		atomic_inc(&mem->users);
 	xa_unlock(&s->mems);
-	return mem;
+	if (!mem)
+		return ERR_PTR(-EINVAL);
+	if (!mem->foreign || gone)
+		return mem;
+	/* pairs with peers_revoke() */
+	smp_mb__after_atomic();
+	if (!kvctx_peer_gone(mem))
+		return mem;
+	kvctx_mem_put(s, mem);
+	return ERR_PTR(-ENODEV);
 }
 
-/* Let go of the registrations and of the list. */
+void kvctx_mem_put(struct kvctx_session *s, struct kvctx_mem *mem)
+{
+	bool foreign = mem->foreign;
+
+	if (mem != s->arena && atomic_dec_and_test(&mem->users) && foreign)
+		kvctx_peer_idle();
+}
+
+/* Let go of the registrations and of the lists. */
 static void op_put_pieces(struct kvctx_op *op)
 {
 	struct kvctx_mem *mem, *last = NULL;
@@ -162,11 +184,12 @@ static void op_put_pieces(struct kvctx_op *op)
 
 	for (i = 0; i < op->nr_pieces; i++) {
 		mem = op->user[i].mem;
-		if (mem != last && mem != op->session->arena)
-			atomic_dec(&mem->users);
+		if (mem != last)
+			kvctx_mem_put(op->session, mem);
 		last = mem;
 	}
 	kvfree(op->list);
+	kvfree(op->crcs);
 }
 
 /* Resolve @nr of the caller's segments; adds their bytes to @sum. */
@@ -181,9 +204,10 @@ static int op_add_pieces(struct kvctx_op *op, const struct kvctx_seg *segs, u32 
 		piece = &op->user[op->nr_pieces];
 		mem = op->nr_pieces ? piece[-1].mem : NULL;
 		if (!mem || mem->id != segs->mem)
-			mem = mem_get(op->session, segs->mem);
-		if (!mem)
-			return -EINVAL;
+			mem = kvctx_mem_get(op->session, segs->mem, false);
+		if (IS_ERR(mem))
+			return PTR_ERR(mem);
+		op->p2p |= mem->foreign;
 		*piece = (struct kvctx_piece){ .mem = mem, .offset = segs->offset, .length = segs->length };
 		op->nr_pieces++;
 		if (segs->offset > mem->length || segs->length > mem->length - segs->offset)
@@ -219,6 +243,21 @@ static int op_get_pieces(struct kvctx_op *op, const struct kvctx_sqe *sqe)
 			return err;
 	}
 	return sum == sqe->length ? 0 : -EMSGSIZE;
+}
+
+/* LOAD gets them when the page was found; those of a STORE are copied now. */
+static int op_get_crcs(struct kvctx_op *op, const struct kvctx_sqe *sqe)
+{
+	u32 nr = DIV_ROUND_UP(op->length, kvc_chunk_size(op->session->pool->core));
+
+	if (sqe->opcode == KVCTX_OP_LOAD || !sqe->crcs) {
+		op->user_crcs = sqe->crcs;
+		return 0;
+	}
+	op->crcs = kvmalloc_array(nr, sizeof(*op->crcs), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	if (!op->crcs)
+		return -ENOMEM;
+	return copy_from_user(op->crcs, u64_to_user_ptr(sqe->crcs), nr * sizeof(*op->crcs)) ? -EFAULT : 0;
 }
 
 /* Memory of an operation, with or without one in @spare. */
@@ -309,6 +348,8 @@ static int op_start(struct kvctx_session *s, const struct kvctx_sqe *sqe, ktime_
 	op->lease_ms = sqe->lease_ms;
 	op->deadline = deadline;
 	err = op_get_pieces(op, sqe);
+	if (!err)
+		err = op_get_crcs(op, sqe);
 	if (!err)
 		err = opcode_of(sqe)->start(op);
 	if (err) {

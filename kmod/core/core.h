@@ -141,8 +141,8 @@ void kvc_store_abort(struct kvc_pool *p, struct kvc_store *st);
 
 /*
  * Load. begin finds the page and holds its segment; the caller reads what it wants of [offset, offset + length),
- * checks it against kvc_load_crc(), unless no_crcs says that there are none, and ends the load. end with -EBADMSG drops the page (if it is still the same), any
- * other status only lets go.
+ * checks it against kvc_load_crc(), unless no_crcs says that there are none, and ends the load. end with -EBADMSG drops
+ * the page (if it is still the same), any other status only lets go.
  * begin: 0, -ENOENT, -ENODEV (its member is offline).
  */
 struct kvc_load {
@@ -191,8 +191,8 @@ int kvc_delete(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LE
  * next: 1 with an item, 0 nothing to do now, -ENOMEM (try again later; ops->kick is not called for it). Allocates.
  *
  * WRITE    write @buf[0..len) at @offset, with PREFLUSH and FUA
- * MOVE     read [src_offset, + padded length), check every chunk with kvc_work_crc() unless no_crcs, write it unchanged to
- *          [offset, + padded length); done(-EBADMSG) drops the page, done(other error) gives up moving it
+ * MOVE     read [src_offset, + padded length), check every chunk with kvc_work_crc() unless no_crcs, write it unchanged
+ *          to [offset, + padded length); done(-EBADMSG) drops the page, done(other error) gives up moving it
  * DISCARD  discard [offset, + discard_len); an error is ignored
  *
  * A summary WRITE that failed fails its member; a header WRITE that failed costs its segment only.

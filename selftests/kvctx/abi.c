@@ -35,6 +35,7 @@ static const struct row rows[] = {
 	  true, 0 },
 	{ "MATCH", KVCTX_IOC_MATCH, sizeof(struct kvctx_match), AT(kvctx_match, flags),
 	  { AT(kvctx_match, reserved), AT(kvctx_match, lease_ms) }, true, 2 },
+	{ "PATHS", KVCTX_IOC_PATHS, sizeof(struct kvctx_paths), AT(kvctx_paths, flags), { 0 }, true, 0 },
 };
 
 #define NR_ROWS (sizeof(rows) / sizeof(rows[0]))
@@ -217,7 +218,7 @@ TEST_F(abi, unknown_ioctls)
 {
 	uint32_t arg[64] = { sizeof(arg) };
 
-	for (int nr = 7; nr < 256; nr++) {
+	for (int nr = 8; nr < 256; nr++) {
 		EXPECT_EQ(-ENOTTY, kt_ioctl(self->k.fd, _IO(KVCTX_IOC_TYPE, nr), arg)) TH_LOG("%d", nr);
 	}
 	EXPECT_EQ(-ENOTTY, kt_ioctl(self->k.fd, _IO(KVCTX_IOC_TYPE + 1, 0), arg));
@@ -315,7 +316,7 @@ TEST_F(abi, operations_with_dirty_fields)
 		{ AT(kvctx_sqe, prio), "prio",
 		  1 << KVCTX_OP_STORE | 1 << KVCTX_OP_LOAD | 1 << KVCTX_OP_PREFETCH | 1 << KVCTX_OP_GET },
 		{ AT(kvctx_sqe, reserved1), "reserved1", 0 },
-		{ AT(kvctx_sqe, crcs), "crcs", 0 },
+		{ AT(kvctx_sqe, crcs), "crcs", 1 << KVCTX_OP_STORE | 1 << KVCTX_OP_LOAD },
 		{ AT(kvctx_sqe, reserved2), "reserved2[0]", 0 },
 		{ AT(kvctx_sqe, reserved2) + 8, "reserved2[1]", 0 },
 		{ AT(kvctx_sqe, nr_segs), "nr_segs", 1 << KVCTX_OP_STORE | 1 << KVCTX_OP_LOAD },

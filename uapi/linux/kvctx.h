@@ -26,9 +26,10 @@
  *   -EIO         res    the member failed this transfer: recompute
  *   -ENODEV      both   the member, the whole pool, or the peer whose memory was named, is gone: recompute
  *   -ETIME       both   the deadline passed before the operation was started; WAIT: the time limit passed
- *   -EREMOTEIO   res    no peer-to-peer path between this memory and this member; nothing was sent: stage the page
- *                       through host memory
- *                ioctl  MEM_REGISTER: peer memory, and this kernel has no peer-to-peer DMA
+ *   -EREMOTEIO   res    no peer-to-peer path between this memory and this member, or a piece of peer memory that is not
+ *                       whole device blocks; nothing was sent: stage the page through host memory
+ *                ioctl  MEM_REGISTER: memory of a PCI device that nobody can pin: its driver publishes it not as
+ *                       peer-to-peer memory, or this kernel has no peer-to-peer DMA
  *   -EDQUOT      res    tenant over quota (later kernels of the module)
  *   -ENOSPC      res    STORE: nothing evictable; LEASE: too many leases; PREFETCH, GET: no slot is free
  *   -EAGAIN      res    STORE or DELETE with KVCTX_OP_NOWAIT: reclaim is running, try again
@@ -38,12 +39,14 @@
  *   -E2BIG       res    page longer than page_len_max, or than a slot; more segments than segs_max
  *                ioctl  the structure is longer than this kernel knows and its tail is not zero
  *   -EACCES      res    STORE or DELETE in a session opened read-only
- *   -EPERM       res    the tenant requires verified pages, and this operation would not verify
+ *   -EPERM       res    the tenant requires verified pages, and this operation would not verify, or the page it stores
+ *                       never could
  *   -EILSEQ      res    STORE: the bytes do not have the CRCs that came with them; nothing is kept
  *   -ECANCELED   res    io_uring: the ring died, or the request was cancelled, before the operation was started
  *   -EINVAL      both   unknown flag, opcode, memory id, lease, reserved field not zero, zero length
  *   -EFAULT      both   a pointer cannot be read or written; res: a segment leaves its memory
- *   -EOPNOTSUPP  res    PREFETCH, GET, PUT in a session without slots; LOAD with @crcs of a page that has none
+ *   -EOPNOTSUPP  res    PREFETCH, GET, PUT in a session without slots; PREFETCH and GET, and LOAD with @crcs, of a page
+ *                       that has no CRCs
  *   -ENOMEM      both   out of memory, or over RLIMIT_MEMLOCK
  *   -EBADFD      ioctl  no KVCTX_IOC_SETUP yet
  *   -EEXIST      ioctl  SETUP done before
@@ -87,7 +90,10 @@ struct kvctx_key {
 #define KVCTX_FEAT_SLOTS	(1ULL << 3)	/* PREFETCH, GET, PUT */
 
 /* Tenant flags reported by INFO */
-#define KVCTX_TENANT_VERIFIED	(1U << 0)	/* LOADs that would not verify are refused, see KVCTX_OP_NO_VERIFY */
+#define KVCTX_TENANT_VERIFIED	(1U << 0)	/* what would not verify is refused: LOAD with KVCTX_OP_NO_VERIFY, LOAD
+						 * to and STORE from peer memory without @crcs, LOAD to memory of
+						 * a page stored that way
+						 */
 
 /**
  * struct kvctx_info - KVCTX_IOC_INFO: what this node is and can do
@@ -208,9 +214,13 @@ struct kvctx_setup {
  * session closes. May sleep.
  *
  * A range that maps memory of a PCI peer (a GPU's as its driver publishes it, a controller memory buffer) is registered
- * as peer memory, whole or not at all (-EFAULT where both kinds meet in one range). It is not accounted. When the
- * peer's driver lets go of the device, operations on the registration end first, then it answers -ENODEV until
- * unregistered.
+ * as peer memory, whole or not at all (-EFAULT where both kinds, or memory of two peers, meet in one range). It is not
+ * accounted. When the peer's driver lets go of the device, operations on the registration end first, then it answers
+ * -ENODEV until unregistered.
+ *
+ * The CPU does not touch peer memory: no bounce blocks, so each piece has to begin and end on device blocks
+ * (&kvctx_info.dma_align does for every member, and so must the place of the piece in the page); no check of CRCs; and
+ * what a LOAD that failed has left there stays. An operation with some pieces in peer memory is treated so as a whole.
  */
 struct kvctx_mem_register {
 	__u32	size;
