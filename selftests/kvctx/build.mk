@@ -3,7 +3,7 @@
 # The kselftests of kvctx.ko: programs that run in the guest, and the target that runs them there.
 
 KSELFTEST_INC	?= /usr/local/include/kselftest
-KTESTS		:= abi data session edges pages parked prio scatter slots throughput
+KTESTS		:= abi data session edges pages parked prio scatter slots throughput p2p
 KTEST_PROGS	:= $(KTESTS:%=$(O)/selftests/%)
 
 GUESTPROGS	+= $(KTEST_PROGS)

@@ -1,0 +1,163 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Peer-to-peer DMA in the machine that p2p-boot makes: a stand-in for a GPU and two SSDs below one PCIe switch, one of
+# them (p2p1) with a controller memory buffer, a third SSD (kvctx0) beside the switch.
+#
+#   p2p.sh MODEL     MODEL: the emulated processor
+#
+# On a kernel without peer-to-peer DMA: that it is refused.
+. "$(dirname "$0")/lib.sh"
+
+model=${1?}
+export KVCTX_PEER KVCTX_PEER_NAME KVCTX_PATHS
+
+# find_peer: the stand-in's PCI name
+find_peer() {
+	grep -lx 0x1110 /sys/bus/pci/devices/*/device | head -n 1 | cut -d/ -f6
+}
+
+# controller SERIAL: PCI name of an NVMe controller
+controller() {
+	local c
+
+	for c in /sys/class/nvme/*; do
+		[ "$(tr -d ' ' < "$c/serial")" = "$1" ] && cat "$c/address"
+	done
+}
+
+# peer_is PCI-NAME
+peer_is() {
+	KVCTX_PEER_NAME=$1
+	KVCTX_PEER=/sys/bus/pci/devices/$1/p2pmem/allocate
+}
+
+# pool DEVICE...: format and attach pool t
+pool() {
+	local dev
+
+	[ ! -e /dev/kvctx/t ] || until_true 30 kvctxctl pool detach t || return
+	kvctxctl pool format t "$@" --force --segment-size 16M && kvctxctl pool attach "$@"
+}
+
+# program WHAT COMMAND...: run the test program; each of its tests counts as one here
+program() {
+	local what=$1 out=/tmp/p2p.out line
+
+	shift
+	"$@" > $out 2>&1
+	while IFS= read -r line; do
+		test_no=$((test_no + 1))
+		[[ $line != not* ]] || test_failed=$((test_failed + 1))
+		echo "$line" | sed -E "s/^(not )?ok [0-9]+ /\1ok $test_no $what: /"
+	done < <(grep -E '^(not )?ok ' $out)
+	grep -E '^# ' $out | grep -vE '^# +(RUN|OK) '
+	check "$what: ran to the end" grep -q '^# Totals:' $out
+}
+
+# busy_and_gone COMMAND...: three processes transfer while the command takes the peer's driver away
+busy_and_gone() {
+	local i pids=() failed=0 start
+
+	for i in 1 2 3; do
+		p2p busy > /tmp/busy.$i 2>&1 &
+		pids+=($!)
+	done
+	for i in 1 2 3; do
+		until_true 30 grep -q '^busy' /tmp/busy.$i || failed=1
+	done
+	start=$EPOCHREALTIME
+	"$@" &
+	until_true 20 eval "! kill -0 $!" || { echo "the driver does not come loose"; failed=1; }
+	echo "# $* took $(((${EPOCHREALTIME/./} - ${start/./}) / 1000)) ms" | tee -a /tmp/times
+	until_true 20 eval "! kill -0 ${pids[*]}" || { kill -9 "${pids[@]}"; failed=1; }
+	for i in "${pids[@]}"; do
+		wait "$i" || failed=1
+	done
+	cat /tmp/busy.*
+	return $failed
+}
+
+unbind() {
+	echo "$KVCTX_PEER_NAME" > "/sys/bus/pci/devices/$KVCTX_PEER_NAME/driver/unbind"
+}
+
+bind() {
+	echo "$KVCTX_PEER_NAME" > "/sys/bus/pci/drivers/$1/bind" && until_true 10 test -e "$KVCTX_PEER"
+}
+
+remove_device() {
+	echo 1 > "/sys/bus/pci/devices/$KVCTX_PEER_NAME/remove"
+}
+
+rescan() {
+	echo 1 > /sys/bus/pci/rescan && until_true 10 test -e "$KVCTX_PEER"
+}
+
+modprobe -a kvctx nvme
+peer=$(find_peer)
+ssd=$(nvmet_ssd p2p0)
+cmb=$(nvmet_ssd p2p1)
+beside=$(nvmet_ssd kvctx0)
+check "there is a peer, there are SSDs" test -n "$peer" -a -b "$ssd" -a -b "$cmb" -a -b "$beside"
+modprobe kvctx_peer
+check "memory of a device that nobody can pin is refused" eval 'pool "$ssd" &&
+	p2p refused "/sys/bus/pci/devices/$peer/resource2"'
+
+if [ ! -e "/sys/bus/pci/devices/$peer/p2pmem" ]; then
+	check "this kernel has no peer-to-peer DMA" bash -c '! grep -q pci_p2pdma_add_resource /proc/kallsyms'
+	check "and INFO says so" prints 'p2p: 0' p2p refused "/sys/bus/pci/devices/$peer/resource2"
+	until_true 30 kvctxctl pool detach t
+	finish
+	exit
+fi
+
+peer_is "$peer"
+far=0
+[ "$model" = EPYC ] || far=2	# no route
+null=$(nvmet_null_blk peer0 256)
+backing=$(nvmet_null_blk peer1 256)
+tcp=$(nvmet_target tcp peer "$backing" && nvmet_connect tcp peer)
+
+check "a pool of all kinds of members" pool "$ssd" "$beside" "$null" "$tcp"
+KVCTX_PATHS="0 $far 1 1"
+program "$model" p2p
+if [ $far != 0 ]; then
+	until_true 30 kvctxctl pool detach t
+	nvmet_teardown
+	finish
+	exit
+fi
+check "unbinding while DMA runs" busy_and_gone unbind
+check "the driver comes back" bind kvctx_peer
+
+check "a pool below the switch" pool "$ssd" "$cmb"
+KVCTX_PATHS="0 0"
+before=$(stat_of bounced_blocks)
+program "below the switch" p2p -r p2p.many_at_once -r p2p.members_without_a_path -r p2p.store_without_crcs
+check "no block was bounced" test "$(stat_of bounced_blocks)" = "$before"
+check "unloading the driver while DMA runs" busy_and_gone modprobe -r kvctx_peer
+modprobe kvctx_peer
+check "the device goes while DMA runs" busy_and_gone remove_device
+check "and comes back" rescan
+check "peer memory works again" p2p -r p2p.many_at_once
+
+peer_is "$(controller p2p1)"
+check "a pool beside the controller memory buffer" pool "$ssd"
+KVCTX_PATHS=0
+program "controller memory buffer" p2p
+check "unbinding the buffer's driver while DMA runs" busy_and_gone unbind
+check "and again with its SSD a member" eval 'bind nvme && cmb=$(nvmet_ssd p2p1) && pool "$ssd" "$cmb" &&
+	busy_and_gone unbind'
+
+peer_is "$peer"
+check "a pool for a look from outside" pool "$ssd"
+outside=$(p2p leave 77 1048576 /tmp/left)
+check "a page lies in the peer's memory" test -n "$outside"
+echo "@bar $outside $(sha256sum < /tmp/left | cut -d' ' -f1)"
+
+check "detach" until_true 30 kvctxctl pool detach t
+cat /tmp/times
+check "unload" until_true 10 kvctxctl unload
+nvmet_teardown
+finish
