@@ -82,6 +82,7 @@ void kvctx_pools_exit(void);					/* no lock; waits for sessions */
 struct kvctx_tenant_params {
 	char name[KVCTX_NAME_MAX];
 	u32 uid, gid, mode;
+	u32 flags;			/* KVCTX_TENANT_* */
 };
 
 int kvctx_nodes_init(void);					/* no lock */
@@ -92,6 +93,7 @@ void kvctx_tenants_wait(struct kvctx_pool *p);			/* no lock */
 struct kvctx_tenant *kvctx_tenant_find(struct kvctx_pool *p, const char *name);	/* either mutex */
 struct kvctx_tenant *kvctx_tenant_add(struct kvctx_pool *p, const struct kvctx_tenant_params *params,
 				      struct netlink_ext_ack *extack);
+int kvctx_tenant_set(struct kvctx_tenant *t, u32 flags, struct netlink_ext_ack *extack);
 int kvctx_tenant_remove(struct kvctx_tenant *t, struct netlink_ext_ack *extack);
 
 /* genl.c */

@@ -47,6 +47,13 @@ static const struct nla_policy kvctx_tenant_add_policy[] = {
 	[KVCTX_A_UID] = { .type = NLA_U32 },
 	[KVCTX_A_GID] = { .type = NLA_U32 },
 	[KVCTX_A_MODE] = NLA_POLICY_MASK(NLA_U32, 0777),
+	[KVCTX_A_TENANT_FLAGS] = NLA_POLICY_MASK(NLA_U32, KVCTX_TENANT_VERIFIED),
+};
+
+static const struct nla_policy kvctx_tenant_set_policy[] = {
+	[KVCTX_A_POOL] = { .type = NLA_NUL_STRING, .len = KVCTX_NAME_MAX - 1 },
+	[KVCTX_A_TENANT] = { .type = NLA_NUL_STRING, .len = KVCTX_NAME_MAX - 1 },
+	[KVCTX_A_TENANT_FLAGS] = NLA_POLICY_MASK(NLA_U32, KVCTX_TENANT_VERIFIED),
 };
 
 /* Before and after each request */
@@ -242,6 +249,7 @@ static int kvctx_tenant_ids(struct genl_info *info, struct kvctx_tenant_params *
 	params->uid = attrs[KVCTX_A_UID] ? nla_get_u32(attrs[KVCTX_A_UID]) : 0;
 	params->gid = attrs[KVCTX_A_GID] ? nla_get_u32(attrs[KVCTX_A_GID]) : 0;
 	params->mode = attrs[KVCTX_A_MODE] ? nla_get_u32(attrs[KVCTX_A_MODE]) : KVCTX_TENANT_MODE;
+	params->flags = attrs[KVCTX_A_TENANT_FLAGS] ? nla_get_u32(attrs[KVCTX_A_TENANT_FLAGS]) : 0;
 	if (!uid_valid(make_kuid(&init_user_ns, params->uid))) {
 		NL_SET_BAD_ATTR(info->extack, attrs[KVCTX_A_UID]);
 		return kvctx_refuse(info->extack, NULL, -EINVAL, "%u is no user id", params->uid);
@@ -275,22 +283,47 @@ static int kvctx_do_add_tenant(struct sk_buff *skb, struct genl_info *info)
 	return 0;
 }
 
-static int kvctx_do_remove_tenant(struct sk_buff *skb, struct genl_info *info)
+/* The tenant that the request names; kvctx_admin_mutex held */
+static struct kvctx_tenant *kvctx_tenant_of(struct genl_info *info)
 {
 	const struct nlattr *attr = info->attrs[KVCTX_A_TENANT];
 	struct kvctx_pool *p = kvctx_pool_of(info);
 	struct kvctx_tenant *t;
+	int err;
 
 	if (IS_ERR(p))
-		return PTR_ERR(p);
+		return ERR_CAST(p);
 	if (!attr)
-		return kvctx_missing_attr(info, KVCTX_A_TENANT, "name of the tenant");
+		return ERR_PTR(kvctx_missing_attr(info, KVCTX_A_TENANT, "name of the tenant"));
 	t = kvctx_tenant_find(p, nla_data(attr));
-	if (!t) {
-		NL_SET_BAD_ATTR(info->extack, attr);
-		return kvctx_refuse(info->extack, NULL, -ENOENT, "no tenant named %s", (const char *)nla_data(attr));
-	}
-	return kvctx_tenant_remove(t, info->extack);
+	if (t)
+		return t;
+	NL_SET_BAD_ATTR(info->extack, attr);
+	err = kvctx_refuse(info->extack, NULL, -ENOENT, "no tenant named %s", (const char *)nla_data(attr));
+	return ERR_PTR(err);
+}
+
+static int kvctx_do_set_tenant(struct sk_buff *skb, struct genl_info *info)
+{
+	const struct nlattr *flags = info->attrs[KVCTX_A_TENANT_FLAGS];
+	struct kvctx_tenant *t = kvctx_tenant_of(info);
+	int err;
+
+	if (IS_ERR(t))
+		return PTR_ERR(t);
+	if (!flags)
+		return kvctx_missing_attr(info, KVCTX_A_TENANT_FLAGS, "flags of the tenant");
+	err = kvctx_tenant_set(t, nla_get_u32(flags), info->extack);
+	if (!err)
+		kvctx_event_tenant(KVCTX_CMD_TENANT_SET, t);
+	return err;
+}
+
+static int kvctx_do_remove_tenant(struct sk_buff *skb, struct genl_info *info)
+{
+	struct kvctx_tenant *t = kvctx_tenant_of(info);
+
+	return IS_ERR(t) ? PTR_ERR(t) : kvctx_tenant_remove(t, info->extack);
 }
 
 /* Dumps */
@@ -399,7 +432,7 @@ static int kvctx_dump(struct sk_buff *skb, struct netlink_callback *cb)
 	return err && !skb->len ? err : skb->len;
 }
 
-/* The table of requests */
+/* The table of requests, in the order of their numbers */
 
 #define KVCTX_DO(_cmd, _doit, _policy, _internal)	{	\
 	.cmd		= (_cmd),				\
@@ -430,6 +463,7 @@ static const struct genl_split_ops kvctx_ops[] = {
 	KVCTX_DO(KVCTX_CMD_TENANT_REMOVE, kvctx_do_remove_tenant, kvctx_tenant_policy, KVCTX_CHANGES),
 	KVCTX_DUMP(KVCTX_CMD_TENANT_GET, kvctx_dump_start, kvctx_pool_policy),
 	KVCTX_DUMP(KVCTX_CMD_STATS_GET, kvctx_dump_start, kvctx_pool_policy),
+	KVCTX_DO(KVCTX_CMD_TENANT_SET, kvctx_do_set_tenant, kvctx_tenant_set_policy, KVCTX_CHANGES),
 };
 
 static struct genl_family kvctx_family __ro_after_init = {

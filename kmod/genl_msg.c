@@ -77,7 +77,8 @@ int kvctx_msg_tenant(struct sk_buff *skb, struct kvctx_tenant *t)
 	    nla_put_u32(skb, KVCTX_A_MODE, config->mode) ||
 	    nla_put_u32(skb, KVCTX_A_SESSIONS, t->sessions) ||
 	    nla_put_u32(skb, KVCTX_A_DEV_MAJOR, MAJOR(t->dev->devt)) ||
-	    nla_put_u32(skb, KVCTX_A_DEV_MINOR, MINOR(t->dev->devt)))
+	    nla_put_u32(skb, KVCTX_A_DEV_MINOR, MINOR(t->dev->devt)) ||
+	    nla_put_u32(skb, KVCTX_A_TENANT_FLAGS, t->flags))
 		return -EMSGSIZE;
 	return 0;
 }

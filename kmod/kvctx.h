@@ -139,7 +139,7 @@ struct kvctx_tenant {
 	struct list_head node;			/* pool->tenants, under kvctx_mutex */
 	struct kvctx_pool *pool;
 	u32 slot;				/* in the superblock */
-	u32 flags;				/* KVCTX_TENANT_*; does not change while the tenant is there */
+	u32 flags;				/* KVCTX_TENANT_*; does not change while a session is open */
 	char name[KVCTX_NAME_MAX];
 	u32 minor;
 	u32 sessions;				/* under kvctx_mutex */

@@ -255,7 +255,7 @@ static int kvctx_check_lost(struct kvctx_pool *p, struct netlink_ext_ack *extack
 
 static int kvctx_configure(struct kvctx_pool *p, bool stale, struct netlink_ext_ack *extack)
 {
-	int slot = kvc_tenant_add(p->core, KVCTX_TENANT_DEFAULT, 0, 0, KVCTX_TENANT_MODE);
+	int slot = kvc_tenant_add(p->core, KVCTX_TENANT_DEFAULT, 0, 0, KVCTX_TENANT_MODE, 0);
 
 	if (slot < 0 && slot != -EEXIST)
 		return kvctx_refuse(extack, NULL, slot, "tenant %s cannot be added", KVCTX_TENANT_DEFAULT);

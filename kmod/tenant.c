@@ -148,6 +148,7 @@ static struct kvctx_tenant *kvctx_tenant_create(struct kvctx_pool *p, u32 slot)
 		return ERR_PTR(-ENOMEM);
 	t->pool = p;
 	t->slot = slot;
+	t->flags = config->flags & KVC_TENANT_VERIFIED ? KVCTX_TENANT_VERIFIED : 0;
 	strscpy(t->name, config->name);
 	err = xa_alloc_cyclic(&kvctx_minors, &t->minor, t, XA_LIMIT(0, KVCTX_MINORS - 1), &kvctx_next_minor,
 			      GFP_KERNEL);
@@ -221,6 +222,11 @@ static int kvctx_refuse_add(struct kvctx_pool *p, const char *name, int err, str
 	}
 }
 
+static u32 kvctx_media_flags(u32 flags)
+{
+	return flags & KVCTX_TENANT_VERIFIED ? KVC_TENANT_VERIFIED : 0;
+}
+
 /* Take a tenant out of the configuration again, on media too. */
 static void kvctx_tenant_forget(struct kvctx_pool *p, const char *name)
 {
@@ -238,7 +244,8 @@ struct kvctx_tenant *kvctx_tenant_add(struct kvctx_pool *p, const struct kvctx_t
 	int slot;
 
 	mutex_lock(&kvctx_mutex);
-	slot = kvc_tenant_add(p->core, params->name, params->uid, params->gid, params->mode);
+	slot = kvc_tenant_add(p->core, params->name, params->uid, params->gid, params->mode,
+			      kvctx_media_flags(params->flags));
 	mutex_unlock(&kvctx_mutex);
 	if (slot < 0)
 		return ERR_PTR(kvctx_refuse_add(p, params->name, slot, extack));
@@ -256,6 +263,39 @@ struct kvctx_tenant *kvctx_tenant_add(struct kvctx_pool *p, const struct kvctx_t
 	return t;
 }
 
+static int kvctx_tenant_busy(struct kvctx_tenant *t, struct netlink_ext_ack *extack)
+{
+	return kvctx_refuse(extack, NULL, -EBUSY, "%u sessions of tenant %s are open", t->sessions, t->name);
+}
+
+/* Change the flags unless a session is open, which counts on them. */
+static int kvctx_tenant_flags(struct kvctx_tenant *t, u32 flags, struct netlink_ext_ack *extack)
+{
+	int err = 0;
+
+	mutex_lock(&kvctx_mutex);
+	if (t->sessions) {
+		err = kvctx_tenant_busy(t, extack);
+	} else {
+		kvc_tenant_set(t->pool->core, t->name, kvctx_media_flags(flags));
+		t->flags = flags;
+		kvctx_generation++;
+	}
+	mutex_unlock(&kvctx_mutex);
+	return err;
+}
+
+int kvctx_tenant_set(struct kvctx_tenant *t, u32 flags, struct netlink_ext_ack *extack)
+{
+	int err = kvctx_tenant_flags(t, flags, extack);
+
+	if (err)
+		return err;
+	if (kvctx_members_write_super(t->pool))
+		return kvctx_refuse(extack, NULL, -EIO, "set until detach: no superblock could be written");
+	return 0;
+}
+
 /* Its pages are dead with the write of the superblocks. */
 int kvctx_tenant_remove(struct kvctx_tenant *t, struct netlink_ext_ack *extack)
 {
@@ -264,7 +304,7 @@ int kvctx_tenant_remove(struct kvctx_tenant *t, struct netlink_ext_ack *extack)
 
 	mutex_lock(&kvctx_mutex);
 	if (t->sessions) {
-		err = kvctx_refuse(extack, NULL, -EBUSY, "%u sessions of tenant %s are open", t->sessions, t->name);
+		err = kvctx_tenant_busy(t, extack);
 	} else {
 		kvctx_event_tenant(KVCTX_CMD_TENANT_REMOVE, t);
 		kvc_tenant_remove(p->core, t->name);

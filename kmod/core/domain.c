@@ -148,12 +148,12 @@ static int find_tenant(const struct kvc_pool *p, const char *name)
 	return -ENOENT;
 }
 
-int kvc_tenant_add(struct kvc_pool *p, const char *name, u32 uid, u32 gid, u32 mode)
+int kvc_tenant_add(struct kvc_pool *p, const char *name, u32 uid, u32 gid, u32 mode, u32 flags)
 {
 	struct kvc_super_tenant *t;
 	int i;
 
-	if (!kvc_name_ok(name) || (mode & ~0777U))
+	if (!kvc_name_ok(name) || (mode & ~0777U) || (flags & ~KVC_TENANT_VERIFIED))
 		return -EINVAL;
 	if (find_tenant(p, name) >= 0)
 		return -EEXIST;
@@ -168,12 +168,27 @@ int kvc_tenant_add(struct kvc_pool *p, const char *name, u32 uid, u32 gid, u32 m
 		t->uid = uid;
 		t->gid = gid;
 		t->mode = mode;
-		t->flags = KVC_TENANT_USED;
+		t->flags = KVC_TENANT_USED | flags;
 		p->super.seq++;
 		os_unlock(&p->domains.lock);
 		return i;
 	}
 	return -ENOSPC;
+}
+
+int kvc_tenant_set(struct kvc_pool *p, const char *name, u32 flags)
+{
+	int slot = find_tenant(p, name);
+
+	if (slot < 0)
+		return slot;
+	if (flags & ~KVC_TENANT_VERIFIED)
+		return -EINVAL;
+	os_lock(&p->domains.lock);
+	p->super.tenants[slot].flags = KVC_TENANT_USED | flags;
+	p->super.seq++;
+	os_unlock(&p->domains.lock);
+	return 0;
 }
 
 static bool of_dead_domain(const struct kvc_pool *p, const struct kvc_entry *e)

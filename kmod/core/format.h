@@ -82,6 +82,8 @@ struct kvc_super_member {
 };
 
 #define KVC_TENANT_USED		1U
+#define KVC_TENANT_VERIFIED	2U	/* serves pages only to those who verify them */
+#define KVC_TENANT_KNOWN	(KVC_TENANT_USED | KVC_TENANT_VERIFIED)
 
 /* One tenant slot. The epoch counts how often the slot was given away: records carry (slot, epoch), so removing a
  * tenant kills its pages at once.

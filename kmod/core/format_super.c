@@ -69,10 +69,10 @@ static enum kvc_reason check_tenants(const struct kvc_super *s)
 	for (i = 0; i < KVC_TENANTS_MAX; i++) {
 		const struct kvc_super_tenant *t = &s->tenants[i];
 
-		if (t->flags & ~KVC_TENANT_USED)
-			return KVC_BAD_TENANT;
-		if (!(t->flags & KVC_TENANT_USED))
+		if (!t->flags)
 			continue;
+		if (!(t->flags & KVC_TENANT_USED) || (t->flags & ~KVC_TENANT_KNOWN))
+			return KVC_BAD_TENANT;
 		if (!kvc_name_ok(t->name) || (t->mode & ~0777U))
 			return KVC_BAD_TENANT;
 		for (j = 0; j < i; j++)

@@ -132,7 +132,7 @@ void op_tenant(struct sim *s)
 	if (super_busy(s))
 		return;
 	if (t->state == T_NONE) {
-		r = kvc_tenant_add(s->pool, t->name, i, i, 0600);
+		r = kvc_tenant_add(s->pool, t->name, i, i, 0600, i % 2 ? KVC_TENANT_VERIFIED : 0);
 		sim_check(r >= 0, "add of tenant %s: %d", t->name, r);
 		t->slot = (u32)r;
 		t->epoch = kvc_super_of(s->pool)->tenants[r].epoch;
@@ -140,7 +140,7 @@ void op_tenant(struct sim *s)
 	} else {
 		if (rng_chance(&s->rng, 7000))
 			return;
-		r = kvc_tenant_add(s->pool, t->name, i, i, 0600);
+		r = kvc_tenant_add(s->pool, t->name, i, i, 0600, 0);
 		sim_check(r == -EEXIST, "second add of tenant %s: %d", t->name, r);
 		model_tenant_removed(s, i);
 		r = kvc_tenant_remove(s->pool, t->name);

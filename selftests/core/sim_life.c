@@ -60,7 +60,7 @@ void life_format(struct sim *s)
 		if (i && s->cfg.tenants)
 			continue;
 		strcpy(t->name, s->tenants[i].name);
-		t->flags = KVC_TENANT_USED;
+		t->flags = KVC_TENANT_USED | (i % 2 ? KVC_TENANT_VERIFIED : 0);
 		t->mode = 0600;
 		s->tenants[i].state = T_LIVE;
 	}
@@ -110,6 +110,7 @@ static void settle_tenants(struct sim *s)
 		sim_check(t->state != T_LIVE || there, "tenant %u is gone", i);
 		sim_check(t->state != T_NONE || !(st->flags & KVC_TENANT_USED) || strcmp(st->name, t->name),
 			  "tenant %u is back", i);
+		sim_check(!there || !(st->flags & KVC_TENANT_VERIFIED) == !(i % 2), "flags of tenant %u changed", i);
 		if (!there)
 			for (j = 0; j < s->nr_keys; j++)
 				if (s->keys[j].tenant == i)

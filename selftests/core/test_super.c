@@ -128,7 +128,7 @@ static void refused_tenants(void **state)
 	struct fixture *f = *state;
 	struct kvc_media_super *m = &f->media;
 
-	REFUSED(f, KVC_BAD_TENANT, m->tenants[0].flags = cpu_to_le32(3));
+	REFUSED(f, KVC_BAD_TENANT, m->tenants[0].flags = cpu_to_le32(5));
 	REFUSED(f, KVC_BAD_TENANT, m->tenants[8].flags = cpu_to_le32(2));
 	REFUSED(f, KVC_BAD_TENANT, m->tenants[0].name[0] = 0);
 	REFUSED(f, KVC_BAD_TENANT, m->tenants[0].name[0] = '.');

@@ -112,7 +112,7 @@ static void add_and_remove(void **state)
 	u64 seq = s->seq;
 	int slot;
 
-	slot = kvc_tenant_add(r->pool, "one", 5, 6, 0640);
+	slot = kvc_tenant_add(r->pool, "one", 5, 6, 0640, 0);
 	assert_true(slot > 0 && slot < KVC_TENANTS_MAX);
 	assert_int_equal(s->seq, seq + 1);
 	assert_string_equal(s->tenants[slot].name, "one");
@@ -120,10 +120,10 @@ static void add_and_remove(void **state)
 	assert_int_equal(s->tenants[slot].gid, 6);
 	assert_int_equal(s->tenants[slot].mode, 0640);
 	assert_int_equal(kvc_super_check(s), KVC_OK);
-	assert_int_equal(kvc_tenant_add(r->pool, "one", 0, 0, 0600), -EEXIST);
-	assert_int_equal(kvc_tenant_add(r->pool, "", 0, 0, 0600), -EINVAL);
-	assert_int_equal(kvc_tenant_add(r->pool, "a/b", 0, 0, 0600), -EINVAL);
-	assert_int_equal(kvc_tenant_add(r->pool, "two", 0, 0, 01600), -EINVAL);
+	assert_int_equal(kvc_tenant_add(r->pool, "one", 0, 0, 0600, 0), -EEXIST);
+	assert_int_equal(kvc_tenant_add(r->pool, "", 0, 0, 0600, 0), -EINVAL);
+	assert_int_equal(kvc_tenant_add(r->pool, "a/b", 0, 0, 0600, 0), -EINVAL);
+	assert_int_equal(kvc_tenant_add(r->pool, "two", 0, 0, 01600, 0), -EINVAL);
 	assert_int_equal(kvc_tenant_remove(r->pool, "two"), -ENOENT);
 	assert_int_equal(s->seq, seq + 1);
 	assert_int_equal(kvc_tenant_remove(r->pool, "one"), 0);
@@ -134,6 +134,47 @@ static void add_and_remove(void **state)
 	assert_null(rig_domain(r, (u32)slot, 0));
 }
 
+/* A detach, and an attach with what the members' superblocks say then */
+static void reattach(struct rig *r)
+{
+	u8 *slot = malloc(KVC_SUPER_BYTES);
+
+	rig_write_super(r);
+	kvc_super_encode(r->super, 0, slot);
+	memset(r->super, 0, sizeof(*r->super));
+	assert_int_equal(kvc_super_decode(slot, r->super), KVC_OK);
+	free(slot);
+	rig_again(r);
+}
+
+/* What a tenant requires is kept on media, and goes with it. */
+static void flags_of_a_tenant(void **state)
+{
+	struct rig *r = *state;
+	u64 seq = kvc_super_of(r->pool)->seq;
+	int slot = kvc_tenant_add(r->pool, "one", 0, 0, 0600, KVC_TENANT_VERIFIED);
+
+	reattach(r);
+	assert_int_equal(kvc_super_of(r->pool)->tenants[slot].flags, KVC_TENANT_USED | KVC_TENANT_VERIFIED);
+	assert_int_equal(kvc_super_of(r->pool)->tenants[0].flags, KVC_TENANT_USED);
+	assert_int_equal(kvc_tenant_set(r->pool, "one", 0), 0);
+	assert_int_equal(kvc_tenant_set(r->pool, "default", KVC_TENANT_VERIFIED), 0);
+	assert_int_equal(kvc_super_of(r->pool)->seq, seq + 3);
+	assert_int_equal(kvc_super_check(kvc_super_of(r->pool)), KVC_OK);
+	reattach(r);
+	assert_int_equal(kvc_super_of(r->pool)->tenants[slot].flags, KVC_TENANT_USED);
+	assert_int_equal(kvc_super_of(r->pool)->tenants[0].flags, KVC_TENANT_USED | KVC_TENANT_VERIFIED);
+	assert_int_equal(kvc_tenant_set(r->pool, "two", 0), -ENOENT);
+	assert_int_equal(kvc_tenant_set(r->pool, "one", KVC_TENANT_USED), -EINVAL);
+	assert_int_equal(kvc_tenant_set(r->pool, "one", 4), -EINVAL);
+	assert_int_equal(kvc_tenant_add(r->pool, "two", 0, 0, 0600, KVC_TENANT_USED), -EINVAL);
+	assert_int_equal(kvc_super_of(r->pool)->seq, seq + 3);
+	assert_int_equal(kvc_tenant_remove(r->pool, "default"), 0);
+	assert_int_equal(kvc_super_of(r->pool)->tenants[0].flags, 0);
+	assert_int_equal(kvc_tenant_add(r->pool, "two", 0, 0, 0600, 0), 0);
+	assert_int_equal(kvc_super_of(r->pool)->tenants[0].flags, KVC_TENANT_USED);
+}
+
 static void slots_run_out(void **state)
 {
 	struct rig *r = *state;
@@ -142,18 +183,18 @@ static void slots_run_out(void **state)
 
 	for (i = 1; i < KVC_TENANTS_MAX; i++) {
 		snprintf(name, sizeof(name), "t%u", i);
-		assert_int_equal(kvc_tenant_add(r->pool, name, 0, 0, 0600), i);
+		assert_int_equal(kvc_tenant_add(r->pool, name, 0, 0, 0600, 0), i);
 	}
-	assert_int_equal(kvc_tenant_add(r->pool, "more", 0, 0, 0600), -ENOSPC);
+	assert_int_equal(kvc_tenant_add(r->pool, "more", 0, 0, 0600, 0), -ENOSPC);
 	assert_int_equal(kvc_tenant_remove(r->pool, "t77"), 0);
-	assert_int_equal(kvc_tenant_add(r->pool, "more", 0, 0, 0600), 77);
+	assert_int_equal(kvc_tenant_add(r->pool, "more", 0, 0, 0600, 0), 77);
 }
 
 /* A page of one tenant is none of another, with the same key and keyspace. */
 static void tenants_are_apart(void **state)
 {
 	struct rig *r = *state;
-	int slot = kvc_tenant_add(r->pool, "one", 0, 0, 0600);
+	int slot = kvc_tenant_add(r->pool, "one", 0, 0, 0600, 0);
 	struct kvc_domain *d = rig_domain(r, (u32)slot, 0);
 
 	assert_int_equal(rig_store(r, r->d, 1, 100, 50), 0);
@@ -169,7 +210,7 @@ static void tenants_are_apart(void **state)
 static void removed_tenant(void **state)
 {
 	struct rig *r = *state;
-	int slot = kvc_tenant_add(r->pool, "one", 0, 0, 0600), again;
+	int slot = kvc_tenant_add(r->pool, "one", 0, 0, 0600, 0), again;
 	struct kvc_domain *old = rig_domain(r, (u32)slot, 0), *fresh;
 	struct kvc_store st, st2;
 	struct kvc_lease l;
@@ -190,7 +231,7 @@ static void removed_tenant(void **state)
 	assert_int_equal(rig_delete(r, old, 1), -ENOENT);
 	assert_int_equal(rig_lease(r, old, 1, &l), -ENOENT);
 	assert_int_equal(rig_begin(r, old, 3, 50, &st2), -ENODEV);
-	again = kvc_tenant_add(r->pool, "one", 0, 0, 0600);
+	again = kvc_tenant_add(r->pool, "one", 0, 0, 0600, 0);
 	assert_int_equal(again, slot);
 	fresh = rig_domain(r, (u32)slot, 0);
 	assert_ptr_not_equal(fresh, old);
@@ -212,7 +253,7 @@ static void removed_tenant(void **state)
 static void space_of_a_removed_tenant(void **state)
 {
 	struct rig *r = *state;
-	int slot = kvc_tenant_add(r->pool, "one", 0, 0, 0600);
+	int slot = kvc_tenant_add(r->pool, "one", 0, 0, 0600, 0);
 	struct kvc_domain *d = rig_domain(r, (u32)slot, 0);
 	u32 i;
 
@@ -235,11 +276,12 @@ static void epochs_end(void **state)
 	rig_detach(r);
 	r->super->tenants[1].epoch = 0xffffffff;
 	rig_attach(r);
-	assert_int_equal(kvc_tenant_add(r->pool, "one", 0, 0, 0600), 2);
+	assert_int_equal(kvc_tenant_add(r->pool, "one", 0, 0, 0600, 0), 2);
 }
 
 static const struct CMUnitTest tenant_tests[] = {
 	cmocka_unit_test_setup_teardown(add_and_remove, make, unmake),
+	cmocka_unit_test_setup_teardown(flags_of_a_tenant, make, unmake),
 	cmocka_unit_test_setup_teardown(slots_run_out, make, unmake),
 	cmocka_unit_test_setup_teardown(tenants_are_apart, make, unmake),
 	cmocka_unit_test_setup_teardown(removed_tenant, make, unmake),

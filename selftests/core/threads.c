@@ -362,7 +362,7 @@ static void *control(void *arg)
 
 	(void)arg;
 	while (!is_set(&stop_users)) {
-		slot = kvc_tenant_add(pool, "guest", 0, 0, 0600);
+		slot = kvc_tenant_add(pool, "guest", 0, 0, 0600, 0);
 		if (slot != 1)
 			fail("tenant add", (u64)slot);
 		usleep(20000);

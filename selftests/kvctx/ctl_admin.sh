@@ -67,13 +67,34 @@ check "remove default: it comes back with the next attach" bash -c "
 	kvctxctl pool attach $a > /dev/null && test -c /dev/kvctx/t/default"
 check "detach" kvctxctl pool detach t
 
+# What a tenant requires
+kvctxctl pool attach "$a" > /dev/null
+verified() { kvctxctl tenant list t -o json | grep -A 8 "\"$1\"" | grep -q "\"require_verified\": *$2"; }
+check "add a tenant that requires verified pages" kvctxctl tenant add t strict --require-verified
+check "the list shows it" verified strict true
+check "others do not" verified default false
+check "a session sees it" prints 'tenant_flags=1' env KVCTX_NODE=/dev/kvctx/t/strict pages info
+exec 9< /dev/kvctx/t/strict
+check "it is not changed under an open session" fails 'sessions of tenant strict are open' \
+	kvctxctl tenant set t strict --allow-unverified
+exec 9<&-
+check "set it for another" kvctxctl tenant set t default --require-verified
+check "and take it back from the first" kvctxctl tenant set t strict --allow-unverified
+check "both are kept on media" bash -c "kvctxctl pool detach t && kvctxctl pool attach $a"
+check "required" verified default true
+check "not required" verified strict false
+check "sessions see it again" prints 'tenant_flags=1' pages info
+check "and here it is gone" prints 'tenant_flags=0' env KVCTX_NODE=/dev/kvctx/t/strict pages info
+check "detach" kvctxctl pool detach t
+
 # Events
-ctl_genl events 5 60 > /tmp/events &
+ctl_genl events 6 60 > /tmp/events &
 events=$!
 until_true 10 grep -q listening /tmp/events
 kvctxctl pool format t "$a" "$b" --force --segment-size 1M > /dev/null
 kvctxctl pool attach "$a" "$b" > /dev/null
 kvctxctl tenant add t alice > /dev/null
+kvctxctl tenant set t alice --require-verified > /dev/null
 kvctxctl tenant remove t alice > /dev/null
 unplug ctlb
 check "the pool is degraded when a device goes" until_true 10 bash -c 'kvctxctl pool list | grep -q degraded'
@@ -81,10 +102,11 @@ check "one member failed, the other did not" bash -c "
 	kvctxctl pool show t | grep -q 'online.*$a' && kvctxctl pool show t | grep -q 'failed.*$b'"
 check "tenants can still be added" kvctxctl tenant add t bob
 check "detach of a degraded pool" kvctxctl pool detach t
-check "listeners saw five events" wait $events
+check "listeners saw six events" wait $events
 check "in their order" diff - <(sed 1d /tmp/events) <<-EVENTS
 	POOL_ATTACH pool=t member=1 state=0
 	TENANT_ADD pool=t tenant=alice
+	TENANT_SET pool=t tenant=alice flags=1
 	TENANT_REMOVE pool=t tenant=alice
 	MEMBER_LOST pool=t member=1 state=1
 	TENANT_ADD pool=t tenant=bob

@@ -86,6 +86,19 @@ static const struct request requests[] = {
 	  { STR(KVCTX_A_POOL, "t"), STR(KVCTX_A_TENANT, "a"), { KVCTX_A_UID, "\1\0", 2 } } },
 	{ "add what exists", KVCTX_CMD_TENANT_ADD, 0, EEXIST, "exists already",
 	  { STR(KVCTX_A_POOL, "t"), STR(KVCTX_A_TENANT, "default") } },
+	{ "add with unknown flags", KVCTX_CMD_TENANT_ADD, 0, EINVAL, NULL,
+	  { STR(KVCTX_A_POOL, "t"), STR(KVCTX_A_TENANT, "a"), NUM(KVCTX_A_TENANT_FLAGS, 2) } },
+	{ "set without a tenant", KVCTX_CMD_TENANT_SET, 0, EINVAL, "name of the tenant",
+	  { STR(KVCTX_A_POOL, "t"), NUM(KVCTX_A_TENANT_FLAGS, 1) } },
+	{ "set of an unknown tenant", KVCTX_CMD_TENANT_SET, 0, ENOENT, "no tenant named x",
+	  { STR(KVCTX_A_POOL, "t"), STR(KVCTX_A_TENANT, "x"), NUM(KVCTX_A_TENANT_FLAGS, 1) } },
+	{ "set without flags", KVCTX_CMD_TENANT_SET, 0, EINVAL, "flags of the tenant",
+	  { STR(KVCTX_A_POOL, "t"), STR(KVCTX_A_TENANT, "default") } },
+	{ "set with unknown flags", KVCTX_CMD_TENANT_SET, 0, EINVAL, NULL,
+	  { STR(KVCTX_A_POOL, "t"), STR(KVCTX_A_TENANT, "default"), NUM(KVCTX_A_TENANT_FLAGS, 2) } },
+	{ "set with what add takes", KVCTX_CMD_TENANT_SET, 0, EINVAL, NULL,
+	  { STR(KVCTX_A_POOL, "t"), STR(KVCTX_A_TENANT, "default"), NUM(KVCTX_A_TENANT_FLAGS, 1),
+	    NUM(KVCTX_A_MODE, 0600) } },
 	{ "remove without a tenant", KVCTX_CMD_TENANT_REMOVE, 0, EINVAL, "name of the tenant",
 	  { STR(KVCTX_A_POOL, "t") } },
 	{ "remove an unknown tenant", KVCTX_CMD_TENANT_REMOVE, 0, ENOENT, "no tenant named x",
@@ -202,6 +215,7 @@ static const char *const names[] = {
 	[KVCTX_CMD_POOL_ATTACH]		= "POOL_ATTACH",
 	[KVCTX_CMD_POOL_DETACH]		= "POOL_DETACH",
 	[KVCTX_CMD_TENANT_ADD]		= "TENANT_ADD",
+	[KVCTX_CMD_TENANT_SET]		= "TENANT_SET",
 	[KVCTX_CMD_TENANT_REMOVE]	= "TENANT_REMOVE",
 	[KVCTX_CMD_MEMBER_LOST]		= "MEMBER_LOST",
 };
@@ -221,6 +235,8 @@ static int show_event(struct nl_msg *msg, void *arg)
 		printf(" pool=%s", nla_get_string(attrs[KVCTX_A_POOL]));
 	if (attrs[KVCTX_A_TENANT])
 		printf(" tenant=%s", nla_get_string(attrs[KVCTX_A_TENANT]));
+	if (cmd == KVCTX_CMD_TENANT_SET)
+		printf(" flags=%u", nla_get_u32(attrs[KVCTX_A_TENANT_FLAGS]));
 	if (attrs[KVCTX_A_MEMBER]) {
 		check_nl("parse", nla_parse_nested(member, KVCTX_M_MAX, attrs[KVCTX_A_MEMBER], NULL));
 		printf(" member=%u state=%u", nla_get_u32(member[KVCTX_M_INDEX]), nla_get_u32(member[KVCTX_M_STATE]));

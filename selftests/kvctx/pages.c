@@ -7,6 +7,7 @@
  *	pages load FROM COUNT SIZE              prints "right=N wrong=N bad=N missing=N gone=N errors=N"
  *	pages delete FROM COUNT                 prints "deleted=N missing=N errors=N"
  *	pages flush                             prints "flushed"
+ *	pages info                              prints "tenant_flags=N"
  *	pages hold SECONDS                      keeps a session open
  *	pages hang                              keeps operations in flight until it is killed
  *	pages lease FROM COUNT SECONDS          holds leases
@@ -215,6 +216,12 @@ int main(int argc, char **argv)
 		if (res)
 			die("flush", res);
 		puts("flushed");
+	} else if (!strcmp(verb, "info") && argc == 2) {
+		struct kvctx_info info = { .size = sizeof(info) };
+
+		if (ioctl(k.fd, KVCTX_IOC_INFO, &info))
+			die("info", errno);
+		printf("tenant_flags=%u\n", info.tenant_flags);
 	} else if (!strcmp(verb, "hold") && argc == 3) {
 		puts("holding");
 		fflush(stdout);
@@ -227,7 +234,7 @@ int main(int argc, char **argv)
 		fflush(stdout);
 		sleep(num(argv[4]));
 	} else {
-		fprintf(stderr, "usage: pages store|load|delete|flush|hold|hang|lease|flip ... (see pages.c)\n");
+		fprintf(stderr, "usage: pages store|load|delete|flush|info|hold|hang|lease|flip ... (see pages.c)\n");
 		return 2;
 	}
 	kt_close(&k);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * tenant add, remove, list.
+ * tenant add, set, remove, list.
  */
+#include <linux/kvctx.h>
+
 #include "nl.h"
 #include "out.h"
 
@@ -12,6 +14,7 @@ static const struct out_column columns[] = {
 	{ "gid", "GID", FORM_NUMBER },
 	{ "mode", "MODE", FORM_MODE },
 	{ "sessions", "SESSIONS", FORM_NUMBER },
+	{ "verified", "VERIFIED", FORM_TEXT },
 	{ "node", "NODE", FORM_TEXT },
 	{ NULL }
 };
@@ -53,12 +56,30 @@ static int done(const struct ctl *c, const char *key)
 
 int cmd_tenant_add(struct ctl *c)
 {
+	const struct ctl_value flags = { .set = c->opt[OPT_REQUIRE_VERIFIED].set, .num = KVCTX_TENANT_VERIFIED };
 	struct nl_request rq = {
 		.cmd = KVCTX_CMD_TENANT_ADD, .pool = c->args[0], .tenant = c->args[1],
 		.uid = &c->opt[OPT_UID], .gid = &c->opt[OPT_GID], .mode = &c->opt[OPT_MODE],
+		.flags = &flags,
 	};
 
 	return change(c, &rq) ?: done(c, "added");
+}
+
+int cmd_tenant_set(struct ctl *c)
+{
+	bool require = c->opt[OPT_REQUIRE_VERIFIED].set;
+	const struct ctl_value flags = { .set = true, .num = require ? KVCTX_TENANT_VERIFIED : 0 };
+	struct nl_request rq = {
+		.cmd = KVCTX_CMD_TENANT_SET, .pool = c->args[0], .tenant = c->args[1], .flags = &flags,
+	};
+
+	if (require == c->opt[OPT_ALLOW_UNVERIFIED].set) {
+		ctl_command_error(c, "give one of --require-verified and --allow-unverified");
+		fputs("Try 'kvctxctl tenant set --help'.\n", stderr);
+		return CTL_USAGE;
+	}
+	return change(c, &rq) ?: done(c, "set");
 }
 
 int cmd_tenant_remove(struct ctl *c)
@@ -68,6 +89,17 @@ int cmd_tenant_remove(struct ctl *c)
 	};
 
 	return change(c, &rq) ?: done(c, "removed");
+}
+
+static void list_text(struct json_object *tenants)
+{
+	for (size_t i = 0; i < json_object_array_length(tenants); i++) {
+		struct json_object *t = json_object_array_get_idx(tenants, i);
+
+		if (json_object_get_boolean(out_get(t, "require_verified")))
+			out_text(t, "verified", "required");
+	}
+	out_table(tenants, columns);
 }
 
 int cmd_tenant_list(struct ctl *c)
@@ -84,7 +116,7 @@ int cmd_tenant_list(struct ctl *c)
 	if (!status && c->json)
 		out_json(root);
 	else if (!status)
-		out_table(tenants, columns);
+		list_text(tenants);
 	json_object_put(root);
 	return status;
 }

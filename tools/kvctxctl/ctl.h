@@ -68,6 +68,8 @@ enum ctl_opt {
 	OPT_UID,
 	OPT_GID,
 	OPT_MODE,
+	OPT_REQUIRE_VERIFIED,
+	OPT_ALLOW_UNVERIFIED,
 	OPT_TRANSPORT,
 	OPT_TRADDR,
 	OPT_TRSVCID,
@@ -171,6 +173,7 @@ int cmd_pool_detach(struct ctl *c);
 int cmd_pool_list(struct ctl *c);
 int cmd_pool_show(struct ctl *c);
 int cmd_tenant_add(struct ctl *c);
+int cmd_tenant_set(struct ctl *c);
 int cmd_tenant_remove(struct ctl *c);
 int cmd_tenant_list(struct ctl *c);
 int cmd_connect(struct ctl *c);

@@ -45,6 +45,7 @@ static const struct nla_policy policy[KVCTX_A_MAX + 1] = {
 	[KVCTX_A_PAGE_LEN_MAX] = { .type = NLA_U64 },
 	[KVCTX_A_STATE] = { .type = NLA_U32 },
 	[KVCTX_A_STATS] = { .type = NLA_NESTED },
+	[KVCTX_A_TENANT_FLAGS] = { .type = NLA_U32 },
 };
 
 static int on_object(struct nl_msg *msg, void *arg)
@@ -152,6 +153,7 @@ static struct nl_msg *build(const struct nl_request *rq, int family)
 	err = err ?: put_value(msg, KVCTX_A_UID, rq->uid);
 	err = err ?: put_value(msg, KVCTX_A_GID, rq->gid);
 	err = err ?: put_value(msg, KVCTX_A_MODE, rq->mode);
+	err = err ?: put_value(msg, KVCTX_A_TENANT_FLAGS, rq->flags);
 	if (err) {
 		nlmsg_free(msg);
 		return NULL;

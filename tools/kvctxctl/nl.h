@@ -24,7 +24,7 @@ struct nl_request {
 	const char *tenant;
 	char *const *devices;
 	int nr_devices;
-	const struct ctl_value *uid, *gid, *mode;
+	const struct ctl_value *uid, *gid, *mode, *flags;
 	struct json_object *(*object)(const struct nl_object *o);	/* an answer in JSON; NULL: no answers */
 };
 

@@ -2,6 +2,7 @@
 /*
  * Objects of the control plane in JSON. A field is left out when the kernel did not send it.
  */
+#include <linux/kvctx.h>
 #include <linux/kvctx_genl.h>
 #include <netlink/attr.h>
 
@@ -143,6 +144,8 @@ struct json_object *object_tenant(const struct nl_object *o)
 	add_u32(obj, "sessions", o->attrs[KVCTX_A_SESSIONS]);
 	add_u32(obj, "major", o->attrs[KVCTX_A_DEV_MAJOR]);
 	add_u32(obj, "minor", o->attrs[KVCTX_A_DEV_MINOR]);
+	if (o->attrs[KVCTX_A_TENANT_FLAGS])
+		out_bool(obj, "require_verified", nla_get_u32(o->attrs[KVCTX_A_TENANT_FLAGS]) & KVCTX_TENANT_VERIFIED);
 	snprintf(node, sizeof(node), "/dev/kvctx/%s/%s", out_get_text(obj, "pool"), out_get_text(obj, "tenant"));
 	out_text(obj, "node", node);
 	return obj;

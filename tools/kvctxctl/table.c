@@ -41,6 +41,10 @@ const struct ctl_option ctl_options[OPT_NR] = {
 		"group of the device node, name or number (default 0)" },
 	[OPT_MODE] = { "mode", 0, KIND_MODE, false, "MODE",
 		"permission bits of the device node, octal (default 0600)" },
+	[OPT_REQUIRE_VERIFIED] = { "require-verified", 0, KIND_FLAG, false, NULL,
+		"refuse operations whose bytes nobody would verify" },
+	[OPT_ALLOW_UNVERIFIED] = { "allow-unverified", 0, KIND_FLAG, false, NULL,
+		"do not refuse them any more" },
 	[OPT_TRANSPORT] = { "transport", 't', KIND_TRANSPORT, false, "TRANSPORT",
 		"tcp, rdma, loop or fc" },
 	[OPT_TRADDR] = { "traddr", 'a', KIND_TEXT, false, "ADDRESS",
@@ -129,12 +133,27 @@ const struct ctl_command ctl_commands[] = {
 			{ KIND_POOL, "POOL", .help = "name of an attached pool" },
 			{ KIND_NAME, "TENANT", .help = "name of the new tenant" },
 		},
-		.options = OPT(UID) | OPT(GID) | OPT(MODE),
+		.options = OPT(UID) | OPT(GID) | OPT(MODE) | OPT(REQUIRE_VERIFIED),
 		.summary = "add a tenant to a pool",
 		.text =
 "Creates the node /dev/kvctx/POOL/TENANT. Who may open it may use the tenant's\n"
 "pages; who may open it for reading only may load pages, not store them.",
 		.example = "kvctxctl tenant add ctx0 llama --uid vllm --mode 0660",
+	}, {
+		.noun = "tenant", .verb = "set", .run = cmd_tenant_set,
+		.args = {
+			{ KIND_POOL, "POOL", .help = "name of an attached pool" },
+			{ KIND_TENANT, "TENANT", .help = "name of one of its tenants" },
+		},
+		.options = OPT(REQUIRE_VERIFIED) | OPT(ALLOW_UNVERIFIED),
+		.summary = "change what a tenant requires",
+		.text =
+"Kept on the devices. With --require-verified each page is checked against\n"
+"its checksums, by the kernel or by the reader: loads that skip the check are\n"
+"refused, and so are transfers between a member and a peer's memory in which\n"
+"the checksums do not come along. Refused while a process has the tenant's\n"
+"node open.",
+		.example = "kvctxctl tenant set ctx0 llama --require-verified",
 	}, {
 		.noun = "tenant", .verb = "remove", .run = cmd_tenant_remove,
 		.args = {

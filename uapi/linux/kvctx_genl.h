@@ -10,17 +10,20 @@
  *   POOL_DETACH     KVCTX_A_POOL                -EBUSY while sessions are open
  *   POOL_GET        KVCTX_A_POOL? (dump: none)  POOL objects
  *   TENANT_ADD      KVCTX_A_POOL KVCTX_A_TENANT KVCTX_A_UID? KVCTX_A_GID? KVCTX_A_MODE?
+ *                   KVCTX_A_TENANT_FLAGS?
+ *   TENANT_SET      KVCTX_A_POOL KVCTX_A_TENANT KVCTX_A_TENANT_FLAGS
+ *                                               -EBUSY while its sessions are open
  *   TENANT_REMOVE   KVCTX_A_POOL KVCTX_A_TENANT -EBUSY while its sessions are open
  *   TENANT_GET      dump: KVCTX_A_POOL?         TENANT objects
  *   STATS_GET       dump: KVCTX_A_POOL?         one STATS object a pool
  *
  * Objects are messages of the command's number that carry
  *   POOL    POOL UUID CAPACITY SEGMENT_SIZE CHUNK_SIZE PAGE_LEN_MAX STATE and one nested KVCTX_A_MEMBER a member
- *   TENANT  POOL TENANT UID GID MODE SESSIONS DEV_MAJOR DEV_MINOR
+ *   TENANT  POOL TENANT UID GID MODE SESSIONS DEV_MAJOR DEV_MINOR TENANT_FLAGS
  *   STATS   POOL and one u64 KVCTX_S_* a counter, nested in KVCTX_A_STATS
  *
- * Multicast group "mgmt": an object of the same form after POOL_ATTACH, POOL_DETACH, TENANT_ADD, TENANT_REMOVE, and
- * MEMBER_LOST (POOL, MEMBER) when a member fails.
+ * Multicast group "mgmt": an object of the same form after POOL_ATTACH, POOL_DETACH, TENANT_ADD, TENANT_SET, TENANT_REMOVE,
+ * and MEMBER_LOST (POOL, MEMBER) when a member fails.
  */
 #ifndef _UAPI_LINUX_KVCTX_GENL_H
 #define _UAPI_LINUX_KVCTX_GENL_H
@@ -39,6 +42,7 @@ enum kvctx_genl_cmd {
 	KVCTX_CMD_TENANT_GET,
 	KVCTX_CMD_STATS_GET,
 	KVCTX_CMD_MEMBER_LOST,		/* event only */
+	KVCTX_CMD_TENANT_SET,
 	__KVCTX_CMD_MAX,
 };
 #define KVCTX_CMD_MAX (__KVCTX_CMD_MAX - 1)
@@ -64,6 +68,7 @@ enum kvctx_genl_attr {
 	KVCTX_A_STATE,			/* u32: enum kvctx_pool_state */
 	KVCTX_A_MEMBER,			/* nested KVCTX_M_* */
 	KVCTX_A_STATS,			/* nested KVCTX_S_* */
+	KVCTX_A_TENANT_FLAGS,		/* u32: KVCTX_TENANT_* of <linux/kvctx.h>, default 0 */
 	__KVCTX_A_MAX,
 };
 #define KVCTX_A_MAX (__KVCTX_A_MAX - 1)

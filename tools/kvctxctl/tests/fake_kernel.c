@@ -14,7 +14,7 @@
  *	FAKE_CAPPED	"1": the error does not repeat the request
  *	FAKE_IN_DONE	"1": a dump's error comes at its end
  *	FAKE_INTERRUPTED	so many dumps are interrupted by a change
- *	FAKE_OLD	"1": a kernel that knows no counters but the first
+ *	FAKE_OLD	"1": a kernel that knows no counters but the first, and no flags of tenants
  *	FAKE_BAD	"1": answers with attributes of a wrong size
  */
 #include <errno.h>
@@ -169,6 +169,8 @@ static void push_tenant(const struct nlmsghdr *rq, const char *pool, const char 
 	nla_put_u32(msg, KVCTX_A_SESSIONS, minor);
 	nla_put_u32(msg, KVCTX_A_DEV_MAJOR, 240);
 	nla_put_u32(msg, KVCTX_A_DEV_MINOR, minor);
+	if (!fake_is("FAKE_OLD", "1"))
+		nla_put_u32(msg, KVCTX_A_TENANT_FLAGS, minor & 1);
 	push(msg);
 }
 
@@ -228,7 +230,8 @@ static void log_number(const char *name, struct nlattr *a)
 static void log_request(const struct nlmsghdr *rq, struct nlattr **a)
 {
 	static const char *const names[] = {
-		"?", "attach", "detach", "pool", "tenant-add", "tenant-remove", "tenants", "stats",
+		"?", "attach", "detach", "pool", "tenant-add", "tenant-remove", "tenants", "stats", "lost",
+		"tenant-set",
 	};
 	const struct genlmsghdr *g = nlmsg_data(rq);
 	struct nlattr *d;
@@ -237,7 +240,7 @@ static void log_request(const struct nlmsghdr *rq, struct nlattr **a)
 	/* libnl waits for an acknowledgment of all but dumps */
 	if (!(rq->nlmsg_flags & NLM_F_ACK))
 		abort();
-	fake_log("%s%s version %d", names[g->cmd < 8 ? g->cmd : 0],
+	fake_log("%s%s version %d", names[g->cmd < 10 ? g->cmd : 0],
 		 (rq->nlmsg_flags & NLM_F_DUMP) == NLM_F_DUMP ? " dump" : "", g->version);
 	if (a[KVCTX_A_POOL])
 		fake_log("  pool=%s", text(a[KVCTX_A_POOL]));
@@ -249,6 +252,7 @@ static void log_request(const struct nlmsghdr *rq, struct nlattr **a)
 	log_number("uid", a[KVCTX_A_UID]);
 	log_number("gid", a[KVCTX_A_GID]);
 	log_number("mode", a[KVCTX_A_MODE]);
+	log_number("flags", a[KVCTX_A_TENANT_FLAGS]);
 }
 
 static void request(const struct nlmsghdr *rq)

@@ -5,11 +5,11 @@ import os
 import re
 
 import tool
-from tool import FAILED, NODEV, NOSUPP, bad, good, run, spawn
+from tool import FAILED, NODEV, NOSUPP, USAGE, bad, good, run, spawn
 
 EVERY = [                       # each command that asks the kernel
     ["pool", "attach", "/dev/x"], ["pool", "detach", "ctx0"], ["pool", "list"], ["pool", "show", "ctx0"],
-    ["tenant", "add", "ctx0", "t"], ["tenant", "remove", "ctx0", "t"], ["tenant", "list"], ["stat"],
+    ["tenant", "add", "ctx0", "t"], ["tenant", "set", "ctx0", "t", "--allow-unverified"], ["tenant", "remove", "ctx0", "t"], ["tenant", "list"], ["stat"],
 ]
 DUMPS = [["pool", "list"], ["tenant", "list"], ["stat"]]
 
@@ -91,6 +91,20 @@ def test_tenant_add():
                                                "node": "/dev/kvctx/ctx0/llama"}}, r
 
 
+def test_tenant_flags():
+    r = good("tenant", "add", "ctx0", "llama", "--require-verified")
+    assert r.log == ["tenant-add version 1", "  pool=ctx0", "  tenant=llama", "  flags=1"], r
+    r = good("tenant", "set", "ctx0", "llama", "--require-verified")
+    assert r.log == ["tenant-set version 1", "  pool=ctx0", "  tenant=llama", "  flags=1"], r
+    assert r.out == "set: /dev/kvctx/ctx0/llama\n", r
+    r = good("tenant", "set", "ctx0", "llama", "--allow-unverified", "-o", "json")
+    assert r.log[3:] == ["  flags=0"] and r.json()["set"]["tenant"] == "llama", r
+    r = bad(USAGE, "one of --require-verified", "tenant", "set", "ctx0", "llama")
+    assert not r.log, r
+    bad(USAGE, "one of", "tenant", "set", "ctx0", "llama", "--require-verified", "--allow-unverified")
+    bad(USAGE, "allow-unverified", "tenant", "add", "ctx0", "llama", "--allow-unverified")
+
+
 def test_tenant_remove():
     r = good("tenant", "remove", "ctx0", "llama")
     assert r.log == ["tenant-remove version 1", "  pool=ctx0", "  tenant=llama"], r
@@ -100,13 +114,17 @@ def test_tenant_remove():
 def test_tenant_list():
     r = good("tenant", "list")
     assert r.log == ["tenants dump version 1"], r
-    assert r.out.splitlines()[2].split() == ["ctx0", "llama", "1001", "2001", "0640", "1",
+    assert r.out.splitlines()[2].split() == ["ctx0", "llama", "1001", "2001", "0640", "1", "required",
                                              "/dev/kvctx/ctx0/llama"], r
     r = good("tenant", "list", "ctx1", "-o", "json")
     assert r.log == ["tenants dump version 1", "  pool=ctx1"], r
     assert r.json() == {"format": 1, "tenants": [{
         "pool": "ctx1", "tenant": "default", "uid": 1002, "gid": 2002, "mode": 0o640, "sessions": 2, "major": 240,
-        "minor": 2, "node": "/dev/kvctx/ctx1/default"}]}, r
+        "minor": 2, "require_verified": False, "node": "/dev/kvctx/ctx1/default"}]}, r
+    assert [t["require_verified"] for t in good("tenant", "list", "-o", "json").json()["tenants"]] == [False, True, False]
+    r = good("tenant", "list", "ctx0", old=1)
+    assert r.out.splitlines()[2].split()[6] == "-", r
+    assert "require_verified" not in good("tenant", "list", "-o", "json", old=1).out
 
 
 def counters():

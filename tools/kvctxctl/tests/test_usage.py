@@ -8,7 +8,7 @@ import subprocess
 import tool
 from tool import USAGE, bad, good, real, run
 
-COMMANDS = ["pool format", "pool attach", "pool detach", "pool list", "pool show", "tenant add", "tenant remove",
+COMMANDS = ["pool format", "pool attach", "pool detach", "pool list", "pool show", "tenant add", "tenant set", "tenant remove",
             "tenant list", "connect", "disconnect", "stat", "load", "unload", "version"]
 
 
@@ -33,7 +33,7 @@ def test_help_of_every_command():
 def test_help_of_a_noun():
     r = good("pool", "--help")
     assert re.findall(r"^  pool (\w+) ", r.out, re.M) == ["format", "attach", "detach", "list", "show"], r
-    assert re.findall(r"^  tenant (\w+) ", good("--help", "tenant").out, re.M) == ["add", "remove", "list"]
+    assert re.findall(r"^  tenant (\w+) ", good("--help", "tenant").out, re.M) == ["add", "set", "remove", "list"]
 
 
 def test_examples_are_accepted():
