@@ -6,6 +6,9 @@
  *	p2p leave SEED BYTES FILE	load a page to the peer, tell where in its BAR it lies and how long it is, for
  *				a look from outside; its bytes go to FILE as well
  *	p2p busy		load and store until the peer's driver leaves; see that the session survives it
+ *	p2p wait		let stores wait for space on a slow member until the driver leaves
+ *	p2p churn SECONDS	register and unregister while the driver comes and goes
+ *	p2p hot			fill the pool over and over, and keep some pages without CRCs in use
  *	p2p refused FILE	FILE is a device's memory that nobody can pin: MEM_REGISTER says so
  *
  * $KVCTX_PEER is the sysfs file that peer memory is mapped from, $KVCTX_PEER_NAME the device's PCI name, $KVCTX_PATHS
@@ -456,6 +459,39 @@ TEST_F(p2p, registrations)
 	munmap(host, KT_MIB);
 }
 
+/* Slots hold what was verified, and the CPU fills them: neither goes with pages without CRCs, nor with a peer */
+TEST_F(p2p, slots_and_peers)
+{
+	uint32_t n = 128 << 10, flags;
+	struct kvctx_seg seg;
+	struct kvctx_sqe sqe;
+	struct kt k;
+	uint32_t id;
+
+	ASSERT_EQ(0, kt_open_slots(&k, O_RDWR, 0x46, KT_MIB, 16, n, 4));
+	ASSERT_EQ(0, reg(&k, self->peer, PEER_BYTES, &id));
+	kt_fill(self->peer, n, 10);
+	page_crcs(self->peer, n, self->info.chunk_size, self->crcs);
+	seg = kt_seg(id, 0, n);
+	for (uint64_t key = 1; key <= 2; key++) {
+		sqe = kt_io(KVCTX_OP_STORE, kt_key(key), &seg, 1);
+		sqe.crcs = key == 1 ? 0 : (uintptr_t)self->crcs;
+		ASSERT_EQ((int)n, kt_do(&k, &sqe, NULL));
+		sqe = kt_sqe(KVCTX_OP_PREFETCH, kt_key(key));
+		sqe.lease_ms = 60000;
+		EXPECT_EQ(key == 1 ? -EOPNOTSUPP : (int)n, kt_do(&k, &sqe, NULL));
+		EXPECT_EQ((int)n, kt_load(&k, kt_key(key), 0, n, &flags));
+		EXPECT_EQ(key == 1 ? 0U : KVCTX_CQE_FROM_DRAM | KVCTX_CQE_VERIFIED, flags);
+		EXPECT_EQ(-1, kt_check(k.arena, n, 10));
+	}
+	memset(self->peer, 0, n);
+	sqe = kt_io(KVCTX_OP_LOAD, kt_key(2), &seg, 1);
+	EXPECT_EQ((int)n, kt_do(&k, &sqe, &flags));
+	EXPECT_EQ(KVCTX_CQE_P2P, flags);
+	EXPECT_EQ(-1, kt_check(self->peer, n, 10));
+	kt_close(&k);
+}
+
 /* The session takes its registrations with it, also with operations in flight */
 TEST_F(p2p, close_in_flight)
 {
@@ -590,6 +626,102 @@ static int busy(void)
 	return res != 0;
 }
 
+/* More stores than a slow member has space for at once: those that wait are let go when the peer leaves. */
+static int wait_for_space(void)
+{
+	enum { NR = 2000 };
+	static struct kvctx_sqe sqes[NR];
+	uint8_t *peer = map_peer(KT_MIB);
+	uint32_t id, done = 0, gone = 0;
+	struct kvctx_cqe cqe;
+	struct kvctx_seg seg;
+	struct kt k;
+
+	if (!peer || kt_open(&k, O_RDWR, 0x47, 0, NR) || reg(&k, peer, KT_MIB, &id))
+		return 1;
+	seg = kt_seg(id, 0, 4096);
+	for (int i = 0; i < NR; i++)
+		sqes[i] = kt_io(KVCTX_OP_STORE, kt_key(i), &seg, 1);
+	if (kt_submit(&k, sqes, NR, 0) != NR)
+		return 1;
+	printf("busy\n");
+	fflush(stdout);
+	while (done + gone < NR && kt_wait(&k, 1, KT_LIMIT) > 0)
+		while (kt_reap(&k, &cqe)) {
+			done += cqe.res == 4096;
+			gone += cqe.res == -ENODEV;
+		}
+	printf("done %u, gone %u\n", done, gone);
+	return done + gone != NR || !done || !gone;
+}
+
+/* Register, use, unregister, whatever the driver does meanwhile. */
+static int churn(unsigned int seconds)
+{
+	uint64_t end = kt_now() + seconds * KT_SEC;
+	uint32_t rounds = 0, used = 0, id;
+	struct kvctx_seg seg;
+	struct kvctx_sqe sqe;
+	uint8_t *peer;
+	struct kt k;
+	int res;
+
+	if (kt_open(&k, O_RDWR, 0x48, 0, 8))
+		return 1;
+	for (; kt_now() < end; rounds++) {
+		peer = map_peer(KT_MIB);
+		if (!peer)
+			continue;
+		res = reg(&k, peer, KT_MIB, &id);
+		if (!res) {
+			seg = kt_seg(id, 0, 65536);
+			sqe = kt_io(KVCTX_OP_STORE, kt_key(rounds), &seg, 1);
+			res = kt_do(&k, &sqe, NULL);
+			used += res == 65536;
+			if (res == 65536 || res == -ENODEV)
+				res = 0;
+			if (unreg(&k, id))
+				return 1;
+		}
+		munmap(peer, KT_MIB);
+		if (res && res != -EFAULT && res != -ENODEV) {
+			printf("result %d\n", res);
+			return 1;
+		}
+	}
+	printf("%u rounds, %u of them stored\n", rounds, used);
+	return !used || used == rounds;
+}
+
+/* Reclaim moves pages that are in use; those without CRCs as they are. */
+static int hot(void)
+{
+	enum { HOT = 16, ROUNDS = 1500 };
+	uint8_t *peer = map_peer(8 * KT_MIB);
+	uint32_t n = 64 << 10, id, flags, right = 0;
+	struct kvctx_seg seg;
+	struct kvctx_sqe sqe;
+	struct kt k;
+
+	if (!peer || kt_open(&k, O_RDWR, 0x49, KT_MIB, 8) || reg(&k, peer, 8 * KT_MIB, &id))
+		return 1;
+	for (uint32_t i = 0; i < ROUNDS; i++) {
+		seg = kt_seg(id, 0, i < HOT ? n : KT_MIB);
+		if (i < HOT)
+			kt_fill(peer, n, i);
+		sqe = kt_io(KVCTX_OP_STORE, kt_key(i), &seg, 1);
+		if (kt_do(&k, &sqe, NULL) != (int)sqe.length)
+			return 1;
+		for (uint32_t j = 0; i >= HOT && i % 10 == 0 && j < HOT; j++)
+			if (kt_load(&k, kt_key(j), 0, n, &flags) != (int)n || flags)
+				return 1;
+	}
+	for (uint32_t j = 0; j < HOT; j++)
+		right += kt_load(&k, kt_key(j), 0, n, &flags) == (int)n && !flags && kt_check(k.arena, n, j) == -1;
+	printf("right %u\n", right);
+	return right != HOT;
+}
+
 static int refused(const char *file)
 {
 	int fd = open(file, O_RDWR | O_CLOEXEC), res;
@@ -612,6 +744,12 @@ int main(int argc, char **argv)
 		return leave(strtoul(argv[2], NULL, 10), strtoul(argv[3], NULL, 10), argv[4]);
 	if (argc == 2 && !strcmp(argv[1], "busy"))
 		return busy();
+	if (argc == 2 && !strcmp(argv[1], "wait"))
+		return wait_for_space();
+	if (argc == 3 && !strcmp(argv[1], "churn"))
+		return churn(strtoul(argv[2], NULL, 10));
+	if (argc == 2 && !strcmp(argv[1], "hot"))
+		return hot();
 	if (argc == 3 && !strcmp(argv[1], "refused"))
 		return refused(argv[2]);
 	return test_harness_run(argc, argv);

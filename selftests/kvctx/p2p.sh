@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Peer-to-peer DMA in the machine that p2p-boot makes: a stand-in for a GPU and two SSDs below one PCIe switch, one of
-# them (p2p1) with a controller memory buffer, a third SSD (kvctx0) beside the switch.
+# Peer-to-peer DMA in the machine that p2p-boot makes: a stand-in for a GPU and three SSDs below one PCIe switch, one of
+# them (p2p1) with a controller memory buffer, one (p2p2) slow; another SSD (kvctx0) beside the switch.
 #
 #   p2p.sh MODEL     MODEL: the emulated processor
 #
@@ -32,12 +32,14 @@ peer_is() {
 	KVCTX_PEER=/sys/bus/pci/devices/$1/p2pmem/allocate
 }
 
-# pool DEVICE...: format and attach pool t
+# pool DEVICE... [--segment-size SIZE]: format and attach pool t
 pool() {
-	local dev
+	local segment=16M
+
+	case $* in *--segment-size*) segment=${!#}; set -- "${@:1:$#-2}" ;; esac
 
 	[ ! -e /dev/kvctx/t ] || until_true 30 kvctxctl pool detach t || return
-	kvctxctl pool format t "$@" --force --segment-size 16M && kvctxctl pool attach "$@"
+	kvctxctl pool format t "$@" --force --segment-size "$segment" && kvctxctl pool attach "$@"
 }
 
 # program WHAT COMMAND...: run the test program; each of its tests counts as one here
@@ -55,15 +57,17 @@ program() {
 	check "$what: ran to the end" grep -q '^# Totals:' $out
 }
 
-# busy_and_gone COMMAND...: three processes transfer while the command takes the peer's driver away
-busy_and_gone() {
-	local i pids=() failed=0 start
+# gone_while MODE NR COMMAND...: NR processes "p2p MODE" transfer while the command takes the peer's driver away
+gone_while() {
+	local i mode=$1 nr=$2 pids=() failed=0 start
 
-	for i in 1 2 3; do
-		p2p busy > /tmp/busy.$i 2>&1 &
+	shift 2
+	rm -f /tmp/busy.*
+	for ((i = 0; i < nr; i++)); do
+		p2p "$mode" > /tmp/busy.$i 2>&1 &
 		pids+=($!)
 	done
-	for i in 1 2 3; do
+	for ((i = 0; i < nr; i++)); do
 		until_true 30 grep -q '^busy' /tmp/busy.$i || failed=1
 	done
 	start=$EPOCHREALTIME
@@ -86,6 +90,20 @@ bind() {
 	echo "$KVCTX_PEER_NAME" > "/sys/bus/pci/drivers/$1/bind" && until_true 10 test -e "$KVCTX_PEER"
 }
 
+# come_and_go: while others register its memory
+come_and_go() {
+	local i pid
+
+	p2p churn 5 > /tmp/churn 2>&1 & pid=$!
+	for i in 1 2 3 4 5 6; do
+		sleep 0.$((i * 7 % 10))
+		unbind & until_true 20 eval "! kill -0 $!" || { echo "round $i hangs"; kill -9 $pid; return 1; }
+		bind kvctx_peer || return
+	done
+	wait $pid || { cat /tmp/churn; return 1; }
+	cat /tmp/churn
+}
+
 remove_device() {
 	echo 1 > "/sys/bus/pci/devices/$KVCTX_PEER_NAME/remove"
 }
@@ -98,8 +116,10 @@ modprobe -a kvctx nvme
 peer=$(find_peer)
 ssd=$(nvmet_ssd p2p0)
 cmb=$(nvmet_ssd p2p1)
+slow=$(nvmet_ssd p2p2)
 beside=$(nvmet_ssd kvctx0)
-check "there is a peer, there are SSDs" test -n "$peer" -a -b "$ssd" -a -b "$cmb" -a -b "$beside"
+check "there is a peer, there are SSDs" test -n "$peer" -a -b "$ssd" -a -b "$cmb" -a \
+	-b "$slow" -a -b "$beside"
 modprobe kvctx_peer
 check "memory of a device that nobody can pin is refused" eval 'pool "$ssd" &&
 	p2p refused "/sys/bus/pci/devices/$peer/resource2"'
@@ -128,7 +148,7 @@ if [ $far != 0 ]; then
 	finish
 	exit
 fi
-check "unbinding while DMA runs" busy_and_gone unbind
+check "unbinding while DMA runs" gone_while busy 3 unbind
 check "the driver comes back" bind kvctx_peer
 
 check "a pool below the switch" pool "$ssd" "$cmb"
@@ -136,19 +156,26 @@ KVCTX_PATHS="0 0"
 before=$(stat_of bounced_blocks)
 program "below the switch" p2p -r p2p.many_at_once -r p2p.members_without_a_path -r p2p.store_without_crcs
 check "no block was bounced" test "$(stat_of bounced_blocks)" = "$before"
-check "unloading the driver while DMA runs" busy_and_gone modprobe -r kvctx_peer
+check "unloading the driver while DMA runs" gone_while busy 3 modprobe -r kvctx_peer
 modprobe kvctx_peer
-check "the device goes while DMA runs" busy_and_gone remove_device
+check "the device goes while DMA runs" gone_while busy 3 remove_device
 check "and comes back" rescan
 check "peer memory works again" p2p -r p2p.many_at_once
+
+check "pages without CRCs, in use, survive reclaim" eval 'pool "$ssd" && p2p hot'
+check "they were moved, $(stat_of moved_pages) times" test "$(stat_of moved_pages)" -ge 16
+check "and not found bad" test "$(stat_of bad_pages)" = 0
+check "registering while the driver comes and goes" come_and_go
+check "stores that wait for space when the driver leaves" eval 'pool "$slow" --segment-size 256K &&
+	gone_while wait 1 unbind && bind kvctx_peer'
 
 peer_is "$(controller p2p1)"
 check "a pool beside the controller memory buffer" pool "$ssd"
 KVCTX_PATHS=0
 program "controller memory buffer" p2p
-check "unbinding the buffer's driver while DMA runs" busy_and_gone unbind
+check "unbinding the buffer's driver while DMA runs" gone_while busy 3 unbind
 check "and again with its SSD a member" eval 'bind nvme && cmb=$(nvmet_ssd p2p1) && pool "$ssd" "$cmb" &&
-	busy_and_gone unbind'
+	gone_while busy 3 unbind'
 
 peer_is "$peer"
 check "a pool for a look from outside" pool "$ssd"
