@@ -4,6 +4,7 @@
  * huge pages, many threads on one session, read-only sessions, what a refused call leaves behind.
  */
 #include <pthread.h>
+#include <sys/mount.h>
 
 #include "ktest.h"
 #include "kselftest_harness.h"
@@ -181,6 +182,76 @@ TEST_F(edges, huge_pages)
 	for (int i = 0; i < 1000; i++) {
 		ASSERT_EQ(0, at[i]);
 	}
+}
+
+/* Write @text to a file of the kernel; false: it did not want it */
+static bool tell(const char *file, const char *text)
+{
+	int fd = open(file, O_WRONLY | O_CLOEXEC);
+	bool ok = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+
+	close(fd);
+	return ok;
+}
+
+static long ask(const char *file)
+{
+	FILE *f = fopen(file, "r");
+	long n = -1;
+
+	if (f && fscanf(f, "%ld", &n) != 1)
+		n = -1;
+	if (f)
+		fclose(f);
+	return n;
+}
+
+/* Put ourselves into a control group of our own, where memory is counted */
+static bool own_group(void)
+{
+	char pid[16];
+
+	snprintf(pid, sizeof(pid), "%d", getpid());
+	mkdir("/tmp/cgroup", 0700);
+	if (mount("none", "/tmp/cgroup", "cgroup2", 0, NULL) && errno != EBUSY)
+		return false;
+	mkdir("/tmp/cgroup/edges", 0700);
+	return tell("/tmp/cgroup/cgroup.subtree_control", "+memory") && tell("/tmp/cgroup/edges/cgroup.procs", pid);
+}
+
+/* The memory that a registration costs goes by huge pages, not by small ones (4 MiB a GiB at 16 bytes each) */
+TEST_F(edges, cost_of_registering_huge_pages)
+{
+	enum { NR = 64 };
+	struct kvctx_mem_register reg = { .size = sizeof(reg) };
+	long pages, before, after;
+	uint64_t start, ns;
+	uint8_t *buf;
+	double gib;
+
+	tell("/proc/sys/vm/nr_hugepages", "128");
+	pages = ask("/proc/sys/vm/nr_hugepages");
+	if (pages < 16 || !own_group())
+		SKIP(return, "%ld huge pages, or no control groups", pages);
+	buf = mmap(NULL, pages * 2 * KT_MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+	ASSERT_NE(MAP_FAILED, (void *)buf);
+	reg.addr = (uintptr_t)buf;
+	reg.length = pages * 2 * KT_MIB;
+	ASSERT_EQ(0, kt_ioctl(self->k.fd, KVCTX_IOC_MEM_REGISTER, &reg));
+	before = ask("/tmp/cgroup/edges/memory.current");
+	start = kt_now();
+	for (int i = 0; i < NR; i++)
+		ASSERT_EQ(0, kt_ioctl(self->k.fd, KVCTX_IOC_MEM_REGISTER, &reg));
+	ns = kt_now() - start;
+	after = ask("/tmp/cgroup/edges/memory.current");
+	gib = (double)NR * reg.length / (1 << 30);
+	TH_LOG("%.0f GiB registered: %.1f KiB and %.1f ms a GiB", gib, (after - before) / 1024 / gib, ns / 1e6 / gib);
+	EXPECT_LT((after - before) / gib, 64 << 10);
+	munmap(buf, reg.length);
+	kt_close(&self->k);
+	tell("/proc/sys/vm/nr_hugepages", "0");
+	EXPECT_EQ(0, ask("/proc/sys/vm/nr_hugepages"));
+	ASSERT_EQ(0, kt_open(&self->k, O_RDWR, 0x31, KT_MIB, 8));
 }
 
 struct submitter {

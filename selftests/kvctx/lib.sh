@@ -54,12 +54,12 @@ refuses() {
 	[ $status = "$want" ] && [[ $out =~ $re ]]
 }
 
-# program NAME: run a test program; each of its tests counts as one here. $kind says
+# program NAME [ARGUMENT]...: run a test program; each of its tests counts as one here. $kind says
 # what it runs over
 program() {
 	local out=/tmp/$1.out line results=0
 
-	"$1" > "$out" 2>&1
+	"$@" > "$out" 2>&1
 	while IFS= read -r line; do
 		case $line in
 			'ok '* | 'not ok '*) ;;
@@ -75,6 +75,8 @@ program() {
 			echo "ok $test_no $kind: ${line#ok * }"
 		fi
 	done < "$out"
+	# what it has to tell
+	grep -E '^# [^ ]*:[0-9]+:.*(reason [0-9]|a GiB)' "$out" | cut -d: -f4- | sed 's/^/# /'
 	# a program that died did not print its totals
 	check "$kind: $1 ran $results tests to the end" grep -q '^# Totals:' "$out"
 }

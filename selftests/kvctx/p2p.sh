@@ -42,21 +42,6 @@ pool() {
 	kvctxctl pool format t "$@" --force --segment-size "$segment" && kvctxctl pool attach "$@"
 }
 
-# program WHAT COMMAND...: run the test program; each of its tests counts as one here
-program() {
-	local what=$1 out=/tmp/p2p.out line
-
-	shift
-	"$@" > $out 2>&1
-	while IFS= read -r line; do
-		test_no=$((test_no + 1))
-		[[ $line != not* ]] || test_failed=$((test_failed + 1))
-		echo "$line" | sed -E "s/^(not )?ok [0-9]+ /\1ok $test_no $what: /"
-	done < <(grep -E '^(not )?ok ' $out)
-	grep -E '^# ' $out | grep -vE '^# +(RUN|OK) '
-	check "$what: ran to the end" grep -q '^# Totals:' $out
-}
-
 # gone_while MODE NR COMMAND...: NR processes "p2p MODE" transfer while the command takes the peer's driver away
 gone_while() {
 	local i mode=$1 nr=$2 pids=() failed=0 start
@@ -141,7 +126,8 @@ tcp=$(nvmet_target tcp peer "$backing" && nvmet_connect tcp peer)
 
 check "a pool of all kinds of members" pool "$ssd" "$beside" "$null" "$tcp"
 KVCTX_PATHS="0 $far 1 1"
-program "$model" p2p
+kind=$model
+program p2p
 if [ $far != 0 ]; then
 	until_true 30 kvctxctl pool detach t
 	nvmet_teardown
@@ -154,7 +140,8 @@ check "the driver comes back" bind kvctx_peer
 check "a pool below the switch" pool "$ssd" "$cmb"
 KVCTX_PATHS="0 0"
 before=$(stat_of bounced_blocks)
-program "below the switch" p2p -r p2p.many_at_once -r p2p.members_without_a_path -r p2p.store_without_crcs
+kind="below the switch"
+program p2p -r p2p.many_at_once -r p2p.members_without_a_path -r p2p.store_without_crcs
 check "no block was bounced" test "$(stat_of bounced_blocks)" = "$before"
 check "unloading the driver while DMA runs" gone_while busy 3 modprobe -r kvctx_peer
 modprobe kvctx_peer
@@ -172,7 +159,8 @@ check "stores that wait for space when the driver leaves" eval 'pool "$slow" --s
 peer_is "$(controller p2p1)"
 check "a pool beside the controller memory buffer" pool "$ssd"
 KVCTX_PATHS=0
-program "controller memory buffer" p2p
+kind="controller memory buffer"
+program p2p
 check "unbinding the buffer's driver while DMA runs" gone_while busy 3 unbind
 check "and again with its SSD a member" eval 'bind nvme && cmb=$(nvmet_ssd p2p1) && pool "$ssd" "$cmb" &&
 	gone_while busy 3 unbind'
