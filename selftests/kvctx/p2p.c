@@ -9,6 +9,8 @@
  *	p2p wait		let stores wait for space on a slow member until the driver leaves
  *	p2p churn SECONDS	register and unregister while the driver comes and goes
  *	p2p hot			fill the pool over and over, and keep some pages without CRCs in use
+ *	p2p unchecked		store the page that "strict" looks for, without CRCs
+ *	p2p strict		what a tenant may do that requires verified pages
  *	p2p refused FILE	FILE is a device's memory that nobody can pin: MEM_REGISTER says so
  *
  * $KVCTX_PEER is the sysfs file that peer memory is mapped from, $KVCTX_PEER_NAME the device's PCI name, $KVCTX_PATHS
@@ -726,6 +728,81 @@ static int hot(void)
 	return right != HOT;
 }
 
+#define STRICT_BYTES	(256U << 10)
+
+static struct kvctx_key unchecked_key(void)
+{
+	return (struct kvctx_key){ .digest = "stored before anybody was strict" };
+}
+
+static int unchecked(void)
+{
+	uint8_t *peer = map_peer(STRICT_BYTES);
+	struct kvctx_seg seg;
+	struct kvctx_sqe sqe;
+	uint32_t id;
+	struct kt k;
+
+	if (!peer || kt_open(&k, O_RDWR, 0x4a, 0, 8) || reg(&k, peer, STRICT_BYTES, &id))
+		return 1;
+	seg = kt_seg(id, 0, STRICT_BYTES);
+	sqe = kt_io(KVCTX_OP_STORE, unchecked_key(), &seg, 1);
+	return kt_do(&k, &sqe, NULL) != (int)STRICT_BYTES;
+}
+
+/* One operation on a whole page; complains when the result or the flags are not as expected. */
+static int expect(struct kt *k, enum kvctx_opcode op, struct kvctx_key key, uint32_t mem, uint32_t *crcs,
+		  uint32_t op_flags, int want, uint32_t want_flags)
+{
+	struct kvctx_seg seg = kt_seg(mem, 0, STRICT_BYTES);
+	struct kvctx_sqe sqe = kt_io(op, key, &seg, 1);
+	uint32_t flags = 0;
+	int res;
+
+	sqe.crcs = (uintptr_t)crcs;
+	sqe.flags = op_flags;
+	res = kt_do(k, &sqe, &flags);
+	if (res == want && flags == want_flags)
+		return 0;
+	printf("%s memory %u, %s CRCs: %d and flags %#x, should be %d and %#x\n",
+	       op == KVCTX_OP_STORE ? "store from" : "load to", mem, crcs ? "with" : "without", res, flags, want,
+	       want_flags);
+	return 1;
+}
+
+static int strict(void)
+{
+	const enum kvctx_opcode store = KVCTX_OP_STORE, load = KVCTX_OP_LOAD;
+	const uint32_t arena = KVCTX_MEM_ARENA, n = STRICT_BYTES;
+	uint8_t *peer = map_peer(STRICT_BYTES);
+	static uint32_t crcs[CHUNKS_MAX];
+	struct kvctx_key old = unchecked_key();
+	struct kvctx_info i;
+	uint32_t id;
+	struct kt k;
+	int bad = 0;
+
+	if (!peer || kt_open(&k, O_RDWR, 0x4a, KT_MIB, 8) || reg(&k, peer, STRICT_BYTES, &id))
+		return 1;
+	info(&k, &i);
+	if (!(i.tenant_flags & KVCTX_TENANT_VERIFIED))
+		return 1;
+	kt_fill(peer, n, 1);
+	page_crcs(peer, n, i.chunk_size, crcs);
+	bad += expect(&k, load, old, arena, NULL, 0, -EPERM, 0);
+	bad += expect(&k, load, old, id, NULL, 0, -EPERM, 0);
+	bad += expect(&k, load, old, id, crcs, 0, -EOPNOTSUPP, 0);
+	bad += expect(&k, store, kt_key(1), id, NULL, 0, -EPERM, 0);
+	bad += expect(&k, store, kt_key(1), id, crcs, 0, n, KVCTX_CQE_P2P);
+	bad += expect(&k, load, kt_key(1), arena, NULL, 0, n, KVCTX_CQE_VERIFIED);
+	bad += expect(&k, load, kt_key(1), arena, NULL, KVCTX_OP_NO_VERIFY, -EPERM, 0);
+	bad += expect(&k, load, kt_key(1), id, NULL, 0, -EPERM, 0);
+	bad += expect(&k, load, kt_key(1), id, crcs, KVCTX_OP_NO_VERIFY, -EPERM, 0);
+	bad += expect(&k, load, kt_key(1), id, crcs, 0, n, KVCTX_CQE_P2P);
+	bad += expect(&k, store, kt_key(2), arena, NULL, 0, n, 0);
+	return bad;
+}
+
 static int refused(const char *file)
 {
 	int fd = open(file, O_RDWR | O_CLOEXEC), res;
@@ -754,6 +831,10 @@ int main(int argc, char **argv)
 		return churn(strtoul(argv[2], NULL, 10));
 	if (argc == 2 && !strcmp(argv[1], "hot"))
 		return hot();
+	if (argc == 2 && !strcmp(argv[1], "unchecked"))
+		return unchecked();
+	if (argc == 2 && !strcmp(argv[1], "strict"))
+		return strict();
 	if (argc == 3 && !strcmp(argv[1], "refused"))
 		return refused(argv[2]);
 	return test_harness_run(argc, argv);

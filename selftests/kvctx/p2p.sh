@@ -152,6 +152,9 @@ check "peer memory works again" p2p -r p2p.many_at_once
 check "pages without CRCs, in use, survive reclaim" eval 'pool "$ssd" && p2p hot'
 check "they were moved, $(stat_of moved_pages) times" test "$(stat_of moved_pages)" -ge 16
 check "and not found bad" test "$(stat_of bad_pages)" = 0
+check "a tenant that requires verified pages" eval 'p2p unchecked &&
+	kvctxctl tenant set t default --require-verified && p2p strict &&
+	kvctxctl tenant set t default --allow-unverified'
 check "registering while the driver comes and goes" come_and_go
 check "stores that wait for space when the driver leaves" eval 'pool "$slow" --segment-size 256K &&
 	gone_while wait 1 unbind && bind kvctx_peer'
