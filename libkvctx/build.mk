@@ -6,7 +6,7 @@ LIBKVCTX_SONAME	:= libkvctx.so.0
 LIBKVCTX_SO	:= $(O)/lib/libkvctx.so
 LIBKVCTX_A	:= $(O)/lib/libkvctx.a
 LIBKVCTX_MAP	:= libkvctx/libkvctx.map
-LIBKVCTX_SRC	:= handle mem ring wait queue sync stage paths crc text sys
+LIBKVCTX_SRC	:= handle mem ring wait queue sync slots stage paths crc text sys
 LIBKVCTX_OBJ	:= $(LIBKVCTX_SRC:%=$(O)/obj/libkvctx/%.o)
 LIBKVCTX_MAN3	:= $(O)/share/man/man3
 LIBDIR		?= $(PREFIX)/lib
@@ -50,7 +50,7 @@ $(LIB_TEST)/example-fake: $(LIB_EXAMPLE) $(O)/obj/libkvctx/tests/fake_example.o 
 	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^
 
 # The tests: the library without its system calls, over that kernel
-LIB_TESTS	:= open sync ring threads stage crc
+LIB_TESTS	:= open sync ring threads stage slots crc
 LIB_TESTPROGS	:= $(LIB_TESTS:%=$(LIB_TEST)/test_%)
 
 $(LIB_TEST)/test_open: LIB_LDFLAGS := -Wl,--wrap=calloc,--wrap=malloc

@@ -40,13 +40,21 @@ static int map_session(struct kvctx *ctx, const struct kvctx_setup *s)
 		return ret;
 	ctx->ring = p;
 	ctx->ring_bytes = s->cq_bytes;
-	if (!s->arena_bytes)
-		return 0;
-	ret = kvctx_sys_mmap(ctx->fd, s->arena_bytes, prot, KVCTX_MMAP_ARENA, &p);
-	if (ret)
-		return ret;
-	ctx->arena = p;
-	ctx->arena_bytes = s->arena_bytes;
+	if (s->arena_bytes) {
+		ret = kvctx_sys_mmap(ctx->fd, s->arena_bytes, prot, KVCTX_MMAP_ARENA, &p);
+		if (ret)
+			return ret;
+		ctx->arena = p;
+		ctx->arena_bytes = s->arena_bytes;
+	}
+	if (s->nr_slots) {
+		ctx->slot_bytes = s->slot_bytes;
+		ctx->nr_slots = s->nr_slots;
+		ret = kvctx_sys_mmap(ctx->fd, ctx->slot_bytes * ctx->nr_slots, PROT_READ, KVCTX_MMAP_SLOTS, &p);
+		if (ret)
+			return ret;
+		ctx->slots = p;
+	}
 	return 0;
 }
 
@@ -68,7 +76,10 @@ static void choose_entries(struct kvctx *ctx, uint32_t wanted, struct kvctx_setu
 
 static int start_session(struct kvctx *ctx, const struct kvctx_params *p)
 {
-	struct kvctx_setup s = { .size = sizeof(s), .arena_bytes = p->arena_bytes };
+	struct kvctx_setup s = {
+		.size = sizeof(s), .arena_bytes = p->arena_bytes,
+		.slot_bytes = p->slot_bytes, .nr_slots = p->nr_slots,
+	};
 	int ret;
 
 	ctx->info.size = sizeof(ctx->info);
@@ -135,6 +146,8 @@ void kvctx_close(struct kvctx *ctx)
 {
 	if (!ctx)
 		return;
+	if (ctx->slots)
+		kvctx_sys_munmap(ctx->slots, ctx->slot_bytes * ctx->nr_slots);
 	if (ctx->arena)
 		kvctx_sys_munmap(ctx->arena, ctx->arena_bytes);
 	if (ctx->ring)

@@ -9,6 +9,7 @@
  *   wait.c	waiting for completions
  *   queue.c	the queue of asynchronous operations
  *   sync.c	synchronous calls
+ *   slots.c	those that read pages ahead
  *   stage.c	copies through the arena, where memory and member do not reach each other
  *   paths.c	which members a memory reaches
  *   crc.c	CRC32C
@@ -81,6 +82,9 @@ struct kvctx {
 	size_t ring_bytes;
 	void *arena;
 	size_t arena_bytes;
+	void *slots;
+	size_t slot_bytes;
+	uint32_t nr_slots;
 	uint32_t queue_len;
 
 	/* the submitter's */

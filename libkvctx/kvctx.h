@@ -57,6 +57,8 @@ struct kvctx;
  * @eventfd: descriptor of an eventfd to signal at each completion; 0: none. Stays the caller's
  * @timeout_ns: of each synchronous call: nanoseconds after which an operation that was not yet
  *	started fails with -ETIME; 0: none
+ * @slot_bytes: bytes of one slot for a page read ahead, at most slot_bytes_max; 0 with no slots
+ * @nr_slots: slots, pinned memory as the arena, at most slots_max; 0: none
  *
  * Clear it before use: it grows at the end in later versions, and zeros mean the default.
  */
@@ -68,6 +70,8 @@ struct kvctx_params {
 	uint32_t cq_entries;
 	int eventfd;
 	uint64_t timeout_ns;
+	uint32_t slot_bytes;
+	uint32_t nr_slots;
 };
 
 /**
@@ -88,7 +92,7 @@ struct kvctx_params {
  * * -ENOTTY: not a node of kvctx
  * * -EPROTO: the module speaks another ABI version
  * * -ENODEV: the pool is being detached
- * * -ENOMEM: out of memory, or the arena is over RLIMIT_MEMLOCK
+ * * -ENOMEM: out of memory, or arena and slots are over RLIMIT_MEMLOCK
  *
  * and what else open() may give.
  */
@@ -338,6 +342,101 @@ int kvctx_lease(struct kvctx *ctx, const struct kvctx_key *key, uint32_t ms, uin
  * * -EINVAL: unknown, or it has run out
  */
 int kvctx_release(struct kvctx *ctx, uint32_t lease);
+
+/*
+ * Slots: pages read ahead into memory of the kernel's, which the handle maps for reading. A page that
+ * lies in a slot is loaded without the device (KVCTX_CQE_FROM_DRAM), or read where it lies
+ * (kvctx_get()). What has been deleted or replaced since is never served from a slot.
+ */
+
+/**
+ * kvctx_slots() - the session's slots
+ * @ctx: handle
+ * @slot_bytes: bytes of one, a whole number of memory pages; or NULL
+ * @nr: how many; or NULL
+ *
+ * Context: MT-Safe.
+ *
+ * Return: start of slot 0, the others follow; for reading only, valid until kvctx_close(). NULL
+ * without slots.
+ */
+const void *kvctx_slots(const struct kvctx *ctx, size_t *slot_bytes, uint32_t *nr);
+
+/**
+ * kvctx_prefetch() - read a page ahead and wait
+ * @ctx: handle
+ * @key: name of the page
+ * @ms: milliseconds to keep it, from its arrival, 1 to lease_ms_max
+ * @cqe_flags: KVCTX_CQE_* of the completion, or NULL; FROM_DRAM: it was there
+ *
+ * Context: MT-Safe. Sleeps; a signal does not end it.
+ *
+ * Return: bytes of the page, or
+ *
+ * * -ENOENT: not here
+ * * -ENOSPC: no slot is free
+ * * -E2BIG: longer than a slot
+ * * -EOPNOTSUPP: the session has no slots
+ * * -EBADMSG: was here, failed verification, has been dropped
+ * * -EINVAL: milliseconds out of their range
+ * * -EIO: the member failed the transfer
+ * * -ENODEV: the member, or the pool, is gone
+ * * -ETIME: the handle's time limit passed
+ * * -ENOMEM: out of memory
+ */
+int64_t kvctx_prefetch(struct kvctx *ctx, const struct kvctx_key *key, uint32_t ms,
+		       uint32_t *cqe_flags);
+
+/**
+ * kvctx_get() - read a page in its slot
+ * @ctx: handle
+ * @key: name of the page
+ * @ms: milliseconds to keep it also after kvctx_put(), from now on, 1 to lease_ms_max
+ * @page: its first byte, verified; or NULL. kvctx_query() tells the length
+ * @cqe_flags: KVCTX_CQE_* of the completion, or NULL; FROM_DRAM: it was there
+ *
+ * Reads the page ahead if need be. The slot stays this page's until kvctx_put() was called as often
+ * as this.
+ *
+ * Context: MT-Safe. Sleeps; a signal does not end it.
+ *
+ * Return: number of the slot, or what kvctx_prefetch() returns.
+ */
+int64_t kvctx_get(struct kvctx *ctx, const struct kvctx_key *key, uint32_t ms, const void **page,
+		  uint32_t *cqe_flags);
+
+/**
+ * kvctx_put() - end of a kvctx_get()
+ * @ctx: handle
+ * @slot: number of the slot
+ *
+ * Context: MT-Safe.
+ *
+ * Return: 0, or
+ *
+ * * -EINVAL: no such slot, or nobody has got it
+ * * -EOPNOTSUPP: the session has no slots
+ */
+int kvctx_put(struct kvctx *ctx, uint32_t slot);
+
+/**
+ * kvctx_match_prefetch() - how many leading pages are here, and start to read them ahead
+ * @ctx: handle
+ * @keys: keys in prefix order
+ * @nr: how many, 1 to match_max
+ * @lens: room for @nr lengths in bytes, as in kvctx_match(); or NULL
+ * @ms: milliseconds to keep them, each from its arrival, 1 to lease_ms_max
+ * @prefetched: leading pages that lie in slots or are on their way there; or NULL
+ *
+ * Does not wait for the pages: who loads or gets one that is on its way does. Reads as many as there
+ * are free slots, from the first on, up to a page longer than a slot.
+ *
+ * Context: MT-Safe.
+ *
+ * Return: number of leading pages present, or what kvctx_match() returns.
+ */
+int64_t kvctx_match_prefetch(struct kvctx *ctx, const struct kvctx_key *keys, uint32_t nr,
+			     uint32_t *lens, uint32_t ms, uint32_t *prefetched);
 
 /* Values of user_data from here on are the library's own: do not use them */
 #define KVCTX_USER_DATA_END	0xffffffff00000000ULL
@@ -671,7 +770,7 @@ static inline void kvctx_sqe_set_data(struct kvctx_sqe *sqe, uint64_t user_data)
 /**
  * kvctx_sqe_set_flags() - flags of an operation
  * @sqe: operation
- * @flags: KVCTX_OP_NOWAIT (STORE, DELETE), KVCTX_OP_NO_VERIFY (LOAD)
+ * @flags: KVCTX_OP_NOWAIT (STORE, DELETE), KVCTX_OP_NO_VERIFY, KVCTX_OP_NO_SLOT (LOAD)
  *
  * Context: One submitter.
  */
@@ -695,6 +794,18 @@ static inline void kvctx_sqe_set_flags(struct kvctx_sqe *sqe, uint32_t flags)
 static inline void kvctx_sqe_set_crcs(struct kvctx_sqe *sqe, uint32_t *crcs)
 {
 	sqe->crcs = (uint64_t)(uintptr_t)crcs;
+}
+
+/**
+ * kvctx_sqe_set_prio() - how urgent an operation is
+ * @sqe: operation: STORE, LOAD, PREFETCH or GET
+ * @prio: one of enum kvctx_prio
+ *
+ * Context: One submitter.
+ */
+static inline void kvctx_sqe_set_prio(struct kvctx_sqe *sqe, uint8_t prio)
+{
+	sqe->prio = prio;
 }
 
 /**
@@ -825,6 +936,54 @@ static inline void kvctx_prep_release(struct kvctx_sqe *sqe, uint32_t lease)
 {
 	sqe->opcode = KVCTX_OP_RELEASE;
 	sqe->lease = lease;
+}
+
+/**
+ * kvctx_prep_prefetch() - make an operation a PREFETCH
+ * @sqe: operation
+ * @key: name of the page; copied
+ * @ms: milliseconds to keep it, 1 to lease_ms_max
+ *
+ * The completion's result is the page's length.
+ *
+ * Context: One submitter.
+ */
+static inline void kvctx_prep_prefetch(struct kvctx_sqe *sqe, const struct kvctx_key *key,
+				       uint32_t ms)
+{
+	sqe->opcode = KVCTX_OP_PREFETCH;
+	sqe->key = *key;
+	sqe->lease_ms = ms;
+}
+
+/**
+ * kvctx_prep_get() - make an operation a GET
+ * @sqe: operation
+ * @key: name of the page; copied
+ * @ms: milliseconds to keep it, 1 to lease_ms_max
+ *
+ * The completion's result is the number of the slot, see kvctx_slots().
+ *
+ * Context: One submitter.
+ */
+static inline void kvctx_prep_get(struct kvctx_sqe *sqe, const struct kvctx_key *key, uint32_t ms)
+{
+	sqe->opcode = KVCTX_OP_GET;
+	sqe->key = *key;
+	sqe->lease_ms = ms;
+}
+
+/**
+ * kvctx_prep_put() - make an operation a PUT
+ * @sqe: operation
+ * @slot: number of the slot
+ *
+ * Context: One submitter.
+ */
+static inline void kvctx_prep_put(struct kvctx_sqe *sqe, uint32_t slot)
+{
+	sqe->opcode = KVCTX_OP_PUT;
+	sqe->lease = slot;
 }
 
 /**

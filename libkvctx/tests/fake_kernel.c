@@ -17,7 +17,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static struct kvctx_cq_ring *ring;	/* the kernel's own mapping */
 static uint32_t inflight, entries, tail;
-static int cq_fd = -1, arena_fd = -1;
+static int cq_fd = -1, arena_fd = -1, slots_fd = -1;
 static struct fake_op kept[KEPT];
 static unsigned int nr_kept, nr_sleepers, nr_stalled;
 static int stall_err;
@@ -207,15 +207,17 @@ static int sleep_until(uint32_t min, uint64_t timeout_ns)
 static void check_clean(const struct kvctx_sqe *s)
 {
 	bool moves = s->opcode == KVCTX_OP_STORE || s->opcode == KVCTX_OP_LOAD;
+	bool ahead = s->opcode == KVCTX_OP_PREFETCH || s->opcode == KVCTX_OP_GET;
 	const struct kvctx_key none = { .qualifier = 0 };
 
 	assert(!s->reserved1 && !s->reserved2[0] && !s->reserved2[1]);
 	assert(moves || (!s->nr_segs && !s->segs && !s->length && !s->crcs));
 	assert(s->opcode == KVCTX_OP_LOAD || !s->offset);
 	assert(s->opcode == KVCTX_OP_STORE || !s->depth);
-	assert(s->opcode == KVCTX_OP_LEASE || !s->lease_ms);
-	assert(s->opcode == KVCTX_OP_RELEASE || !s->lease);
-	if (s->opcode == KVCTX_OP_RELEASE || s->opcode == KVCTX_OP_FLUSH)
+	assert(s->opcode == KVCTX_OP_LEASE || ahead || !s->lease_ms);
+	assert(s->opcode == KVCTX_OP_RELEASE || s->opcode == KVCTX_OP_PUT || !s->lease);
+	assert(moves || ahead || !s->prio);
+	if (s->opcode == KVCTX_OP_RELEASE || s->opcode == KVCTX_OP_FLUSH || s->opcode == KVCTX_OP_PUT)
 		assert(!memcmp(&s->key, &none, sizeof(none)));
 }
 
@@ -300,12 +302,15 @@ static int do_setup(struct kvctx_setup *s)
 		return fake.fail_setup;
 	if (!s->cq_entries || s->cq_entries > fake.cq_max)
 		return -EINVAL;
+	if (!s->nr_slots != !s->slot_bytes || s->nr_slots > FAKE_SLOTS)
+		return -EINVAL;
 	fake.setup = *s;
 	for (entries = 1; entries < s->cq_entries; entries *= 2)
 		;
 	s->cq_entries = entries;
 	s->cq_bytes = (sizeof(*ring) + entries * sizeof(struct kvctx_cqe) + 4095) & ~4095ULL;
 	s->arena_bytes = (s->arena_bytes + 4095) & ~4095ULL;
+	s->slot_bytes = (s->slot_bytes + 4095) & ~4095U;
 	cq_fd = shared_memory(s->cq_bytes, &p);
 	ring = p;
 	ring->entries = entries;
@@ -314,6 +319,10 @@ static int do_setup(struct kvctx_setup *s)
 	if (s->arena_bytes) {
 		arena_fd = shared_memory(s->arena_bytes, &p);
 		fake_memories[0] = (struct fake_memory){ .addr = p, .len = s->arena_bytes };
+	}
+	if (s->nr_slots) {
+		slots_fd = shared_memory((size_t)s->nr_slots * s->slot_bytes, &p);
+		fake_slots = (struct fake_slots){ .addr = p, .bytes = s->slot_bytes, .nr = s->nr_slots };
 	}
 	return 0;
 }
@@ -378,7 +387,7 @@ static int do_unregister(const struct kvctx_mem_unregister *u)
 static int do_match(struct kvctx_match *m)
 {
 	assert(m->size == sizeof(*m) && !m->nr_present && !m->lease);
-	assert(!(m->flags & ~KVCTX_MATCH_LEASE) && !m->flags == !m->lease_ms);
+	assert(!(m->flags & ~(KVCTX_MATCH_LEASE | KVCTX_MATCH_PREFETCH)) && !m->flags == !m->lease_ms);
 	if (fake.fail_match)
 		return fake.fail_match;
 	if (!m->nr_keys || m->nr_keys > 64)
@@ -459,14 +468,16 @@ int kvctx_sys_open(const char *path, int flags)
 
 int kvctx_sys_mmap(int fd, size_t len, int prot, uint64_t offset, void **out)
 {
-	assert(fd == FD && len && (offset == KVCTX_MMAP_CQ || offset == KVCTX_MMAP_ARENA));
-	if (rdonly && (prot & PROT_WRITE))
+	int from = offset == KVCTX_MMAP_CQ ? cq_fd : offset == KVCTX_MMAP_ARENA ? arena_fd : slots_fd;
+
+	assert(fd == FD && len && from >= 0 && !(offset & (KVCTX_MMAP_ARENA - 1)));
+	if ((rdonly || from == slots_fd) && (prot & PROT_WRITE))
 		return -EACCES;
 	if (!fake.mmaps_left)
 		return -ENOMEM;
 	fake.mmaps_left -= fake.mmaps_left > 0;
 	fake.maps++;
-	*out = mmap(NULL, len, prot, MAP_SHARED, offset == KVCTX_MMAP_CQ ? cq_fd : arena_fd, 0);
+	*out = mmap(NULL, len, prot, MAP_SHARED, from, 0);
 	assert(*out != MAP_FAILED);
 	return 0;
 }
@@ -490,6 +501,12 @@ void kvctx_sys_close(int fd)
 		munmap(ring, (sizeof(*ring) + entries * sizeof(struct kvctx_cqe) + 4095) & ~4095UL);
 	if (fake_memories[0].addr)
 		munmap(fake_memories[0].addr, fake_memories[0].len);
+	if (fake_slots.addr)
+		munmap(fake_slots.addr, (size_t)fake_slots.nr * fake_slots.bytes);
+	fake_slots = (struct fake_slots){ 0 };
+	if (slots_fd >= 0)
+		close(slots_fd);
+	slots_fd = -1;
 	if (cq_fd >= 0)
 		close(cq_fd);
 	if (arena_fd >= 0)

@@ -77,6 +77,17 @@ struct fake_memory {
 #define FAKE_CHUNK	4096
 #define FAKE_MEMORIES	64
 
+#define FAKE_SLOTS	16
+
+struct fake_slots {
+	uint8_t *addr;
+	uint32_t bytes, nr;
+	unsigned int gets[FAKE_SLOTS];
+	bool full[FAKE_SLOTS];
+	struct kvctx_key key[FAKE_SLOTS];
+};
+
+extern struct fake_slots fake_slots;
 extern struct fake_memory fake_memories[FAKE_MEMORIES];	/* [0] is the arena */
 
 int fake_do_op(const struct fake_op *op, bool rdonly, uint32_t *flags);

@@ -14,6 +14,7 @@ struct page {
 };
 
 struct fake_memory fake_memories[FAKE_MEMORIES];
+struct fake_slots fake_slots;
 
 static struct page pages[MAX_PAGES];
 static uint32_t next_lease = 1;
@@ -158,6 +159,56 @@ static int load(const struct fake_op *op, const struct page *p, uint32_t *flags)
 	return (int)op->sqe.length;
 }
 
+/* The page's slot, or one that nobody has got: leases are over at once here. Fills it if need be. */
+static int ahead(const struct page *p, uint32_t *flags)
+{
+	struct fake_slots *f = &fake_slots;
+	int free = -1;
+	uint32_t i;
+
+	if (p->len > f->bytes)
+		return -E2BIG;
+	*flags = KVCTX_CQE_VERIFIED;
+	for (i = 0; i < f->nr; i++) {
+		if (f->full[i] && !memcmp(&f->key[i], &p->key, sizeof(p->key))) {
+			*flags |= KVCTX_CQE_FROM_DRAM;
+			return (int)i;
+		}
+		if (free < 0 && !f->gets[i])
+			free = (int)i;
+	}
+	if (free < 0)
+		return -ENOSPC;
+	f->full[free] = true;
+	f->key[free] = p->key;
+	memcpy(f->addr + (size_t)free * f->bytes, p->data, p->len);
+	return free;
+}
+
+static int prefetch(const struct page *p, uint32_t *flags)
+{
+	int slot = ahead(p, flags);
+
+	return slot < 0 ? slot : (int)p->len;
+}
+
+static int get(const struct page *p, uint32_t *flags)
+{
+	int slot = ahead(p, flags);
+
+	if (slot >= 0)
+		fake_slots.gets[slot]++;
+	return slot;
+}
+
+static int put(const struct fake_op *op)
+{
+	if (op->sqe.lease >= fake_slots.nr || !fake_slots.gets[op->sqe.lease])
+		return -EINVAL;
+	fake_slots.gets[op->sqe.lease]--;
+	return 0;
+}
+
 int fake_do_op(const struct fake_op *op, bool rdonly, uint32_t *flags)
 {
 	struct page *p = find(&op->sqe.key);
@@ -165,9 +216,14 @@ int fake_do_op(const struct fake_op *op, bool rdonly, uint32_t *flags)
 	*flags = 0;
 	if (rdonly && (op->sqe.opcode == KVCTX_OP_STORE || op->sqe.opcode == KVCTX_OP_DELETE))
 		return -EACCES;
+	if (!fake_slots.nr && (op->sqe.opcode == KVCTX_OP_PREFETCH || op->sqe.opcode == KVCTX_OP_GET ||
+			       op->sqe.opcode == KVCTX_OP_PUT))
+		return -EOPNOTSUPP;
 	switch (op->sqe.opcode) {
 	case KVCTX_OP_STORE:
 		return store(op, flags);
+	case KVCTX_OP_PUT:
+		return put(op);
 	case KVCTX_OP_RELEASE:
 		return op->sqe.lease && op->sqe.lease < next_lease ? 0 : -EINVAL;
 	case KVCTX_OP_FLUSH:
@@ -185,6 +241,10 @@ int fake_do_op(const struct fake_op *op, bool rdonly, uint32_t *flags)
 		return 0;
 	case KVCTX_OP_LEASE:
 		return (int)next_lease++;
+	case KVCTX_OP_PREFETCH:
+		return prefetch(p, flags);
+	case KVCTX_OP_GET:
+		return get(p, flags);
 	}
 	return -EINVAL;
 }
@@ -199,5 +259,6 @@ void fake_match(struct kvctx_match *m)
 		if (lens)
 			lens[i] = p->len;
 	m->nr_present = i;
-	m->lease = i && m->flags ? next_lease++ : 0;
+	m->lease = i && m->flags & KVCTX_MATCH_LEASE ? next_lease++ : 0;
+	m->nr_prefetched = m->flags & KVCTX_MATCH_PREFETCH ? (i < fake_slots.nr ? i : fake_slots.nr) : 0;
 }

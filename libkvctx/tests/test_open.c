@@ -49,8 +49,12 @@ static void flags_and_parameters(void **state)
 	fake_reset();
 	refuse(O_WRONLY, NULL, -EINVAL);
 	refuse(O_RDWR | O_TRUNC, NULL, -EINVAL);
-	p.size--;
+	p.size = offsetof(struct kvctx_params, slot_bytes) - 1;
 	refuse(O_RDWR, &p, -EINVAL);
+	/* of a program that knows no slots: what lies behind is not its */
+	p = (struct kvctx_params){ .size = offsetof(struct kvctx_params, slot_bytes), .slot_bytes = 1, .nr_slots = ~0U };
+	assert_int_equal(kvctx_open(FAKE_PATH, O_RDWR, &p, &c), 0);
+	kvctx_close(c);
 	p = (struct kvctx_params){ .size = sizeof(p), .flags = 1 };
 	refuse(O_RDWR, &p, -EINVAL);
 	p = (struct kvctx_params){ .size = sizeof(p), .eventfd = -1 };
@@ -247,7 +251,8 @@ _Static_assert(offsetof(struct kvctx_params, arena_bytes) == 32, "layout");
 _Static_assert(offsetof(struct kvctx_params, cq_entries) == 40, "layout");
 _Static_assert(offsetof(struct kvctx_params, eventfd) == 44, "layout");
 _Static_assert(offsetof(struct kvctx_params, timeout_ns) == 48, "layout");
-_Static_assert(sizeof(struct kvctx_params) == 56, "layout");
+_Static_assert(offsetof(struct kvctx_params, slot_bytes) == 56, "layout");
+_Static_assert(sizeof(struct kvctx_params) == 64, "layout");
 
 int main(void)
 {
