@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Peer-to-peer DMA in the machine that p2p-boot makes: a stand-in for a GPU and three SSDs below one PCIe switch, one of
-# them (p2p1) with a controller memory buffer, one (p2p2) slow; another SSD (kvctx0) beside the switch.
+# them (p2p1) with a controller memory buffer, one (p2p2) slow; another SSD (kvctx0) beside the switch,
+# and a fifth (p2p3) with a controller below and one beside it: native multipath.
 #
 #   p2p.sh MODEL     MODEL: the emulated processor
 #
 # On a kernel without peer-to-peer DMA: that it is refused.
+# shellcheck disable=SC2016 # for eval
 . "$(dirname "$0")/lib.sh"
 
 model=${1?}
@@ -26,6 +28,11 @@ controller() {
 	done
 }
 
+# paths_of DEVICE: how many a multipath head has; nvme0c1n1 is one of nvme0n1
+paths_of() {
+	find /sys/class/nvme/nvme*/ -maxdepth 1 -name "$(basename "$1" | sed -E 's/n([0-9]+)$/c*n\1/')" | wc -l
+}
+
 # peer_is PCI-NAME
 peer_is() {
 	KVCTX_PEER_NAME=$1
@@ -42,14 +49,14 @@ pool() {
 	kvctxctl pool format t "$@" --force --segment-size "$segment" && kvctxctl pool attach "$@"
 }
 
-# gone_while MODE NR COMMAND...: NR processes "p2p MODE" transfer while the command takes the peer's driver away
+# gone_while MODE NR COMMAND...: NR processes "peers MODE" transfer while the command takes the peer's driver away
 gone_while() {
 	local i mode=$1 nr=$2 pids=() failed=0 start
 
 	shift 2
 	rm -f /tmp/busy.*
 	for ((i = 0; i < nr; i++)); do
-		p2p "$mode" > /tmp/busy.$i 2>&1 &
+		peers "$mode" > /tmp/busy.$i 2>&1 &
 		pids+=($!)
 	done
 	for ((i = 0; i < nr; i++)); do
@@ -79,7 +86,7 @@ bind() {
 come_and_go() {
 	local i pid
 
-	p2p churn 5 > /tmp/churn 2>&1 & pid=$!
+	peers churn 5 > /tmp/churn 2>&1 & pid=$!
 	for i in 1 2 3 4 5 6; do
 		sleep 0.$((i * 7 % 10))
 		unbind & until_true 20 eval "! kill -0 $!" || { echo "round $i hangs"; kill -9 $pid; return 1; }
@@ -103,15 +110,17 @@ ssd=$(nvmet_ssd p2p0)
 cmb=$(nvmet_ssd p2p1)
 slow=$(nvmet_ssd p2p2)
 beside=$(nvmet_ssd kvctx0)
+twice=$(nvmet_ssd p2p3)
 check "there is a peer, there are SSDs" test -n "$peer" -a -b "$ssd" -a -b "$cmb" -a \
-	-b "$slow" -a -b "$beside"
+	-b "$slow" -a -b "$beside" -a -b "$twice"
+check "one SSD has two paths" test "$(paths_of "$twice")" = 2
 modprobe kvctx_peer
 check "memory of a device that nobody can pin is refused" eval 'pool "$ssd" &&
-	p2p refused "/sys/bus/pci/devices/$peer/resource2"'
+	peers refused "/sys/bus/pci/devices/$peer/resource2"'
 
 if [ ! -e "/sys/bus/pci/devices/$peer/p2pmem" ]; then
 	check "this kernel has no peer-to-peer DMA" bash -c '! grep -q pci_p2pdma_add_resource /proc/kallsyms'
-	check "and INFO says so" prints 'p2p: 0' p2p refused "/sys/bus/pci/devices/$peer/resource2"
+	check "and INFO says so" prints 'p2p: 0' peers refused "/sys/bus/pci/devices/$peer/resource2"
 	until_true 30 kvctxctl pool detach t
 	finish
 	exit
@@ -124,8 +133,8 @@ null=$(nvmet_null_blk peer0 256)
 backing=$(nvmet_null_blk peer1 256)
 tcp=$(nvmet_target tcp peer "$backing" && nvmet_connect tcp peer)
 
-check "a pool of all kinds of members" pool "$ssd" "$beside" "$null" "$tcp"
-KVCTX_PATHS="0 $far 1 1"
+check "a pool of all kinds of members" pool "$ssd" "$beside" "$null" "$tcp" "$twice"
+KVCTX_PATHS="0 $far 1 1 $far"
 kind=$model
 program p2p
 if [ $far != 0 ]; then
@@ -149,11 +158,11 @@ check "the device goes while DMA runs" gone_while busy 3 remove_device
 check "and comes back" rescan
 check "peer memory works again" p2p -r p2p.many_at_once
 
-check "pages without CRCs, in use, survive reclaim" eval 'pool "$ssd" && p2p hot'
+check "pages without CRCs, in use, survive reclaim" eval 'pool "$ssd" && peers hot'
 check "they were moved, $(stat_of moved_pages) times" test "$(stat_of moved_pages)" -ge 16
 check "and not found bad" test "$(stat_of bad_pages)" = 0
-check "a tenant that requires verified pages" eval 'p2p unchecked &&
-	kvctxctl tenant set t default --require-verified && p2p strict &&
+check "a tenant that requires verified pages" eval 'peers unchecked &&
+	kvctxctl tenant set t default --require-verified && peers strict &&
 	kvctxctl tenant set t default --allow-unverified'
 check "registering while the driver comes and goes" come_and_go
 check "stores that wait for space when the driver leaves" eval 'pool "$slow" --segment-size 256K &&
@@ -162,6 +171,7 @@ check "stores that wait for space when the driver leaves" eval 'pool "$slow" --s
 peer_is "$(controller p2p1)"
 check "a pool beside the controller memory buffer" pool "$ssd"
 KVCTX_PATHS=0
+# shellcheck disable=SC2034 # for program
 kind="controller memory buffer"
 program p2p
 check "unbinding the buffer's driver while DMA runs" gone_while busy 3 unbind
@@ -170,7 +180,7 @@ check "and again with its SSD a member" eval 'bind nvme && cmb=$(nvmet_ssd p2p1)
 
 peer_is "$peer"
 check "a pool for a look from outside" pool "$ssd"
-outside=$(p2p leave 77 1048576 /tmp/left)
+outside=$(peers leave 77 1048576 /tmp/left)
 check "a page lies in the peer's memory" test -n "$outside"
 echo "@bar $outside $(sha256sum < /tmp/left | cut -d' ' -f1)"
 
