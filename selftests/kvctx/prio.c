@@ -4,8 +4,8 @@
  * (slow.sh).
  *
  * The device is stuck while a batch is submitted, so that nothing ends before everything has taken its place: what may
- * go to the device stands there in order, the rest waits for its turn, for 50 ms at most. Should this process have slept
- * that long inside SUBMIT, everything stands there in order; therefore such a test is tried a few times.
+ * go to the device stands there in order, the rest waits for its turn, for 50 ms at most. Should this process have
+ * slept that long inside SUBMIT, everything stands there in order; therefore such a test is tried a few times.
  */
 #include "ktest.h"
 #include "kselftest_harness.h"
@@ -327,6 +327,40 @@ TEST_F_TIMEOUT(prio, end_of_session_with_a_queue, 60)
 		ASSERT_EQ((int)SLOT, kt_load(&self->k, kt_key(n), 0, SLOT, NULL));
 		ASSERT_EQ(-1, kt_check(self->k.arena, SLOT, n));
 	}
+}
+
+/* The member fails with operations in every queue, and is lost. The last test: nothing is there any more */
+TEST_F(prio, member_lost_with_a_queue)
+{
+	struct kvctx_sqe sqe = kt_sqe(KVCTX_OP_PREFETCH, kt_key(first_page));
+	struct kvctx_key none = { 0 };
+	uint64_t end = kt_now() + 10 * KT_SEC;
+	int res;
+
+	sqe.lease_ms = 60000;
+	ASSERT_EQ((int)SLOT, kt_do(&self->k, &sqe, NULL));
+	self->nr = 0;
+	self->page++;
+	add(self, KVCTX_OP_LOAD, first_page + 3 * NR - 1, KVCTX_PRIO_DEFAULT);
+	for (unsigned int i = 0; i < 20; i++) {
+		add(self, KVCTX_OP_PREFETCH, self->page++, KVCTX_PRIO_DEFAULT);
+		add(self, KVCTX_OP_STORE, (1 << 23) + i, KVCTX_PRIO_DEFAULT);
+	}
+	ASSERT_LE(0, kt_slow("stuck"));
+	ASSERT_EQ((int)self->nr, kt_submit(&self->k, self->sqes, self->nr, 0));
+	ASSERT_LE(0, kt_slow("error"));
+	reap(self);
+	for (unsigned int i = 0; i < self->nr; i++) {
+		EXPECT_TRUE(self->cqes[i].res == -EIO || self->cqes[i].res == -ENODEV) TH_LOG("operation %u: %d", i,
+												self->cqes[i].res);
+	}
+	EXPECT_GT(0, kt_op(&self->k, KVCTX_OP_DELETE, kt_key(first_page + 1)) ?: kt_op(&self->k, KVCTX_OP_FLUSH, none));
+	/* the page in its slot is the member's all the same */
+	do {
+		res = kt_load(&self->k, kt_key(first_page), 0, SLOT, NULL);
+	} while (res >= 0 && kt_now() < end);
+	EXPECT_EQ(-ENODEV, res);
+	EXPECT_EQ(-ENODEV, kt_do(&self->k, &sqe, NULL));
 }
 
 TEST_HARNESS_MAIN

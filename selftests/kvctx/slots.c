@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Slots: PREFETCH, GET, PUT, MATCH with prefetch, and LOADs that find their page there. Runs in slots.sh, which puts the
- * pool on the device "slow" (slow.sh).
+ * Slots: PREFETCH, GET, PUT, MATCH with prefetch, and LOADs that find their page there. Runs in slots.sh, which puts
+ * the pool on the device "slow" (slow.sh).
  */
 #include <pthread.h>
 
