@@ -107,6 +107,7 @@ void kvctx_event_member_lost(struct kvctx_member *m);		/* no lock */
 size_t kvctx_msg_pool_size(u32 nr_members);
 int kvctx_msg_pool(struct sk_buff *skb, struct kvctx_pool *p);
 int kvctx_msg_tenant(struct sk_buff *skb, struct kvctx_tenant *t);
+int kvctx_msg_peer(struct sk_buff *skb, struct kvctx_pool *p, struct pci_dev *pdev);
 int kvctx_msg_stats(struct sk_buff *skb, struct kvctx_pool *p);
 int kvctx_msg_member(struct sk_buff *skb, struct kvctx_member *m);	/* no lock */
 

@@ -12,6 +12,7 @@
  * A dump's cursor is a number of objects to skip. When something changes between two parts of a dump its generation
  * differs, and the reader is told that the dump is inconsistent (NLM_F_DUMP_INTR).
  */
+#include <linux/pci.h>
 #include <linux/uidgid.h>
 
 #include "ctrl.h"
@@ -347,6 +348,13 @@ static int kvctx_dump_start(struct netlink_callback *cb)
 	return err;
 }
 
+static int kvctx_dump_start_peers(struct netlink_callback *cb)
+{
+	if (!IS_ENABLED(CONFIG_PCI_P2PDMA))
+		return kvctx_refuse(cb->extack, NULL, -EOPNOTSUPP, "this kernel has no PCI peer-to-peer DMA");
+	return kvctx_dump_start(cb);
+}
+
 static int kvctx_dump_start_pools(struct netlink_callback *cb)
 {
 	cb->min_dump_alloc = (u32)(NLMSG_ALIGN(GENL_HDRLEN) + NLMSG_HDRLEN + kvctx_msg_pool_size(KVC_MEMBERS_MAX));
@@ -391,6 +399,29 @@ static int kvctx_fill_tenant(struct sk_buff *skb, void *tenant)
 	return kvctx_msg_tenant(skb, tenant);
 }
 
+struct kvctx_peer_of {
+	struct kvctx_pool *pool;
+	struct pci_dev *pdev;
+};
+
+static int kvctx_fill_peer(struct sk_buff *skb, void *peer_of)
+{
+	struct kvctx_peer_of *of = peer_of;
+
+	return kvctx_msg_peer(skb, of->pool, of->pdev);
+}
+
+static int kvctx_dump_peers(struct sk_buff *skb, struct netlink_callback *cb, u32 *nr, struct kvctx_pool *p)
+{
+	struct kvctx_peer_of of = { .pool = p };
+	int err = 0;
+
+	while (!err && (of.pdev = kvctx_provider_next(of.pdev)))
+		err = kvctx_dump_one(skb, cb, nr, kvctx_fill_peer, &of);
+	pci_dev_put(of.pdev);
+	return err;
+}
+
 static int kvctx_each_pool(struct sk_buff *skb, struct netlink_callback *cb, u32 *nr, struct kvctx_pool *p)
 {
 	struct kvctx_tenant *t;
@@ -401,6 +432,8 @@ static int kvctx_each_pool(struct sk_buff *skb, struct netlink_callback *cb, u32
 		return kvctx_dump_one(skb, cb, nr, kvctx_fill_pool, p);
 	case KVCTX_CMD_STATS_GET:
 		return kvctx_dump_one(skb, cb, nr, kvctx_fill_stats, p);
+	case KVCTX_CMD_PEER_GET:
+		return kvctx_dump_peers(skb, cb, nr, p);
 	case KVCTX_CMD_TENANT_GET:
 		list_for_each_entry(t, &p->tenants, node) {
 			err = kvctx_dump_one(skb, cb, nr, kvctx_fill_tenant, t);
@@ -464,6 +497,7 @@ static const struct genl_split_ops kvctx_ops[] = {
 	KVCTX_DUMP(KVCTX_CMD_TENANT_GET, kvctx_dump_start, kvctx_pool_policy),
 	KVCTX_DUMP(KVCTX_CMD_STATS_GET, kvctx_dump_start, kvctx_pool_policy),
 	KVCTX_DO(KVCTX_CMD_TENANT_SET, kvctx_do_set_tenant, kvctx_tenant_set_policy, KVCTX_CHANGES),
+	KVCTX_DUMP(KVCTX_CMD_PEER_GET, kvctx_dump_start_peers, kvctx_pool_policy),
 };
 
 static struct genl_family kvctx_family __ro_after_init = {

@@ -83,6 +83,36 @@ int kvctx_msg_tenant(struct sk_buff *skb, struct kvctx_tenant *t)
 	return 0;
 }
 
+static int kvctx_msg_path(struct sk_buff *skb, const struct kvctx_path *path)
+{
+	struct nlattr *nest = nla_nest_start(skb, KVCTX_A_PATH);
+
+	if (!nest || nla_put_u32(skb, KVCTX_P_MEMBER, path->member) || nla_put_u32(skb, KVCTX_P_REASON, path->reason) ||
+	    nla_put_s32(skb, KVCTX_P_DISTANCE, path->distance))
+		return -EMSGSIZE;
+	nla_nest_end(skb, nest);
+	return 0;
+}
+
+/* What is between the memory of @pdev and each member */
+int kvctx_msg_peer(struct sk_buff *skb, struct kvctx_pool *p, struct pci_dev *pdev)
+{
+	struct kvctx_path path;
+	int err = 0;
+	u32 i;
+
+	if (nla_put_string(skb, KVCTX_A_POOL, p->name))
+		return -EMSGSIZE;
+	for (i = 0; i < p->nr_members && !err; i++) {
+		kvctx_provider_path(pdev, &p->members[i], &path);
+		if (!i)
+			err = nla_put_string(skb, KVCTX_A_PEER, path.peer);
+		if (!err)
+			err = kvctx_msg_path(skb, &path);
+	}
+	return err;
+}
+
 int kvctx_msg_stats(struct sk_buff *skb, struct kvctx_pool *p)
 {
 	struct kvctx_counters *c = &p->counters;

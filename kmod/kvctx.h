@@ -42,6 +42,7 @@
 #include "core/core.h"
 
 struct kvctx_pool;
+struct pci_dev;
 
 struct kvctx_flush;
 
@@ -160,6 +161,8 @@ int kvctx_data_init(void);				/* caches and mempools; at module load */
 void kvctx_data_exit(void);
 int kvctx_data_pool_init(struct kvctx_pool *p);		/* io_wq, parked, counters */
 void kvctx_data_pool_exit(struct kvctx_pool *p);
+struct pci_dev *kvctx_provider_next(struct pci_dev *from);	/* may sleep */
+void kvctx_provider_path(struct pci_dev *pdev, const struct kvctx_member *m, struct kvctx_path *row);
 void kvctx_space(struct kvctx_pool *p);			/* ops->space: retry what is parked; any context, no sleep */
 
 #endif

@@ -188,6 +188,25 @@ static void path_find(struct kvctx_path_found *f, struct pci_dev *provider, stru
 		path_head(f, provider, bdev->bd_disk->disk_name);
 }
 
+/* For the control side: the next device that has memory for peers. The reference moves on from @from, NULL to begin. */
+struct pci_dev *kvctx_provider_next(struct pci_dev *from)
+{
+	while ((from = pci_get_device(PCI_ANY_ID, PCI_ANY_ID, from)))
+		if (kvctx_has_peer_memory(from))
+			break;
+	return from;
+}
+
+/* What is between memory of @pdev, none of which needs to be registered, and a member */
+void kvctx_provider_path(struct pci_dev *pdev, const struct kvctx_member *m, struct kvctx_path *row)
+{
+	struct kvctx_path_found f;
+
+	path_find(&f, pdev, m->bdev);
+	*row = (struct kvctx_path){ .member = m->index, .reason = f.reason, .distance = f.distance };
+	strscpy(row->peer, pci_name(pdev));
+}
+
 /* Registrations */
 
 static struct kvctx_peer *peer_new(struct kvctx_pool *p, struct kvctx_mem *mem, struct pci_dev *pdev)

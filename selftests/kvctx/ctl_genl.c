@@ -107,6 +107,7 @@ static const struct request requests[] = {
 	  { STR(KVCTX_A_POOL, "x") } },
 	{ "dump statistics of an unknown pool", KVCTX_CMD_STATS_GET, NLM_F_DUMP, ENOENT, "no pool",
 	  { STR(KVCTX_A_POOL, "x") } },
+	{ "one peer", KVCTX_CMD_PEER_GET, 0, EOPNOTSUPP, NULL, { STR(KVCTX_A_POOL, "t") } },
 	{ "one tenant", KVCTX_CMD_TENANT_GET, 0, EOPNOTSUPP, NULL, { STR(KVCTX_A_POOL, "t") } },
 	{ "a dump of attach", KVCTX_CMD_POOL_ATTACH, NLM_F_DUMP, EOPNOTSUPP, NULL, { } },
 	{ "an event's number", KVCTX_CMD_MEMBER_LOST, 0, EOPNOTSUPP, NULL, { } },

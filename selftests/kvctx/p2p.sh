@@ -120,6 +120,7 @@ check "memory of a device that nobody can pin is refused" eval 'pool "$ssd" &&
 
 if [ ! -e "/sys/bus/pci/devices/$peer/p2pmem" ]; then
 	check "this kernel has no peer-to-peer DMA" bash -c '! grep -q pci_p2pdma_add_resource /proc/kallsyms'
+	check "and pool show, too" prints 'peer memory: this kernel has no PCI peer-to-peer DMA' kvctxctl pool show t
 	check "and INFO says so" prints 'p2p: 0' peers refused "/sys/bus/pci/devices/$peer/resource2"
 	until_true 30 kvctxctl pool detach t
 	finish
@@ -134,6 +135,15 @@ backing=$(nvmet_null_blk peer1 256)
 tcp=$(nvmet_target tcp peer "$backing" && nvmet_connect tcp peer)
 
 check "a pool of all kinds of members" pool "$ssd" "$beside" "$null" "$tcp" "$twice"
+show=$(kvctxctl pool show t)
+echo "$show" | sed 's/^/# /'
+route='[0-9]+'
+[ $far = 0 ] || route='no route'
+check "pool show has the matrix of paths" grep -qE "^$peer +[1-9][0-9]* +$route +no queue +no queue +$route\$" <<< "$show"
+check "and why members take no peer memory" grep -qx "${tcp#/dev/}: NVMe/TCP takes no peer memory" <<< "$show"
+check "for a null_blk device as well" grep -qx "${null#/dev/}: takes no peer memory" <<< "$show"
+[ $far = 0 ] ||
+	check "and which have no switch in common" grep -qx "$peer: no common switch with ${beside#/dev/}" <<< "$show"
 KVCTX_PATHS="0 $far 1 1 $far"
 kind=$model
 program p2p

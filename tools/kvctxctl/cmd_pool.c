@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * pool attach, detach, list, show. Format is in cmd_format.c.
+ * pool attach, detach, list, show. Format is in cmd_format.c, the paths to peers' memory in peers.c.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -63,6 +63,7 @@ static int put_pool(const struct ctl *c, struct json_object *pools, const char *
 		out_fields(pool, show_columns);
 		putchar('\n');
 		out_table(out_get(pool, "members"), member_columns);
+		peers_put(pool);
 	}
 	json_object_put(pools);
 	return CTL_OK;
@@ -165,6 +166,8 @@ int cmd_pool_show(struct ctl *c)
 	struct json_object *pools = out_array();
 	int status = nl_request(c, &rq, pools);
 
+	if (!status)
+		status = peers_get(c, json_object_array_get_idx(pools, 0));
 	if (!status)
 		return put_pool(c, pools, NULL);
 	json_object_put(pools);

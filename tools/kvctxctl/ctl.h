@@ -9,6 +9,7 @@
  *	out.c		tables and JSON
  *	nl.c		generic netlink
  *	objects.c	netlink objects to JSON
+ *	peers.c		paths between the memory of PCI peers and members
  *	cmd_*.c		the commands
  *
  * Vocabulary: a command is a noun and a verb ("pool list") or a noun alone ("connect"). Its words are arguments,

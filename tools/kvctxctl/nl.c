@@ -46,6 +46,7 @@ static const struct nla_policy policy[KVCTX_A_MAX + 1] = {
 	[KVCTX_A_STATE] = { .type = NLA_U32 },
 	[KVCTX_A_STATS] = { .type = NLA_NESTED },
 	[KVCTX_A_TENANT_FLAGS] = { .type = NLA_U32 },
+	[KVCTX_A_PEER] = { .type = NLA_NUL_STRING },
 };
 
 static int on_object(struct nl_msg *msg, void *arg)
@@ -228,6 +229,10 @@ static int report(const struct ctl *c, const struct answer *a, int ret)
 	if (ret) {
 		ctl_command_error(c, "netlink: %s", nl_geterror(ret));
 		return CTL_FAILED;
+	}
+	if (a->err == EOPNOTSUPP && a->rq->refusal) {
+		snprintf(a->rq->refusal, REFUSAL_MAX, "%s", *why ? why : "this module does not tell");
+		return CTL_NOSUPP;
 	}
 	if (a->err == EPERM && !*why)
 		why = "not permitted; this needs CAP_SYS_ADMIN (root)";

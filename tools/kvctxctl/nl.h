@@ -17,6 +17,8 @@ struct nl_object {
 	int len;
 };
 
+#define REFUSAL_MAX	512
+
 struct nl_request {
 	uint8_t cmd;			/* KVCTX_CMD_* */
 	bool dump;
@@ -26,6 +28,7 @@ struct nl_request {
 	int nr_devices;
 	const struct ctl_value *uid, *gid, *mode, *flags;
 	struct json_object *(*object)(const struct nl_object *o);	/* an answer in JSON; NULL: no answers */
+	char *refusal;			/* NULL, or room for REFUSAL_MAX: what is not supported is told here, and to nobody else */
 };
 
 /*
@@ -37,7 +40,12 @@ int nl_request(const struct ctl *c, const struct nl_request *rq, struct json_obj
 /* objects.c */
 struct json_object *object_pool(const struct nl_object *o);
 struct json_object *object_tenant(const struct nl_object *o);
+struct json_object *object_peer(const struct nl_object *o);
 struct json_object *object_stats(const struct nl_object *o);
+
+/* peers.c: what PCI peers' memory reaches, as a field of the JSON object of a pool, and as text from there */
+int peers_get(const struct ctl *c, struct json_object *pool);
+void peers_put(struct json_object *pool);
 
 struct stat_name {
 	const char *key;

@@ -151,6 +151,50 @@ struct json_object *object_tenant(const struct nl_object *o)
 	return obj;
 }
 
+static const struct nla_policy path_policy[KVCTX_P_MAX + 1] = {
+	[KVCTX_P_MEMBER] = { .type = NLA_U32 },
+	[KVCTX_P_REASON] = { .type = NLA_U32 },
+	[KVCTX_P_DISTANCE] = { .type = NLA_S32 },
+};
+
+static const char *const path_reasons[] = {
+	[KVCTX_PATH_DIRECT] = "direct",
+	[KVCTX_PATH_NO_QUEUE] = "no_queue",
+	[KVCTX_PATH_NO_ROUTE] = "no_route",
+	[KVCTX_PATH_NO_PCI] = "no_pci",
+	[KVCTX_PATH_GONE] = "gone",
+};
+
+static struct json_object *object_path(struct nlattr *nest)
+{
+	struct json_object *obj = out_object();
+	struct nlattr *p[KVCTX_P_MAX + 1];
+	uint32_t reason;
+
+	if (nla_parse_nested(p, KVCTX_P_MAX, nest, path_policy) < 0 || !p[KVCTX_P_REASON])
+		return obj;
+	reason = nla_get_u32(p[KVCTX_P_REASON]);
+	add_u32(obj, "member", p[KVCTX_P_MEMBER]);
+	out_text(obj, "reason", reason < sizeof(path_reasons) / sizeof(*path_reasons) ? path_reasons[reason] : "unknown");
+	if (p[KVCTX_P_DISTANCE] && reason == KVCTX_PATH_DIRECT)
+		out_number(obj, "distance", (uint64_t)nla_get_s32(p[KVCTX_P_DISTANCE]));
+	return obj;
+}
+
+struct json_object *object_peer(const struct nl_object *o)
+{
+	struct json_object *obj = out_object(), *paths = out_array();
+	struct nlattr *a;
+	int rem;
+
+	add_text(obj, "peer", o->attrs[KVCTX_A_PEER]);
+	nla_for_each_attr(a, o->head, o->len, rem)
+		if (nla_type(a) == KVCTX_A_PATH)
+			out_append(paths, object_path(a));
+	out_add(obj, "paths", paths);
+	return obj;
+}
+
 struct json_object *object_stats(const struct nl_object *o)
 {
 	struct json_object *obj = out_object();

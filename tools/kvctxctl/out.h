@@ -13,7 +13,7 @@
 #include "ctl.h"
 
 #define OUT_FORMAT	1
-#define OUT_COLUMNS_MAX	16
+#define OUT_COLUMNS_MAX	66	/* 64 members, a title, the end */
 
 enum out_form {
 	FORM_TEXT,

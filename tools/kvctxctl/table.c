@@ -125,7 +125,9 @@ const struct ctl_command ctl_commands[] = {
 		.summary = "show a pool and its members",
 		.text =
 "A failed member's pages are misses; the pool's state is then 'degraded' and\n"
-"the other members serve on.",
+"the other members serve on. Below the members: which of them each PCI device\n"
+"with memory for peers, as a GPU, reaches without host memory, and over how\n"
+"many hops, or why not.",
 		.example = "kvctxctl pool show ctx0",
 	}, {
 		.noun = "tenant", .verb = "add", .run = cmd_tenant_add,

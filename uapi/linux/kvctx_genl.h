@@ -16,10 +16,13 @@
  *   TENANT_REMOVE   KVCTX_A_POOL KVCTX_A_TENANT -EBUSY while its sessions are open
  *   TENANT_GET      dump: KVCTX_A_POOL?         TENANT objects
  *   STATS_GET       dump: KVCTX_A_POOL?         one STATS object a pool
+ *   PEER_GET        dump: KVCTX_A_POOL?         one PEER object a pool and PCI device with memory for peers;
+ *                                               -EOPNOTSUPP where the kernel has no PCI peer-to-peer DMA
  *
  * Objects are messages of the command's number that carry
  *   POOL    POOL UUID CAPACITY SEGMENT_SIZE CHUNK_SIZE PAGE_LEN_MAX STATE and one nested KVCTX_A_MEMBER a member
  *   TENANT  POOL TENANT UID GID MODE SESSIONS DEV_MAJOR DEV_MINOR TENANT_FLAGS
+ *   PEER    POOL PEER and one nested KVCTX_A_PATH a member
  *   STATS   POOL and one u64 KVCTX_S_* a counter, nested in KVCTX_A_STATS
  *
  * Multicast group "mgmt": an object of the same form after POOL_ATTACH, POOL_DETACH, TENANT_ADD, TENANT_SET, TENANT_REMOVE,
@@ -43,6 +46,7 @@ enum kvctx_genl_cmd {
 	KVCTX_CMD_STATS_GET,
 	KVCTX_CMD_MEMBER_LOST,		/* event only */
 	KVCTX_CMD_TENANT_SET,
+	KVCTX_CMD_PEER_GET,
 	__KVCTX_CMD_MAX,
 };
 #define KVCTX_CMD_MAX (__KVCTX_CMD_MAX - 1)
@@ -69,6 +73,8 @@ enum kvctx_genl_attr {
 	KVCTX_A_MEMBER,			/* nested KVCTX_M_* */
 	KVCTX_A_STATS,			/* nested KVCTX_S_* */
 	KVCTX_A_TENANT_FLAGS,		/* u32: KVCTX_TENANT_* of <linux/kvctx.h>, default 0 */
+	KVCTX_A_PEER,			/* string: PCI name of a device */
+	KVCTX_A_PATH,			/* nested KVCTX_P_* */
 	__KVCTX_A_MAX,
 };
 #define KVCTX_A_MAX (__KVCTX_A_MAX - 1)
@@ -92,6 +98,17 @@ enum kvctx_genl_member {
 	__KVCTX_M_MAX,
 };
 #define KVCTX_M_MAX (__KVCTX_M_MAX - 1)
+
+/* Inside KVCTX_A_PATH: what is between the peer and a member, as struct kvctx_path of <linux/kvctx.h> has it */
+enum kvctx_genl_path {
+	KVCTX_P_UNSPEC,
+	KVCTX_P_PAD,
+	KVCTX_P_MEMBER,			/* u32: position in the pool */
+	KVCTX_P_REASON,			/* u32: enum kvctx_path_reason */
+	KVCTX_P_DISTANCE,		/* s32: PCI hops, -1 without a path */
+	__KVCTX_P_MAX,
+};
+#define KVCTX_P_MAX (__KVCTX_P_MAX - 1)
 
 /* Inside KVCTX_A_STATS: u64 each, counted since attach unless it says "now" */
 enum kvctx_genl_stat {

@@ -15,6 +15,8 @@
  *	FAKE_IN_DONE	"1": a dump's error comes at its end
  *	FAKE_INTERRUPTED	so many dumps are interrupted by a change
  *	FAKE_OLD	"1": a kernel that knows no counters but the first, and no flags of tenants
+ *	FAKE_PEERS	"no": no device has memory for peers; "none": the kernel knows nothing of it
+ *	FAKE_REASON	why the second peer has no path to the first member
  *	FAKE_BAD	"1": answers with attributes of a wrong size
  */
 #include <errno.h>
@@ -174,6 +176,24 @@ static void push_tenant(const struct nlmsghdr *rq, const char *pool, const char 
 	push(msg);
 }
 
+/* 0000:03:00.0 reaches the first member, 0000:04:00.0 none, the second is no PCI device's */
+static void push_peer(const struct nlmsghdr *rq, const char *pool, const char *peer, int reason)
+{
+	struct nl_msg *msg = object(rq, NLM_F_MULTI);
+	struct nlattr *nest;
+
+	nla_put_string(msg, KVCTX_A_POOL, pool);
+	nla_put_string(msg, KVCTX_A_PEER, peer);
+	for (int i = 0; i < 2; i++) {
+		nest = nla_nest_start(msg, KVCTX_A_PATH);
+		nla_put_u32(msg, KVCTX_P_MEMBER, i);
+		nla_put_u32(msg, KVCTX_P_REASON, i ? 1 : reason);
+		nla_put_s32(msg, KVCTX_P_DISTANCE, i || reason ? -1 : 4);
+		nla_nest_end(msg, nest);
+	}
+	push(msg);
+}
+
 static void push_stats(const struct nlmsghdr *rq, const char *pool, unsigned int nth)
 {
 	struct nl_msg *msg = object(rq, NLM_F_MULTI);
@@ -208,6 +228,10 @@ static void push_dump(const struct nlmsghdr *rq, const char *pool)
 	}
 	if (g->cmd == KVCTX_CMD_TENANT_GET && second)
 		push_tenant(rq, "ctx1", "default", 2);
+	if (g->cmd == KVCTX_CMD_PEER_GET && first && !fake_is("FAKE_PEERS", "no")) {
+		push_peer(rq, "ctx0", "0000:03:00.0", 0);
+		push_peer(rq, "ctx0", "0000:04:00.0", (int)fake_number("FAKE_REASON", 2));
+	}
 	if (g->cmd == KVCTX_CMD_STATS_GET && first)
 		push_stats(rq, "ctx0", dumps);
 	if (g->cmd == KVCTX_CMD_STATS_GET && second)
@@ -231,7 +255,7 @@ static void log_request(const struct nlmsghdr *rq, struct nlattr **a)
 {
 	static const char *const names[] = {
 		"?", "attach", "detach", "pool", "tenant-add", "tenant-remove", "tenants", "stats", "lost",
-		"tenant-set",
+		"tenant-set", "peers",
 	};
 	const struct genlmsghdr *g = nlmsg_data(rq);
 	struct nlattr *d;
@@ -240,7 +264,7 @@ static void log_request(const struct nlmsghdr *rq, struct nlattr **a)
 	/* libnl waits for an acknowledgment of all but dumps */
 	if (!(rq->nlmsg_flags & NLM_F_ACK))
 		abort();
-	fake_log("%s%s version %d", names[g->cmd < 10 ? g->cmd : 0],
+	fake_log("%s%s version %d", names[g->cmd < 11 ? g->cmd : 0],
 		 (rq->nlmsg_flags & NLM_F_DUMP) == NLM_F_DUMP ? " dump" : "", g->version);
 	if (a[KVCTX_A_POOL])
 		fake_log("  pool=%s", text(a[KVCTX_A_POOL]));
@@ -266,6 +290,11 @@ static void request(const struct nlmsghdr *rq)
 	log_request(rq, a);
 	if (err && !(dump && fake_is("FAKE_IN_DONE", "1"))) {
 		push_status(rq, err, getenv("FAKE_WHY"));
+		return;
+	}
+	if (dump && g->cmd == KVCTX_CMD_PEER_GET && (fake_is("FAKE_PEERS", "none") || fake_is("FAKE_OLD", "1"))) {
+		push_status(rq, EOPNOTSUPP, fake_is("FAKE_OLD", "1") ? NULL :
+			    "this kernel has no PCI peer-to-peer DMA");
 		return;
 	}
 	if (dump) {

@@ -3,7 +3,7 @@
  * System calls of the tool, wrapped by the linker.
  *
  *	FAKE_LOG		file to append to
- *	FAKE_ROOT		where /dev and /sys are for access() and opendir()
+ *	FAKE_ROOT		where /dev and /sys are for access() and opendir(), and /sys for open()
  *	FAKE_ACCESS_ERRNO	access() to a node that is there fails so when it asks for writing
  *	FAKE_OPEN_ERRNO		open() fails so
  *	FAKE_PWRITE_FAIL	the n-th pwrite() fails with EIO
@@ -100,11 +100,13 @@ DIR *__wrap_opendir(const char *path)
 
 int __wrap_open(const char *path, int flags, ...)
 {
+	char buf[512];
+
 	if (getenv("FAKE_OPEN_ERRNO")) {
 		errno = (int)fake_number("FAKE_OPEN_ERRNO", 0);
 		return -1;
 	}
-	return __real_open(path, flags);
+	return __real_open(strncmp(path, "/sys/", 5) ? path : moved(path, buf, sizeof(buf)), flags);
 }
 
 static bool fault(const char *name, long *nr)

@@ -25,8 +25,9 @@ def test_attach_shows_the_pool():
     assert "Attached." in r.out and "degraded" in r.out, r
     assert re.search(r"1 +10.0 GiB +40 +11  failed  /dev/nvme2n1$", r.out, re.M), r
     assert re.search(r"^capacity +20.0 GiB$", r.out, re.M), r
-    assert good("pool", "attach", "/dev/nvme1n1", "-o", "json").json() == good("pool", "show", "ctx0", "-o",
-                                                                              "json").json()
+    shown = good("pool", "show", "ctx0", "-o", "json").json()
+    del shown["pool"]["peers"]
+    assert good("pool", "attach", "/dev/nvme1n1", "-o", "json").json() == shown
 
 
 def test_attach_many_long_paths():
@@ -40,6 +41,11 @@ def test_show_json():
     assert pool["format"] == 1
     pool = pool["pool"]
     members = pool.pop("members")
+    assert pool.pop("peers") == [
+        {"peer": "0000:03:00.0", "paths": [{"member": 0, "reason": "direct", "distance": 4},
+                                           {"member": 1, "reason": "no_queue"}]},
+        {"peer": "0000:04:00.0", "paths": [{"member": 0, "reason": "no_route"}, {"member": 1, "reason": "no_queue"}]},
+    ], pool
     assert pool == {
         "name": "ctx0", "uuid": "00010203-0405-0607-0809-0a0b0c0d0e0f", "state": "degraded",
         "capacity": 80 << 28, "segment_size": 1 << 28, "chunk_size": 65536, "page_len_max": 128 << 20,
@@ -53,7 +59,50 @@ def test_show_json():
 
 
 def test_show_asks_for_its_pool():
-    assert good("pool", "show", "ctx1").log == ["pool version 1", "  pool=ctx1"]
+    assert good("pool", "show", "ctx1").log == ["pool version 1", "  pool=ctx1", "peers dump version 1", "  pool=ctx1"]
+
+
+def matrix(**fakes):
+    """What stands behind the table of members"""
+    return good("pool", "show", "ctx0", **fakes).out.split("\n\n")[2].splitlines()
+
+
+def test_peers():
+    lines = matrix()
+    assert [re.split("  +", line) for line in lines[:3]] == [
+        ["PEER", "nvme1n1", "nvme2n1"], ["0000:03:00.0", "4", "no queue"], ["0000:04:00.0", "no route", "no queue"],
+    ], lines
+    assert lines[3:] == ["nvme2n1: takes no peer memory", "0000:04:00.0: no common switch with nvme1n1"], lines
+    assert "nvme1n1: not a PCI device" not in matrix(reason=3)      # said with the first peer only
+    assert matrix(reason=4)[-1] == "0000:04:00.0: its driver has let go of it"
+    assert re.split("  +", matrix(reason=77)[2])[1] == "unknown"
+
+
+def test_peers_behind_a_fabric():
+    folder = os.path.join(tool.DIR, "root/sys/class/block/nvme2n1/device")
+    os.makedirs(folder)
+    for transport, text in (("tcp", "NVMe/TCP "), ("rdma", "NVMe/RDMA "), ("loop", "NVMe loop "), ("pcie", "")):
+        with open(os.path.join(folder, "transport"), "w") as f:
+            f.write(transport + "\n")
+        assert f"nvme2n1: {text}takes no peer memory" in matrix()
+    below = os.path.join(folder, "nvme7")           # a multipath disk hangs below its subsystem
+    os.makedirs(below)
+    os.rename(os.path.join(folder, "transport"), os.path.join(below, "transport"))
+    with open(os.path.join(below, "transport"), "w") as f:
+        f.write("tcp\n")
+    assert "nvme2n1: NVMe/TCP takes no peer memory" in matrix()
+
+
+def test_no_peers():
+    assert matrix(peers="no") == ["peer memory: no PCI device offers any"]
+    assert good("pool", "show", "ctx0", "-o", "json", peers="no").json()["pool"]["peers"] == []
+
+
+def test_peers_unknown():
+    assert matrix(peers="none") == ["peer memory: this kernel has no PCI peer-to-peer DMA"]
+    pool = good("pool", "show", "ctx0", "-o", "json", peers="none").json()["pool"]
+    assert "peers" not in pool and pool["peers_unknown"] == "this kernel has no PCI peer-to-peer DMA", pool
+    assert matrix(old=1) == ["peer memory: this module does not tell"]
 
 
 def test_list():
