@@ -11,8 +11,8 @@
 #include <linux/pci.h>
 
 /*
- * Does a device's driver offer memory to peers? pci_has_p2pmem() tells so up to some 6.x and was removed then; the field
- * is there only with CONFIG_PCI_P2PDMA. Can go when a kernel has a call for it again.
+ * Does a device's driver offer memory to peers? pci_has_p2pmem() told so in 6.12 and is gone in 7.2; the field is used
+ * only with CONFIG_PCI_P2PDMA. Can go when a kernel has a call for it again.
  */
 #ifdef CONFIG_PCI_P2PDMA
 #define kvctx_has_peer_memory(pdev)	rcu_access_pointer((pdev)->p2pdma)

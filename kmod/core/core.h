@@ -98,8 +98,8 @@ void kvc_recover_finish(struct kvc_pool *p);
 
 /*
  * Superblock and tenants. The pool keeps the configuration; changes are prepared in a copy by the caller's sequence:
- * kvc_tenant_add/set/remove change the pool's copy and raise seq; the caller then encodes kvc_super_of() for each member
- * and writes it to kvc_super_slot_offset(seq), before the next change: the slots on media alternate. The caller
+ * kvc_tenant_add/set/remove change the pool's copy and raise seq; the caller then encodes kvc_super_of() for each
+ * member and writes it to kvc_super_slot_offset(seq), before the next change: the slots on media alternate. The caller
  * serializes these functions.
  * add: slot number, -EEXIST, -ENOSPC, -EINVAL (name, mode, flags). set, remove: 0, -ENOENT, -EINVAL.
  * Flags are KVC_TENANT_VERIFIED or none.

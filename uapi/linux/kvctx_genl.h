@@ -25,8 +25,8 @@
  *   PEER    POOL PEER and one nested KVCTX_A_PATH a member
  *   STATS   POOL and one u64 KVCTX_S_* a counter, nested in KVCTX_A_STATS
  *
- * Multicast group "mgmt": an object of the same form after POOL_ATTACH, POOL_DETACH, TENANT_ADD, TENANT_SET, TENANT_REMOVE,
- * and MEMBER_LOST (POOL, MEMBER) when a member fails.
+ * Multicast group "mgmt": an object of the same form after POOL_ATTACH, POOL_DETACH, TENANT_ADD, TENANT_SET,
+ * TENANT_REMOVE, and MEMBER_LOST (POOL, MEMBER) when a member fails.
  */
 #ifndef _UAPI_LINUX_KVCTX_GENL_H
 #define _UAPI_LINUX_KVCTX_GENL_H
