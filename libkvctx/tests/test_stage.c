@@ -477,6 +477,8 @@ static void calls_beside_queued(void **state)
 		assert_true(is_filled(bytes + n * SLOT, SLOT, n));
 }
 
+static bool in_use[16];		/* pages of several_threads(): scatter list and memory */
+
 static void *reaper(void *arg)
 {
 	unsigned int *left = arg;
@@ -488,6 +490,7 @@ static void *reaper(void *arg)
 			continue;
 		assert_int_equal(cqe.res, SLOT);
 		assert_true(is_filled(bytes + (cqe.user_data - 1000) * SLOT, SLOT, cqe.user_data - 1000));
+		__atomic_store_n(&in_use[cqe.user_data - 1000], false, __ATOMIC_RELEASE);
 		__atomic_sub_fetch(left, 1, __ATOMIC_ACQ_REL);
 	}
 	return NULL;
@@ -505,7 +508,7 @@ static void *caller(void *arg)
 
 static void several_threads(void **state)
 {
-	unsigned int left = 300, sent = 0, busy;
+	unsigned int left = 300, sent = 0, page;
 	pthread_t threads[4];
 	int i;
 
@@ -518,10 +521,12 @@ static void several_threads(void **state)
 	for (i = 0; i < 4; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL, i ? reaper : caller, &left), 0);
 	while (sent < 300) {
-		busy = sent - (300 - __atomic_load_n(&left, __ATOMIC_ACQUIRE));
-		if (busy > 10)
+		for (page = 0; page < 16 && __atomic_load_n(&in_use[page], __ATOMIC_ACQUIRE); page++)
+			;
+		if (page == 16)
 			continue;
-		move_queued(KVCTX_OP_LOAD, sent % 16, SLOT, true);
+		in_use[page] = true;
+		move_queued(KVCTX_OP_LOAD, page, SLOT, true);
 		assert_int_equal(kvctx_submit(ctx), 1);
 		sent++;
 	}
