@@ -79,6 +79,7 @@ help:
 	@echo "  make check         the native tests alone (engine, library, tools), under sanitizers"
 	@echo "  make fuzz          long fuzzing of the engine's parsers (FUZZ_SECONDS=600)"
 	@echo "  make mutate        break the engine on purpose and see the tests fail"
+	@echo "  make cuda          the CUDA kernel and example, where nvcc is"
 	@echo "  make bench-core    figures of the engine: lookups, match, bytes per page"
 	@echo "Install it"
 	@echo "  make               programs, libraries and, where kernel headers are installed, the module"

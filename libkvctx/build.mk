@@ -49,10 +49,31 @@ $(LIB_TEST)/example-fake: $(LIB_EXAMPLE) $(O)/obj/libkvctx/tests/fake_example.o 
 	@mkdir -p $(@D)
 	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^
 
+# The example of a GPU's memory, over that kernel and a CUDA runtime in host memory; and as it is, where nvcc is
+LIB_CUDA_FAKE	:= $(LIB_TEST)/cuda-fake
+
+$(O)/obj/Documentation/examples/cuda.o: OBJ_CFLAGS := -Ilibkvctx -Ilibkvctx/tests/cuda
+$(LIB_CUDA_FAKE): $(O)/obj/Documentation/examples/cuda.o $(O)/obj/libkvctx/tests/fake_example.o $(LIB_FAKED)
+	@mkdir -p $(@D)
+	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^
+
+NVCC		?= nvcc
+.PHONY: cuda
+ifneq ($(shell command -v $(NVCC) 2> /dev/null),)
+cuda: $(LIBKVCTX_SO)
+	@mkdir -p $(O)/cuda
+	$(NVCC) -O3 -o $(O)/cuda/gpu-crc Documentation/gpu-crc.cu
+	$(NVCC) -O2 -Iuapi -Ilibkvctx -o $(O)/cuda/cuda Documentation/examples/cuda.c -L$(O)/lib -lkvctx
+else
+cuda:
+	@echo "cuda: skipped, there is no $(NVCC) on this machine"
+endif
+
 # The tests: the library without its system calls, over that kernel
-LIB_TESTS	:= open sync ring threads stage slots crc
+LIB_TESTS	:= open sync ring threads stage slots crc gpu_crc
 LIB_TESTPROGS	:= $(LIB_TESTS:%=$(LIB_TEST)/test_%)
 
+$(O)/obj/libkvctx/tests/test_gpu_crc.o: OBJ_CFLAGS := -Ilibkvctx -IDocumentation
 $(LIB_TEST)/test_open: LIB_LDFLAGS := -Wl,--wrap=calloc,--wrap=malloc
 $(LIB_TESTPROGS): $(LIB_TEST)/%: $(O)/obj/libkvctx/tests/%.o $(LIB_FAKED)
 	@mkdir -p $(@D)
@@ -72,7 +93,7 @@ $(LIB_GUEST): $(LIBKVCTX_A)
 	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIBKVCTX_A)
 
 .PHONY: check-lib lib-tests install-lib
-lib-tests: $(LIB_TESTPROGS) $(LIB_TEST)/example $(LIB_TEST)/example-fake
+lib-tests: $(LIB_TESTPROGS) $(LIB_TEST)/example $(LIB_TEST)/example-fake $(LIB_CUDA_FAKE)
 
 check-lib: $(LIBKVCTX_SO) $(LIBKVCTX_A) $(LIBKVCTX_MAN3)/kvctx_open.3
 	@$(MAKE) --no-print-directory -s O=$(O)/asan SAN=1 lib-tests
@@ -93,4 +114,5 @@ install-lib: $(LIBKVCTX_SO) $(LIBKVCTX_A) $(LIBKVCTX_MAN3)/kvctx_open.3
 	install -m 644 uapi/linux/kvctx.h uapi/linux/kvctx_genl.h $(DESTDIR)$(PREFIX)/include/linux/
 	install -m 644 $(LIBKVCTX_MAN3)/*.3 $(DESTDIR)$(PREFIX)/share/man/man3/
 	install -m 644 libkvctx/man/kvctx.7 $(DESTDIR)$(PREFIX)/share/man/man7/
-	install -m 644 Documentation/examples/*.c $(DESTDIR)$(PREFIX)/share/doc/kvctx/examples/
+	install -m 644 Documentation/examples/*.c Documentation/gpu-crc.cu Documentation/gpu-crc.h \
+		$(DESTDIR)$(PREFIX)/share/doc/kvctx/examples/
