@@ -81,6 +81,7 @@ help:
 	@echo "  make mutate        break the engine on purpose and see the tests fail"
 	@echo "  make cuda          the CUDA kernel and example, where nvcc is"
 	@echo "  make bench-core    figures of the engine: lookups, match, bytes per page"
+	@echo "  make bench-insn    keep the instructions a page that the tests compare with"
 	@echo "Install it"
 	@echo "  make               programs, libraries and, where kernel headers are installed, the module"
 	@echo "  make install       to PREFIX=$(PREFIX); DESTDIR is honoured"
@@ -106,7 +107,7 @@ check: deps
 	@selftests/all $(CHECKS)
 
 test:
-	@selftests/all deps setup guest $(CHECKS) check-kmod check-vm $(KERNELS:%=check-guest-%)
+	@selftests/all deps setup guest $(CHECKS) check-kmod check-vm check-insn $(KERNELS:%=check-guest-%)
 
 demo:
 	@tools/demo/run --kernel "$(KERNEL)" $(if $(TRACE),--trace "$(TRACE)") $(if $(REQUESTS),--requests "$(REQUESTS)")

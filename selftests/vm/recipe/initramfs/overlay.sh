@@ -32,16 +32,16 @@ put_products() {
 	copy_into "$tree/usr/lib" "$build"/lib/*.so*
 	copy_into "$tree/kvctx/selftests" "$build"/selftests/*
 	copy_into "$tree/kvctx/selftests/vm" "$repo/selftests/vm/guest"
-	[ ! -d "$repo/selftests/kvctx" ] || put_scripts
+	put_scripts
 	install -m 755 "$command" "$tree/kvctx/command"
 }
 
-# What selftests/kvctx holds beside sources: scripts and their data
+# What these folders hold beside sources: scripts and their data
 put_scripts() {
 	local f
 
 	cd "$repo"
-	find selftests/kvctx -type f ! -name '*.[cho]' ! -name '*.mk' |
+	find selftests/kvctx selftests/bench -type f ! -name '*.[cho]' ! -name '*.mk' |
 		while read -r f; do
 			mkdir -p "$tree/kvctx/${f%/*}"
 			cp -a "$f" "$tree/kvctx/$f"
