@@ -56,8 +56,6 @@ static unsigned int add(FIXTURE_DATA(prio) *self, enum kvctx_opcode op, uint64_t
 	} else {
 		self->segs[i] = kt_seg(KVCTX_MEM_ARENA, i * (uint64_t)KT_MIB, length);
 		self->sqes[i] = kt_io(op, kt_key(n), &self->segs[i], 1);
-		if (op == KVCTX_OP_LOAD)
-			self->sqes[i].flags = KVCTX_OP_NO_VERIFY;	/* ends where the device says so */
 	}
 	self->sqes[i].prio = prio;
 	self->sqes[i].user_data = i;
