@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 /*
- * A CUDA kernel that computes the CRC32C of each chunk of a page where the page lies, for a comparison with the CRCs that
- * a LOAD told; and a program that tries it on random chunks. gpu-crc.h has the arithmetic.
+ * A CUDA kernel that computes the CRC32C of each chunk of a page where the page lies, for a comparison with the CRCs
+ * that a LOAD told; and a program that tries it on random chunks. gpu-crc.h has the arithmetic.
  *
  *	nvcc -O3 -o gpu-crc gpu-crc.cu && ./gpu-crc
  *

@@ -20,6 +20,7 @@ struct copies {
 	pthread_mutex_t lock;
 	unsigned int pieces, ends;
 	int fail_piece, fail_end, result;	/* fail the n-th from now, counted from 1 */
+	bool hold;			/* copies do not come back */
 	struct kvctx *ctx;
 };
 
@@ -54,6 +55,8 @@ static int copy(void *copy_ctx, void *dst, const void *src, size_t len,
 	struct copies *c = copy_ctx;
 	int ret = 0;
 
+	while (__atomic_load_n(&c->hold, __ATOMIC_ACQUIRE))
+		usleep(100);
 	pthread_mutex_lock(&c->lock);
 	if (len) {
 		assert_true(in_slots(direction == KVCTX_COPY_TO_HOST ? dst : src));
@@ -535,6 +538,88 @@ static void several_threads(void **state)
 	fake_disk_stop();
 }
 
+/* A wait for several goes on with one that was refused while others are in the kernel */
+static void *release_one_by_one(void *arg)
+{
+	fake_await_kept(2);
+	fake_await_sleepers(1);
+	fake_release(1);
+	fake_await_kept(2);	/* the other one, and the first again */
+	fake_release(2);
+	fake_await_kept(1);
+	fake_release(1);
+	return arg;
+}
+
+static void waiting_goes_on(void **state)
+{
+	struct kvctx_cqe cqes[3];
+	pthread_t thread;
+
+	(void)state;
+	put_page(1, SLOT);
+	put_page(2, SLOT);
+	fake.hold_calls = true;
+	move_queued(KVCTX_OP_LOAD, 1, SLOT, true);
+	move_queued(KVCTX_OP_LOAD, 2, SLOT, true);
+	assert_int_equal(kvctx_submit(ctx), 2);
+	assert_int_equal(pthread_create(&thread, NULL, release_one_by_one, NULL), 0);
+	reap(cqes, 2);
+	pthread_join(thread, NULL);
+	assert_int_equal(cqes[0].res, SLOT);
+	assert_int_equal(cqes[1].res, SLOT);
+}
+
+static void submitting_and_waiting(void **state)
+{
+	struct kvctx_cqe cqe;
+	int i;
+
+	(void)state;
+	put_page(1, SLOT);
+	fake.hold_calls = true;
+	fake_disk_start(7);
+	for (i = 0; i < 20; i++) {
+		move_queued(KVCTX_OP_LOAD, 1, SLOT, true);
+		assert_int_equal(kvctx_submit_and_wait(ctx, 1, KVCTX_TIMEOUT_NONE), 1);
+		assert_int_equal(kvctx_peek(ctx, &cqe, 1), 1);
+		assert_int_equal(cqe.res, SLOT);
+		assert_int_equal(cqe.flags, KVCTX_CQE_STAGED | KVCTX_CQE_VERIFIED);
+	}
+	fake_disk_stop();
+}
+
+static void *call_once(void *arg)
+{
+	struct kvctx_key key = key_of(60);
+
+	assert_int_equal(kvctx_store_staged(ctx, &key, peer, SLOT, NULL, NULL), SLOT);
+	return arg;
+}
+
+/* Calls have all slots, and nothing is in the kernel: who waits for a slot is not told that nothing comes any more */
+static void waiting_for_slots_of_calls(void **state)
+{
+	pthread_t threads[SLOTS];
+	struct kvctx_cqe cqes[2];
+	int i;
+
+	(void)state;
+	put_page(1, SLOT);
+	__atomic_store_n(&copies.hold, true, __ATOMIC_RELEASE);
+	for (i = 0; i < SLOTS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, call_once, NULL), 0);
+	usleep(100000);		/* they sit in their copies by then, or the test sees less */
+	move_queued(KVCTX_OP_LOAD, 1, SLOT, true);
+	assert_int_equal(kvctx_submit(ctx), 1);
+	assert_int_equal(kvctx_wait(ctx, 1, 20000000), -ETIME);
+	__atomic_store_n(&copies.hold, false, __ATOMIC_RELEASE);
+	reap(cqes, 1);
+	assert_int_equal(cqes[0].res, SLOT);
+	for (i = 0; i < SLOTS; i++)
+		pthread_join(threads[i], NULL);
+}
+
 /* A session that cannot write the arena stages LOADs all the same, but not into the arena itself */
 static void read_only(void **state)
 {
@@ -582,6 +667,9 @@ int main(void)
 		TEST(memory_that_is_gone),
 		TEST(calls_beside_queued),
 		TEST(several_threads),
+		TEST(waiting_goes_on),
+		TEST(submitting_and_waiting),
+		TEST(waiting_for_slots_of_calls),
 		TEST(read_only),
 	};
 
