@@ -326,11 +326,9 @@ static int redo(struct kvctx *ctx, struct record *r, bool fresh)
 	again = on_slot(ctx, &r->sqe, r->slot, &seg);
 	again.user_data = TAG(ctx, r);
 	submit.sqes = (uintptr_t)&again;
-	r->again = true;	/* before the completion can come */
 	ret = kvctx_sys_ioctl(ctx->fd, KVCTX_IOC_SUBMIT, &submit);
 	if (ret >= 0)
 		return 0;
-	r->again = false;
 	r->cqe.res = ret;
 	return ret == -EAGAIN ? ret : 1;
 }
@@ -346,15 +344,18 @@ static int step_refused(struct kvctx *ctx, struct record *r)
 		r->slot = s->free_slots[--s->nr_free];
 		r->has_slot = true;
 	}
+	r->again = true;	/* here, since its completion can come while we are away */
 	s->working++;
 	pthread_mutex_unlock(&ctx->lock);
 	ret = redo(ctx, r, fresh);
 	pthread_mutex_lock(&ctx->lock);
 	s->working--;
-	if (ret < 0)
+	if (ret < 0) {
+		r->again = false;
 		list_add_front(&s->refused, r);
-	else if (ret)
+	} else if (ret) {
 		finish(ctx, r);
+	}
 	kvctx_wake_ready(ctx);
 	return ret < 0 ? ret : 1;
 }
