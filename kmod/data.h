@@ -34,6 +34,7 @@
 #include <linux/ktime.h>
 #include <linux/poll.h>
 #include <linux/rbtree.h>
+#include <linux/uio.h>
 #include <linux/xarray.h>
 
 #include "kvctx.h"
@@ -90,6 +91,7 @@ struct kvctx_run {
 
 struct kvctx_mem *kvctx_mem_alloc(u64 bytes, bool account);
 struct kvctx_mem *kvctx_mem_pin(u64 addr, u64 length);
+struct kvctx_mem *kvctx_mem_borrow(const struct iov_iter *iter);
 void kvctx_mem_unpin(struct kvctx_mem *mem);
 void kvctx_mem_free(struct kvctx_mem *mem);
 unsigned long kvctx_mem_extent_pages(const struct kvctx_mem *mem, u32 i);
@@ -183,6 +185,24 @@ extern struct workqueue_struct *kvctx_session_wq;	/* teardown, ends of leases */
 
 struct kvctx_bounce;
 
+/* State of an io_uring command, inside it; see uring.c */
+struct kvctx_uring {
+	struct io_uring_cmd *cmd;
+	void (*done)(struct kvctx_op *op, s32 res, u32 flags);
+	atomic_t left;			/* operations, and who submits them, that have not reported */
+	s32 res;
+	u16 flags;			/* KVCTX_CQE_* */
+	bool cqe32;
+	bool cancelled;			/* its operations are parked no more, as those of a dying session */
+};
+
+/* How an operation came, when not by the ioctl */
+struct kvctx_from {
+	struct kvctx_uring *uring;
+	/* The caller's pieces; NULL: they are what sqe->segs says */
+	int (*pieces)(struct kvctx_op *op, struct kvctx_from *from);
+};
+
 struct kvctx_op {
 	struct kvctx_session *session;
 	u64 user_data;
@@ -205,8 +225,11 @@ struct kvctx_op {
 	struct kvctx_piece *pieces;	/* what the transfer begins with: user, or the one in front */
 	struct kvctx_piece *list;	/* allocated, when they do not fit in here */
 
+	struct kvctx_mem *borrowed;	/* of io_uring, for this operation */
+
 	/* Takes the result instead of the completion queue; the operation is freed behind it */
 	void (*done)(struct kvctx_op *op, s32 res, u32 flags);
+	struct kvctx_uring *uring;	/* the command that it came by; NULL: by the ioctl */
 
 	/* STORE, DELETE: 0: taken over; -EAGAIN: try again when there is space */
 	int (*attempt)(struct kvctx_op *op);
@@ -256,7 +279,21 @@ static inline const u8 *kvctx_key_bytes(struct kvctx_key *key)
 
 static_assert(sizeof(struct kvctx_key) == KVC_KEY_LEN);
 
-long kvctx_submit(struct kvctx_session *s, const struct kvctx_submit *arg);
+/* Nobody takes the result any more: @op shall not wait. Read under the lock of the queue that it would wait in. */
+static inline bool kvctx_op_unwanted(const struct kvctx_op *op)
+{
+	return READ_ONCE(op->session->dying) || (op->uring && READ_ONCE(op->uring->cancelled));
+}
+
+/* Is @op one of the session's, or, with @u, of that command? */
+static inline bool kvctx_op_of(const struct kvctx_op *op, const struct kvctx_session *s, const struct kvctx_uring *u)
+{
+	return op->session == s && (!u || op->uring == u);
+}
+
+long kvctx_submit(struct kvctx_session *s, const struct kvctx_submit *arg, struct kvctx_from *from);
+s32 kvctx_submit_sqe(struct kvctx_session *s, const struct kvctx_sqe *sqe, struct kvctx_from *from);
+int kvctx_op_add_pieces(struct kvctx_op *op, const struct kvctx_seg *segs, u32 nr, u64 *sum);
 void kvctx_submit_masks(u64 *ops, u64 *flags);
 struct kvctx_op *kvctx_op_alloc(struct kvctx_session *s);
 void kvctx_op_complete(struct kvctx_op *op, s32 res, u32 flags);
@@ -283,7 +320,7 @@ void kvctx_load_go(struct kvctx_op *op, int err);
 /* park.c */
 void kvctx_park_init(struct kvctx_pool *p);
 int kvctx_attempt(struct kvctx_op *op, bool queue);
-void kvctx_park_cancel(struct kvctx_session *s);
+void kvctx_park_cancel(struct kvctx_session *s, const struct kvctx_uring *u);
 void kvctx_park_revoke(struct kvctx_pool *p);
 
 /* turn.c */
@@ -292,8 +329,7 @@ void kvctx_turn_exit(struct kvctx_pool *p);
 void kvctx_turn_take(struct kvctx_op *op, void (*go)(struct kvctx_op *op, int err));
 void kvctx_turn_end(struct kvctx_op *op);
 bool kvctx_turn_recall(struct kvctx_op *op);
-bool kvctx_turn_cancel_op(struct kvctx_op *op);
-void kvctx_turn_cancel(struct kvctx_session *s);
+void kvctx_turn_cancel(struct kvctx_session *s, const struct kvctx_uring *u);
 
 /* What a device that knows priorities is told. */
 static inline u16 kvctx_ioprio(const struct kvctx_op *op)
@@ -307,6 +343,9 @@ static inline u16 kvctx_ioprio(const struct kvctx_op *op)
 		return IOPRIO_PRIO_VALUE(IOPRIO_CLASS_BE, 4);
 	}
 }
+
+/* uring.c */
+int kvctx_uring_cmd(struct kvctx_session *s, struct io_uring_cmd *cmd, unsigned int issue_flags);
 
 /* slots.c */
 int kvctx_slots_setup(struct kvctx_session *s, u32 *slot_bytes, u32 nr_slots);

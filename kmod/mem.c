@@ -327,6 +327,47 @@ out:
 	return mem;
 }
 
+/*
+ * The bytes of @iter, whose owner keeps them for as long as this memory exists; to be freed with kvfree(). Like all
+ * memories one range of addresses: in between there are only whole pages.
+ */
+struct kvctx_mem *kvctx_mem_borrow(const struct iov_iter *iter)
+{
+	const struct bio_vec *bv = iter->bvec;
+	size_t skip = iter->iov_offset, left = iter->count, n;
+	struct kvctx_mem *mem;
+	struct page *page;
+	u32 at;
+
+	if (!iov_iter_is_bvec(iter))
+		return ERR_PTR(-EFAULT);
+	mem = kvzalloc(sizeof(*mem) + iter->nr_segs * sizeof(*mem->extents), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	if (!mem)
+		return ERR_PTR(-ENOMEM);
+	mem->extents = (struct kvctx_extent *)(mem + 1);
+	mem->max_extents = iter->nr_segs;
+	mem->length = iter->count;
+	for (; skip >= bv->bv_len; bv++)
+		skip -= bv->bv_len;
+	for (; left; left -= n, bv++, skip = 0) {
+		page = bv->bv_page + PHYS_PFN(bv->bv_offset + skip);
+		at = offset_in_page(bv->bv_offset + skip);
+		n = min_t(size_t, left, bv->bv_len - skip);
+		if (!mem->nr_pages)
+			mem->first = at;
+		else if (at)
+			goto err;
+		if (is_pci_p2pdma_page(page) || (n < left && !PAGE_ALIGNED(at + n)) ||
+		    extents_add(mem, page, PHYS_PFN(PAGE_ALIGN(at + n))))
+			goto err;
+	}
+	return mem;
+
+err:
+	kvfree(mem);
+	return ERR_PTR(-EFAULT);
+}
+
 /* The extent that holds page @index; @guess is tried first, with the one behind it. */
 static u32 extent_find(const struct kvctx_mem *mem, unsigned long index, u32 guess)
 {

@@ -12,7 +12,8 @@
  *
  * pool->parked_lock guards the queue, pool->parked_until (the earliest deadline in it) and, together with
  * session->dying, that nothing of a closing session is parked any more: close sets dying before it takes the lock to
- * empty the queue, parking reads it under the lock. The same holds for peers that go, and their operations.
+ * empty the queue, parking reads it under the lock. The same holds for peers that go, and their operations, and for
+ * io_uring commands that are cancelled.
  */
 #include "data.h"
 
@@ -48,7 +49,7 @@ static int park(struct kvctx_op *op, bool front)
 	int err = 0;
 
 	spin_lock(&p->parked_lock);
-	if (READ_ONCE(op->session->dying)) {
+	if (kvctx_op_unwanted(op)) {
 		err = -ECANCELED;
 	} else if (parked_gone(op)) {
 		err = -ENODEV;
@@ -163,8 +164,8 @@ void kvctx_park_revoke(struct kvctx_pool *p)
 	complete_ops(&ops, -ENODEV);
 }
 
-/* @s is closing and has set dying: nobody will take these completions. */
-void kvctx_park_cancel(struct kvctx_session *s)
+/* @s is closing and has set dying, or @u was cancelled: its operations wait no longer. */
+void kvctx_park_cancel(struct kvctx_session *s, const struct kvctx_uring *u)
 {
 	struct kvctx_pool *p = s->pool;
 	struct kvctx_op *op, *next;
@@ -172,7 +173,7 @@ void kvctx_park_cancel(struct kvctx_session *s)
 
 	spin_lock(&p->parked_lock);
 	list_for_each_entry_safe(op, next, &p->parked, parked)
-		if (op->session == s)
+		if (kvctx_op_of(op, s, u))
 			list_move_tail(&op->parked, &ops);
 	spin_unlock(&p->parked_lock);
 	complete_ops(&ops, -ECANCELED);

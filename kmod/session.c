@@ -14,6 +14,7 @@
  * device.
  */
 #include <linux/fs.h>
+#include <linux/io_uring/cmd.h>
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/nospec.h>
@@ -88,7 +89,8 @@ static long ioctl_info(struct kvctx_session *s, union kvctx_arg *arg)
 		.abi_version = KVCTX_ABI_VERSION,
 		.session_flags = s->rdonly ? KVCTX_SESSION_RDONLY : 0,
 		.features = KVCTX_FEAT_VERIFY | KVCTX_FEAT_SLOTS |
-			    (IS_ENABLED(CONFIG_PCI_P2PDMA) ? KVCTX_FEAT_P2P : 0),
+			    (IS_ENABLED(CONFIG_PCI_P2PDMA) ? KVCTX_FEAT_P2P : 0) |
+			    (IS_ENABLED(CONFIG_IO_URING) ? KVCTX_FEAT_URING : 0),
 		.capacity = kvc_capacity(s->pool->core),
 		.page_len_max = kvc_page_max(s->pool->core),
 		.arena_max = arena_max(),
@@ -275,7 +277,7 @@ static long ioctl_paths(struct kvctx_session *s, union kvctx_arg *arg)
 
 static long ioctl_submit(struct kvctx_session *s, union kvctx_arg *arg)
 {
-	return kvctx_submit(s, &arg->submit);
+	return kvctx_submit(s, &arg->submit, NULL);
 }
 
 static long ioctl_wait(struct kvctx_session *s, union kvctx_arg *arg)
@@ -366,6 +368,13 @@ static long session_ioctl(struct file *file, unsigned int cmd, unsigned long use
 	if (ret >= 0 && io->out && copy_to_user(ptr, &arg, size))
 		return -EFAULT;
 	return ret;
+}
+
+static int session_uring_cmd(struct io_uring_cmd *cmd, unsigned int issue_flags)
+{
+	struct kvctx_session *s = cmd->file->private_data;
+
+	return session_ready(s) ? kvctx_uring_cmd(s, cmd, issue_flags) : -EBADFD;
 }
 
 static __poll_t session_poll(struct file *file, struct poll_table_struct *table)
@@ -468,8 +477,8 @@ static int session_release(struct inode *inode, struct file *file)
 	struct kvctx_session *s = file->private_data;
 
 	WRITE_ONCE(s->dying, true);
-	kvctx_park_cancel(s);
-	kvctx_turn_cancel(s);
+	kvctx_park_cancel(s, NULL);
+	kvctx_turn_cancel(s, NULL);
 	kvctx_lease_exit(s);
 	wait_event_idle_timeout(s->cq.wait, kvctx_cq_drained(s), CLOSE_WAIT);
 	if (!session_orphan(s))
@@ -483,6 +492,7 @@ const struct file_operations kvctx_fops = {
 	.release	= session_release,
 	.unlocked_ioctl	= session_ioctl,
 	.compat_ioctl	= compat_ptr_ioctl,
+	.uring_cmd	= session_uring_cmd,
 	.poll		= session_poll,
 	.mmap		= session_mmap,
 };

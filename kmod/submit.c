@@ -188,12 +188,13 @@ static void op_put_pieces(struct kvctx_op *op)
 			kvctx_mem_put(op->session, mem);
 		last = mem;
 	}
+	kvfree(op->borrowed);
 	kvfree(op->list);
 	kvfree(op->crcs);
 }
 
 /* Resolve @nr of the caller's segments; adds their bytes to @sum. */
-static int op_add_pieces(struct kvctx_op *op, const struct kvctx_seg *segs, u32 nr, u64 *sum)
+int kvctx_op_add_pieces(struct kvctx_op *op, const struct kvctx_seg *segs, u32 nr, u64 *sum)
 {
 	struct kvctx_piece *piece;
 	struct kvctx_mem *mem;
@@ -238,7 +239,7 @@ static int op_get_pieces(struct kvctx_op *op, const struct kvctx_sqe *sqe)
 		if (n == 1 ? copy_from_user(segs, user + done, sizeof(*segs)) :
 			     copy_from_user(segs, user + done, n * sizeof(*segs)))
 			return -EFAULT;
-		err = op_add_pieces(op, segs, n, &sum);
+		err = kvctx_op_add_pieces(op, segs, n, &sum);
 		if (err)
 			return err;
 	}
@@ -329,7 +330,17 @@ void kvctx_bottom_work(struct work_struct *work)
 		op->finish(op);
 }
 
-static int op_start(struct kvctx_session *s, const struct kvctx_sqe *sqe, ktime_t deadline, struct kvctx_op **spare)
+/* An io_uring command counts the operations that are to report to it. */
+static void op_enter(struct kvctx_op *op, struct kvctx_uring *u)
+{
+	op->uring = u;
+	op->done = u->done;
+	atomic_inc(&u->left);
+}
+
+/* 0: taken over, and maybe ended */
+static int op_start(struct kvctx_session *s, const struct kvctx_sqe *sqe, ktime_t deadline, struct kvctx_from *from,
+		    struct kvctx_op **spare)
 {
 	struct kvctx_op *op = op_alloc(s, spare);
 	struct kvctx_key key = sqe->key;
@@ -347,12 +358,16 @@ static int op_start(struct kvctx_session *s, const struct kvctx_sqe *sqe, ktime_
 	op->depth = sqe->depth;
 	op->lease_ms = sqe->lease_ms;
 	op->deadline = deadline;
-	err = op_get_pieces(op, sqe);
+	if (from)
+		op_enter(op, from->uring);
+	err = from && from->pieces && sqe->nr_segs ? from->pieces(op, from) : op_get_pieces(op, sqe);
 	if (!err)
 		err = op_get_crcs(op, sqe);
 	if (!err)
 		err = opcode_of(sqe)->start(op);
 	if (err) {
+		if (from)
+			atomic_dec(&from->uring->left);
 		op_put_pieces(op);
 		op->spare = *spare;
 		*spare = op;
@@ -360,50 +375,62 @@ static int op_start(struct kvctx_session *s, const struct kvctx_sqe *sqe, ktime_
 	return err;
 }
 
-static void submit_one(struct kvctx_session *s, const struct kvctx_sqe *sqe, ktime_t now, struct kvctx_op **spare)
+/* The result of an operation that ends here, or -EIOCBQUEUED: it will be told. */
+static s32 submit_one(struct kvctx_session *s, const struct kvctx_sqe *sqe, ktime_t now, struct kvctx_from *from,
+		      struct kvctx_op **spare)
 {
 	ktime_t deadline = KTIME_MAX;
 	s32 res;
 
 	res = sqe_check(s, sqe);
 	if (res)
-		goto complete;
+		return res;
 	if (sqe->timeout_ns) {
 		deadline = ktime_add_safe(now, ns_to_ktime(min_t(u64, sqe->timeout_ns, KTIME_MAX)));
-		res = -ETIME;
 		if (ktime_get() >= deadline)
-			goto complete;
+			return -ETIME;
 	}
-	if (opcode_of(sqe)->now) {
-		res = opcode_of(sqe)->now(s, sqe);
-		goto complete;
-	}
-	res = op_start(s, sqe, deadline, spare);
-	if (!res)
-		return;
-complete:
-	kvctx_cq_post(s, sqe->user_data, res, 0, NULL);
+	if (opcode_of(sqe)->now)
+		return opcode_of(sqe)->now(s, sqe);
+	return op_start(s, sqe, deadline, from, spare) ?: -EIOCBQUEUED;
+}
+
+/* One operation whose result goes to from->uring, or is returned; otherwise -EIOCBQUEUED. */
+s32 kvctx_submit_sqe(struct kvctx_session *s, const struct kvctx_sqe *sqe, struct kvctx_from *from)
+{
+	struct kvctx_op *unused = NULL;
+	s32 res = submit_one(s, sqe, ktime_get(), from, &unused);
+
+	if (unused)
+		kvctx_op_discard(unused);
+	return res;
 }
 
 /* Take up to @nr operations. Returns how many, or the reason why none. */
-static long submit_some(struct kvctx_session *s, const struct kvctx_sqe __user *user, u32 nr, ktime_t now)
+static long submit_some(struct kvctx_session *s, const struct kvctx_sqe __user *user, u32 nr, ktime_t now,
+			struct kvctx_from *from)
 {
 	struct kvctx_sqe sqes[SQE_BATCH];
 	struct kvctx_op *spare;
 	u32 room, got, i;
+	s32 res;
 
 	room = kvctx_cq_reserve(s, min_t(u32, nr, SQE_BATCH), &spare);
 	if (!room)
 		return -EAGAIN;
 	got = (room * sizeof(*sqes) - copy_from_user(sqes, user, room * sizeof(*sqes))) / sizeof(*sqes);
-	for (i = 0; i < got; i++)
-		submit_one(s, &sqes[i], now, &spare);
+	for (i = 0; i < got; i++) {
+		res = submit_one(s, &sqes[i], now, from, &spare);
+		if (res != -EIOCBQUEUED)
+			kvctx_cq_post(s, sqes[i].user_data, res, 0, NULL);
+	}
 	if (got < room || spare)
 		kvctx_cq_unreserve(s, room - got, spare);
 	return got ? (long)got : -EFAULT;
 }
 
-long kvctx_submit(struct kvctx_session *s, const struct kvctx_submit *arg)
+/* @from: the io_uring command that hands them over; NULL: the ioctl */
+long kvctx_submit(struct kvctx_session *s, const struct kvctx_submit *arg, struct kvctx_from *from)
 {
 	const struct kvctx_sqe __user *user = u64_to_user_ptr(arg->sqes);
 	ktime_t now = ktime_get();
@@ -417,7 +444,7 @@ long kvctx_submit(struct kvctx_session *s, const struct kvctx_submit *arg)
 	/* requests are then allocated so many at a time */
 	plug.nr_ios = min_t(u32, arg->nr, PLUG_IOS);
 	while (done < arg->nr) {
-		ret = submit_some(s, user + done, arg->nr - done, now);
+		ret = submit_some(s, user + done, arg->nr - done, now, from);
 		if (ret < 0)
 			break;
 		done += ret;

@@ -7,7 +7,7 @@
  *
  *   - when the last URGENT operation ends, or enough bytes of the less urgent ones have
  *   - after MAX_WAIT in any case: nothing starves
- *   - never, with an error, when their deadline passes or their session closes
+ *   - never, with an error, when their deadline passes, their session closes or their io_uring command is cancelled
  *
  * In a queue there is order; NORMAL goes before BACKGROUND. Where only one kind of operations is at work, its turn
  * costs one atomic operation before the transfer and one behind it, on a cache line of the member.
@@ -78,7 +78,7 @@ static int queue(struct kvctx_turn *t, struct kvctx_op *op)
 	smp_mb__after_atomic();
 	if (has_room(t, op->prio) && is_next(t, op)) {
 		ret = 1;
-	} else if (READ_ONCE(op->session->dying)) {
+	} else if (kvctx_op_unwanted(op)) {
 		ret = -ECANCELED;
 	} else {
 		op->queued = true;
@@ -143,15 +143,6 @@ bool kvctx_turn_recall(struct kvctx_op *op)
 		unqueue(t, op);
 	spin_unlock(&t->lock);
 	return queued;
-}
-
-/* true: @op was waiting for its turn, and has been completed with -ECANCELED. */
-bool kvctx_turn_cancel_op(struct kvctx_op *op)
-{
-	if (!kvctx_turn_recall(op))
-		return false;
-	op->go(op, -ECANCELED);
-	return true;
 }
 
 /* Who goes now: the first of a queue that has room, or waited long enough. */
@@ -229,8 +220,8 @@ static void turn_work(struct work_struct *work)
 		queue_delayed_work(m->pool->io_wq, &t->work, TICK);
 }
 
-/* @s is closing and has set dying: nobody will take these completions. */
-void kvctx_turn_cancel(struct kvctx_session *s)
+/* @s is closing and has set dying, or @u was cancelled: its operations wait no longer. */
+void kvctx_turn_cancel(struct kvctx_session *s, const struct kvctx_uring *u)
 {
 	struct kvctx_op *op, *tmp;
 	LIST_HEAD(ops);
@@ -242,7 +233,7 @@ void kvctx_turn_cancel(struct kvctx_session *s)
 		spin_lock(&t->lock);
 		for (j = 0; j < ARRAY_SIZE(t->queue); j++) {
 			list_for_each_entry_safe(op, tmp, &t->queue[j], parked) {
-				if (op->session != s)
+				if (!kvctx_op_of(op, s, u))
 					continue;
 				unqueue(t, op);
 				list_add_tail(&op->parked, &ops);

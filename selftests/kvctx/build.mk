@@ -3,7 +3,7 @@
 # The kselftests of kvctx.ko: programs that run in the guest, and the target that runs them there.
 
 KSELFTEST_INC	?= /usr/local/include/kselftest
-KTESTS		:= abi data session edges pages parked prio scatter slots throughput p2p peers
+KTESTS		:= abi data session edges pages parked prio scatter slots throughput p2p uring peers
 KTEST_PROGS	:= $(KTESTS:%=$(O)/selftests/%)
 
 GUESTPROGS	+= $(KTEST_PROGS)
@@ -13,9 +13,10 @@ $(O)/obj/selftests/kvctx/%.o: OBJ_CFLAGS := -isystem $(KSELFTEST_INC) -Wno-missi
 
 $(O)/selftests/p2p $(O)/selftests/peers: $(O)/obj/selftests/kvctx/peer.o
 
+$(O)/selftests/uring: KTEST_LIBS := -luring
 $(KTEST_PROGS): $(O)/selftests/%: $(O)/obj/selftests/kvctx/%.o $(O)/obj/selftests/kvctx/ktest.o
 	@mkdir -p $(@D)
-	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ -lpthread
+	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ -lpthread $(KTEST_LIBS)
 
 .PHONY: check-guest-6.12 check-guest-7.2
 check-guest-6.12 check-guest-7.2: check-guest-%:

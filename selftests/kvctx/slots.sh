@@ -17,6 +17,8 @@ check "format and attach" make_pool "$dev" --segment-size 16M
 program slots
 kind=prio
 program prio
+kind=uring
+program uring
 check "operations waited for their turn" test "$(stat_of turn_waits)" -gt 100
 check "hits were counted" test "$(stat_of slot_hits)" -gt 100
 check "pages read ahead too" test "$(stat_of prefetches)" -gt 100

@@ -522,7 +522,9 @@ struct kvctx_match {
  * @mem: memory id where nr_segs is 0 and the buffer is not a registered one; otherwise 0
  *
  * The io_uring completion's res is that of the operation; on rings with IORING_SETUP_CQE32 big_cqe[0] holds
- * KVCTX_CQE_*. Nothing goes to the session's completion queue. Before its start the command can be cancelled.
+ * KVCTX_CQE_*. Nothing goes to the session's completion queue. When the ring is closed, or its task begins another
+ * program, an operation that waits for space or for its turn ends with -ECANCELED; IORING_OP_ASYNC_CANCEL does not
+ * reach commands (-ENOENT), @timeout_ns does.
  */
 struct kvctx_uring_op {
 	__u8	opcode;
