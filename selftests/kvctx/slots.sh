@@ -15,10 +15,11 @@ check "a device that can be slow" test -b "$dev"
 modprobe kvctx
 check "format and attach" make_pool "$dev" --segment-size 16M
 program slots
-kind=prio
-program prio
 kind=uring
 program uring
+# ends with the loss of the member
+kind=prio
+program prio
 check "operations waited for their turn" test "$(stat_of turn_waits)" -gt 100
 check "hits were counted" test "$(stat_of slot_hits)" -gt 100
 check "pages read ahead too" test "$(stat_of prefetches)" -gt 100
