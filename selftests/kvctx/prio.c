@@ -4,8 +4,9 @@
  * (slow.sh).
  *
  * The device is stuck while a batch is submitted, so that nothing ends before everything has taken its place: what may
- * go to the device stands there in order, the rest waits for its turn, for 50 ms at most. Should this process have
- * slept that long inside SUBMIT, everything stands there in order; therefore such a test is tried a few times.
+ * go to the device stands there in order, the rest waits for its turn, for 50 ms at most. A try in which SUBMIT took
+ * that long says nothing and is not counted. What ends together is verified by several threads, whose order is not
+ * quite that of the device: of the tries that count, most have to succeed.
  */
 #include "ktest.h"
 #include "kselftest_harness.h"
@@ -14,7 +15,10 @@
 #define SLOT		(64U << 10)
 #define NR		40U		/* less urgent operations, 64 KiB each: more than go beside an urgent one */
 #define NR_MAX		64U
-#define TRIES		5
+#define NR_PASSED	10		/* of those that wait, at least; without turns it is a few, by chance */
+#define TRIES		40
+#define ENOUGH		3
+#define QUICK_NS	(KT_SEC / 25)	/* a SUBMIT after which nobody has waited long */
 
 FIXTURE(prio)
 {
@@ -24,6 +28,7 @@ FIXTURE(prio)
 	struct kvctx_cqe cqes[NR_MAX];
 	unsigned int place[NR_MAX];	/* in the order of completions */
 	unsigned int nr;
+	bool quick;			/* the last batch was submitted before anybody had waited long */
 	uint64_t page;			/* the next one */
 };
 
@@ -77,8 +82,15 @@ static void reap(FIXTURE_DATA(prio) *self)
 /* Run the batch through the stuck device */
 static int run(FIXTURE_DATA(prio) *self)
 {
-	if (kt_slow("stuck") < 0 || kt_submit(&self->k, self->sqes, self->nr, 0) != (int)self->nr ||
-	    kt_slow("resume") < 0)
+	uint64_t start;
+
+	if (kt_slow("stuck") < 0)
+		return -1;
+	start = kt_now();
+	if (kt_submit(&self->k, self->sqes, self->nr, 0) != (int)self->nr)
+		return -1;
+	self->quick = kt_now() - start < QUICK_NS;
+	if (kt_slow("resume") < 0)
 		return -1;
 	reap(self);
 	return 0;
@@ -123,39 +135,61 @@ static int renew(FIXTURE_DATA(prio) *self)
 	return kt_open_slots(&self->k, O_RDWR, 0x52, ARENA, 512, SLOT, 512);
 }
 
-#define EXPECT_PASSES(min, op, prio, last, last_prio)						\
+/* The result of tries, so far */
+struct tries {
+	unsigned int nr, good, bad;
+};
+
+static bool undecided(const struct tries *t)
+{
+	return t->nr < TRIES && t->good < ENOUGH && t->bad < ENOUGH;
+}
+
+static void tried(FIXTURE_DATA(prio) *self, struct tries *t, unsigned int passed)
+{
+	t->nr++;
+	if (!self->quick)
+		return;
+	t->good += passed >= NR_PASSED;
+	t->bad += passed < NR_PASSED;
+}
+
+#define EXPECT_PASSES(op, prio, last, last_prio)						\
 	do {											\
+		struct tries t = { 0 };								\
 		unsigned int nr;								\
-		int got = 0;									\
 												\
-		for (int try = 0; try < TRIES && got < (min); try++) {				\
+		while (undecided(&t)) {								\
+			int got;								\
+												\
 			ASSERT_EQ(0, renew(self));						\
 			got = overtake(self, op, prio, last, last_prio, &nr);			\
 			ASSERT_LE(0, got);							\
+			tried(self, &t, got);							\
 		}										\
-		EXPECT_LE(min, got);								\
+		EXPECT_EQ(ENOUGH, t.good) TH_LOG("%u tries, %u bad", t.nr, t.bad);		\
 	} while (0)
 
-TEST_F(prio, load_passes_prefetches)
+TEST_F_TIMEOUT(prio, load_passes_prefetches, 120)
 {
-	EXPECT_PASSES((int)NR / 2, KVCTX_OP_PREFETCH, KVCTX_PRIO_DEFAULT, KVCTX_OP_LOAD, KVCTX_PRIO_DEFAULT);
+	EXPECT_PASSES(KVCTX_OP_PREFETCH, KVCTX_PRIO_DEFAULT, KVCTX_OP_LOAD, KVCTX_PRIO_DEFAULT);
 }
 
-TEST_F(prio, load_passes_stores)
+TEST_F_TIMEOUT(prio, load_passes_stores, 120)
 {
-	EXPECT_PASSES((int)NR / 2, KVCTX_OP_STORE, KVCTX_PRIO_DEFAULT, KVCTX_OP_LOAD, KVCTX_PRIO_DEFAULT);
+	EXPECT_PASSES(KVCTX_OP_STORE, KVCTX_PRIO_DEFAULT, KVCTX_OP_LOAD, KVCTX_PRIO_DEFAULT);
 }
 
-TEST_F(prio, get_and_urgent_prefetch_pass_prefetches)
+TEST_F_TIMEOUT(prio, get_and_urgent_prefetch_pass_prefetches, 120)
 {
-	EXPECT_PASSES((int)NR / 2, KVCTX_OP_PREFETCH, KVCTX_PRIO_DEFAULT, KVCTX_OP_GET, KVCTX_PRIO_DEFAULT);
-	EXPECT_PASSES((int)NR / 2, KVCTX_OP_PREFETCH, KVCTX_PRIO_DEFAULT, KVCTX_OP_PREFETCH, KVCTX_PRIO_URGENT);
+	EXPECT_PASSES(KVCTX_OP_PREFETCH, KVCTX_PRIO_DEFAULT, KVCTX_OP_GET, KVCTX_PRIO_DEFAULT);
+	EXPECT_PASSES(KVCTX_OP_PREFETCH, KVCTX_PRIO_DEFAULT, KVCTX_OP_PREFETCH, KVCTX_PRIO_URGENT);
 }
 
-TEST_F(prio, normal_passes_background)
+TEST_F_TIMEOUT(prio, normal_passes_background, 120)
 {
-	EXPECT_PASSES((int)NR / 2, KVCTX_OP_PREFETCH, KVCTX_PRIO_DEFAULT, KVCTX_OP_STORE, KVCTX_PRIO_DEFAULT);
-	EXPECT_PASSES((int)NR / 2, KVCTX_OP_STORE, KVCTX_PRIO_BACKGROUND, KVCTX_OP_LOAD, KVCTX_PRIO_NORMAL);
+	EXPECT_PASSES(KVCTX_OP_PREFETCH, KVCTX_PRIO_DEFAULT, KVCTX_OP_STORE, KVCTX_PRIO_DEFAULT);
+	EXPECT_PASSES(KVCTX_OP_STORE, KVCTX_PRIO_BACKGROUND, KVCTX_OP_LOAD, KVCTX_PRIO_NORMAL);
 }
 
 /* Among equals there is order, whatever it is called */
@@ -171,11 +205,12 @@ TEST_F(prio, equals_do_not_pass)
 }
 
 /* An urgent LOAD of a page whose read-ahead waits for its turn takes that along */
-TEST_F(prio, load_hurries_the_fill_it_waits_for)
+TEST_F_TIMEOUT(prio, load_hurries_the_fill_it_waits_for, 120)
 {
-	unsigned int i, from, nr, got = 0;
+	unsigned int i, from, nr;
+	struct tries t = { 0 };
 
-	for (int try = 0; try < TRIES && got < NR / 2 - 1; try++) {
+	while (undecided(&t)) {
 		ASSERT_EQ(0, renew(self));
 		self->nr = 0;
 		add(self, KVCTX_OP_LOAD, first_page + 3 * NR - 1, KVCTX_PRIO_DEFAULT);
@@ -187,9 +222,9 @@ TEST_F(prio, load_hurries_the_fill_it_waits_for)
 		ASSERT_EQ(SLOT, self->cqes[nr].res);
 		ASSERT_EQ(KVCTX_CQE_FROM_DRAM | KVCTX_CQE_VERIFIED, self->cqes[nr].flags);
 		ASSERT_EQ(-1, kt_check(self->k.arena + self->segs[nr].offset, SLOT, self->page - 1));
-		got = passed(self, nr, from);
+		tried(self, &t, passed(self, nr, from));
 	}
-	EXPECT_LE(NR / 2 - 1, got);
+	EXPECT_EQ(ENOUGH, t.good) TH_LOG("%u tries, %u bad", t.nr, t.bad);
 }
 
 /* What waits for its turn past its deadline never starts */
@@ -199,7 +234,7 @@ static void deadlines(struct __test_metadata *_metadata, FIXTURE_DATA(prio) *sel
 	static uint64_t fresh = 1 << 21;
 	uint32_t length = op == KVCTX_OP_STORE ? KT_MIB : SLOT;
 
-	for (int try = 0; try < TRIES && late < NR / 2; try++) {
+	for (int try = 0; try < 5 && late < NR / 2; try++) {
 		ASSERT_EQ(0, renew(self));
 		self->nr = 0;
 		add(self, KVCTX_OP_LOAD, first_page + 3 * NR - 1, KVCTX_PRIO_DEFAULT);
