@@ -7,8 +7,8 @@
  * and becomes visible with that. A page whose memory changes meanwhile has CRCs that do not match; it is found out when
  * it is loaded.
  *
- * Pages from peer memory are not read by the CPU: they get the CRCs that the caller sent, or none. With memory of this
- * machine the caller's CRCs are compared.
+ * Pages from peer memory, and those of callers who say so (NO_VERIFY), are not read by the CPU: they get the CRCs that
+ * the caller sent, or none. Otherwise the caller's CRCs are compared.
  *
  * A STORE of a key that is present, or on its way, completes at once as a duplicate.
  *
@@ -18,6 +18,12 @@
 #include <linux/slab.h>
 
 #include "data.h"
+
+/* Does the CPU read the page, to compute its CRCs? */
+static bool store_reads(const struct kvctx_op *op)
+{
+	return !op->p2p && !(op->flags & KVCTX_OP_NO_VERIFY);
+}
 
 static void store_crcs(struct kvctx_op *op)
 {
@@ -96,11 +102,11 @@ static void store_go(struct kvctx_op *op, int err)
 		return;
 	}
 	op->finish = store_finish;
-	atomic_set(&op->pending, op->p2p ? 1 : 2);
-	if (op->p2p)
+	atomic_set(&op->pending, store_reads(op) ? 2 : 1);
+	if (!store_reads(op))
 		store_given_crcs(op);
 	kvctx_io_submit(op, REQ_OP_WRITE, op->bytes);
-	if (!op->p2p)
+	if (store_reads(op))
 		kvctx_op_process(op, store_crc_work);
 	kvctx_io_put(op);
 }

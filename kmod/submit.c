@@ -52,7 +52,8 @@ static s32 query(struct kvctx_session *s, const struct kvctx_sqe *sqe)
 
 static const struct opcode opcodes[] = {
 	[KVCTX_OP_STORE] = {
-		.flags = KVCTX_OP_NOWAIT, .fields = F_KEY | F_SEGS | F_DEPTH | F_PRIO | F_CRCS, .writes = true,
+		.flags = KVCTX_OP_NOWAIT | KVCTX_OP_NO_VERIFY, .writes = true,
+		.fields = F_KEY | F_SEGS | F_DEPTH | F_PRIO | F_CRCS,
 		.prio = KVCTX_PRIO_NORMAL, .start = kvctx_store_start,
 	},
 	[KVCTX_OP_LOAD] = {

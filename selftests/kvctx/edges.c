@@ -111,6 +111,43 @@ TEST_F(edges, page_that_changed_while_it_was_stored)
 	EXPECT_EQ(1, bad);
 }
 
+static int store_unread(struct kt *k, uint64_t n, uint32_t *crcs)
+{
+	struct kvctx_seg seg = kt_seg(KVCTX_MEM_ARENA, 0, 4096);
+	struct kvctx_sqe sqe = kt_io(KVCTX_OP_STORE, kt_key(n), &seg, 1);
+
+	kt_fill(k->arena, 4096, n);
+	sqe.flags = KVCTX_OP_NO_VERIFY;
+	sqe.crcs = (uintptr_t)crcs;
+	return kt_do(k, &sqe, NULL);
+}
+
+TEST_F(edges, store_can_leave_checksums_to_the_caller)
+{
+	struct kvctx_seg seg = kt_seg(KVCTX_MEM_ARENA, 8192, 4096);
+	struct kvctx_sqe sqe;
+	uint32_t crc = 0, flags;
+
+	/* none: loaded as it is, and nobody says that it was verified */
+	ASSERT_EQ(4096, store_unread(&self->k, 520, NULL));
+	EXPECT_EQ(4096, kt_load(&self->k, kt_key(520), 4096, 4096, &flags));
+	EXPECT_EQ(0, flags);
+	EXPECT_EQ(-1, kt_check(self->k.arena + 4096, 4096, 520));
+	/* those of the kernel for the same bytes: it verifies */
+	kt_fill(self->k.arena, 4096, 521);
+	ASSERT_EQ(4096, kt_store(&self->k, kt_key(522), 0, 4096, NULL));
+	sqe = kt_io(KVCTX_OP_LOAD, kt_key(522), &seg, 1);
+	sqe.crcs = (uintptr_t)&crc;
+	ASSERT_EQ(4096, kt_do(&self->k, &sqe, NULL));
+	ASSERT_EQ(4096, store_unread(&self->k, 521, &crc));
+	EXPECT_EQ(4096, kt_load(&self->k, kt_key(521), 4096, 4096, &flags));
+	EXPECT_EQ(KVCTX_CQE_VERIFIED, flags);
+	/* wrong ones are taken, and found out when it is loaded */
+	crc ^= 1;
+	ASSERT_EQ(4096, store_unread(&self->k, 523, &crc));
+	EXPECT_EQ(-EBADMSG, kt_load(&self->k, kt_key(523), 4096, 4096, NULL));
+}
+
 /* One nanosecond is over before anything starts */
 TEST_F(edges, deadline_in_the_past)
 {

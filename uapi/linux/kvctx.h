@@ -90,7 +90,7 @@ struct kvctx_key {
 #define KVCTX_FEAT_SLOTS	(1ULL << 3)	/* PREFETCH, GET, PUT */
 
 /* Tenant flags reported by INFO */
-#define KVCTX_TENANT_VERIFIED	(1U << 0)	/* what would not verify is refused: LOAD with KVCTX_OP_NO_VERIFY, LOAD
+#define KVCTX_TENANT_VERIFIED	(1U << 0)	/* what would not verify is refused: KVCTX_OP_NO_VERIFY, LOAD
 						 * to and STORE from peer memory without @crcs, LOAD to memory of
 						 * a page stored that way
 						 */
@@ -336,7 +336,9 @@ enum kvctx_prio {
 
 /* Operation flags */
 #define KVCTX_OP_NOWAIT		(1U << 0)	/* STORE, DELETE: -EAGAIN instead of waiting for space */
-#define KVCTX_OP_NO_VERIFY	(1U << 1)	/* LOAD: skip the CRC check; completes without VERIFIED */
+#define KVCTX_OP_NO_VERIFY	(1U << 1)	/* LOAD: skip the CRC check; completes without VERIFIED
+						 * STORE: do not compute CRCs; see @crcs of &struct kvctx_sqe
+						 */
 #define KVCTX_OP_NO_SLOT	(1U << 2)	/* LOAD: from the device also when the page lies in a slot */
 
 /**
@@ -360,9 +362,9 @@ enum kvctx_prio {
  * @crcs: STORE, LOAD: user address of __u32[], one CRC32C for each chunk (chunk_size bytes, the last one shorter) of
  *	the page (STORE) or that the range touches (LOAD), or 0. Accessed during SUBMIT only.
  *	STORE from host memory: compared with what the kernel computes, -EILSEQ when they differ. STORE from peer
- *	memory, which the kernel does not read: kept as the page's CRCs; without them the page never verifies.
- *	LOAD: receives the CRCs that the bytes must have, for a check where the bytes are; not for a page stored from
- *	peer memory without any (-EOPNOTSUPP)
+ *	memory, which the kernel does not read, or with NO_VERIFY: kept as the page's CRCs; without them the page
+ *	never verifies. LOAD: receives the CRCs that the bytes must have, for a check where the bytes are; not for a
+ *	page stored without any (-EOPNOTSUPP)
  * @reserved2: zero
  */
 struct kvctx_sqe {
