@@ -29,5 +29,10 @@ ifneq ($(FIO_SRC),)
 GUESTPROGS	+= $(FIO_ENGINE)
 endif
 
+# Where there is a fio to build for, the engine is installed with the rest
+ifneq ($(FIO_SRC),)
+INSTALLS	+= install-fio
+endif
+
 install-fio: fio-engine
 	install -D -m 644 $(FIO_ENGINE) $(DESTDIR)$(PREFIX)/lib/fio/kvctx-fio.so

@@ -51,9 +51,15 @@ static int engine_setup(struct thread_data *td)
 	return 0;
 }
 
+/* As many as iodepth needs; too many are refused by check_limits(), which knows the limit */
+static unsigned int cq_entries(const struct thread_data *td)
+{
+	return min(2 * td->o.iodepth + 2, 65536U);
+}
+
 static int open_session(struct thread_data *td, struct job *j, const char *node, size_t arena)
 {
-	struct kvctx_params params = { .size = sizeof(params), .cq_entries = 2 * td->o.iodepth + 2 };
+	struct kvctx_params params = { .size = sizeof(params), .cq_entries = cq_entries(td) };
 	int flags = td_write(td) || td_trim(td) ? O_RDWR : O_RDONLY, err;
 
 	if (strlen(j->o->keyspace) > sizeof(params.keyspace))
@@ -71,8 +77,6 @@ static int open_session(struct thread_data *td, struct job *j, const char *node,
 		return fail(td, -err, "pool=%s, tenant=%s: no such pool or tenant (%s)", j->o->pool, j->o->tenant, node);
 	case -ENOMEM:
 		return fail(td, -err, "memory=arena: %zu bytes (see ulimit -l)", arena);
-	case -EINVAL:
-		return fail(td, -err, "iodepth=%u or bs: refused by the module", td->o.iodepth);
 	default:
 		return fail(td, -err, "pool=%s, tenant=%s (%s)", j->o->pool, j->o->tenant, node);
 	}
@@ -82,6 +86,8 @@ static int check_limits(struct thread_data *td, struct job *j)
 {
 	const struct kvctx_info *info = kvctx_get_info(j->ctx);
 
+	if (2 * td->o.iodepth + 2 > info->cq_max)
+		return fail(td, E2BIG, "iodepth=%u: at most %u", td->o.iodepth, (info->cq_max - 2) / 2);
 	j->page = j->o->page ? j->o->page : td_max_bs(td);
 	if (j->page > info->page_len_max)
 		return fail(td, E2BIG, "page=%llu or bs: pages of this pool have at most %llu bytes",
@@ -127,6 +133,8 @@ static int engine_init(struct thread_data *td)
 	if (!j || alloc_tables(j, td->o.iodepth))
 		goto no_memory;
 	j->o = o;
+	/* no two jobs, nor two runs of one, use the same */
+	j->generation = ((uint64_t)time(NULL) << 32) ^ ((uint64_t)td->thread_number << 48) ^ (uint64_t)getpid() << 20;
 	j->flags = o->verify_load ? 0 : KVCTX_OP_NO_VERIFY;
 	if (open_session(td, j, node, arena) || check_limits(td, j) ||
 	    (o->entry == ENTRY_URING && uring_open(td, j, td->o.iodepth)))
@@ -231,7 +239,10 @@ static int engine_commit(struct thread_data *td)
 	if (!j->nr_queued)
 		return 0;
 	note_issue(td, j);
-	ret = j->ring ? uring_submit(j) : kvctx_submit(j->ctx);
+	if (j->ring)
+		return uring_submit(j);
+	/* the completion queue has room for all that iodepth allows, so all of them are taken */
+	ret = kvctx_submit(j->ctx);
 	return ret < 0 ? ret : 0;
 }
 
@@ -239,6 +250,8 @@ void finish(struct job *j, struct io_u *io_u, int res)
 {
 	io_u->error = 0;
 	io_u->resid = 0;
+	if (res == -ENOENT && io_u->ddir == DDIR_TRIM)
+		return;
 	if (res == -ENOENT && j->o->miss == MISS_IGNORE) {
 		io_u->resid = io_u->xfer_buflen;
 	} else if (res < 0) {
@@ -267,6 +280,12 @@ static unsigned int take(struct job *j, unsigned int nr, unsigned int max)
 	return got && !nr ? take(j, nr, max) : nr;
 }
 
+/* Are there completions that belong to no io_u? */
+static bool drops(struct thread_data *td, struct job *j)
+{
+	return j->o->overwrite == OVERWRITE_REPLACE && td_write(td);
+}
+
 static int engine_getevents(struct thread_data *td, unsigned int min, unsigned int max, const struct timespec *t)
 {
 	struct job *j = td->io_ops_data;
@@ -281,7 +300,7 @@ static int engine_getevents(struct thread_data *td, unsigned int min, unsigned i
 		if (nr >= min)
 			return nr;
 		/* completions of DELETEs count too, so one at a time where there are some */
-		ret = kvctx_wait(j->ctx, j->o->overwrite == OVERWRITE_REPLACE && td_write(td) ? 1 : min - nr, limit);
+		ret = kvctx_wait(j->ctx, drops(td, j) ? 1 : min - nr, limit);
 		if (ret == -ETIME)
 			return nr;
 		if (ret < 0 && ret != -EINTR)

@@ -58,7 +58,7 @@ struct fio_option kvctx_fio_options[] = {
 		},
 	}, {
 		.name = "verify_load", .lname = "kvctx verification", .type = FIO_OPT_BOOL, OFF(verify_load), GROUP,
-		.def = "1", .help = "Checksums: computed by STORE and checked by LOAD, or by neither",
+		.def = "1", .help = "Checksums: computed by STORE and checked by LOAD, or neither",
 	}, {
 		.name = "op_prio", .lname = "kvctx priority", .type = FIO_OPT_STR, OFF(prio), GROUP, .def = "default",
 		.help = "Priority of the operations",

@@ -76,7 +76,9 @@ void uring_queue(struct job *j, const struct kvctx_sqe *op, uint64_t user_data)
 
 int uring_submit(struct job *j)
 {
-	return io_uring_submit(j->ring);
+	int ret = io_uring_submit(j->ring);
+
+	return ret < 0 ? ret : 0;
 }
 
 /* The completions that are there, to j->done from number @nr on. Returns the new number. */
