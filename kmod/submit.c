@@ -101,7 +101,7 @@ static const struct opcode *opcode_of(const struct kvctx_sqe *sqe)
 /* Every field that the opcode does not use is zero, and the priority is one. */
 static bool sqe_clean(const struct kvctx_sqe *sqe, u32 fields)
 {
-	if (sqe->reserved1 || sqe->reserved2[0] || sqe->reserved2[1])
+	if (sqe->reserved1 | sqe->reserved2[0] | sqe->reserved2[1])
 		return false;
 	if (!(fields & F_KEY) && memchr_inv(&sqe->key, 0, sizeof(sqe->key)))
 		return false;
@@ -120,13 +120,9 @@ static bool sqe_clean(const struct kvctx_sqe *sqe, u32 fields)
 	return fields & F_LEASE || !sqe->lease;
 }
 
-static int sqe_check(const struct kvctx_session *s, const struct kvctx_sqe *sqe)
+static int sqe_check(const struct kvctx_session *s, const struct kvctx_sqe *sqe, const struct opcode *oc)
 {
-	const struct opcode *oc = opcode_of(sqe);
-
-	if (!oc)
-		return -EINVAL;
-	if (!oc->start && !oc->now)
+	if (!oc || (!oc->start && !oc->now))
 		return -EINVAL;
 	if (sqe->flags & ~oc->flags || !sqe_clean(sqe, oc->fields))
 		return -EINVAL;
@@ -340,8 +336,8 @@ static void op_enter(struct kvctx_op *op, struct kvctx_uring *u)
 }
 
 /* 0: taken over, and maybe ended */
-static int op_start(struct kvctx_session *s, const struct kvctx_sqe *sqe, ktime_t deadline, struct kvctx_from *from,
-		    struct kvctx_op **spare)
+static int op_start(struct kvctx_session *s, const struct kvctx_sqe *sqe, const struct opcode *oc, ktime_t deadline,
+		    struct kvctx_from *from, struct kvctx_op **spare)
 {
 	struct kvctx_op *op = op_alloc(s, spare);
 	struct kvctx_key key = sqe->key;
@@ -352,7 +348,7 @@ static int op_start(struct kvctx_session *s, const struct kvctx_sqe *sqe, ktime_
 	op->user_data = sqe->user_data;
 	op->flags = sqe->flags;
 	op->opcode = sqe->opcode;
-	op->prio = sqe->prio ?: opcode_of(sqe)->prio;
+	op->prio = sqe->prio ?: oc->prio;
 	memcpy(op->key, kvctx_key_bytes(&key), sizeof(op->key));
 	op->offset = sqe->offset;
 	op->length = sqe->length;
@@ -365,7 +361,7 @@ static int op_start(struct kvctx_session *s, const struct kvctx_sqe *sqe, ktime_
 	if (!err)
 		err = op_get_crcs(op, sqe);
 	if (!err)
-		err = opcode_of(sqe)->start(op);
+		err = oc->start(op);
 	if (err) {
 		if (from)
 			atomic_dec(&from->uring->left);
@@ -380,10 +376,11 @@ static int op_start(struct kvctx_session *s, const struct kvctx_sqe *sqe, ktime_
 static s32 submit_one(struct kvctx_session *s, const struct kvctx_sqe *sqe, ktime_t now, struct kvctx_from *from,
 		      struct kvctx_op **spare)
 {
+	const struct opcode *oc = opcode_of(sqe);
 	ktime_t deadline = KTIME_MAX;
 	s32 res;
 
-	res = sqe_check(s, sqe);
+	res = sqe_check(s, sqe, oc);
 	if (res)
 		return res;
 	if (sqe->timeout_ns) {
@@ -391,9 +388,9 @@ static s32 submit_one(struct kvctx_session *s, const struct kvctx_sqe *sqe, ktim
 		if (ktime_get() >= deadline)
 			return -ETIME;
 	}
-	if (opcode_of(sqe)->now)
-		return opcode_of(sqe)->now(s, sqe);
-	return op_start(s, sqe, deadline, from, spare) ?: -EIOCBQUEUED;
+	if (oc->now)
+		return oc->now(s, sqe);
+	return op_start(s, sqe, oc, deadline, from, spare) ?: -EIOCBQUEUED;
 }
 
 /* One operation whose result goes to from->uring, or is returned; otherwise -EIOCBQUEUED. */
