@@ -81,6 +81,7 @@ help:
 	@echo "  make mutate        break the engine on purpose and see the tests fail"
 	@echo "  make cuda          the CUDA kernel and example, where nvcc is"
 	@echo "  make bench-core    figures of the engine: lookups, match, bytes per page"
+	@echo "  make bench         beside raw io_uring, 15 minutes (BENCH=full: all of it; STRICT=1: a missed bar is an error)"
 	@echo "  make bench-insn    keep the instructions a page that the tests compare with"
 	@echo "Install it"
 	@echo "  make               programs, libraries and, where kernel headers are installed, the module"

@@ -37,3 +37,11 @@ boot_counting() {
 		--qemu -plugin --qemu "$PWD/build/guest/bench/count.so,out=$PWD/$dir/counts" \
 		-- $bench_guest/insn.sh "$scope" > "$dir/cases"
 }
+
+# boot_timed DIR SCOPE PAIRS: guest/bench.sh with two virtual CPUs; leaves its results in DIR
+boot_timed() {
+	rm -rf "$1"
+	mkdir -p "$1"
+	selftests/vm/run --kernel $bench_kernel --cpus 2 --mem 8G --timeout 3600 --nvme 1G --nvme 512M --share "$1" \
+		-- $bench_guest/bench.sh "$2" "$3"
+}

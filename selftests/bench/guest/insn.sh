@@ -16,7 +16,7 @@
 . "$(dirname "$0")/lib.sh"
 
 what=${1?}
-engines=kvctx device=''
+engines=kvctx
 [ "$what" = expected ] || engines='kvctx raw'
 number=0
 
@@ -41,7 +41,6 @@ pages() {
 	esac
 }
 
-# A boot has two devices of a kind, $device for the pool and $raw_device
 target_begin() {
 	[ "$what" = expected ] || fill "$raw_device"
 	pool_on "$device"
@@ -62,21 +61,6 @@ target_cases() {
 		done
 	done
 	jobs_run "/tmp/insn-$target.json"
-	kvctxctl pool detach t > /dev/null
-}
-
-# device_of TARGET: sets device and raw_device
-device_of() {
-	case $1 in
-		null)
-			device=$(nvmet_null_blk nb 768) && raw_device=$(nvmet_null_blk nbraw 512) ;;
-		ssd)
-			device=$(nvmet_ssd kvctx0) && raw_device=$(nvmet_ssd kvctx1) ;;
-		tcp)
-			nvmet_target tcp pool "$(nvmet_null_blk tcp 768)" &&
-				nvmet_target tcp raw "$(nvmet_null_blk tcpraw 512)" &&
-				device=$(nvmet_connect tcp pool) && raw_device=$(nvmet_connect tcp raw) ;;
-	esac || stop "no device for $1"
 }
 
 # The figures of the report: STORE and LOAD of each size
@@ -103,8 +87,13 @@ else
 	for target in null ssd tcp; do
 		device_of $target
 		target_begin
-		# shellcheck disable=SC2046 # one argument a case
-		target_cases $target $(report_cases)
+		rounds=1
+		[ $target != tcp ] || rounds=3	# how often TCP's workers poll differs
+		for ((round = 1; round <= rounds; round++)); do
+			# shellcheck disable=SC2046 # one argument a case
+			target_cases $target $(report_cases)
+		done
+		kvctxctl pool detach t > /dev/null
 	done
 fi
 # now that all modules are there

@@ -10,7 +10,7 @@
 # shellcheck source=selftests/kvctx/lib.sh
 . /kvctx/selftests/kvctx/lib.sh
 
-raw_device='' job_file=''
+device='' raw_device='' job_file=''
 load_span=64M	# pages that loads find, and the part of the raw device that is read
 
 say() { echo "bench: $*"; }
@@ -18,6 +18,21 @@ say() { echo "bench: $*"; }
 stop() {
 	echo "bench: $*" >&2
 	exit 1
+}
+
+# device_of TARGET: sets device (for the pool) and raw_device. A null_blk discards sector by sector, which costs more than
+# all else a store does, and no real device behaves so: here it has no discard.
+device_of() {
+	case $1 in
+		null)
+			device=$(nvmet_null_blk nb 1024 512 0) && raw_device=$(nvmet_null_blk nbraw 512 512 0) ;;
+		ssd)
+			device=$(nvmet_ssd kvctx0) && raw_device=$(nvmet_ssd kvctx1) ;;
+		tcp)
+			nvmet_target tcp pool "$(nvmet_null_blk tcp 1024 512 0)" &&
+				nvmet_target tcp raw "$(nvmet_null_blk tcpraw 512 512 0)" &&
+				device=$(nvmet_connect tcp pool) && raw_device=$(nvmet_connect tcp raw) ;;
+	esac || stop "no device for $1"
 }
 
 # fill DEVICE: memory-backed devices have memory afterwards, and an SSD's file blocks
@@ -40,10 +55,14 @@ jobs_begin() {
 	stonewall
 	norandommap
 	randrepeat=1
-	disable_slat=1
 	disk_util=0
 	io_size=1t
 	END
+}
+
+# verify_of OP: does a run of the matrix compute checksums
+verify_of() {
+	if [ "$1" = store ]; then echo 1; else echo 0; fi
 }
 
 kvctx_lines() {
@@ -54,11 +73,13 @@ kvctx_lines() {
 	size=$load_span
 	END
 	if [ "$2" = load ]; then
-		echo filename=pages verify_load=0
+		echo filename=pages
 	else
 		# its keys are new because no other job has this name
-		echo "filename=$1-$SRANDOM" overwrite_page=new
-	fi | tr ' ' '\n'
+		echo "filename=$1-$SRANDOM"
+		echo overwrite_page=new
+	fi
+	echo "verify_load=$(verify_of "$2")"
 }
 
 raw_lines() {

@@ -6,8 +6,9 @@
 # (nvmet.sh VERB ARGUMENT... calls nvmet_VERB).
 #
 # Backing devices (each prints its path below /dev):
-#   nvmet_null_blk NAME MB [BLOCKSIZE]   memory-backed null_blk, /dev/NAME; blocks of
-#                                        512: with larger ones it copies beyond its
+#   nvmet_null_blk NAME MB [BLOCKSIZE [DISCARD]]
+#                                        memory-backed null_blk, /dev/NAME; DISCARD 0:
+#                                        does not discard. Blocks of 512: with larger ones it copies beyond its
 #                                        pages when a request's memory is not aligned
 #                                        to blocks (kernels 6.12 to 7.2)
 #   nvmet_file NAME MB [BLOCKSIZE]       file in tmpfs behind a loop device
@@ -76,7 +77,7 @@ nvmet_null_blk() {
 		echo "$2" > "$dir/size" &&
 		echo "${3:-512}" > "$dir/blocksize" &&
 		echo 1 > "$dir/memory_backed" &&
-		echo 1 > "$dir/discard" &&
+		echo "${4:-1}" > "$dir/discard" &&
 		echo 1 > "$dir/power"
 	} || { nvmet_fail "null_blk $1: cannot be configured"; return; }
 	nvmet_wait 30 test -b "/dev/$1" || { nvmet_fail "null_blk $1: no device"; return; }
