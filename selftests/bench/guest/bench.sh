@@ -78,7 +78,7 @@ cell() {
 	jobs_begin /tmp/cell.fio
 	for ((pair = 1; pair <= pairs; pair++)); do
 		for engine in $(both 'raw kvctx' $pair); do
-			job "$engine" "$engine.$target.$op.$size.$batch.1.$(verify_of "$op").$pair" "$op" "$size" "$batch" \
+			job "$engine" "$engine.$target.$op.$size.$batch.1.0.$pair" "$op" "$size" "$batch" \
 				"$n" "exec_prerun=$stamp" "exec_postrun=$stamp"
 		done
 	done
@@ -102,7 +102,7 @@ scattered() {
 		for engine in $(both 'raw kvctx' $pair); do
 			if [ "$engine" = kvctx ]; then
 				jobs_begin /tmp/cell.fio
-				job kvctx "kvctx.$target.$op.$size.$batch.64.$(verify_of "$op").$pair" "$op" "$size" "$batch" \
+				job kvctx "kvctx.$target.$op.$size.$batch.64.0.$pair" "$op" "$size" "$batch" \
 					"$n" segments=64 "exec_prerun=$stamp" "exec_postrun=$stamp"
 				cell_run "scattered.$target.$op.$size.$batch.$pair"
 			else
