@@ -132,6 +132,13 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(missed.where, "1 of 2 cases; worst ssd load 2048K batch 16")
         self.assertTrue(judged["throughput, load, 64K and more, NVMe/TCP"].met)
 
+    def test_bars_take_their_sizes_and_batches(self):
+        for case in ("null.load.16k.1", "null.load.16k.16", "null.load.64k.1"):
+            self.timed.pair(f"{case}.1.0", 1, 80, 100)
+        judged = {bar.text: bar.where for bar in bars.judge(self.rows())}
+        self.assertTrue(judged["throughput, load, 16K, batch 16 and up"].startswith("0 of 1 cases"))
+        self.assertTrue(judged["throughput, load, 64K and more, null_blk"].startswith("0 of 1 cases"))
+
     def test_a_bar_without_figures_is_missed(self):
         judged = bars.judge([])
         self.assertTrue(judged)
