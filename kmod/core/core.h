@@ -133,7 +133,7 @@ struct kvc_store {
 	u32	nr_chunks;
 	bool	no_crcs;		/* begin clears it */
 	/* private */
-	u32	gseg, entry, crc_base;
+	u32	gseg, entry, crc_base, bucket;
 };
 
 int kvc_store_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN], u32 length, u32 depth,

@@ -191,6 +191,7 @@ struct kvc_member {
 
 struct kvc_shard {
 	struct os_lock lock;
+	u32	inserts;		/* wraps; see check_index() */
 	u64	pages, bytes;
 	u64	loads, load_bytes, misses, dedups, deletes, bad_pages, evicted;
 };

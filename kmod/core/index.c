@@ -21,14 +21,16 @@ u64 kvc_mix64(u64 x)
 static u32 bucket_of(const struct kvc_pool *p, u32 domain, const u8 *key)
 {
 	const u32 *secret = p->hash_secret;
-	u32 w[KVC_KEY_LEN / 4], i;
+	u32 a, b, i;
 	u64 h;
 
-	memcpy(w, key, KVC_KEY_LEN);
 	h = (u64)(domain + secret[0]) * (domain + secret[1]);
 #pragma GCC unroll 5
-	for (i = 0; i < KVC_KEY_LEN / 4; i += 2)
-		h += (u64)(w[i] + secret[i + 2]) * (w[i + 1] + secret[i + 3]);
+	for (i = 0; i < KVC_KEY_LEN / 4; i += 2) {
+		memcpy(&a, key + 4 * i, 4);
+		memcpy(&b, key + 4 * i + 4, 4);
+		h += (u64)(a + secret[i + 2]) * (b + secret[i + 3]);
+	}
 	h = kvc_mix64(h) >> 32;
 	return (u32)(h * p->nr_buckets >> 32);
 }
@@ -77,6 +79,7 @@ void kvc_index_insert(struct kvc_pool *p, u32 bucket, u32 entry)
 
 	os_assert_locked(&kvc_shard(p, bucket)->lock);
 	KVC_WARN_ONCE(e->chained);
+	kvc_shard(p, bucket)->inserts++;
 	e->chained = 1;
 	e->next = p->buckets[bucket];
 	p->buckets[bucket] = entry;

@@ -106,12 +106,22 @@ static int alloc_members(struct kvc_pool *p)
 	return 0;
 }
 
+/*
+ * 2.7 bytes for each 256 KiB, so that a page of that size stays under 96 bytes with everything. Pools up to 16 GiB can
+ * afford short chains for pages of 16 KiB, too.
+ */
+static u32 count_buckets(const struct kvc_pool *p)
+{
+	u64 bytes = kvc_capacity(p), nr = max(bytes / (384U << 10), min(bytes / (16U << 10), (u64)1 << 20));
+
+	return (u32)min(max(nr, (u64)1024), (u64)1 << 30);
+}
+
 static int alloc_index(struct kvc_pool *p)
 {
 	u64 eblocks, per_seg = p->seg_blocks / KVC_EBLOCK_ENTRIES + 1;
 
-	/* 2.7 bytes for each 256 KiB, so that a page of that size stays under 96 bytes with everything. */
-	p->nr_buckets = (u32)min_t(u64, max_t(u64, kvc_capacity(p) / (384U << 10), 1024), 1U << 30);
+	p->nr_buckets = count_buckets(p);
 	p->buckets = os_alloc(sizeof(*p->buckets) * p->nr_buckets);
 	p->segs = os_zalloc(sizeof(*p->segs) * p->nr_gsegs);
 	if (!p->buckets || !p->segs)

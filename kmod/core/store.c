@@ -44,33 +44,38 @@ static int check_present(struct kvc_pool *p, u32 bucket, u32 entry)
 	return -EEXIST;
 }
 
-static int check_index(struct kvc_pool *p, u32 bucket, struct kvc_domain *d, const u8 *key)
+/* The same; @absent: out: what sh->inserts is as long as the key is in no entry */
+static int check_index(struct kvc_pool *p, u32 bucket, struct kvc_domain *d, const u8 *key, u32 *absent)
 {
 	struct kvc_shard *sh = kvc_shard(p, bucket);
+	u32 entry;
 	int r;
 
 	os_lock(&sh->lock);
-	r = check_present(p, bucket, kvc_index_find(p, bucket, d, key));
+	entry = kvc_index_find(p, bucket, d, key);
+	*absent = entry == KVC_NONE ? sh->inserts : sh->inserts - 1;
+	r = check_present(p, bucket, entry);
 	os_unlock(&sh->lock);
 	return r;
 }
 
-/* One member: 0, -EAGAIN, -ENODEV, or an answer that ends the search */
+/* One member: 0, -EAGAIN, -ENODEV, or an answer that ends the search. @absent: see check_index() */
 static int store_on(struct kvc_member *m, struct kvc_domain *d, u32 bucket, const u8 *key, u32 length, u32 depth,
-		    struct kvc_store *st)
+		    u32 absent, struct kvc_store *st)
 {
 	struct kvc_pool *p = m->pool;
 	struct kvc_shard *sh = kvc_shard(p, bucket);
+	u32 old = KVC_NONE, entry;
 	struct kvc_seg *seg;
-	u32 old, entry;
 	int r;
 
 	os_lock(&m->lock);
 	r = kvc_head_prepare(m, KVC_HEAD_NEW, kvc_blocks(length), kvc_chunks(p, length), &seg);
 	if (r)
 		goto out_member;
-	os_lock(&sh->lock);
-	old = kvc_index_find(p, bucket, d, key);
+	os_lock_inner(&sh->lock);
+	if (sh->inserts != absent)
+		old = kvc_index_find(p, bucket, d, key);
 	r = check_present(p, bucket, old);
 	if (r)
 		goto out_shard;
@@ -79,8 +84,9 @@ static int store_on(struct kvc_member *m, struct kvc_domain *d, u32 bucket, cons
 	entry = kvc_seg_reserve_page(m, seg, d, key, length, depth);
 	kvc_index_insert(p, bucket, entry);
 	kvc_fill_store(p, entry, st);
+	st->bucket = bucket;
 out_shard:
-	os_unlock(&sh->lock);
+	os_unlock_inner(&sh->lock);
 out_member:
 	os_unlock(&m->lock);
 	return r;
@@ -89,14 +95,14 @@ out_member:
 int kvc_store_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN], u32 length, u32 depth,
 		    u64 members, struct kvc_store *st)
 {
-	u32 bucket = kvc_bucket(p, d, key), nr = p->super.nr_members, turn, i, n;
+	u32 bucket = kvc_bucket(p, d, key), nr = p->super.nr_members, absent, turn, i, n;
 	int r;
 
 	if (length == 0 || length > p->page_max)
 		return -EINVAL;
 	if (READ_ONCE(d->dead))
 		return -ENODEV;
-	r = check_index(p, bucket, d, key);
+	r = check_index(p, bucket, d, key, &absent);
 	if (r)
 		return r;
 	turn = os_atomic_inc_return(&p->turn);
@@ -105,7 +111,7 @@ int kvc_store_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_K
 			n = (turn + i) % nr;
 			if (!(members & BIT_ULL(n)))
 				continue;
-			r = store_on(&p->members[n], d, bucket, key, length, depth, st);
+			r = store_on(&p->members[n], d, bucket, key, length, depth, absent, st);
 			if (r != -EAGAIN && r != -ENODEV)
 				return r;
 		}
@@ -121,13 +127,12 @@ void kvc_store_crc(struct kvc_pool *p, const struct kvc_store *st, u32 chunk, u3
 
 static void end_store(struct kvc_pool *p, struct kvc_store *st, bool commit)
 {
-	u32 bucket = kvc_entry_bucket(p, st->entry);
 	struct kvc_member *m = &p->members[st->member];
-	struct kvc_shard *sh = kvc_shard(p, bucket);
+	struct kvc_shard *sh = kvc_shard(p, st->bucket);
 	struct kvc_entry *e = kvc_entry(p, st->entry);
 
 	os_lock(&m->lock);
-	os_lock(&sh->lock);
+	os_lock_inner(&sh->lock);
 	if (m->offline || READ_ONCE(kvc_domain(p, e->domain)->dead))
 		commit = false;
 	if (commit) {
@@ -137,11 +142,11 @@ static void end_store(struct kvc_pool *p, struct kvc_store *st, bool commit)
 		m->stores++;
 		m->store_bytes += e->length;
 	} else {
-		kvc_index_remove(p, bucket, st->entry);
+		kvc_index_remove(p, st->bucket, st->entry);
 		e->state = KVC_E_DEAD;
 	}
 	kvc_seg_end_page(m, &p->segs[st->gseg], e, commit);
-	os_unlock(&sh->lock);
+	os_unlock_inner(&sh->lock);
 	os_unlock(&m->lock);
 }
 

@@ -85,7 +85,7 @@ static bool log_entry(struct kvc_pool *p, struct kvc_seg *seg, u32 entry, struct
 	bool room = true;
 	u32 bytes;
 
-	os_lock(&sh->lock);
+	os_lock_inner(&sh->lock);
 	*settled = e->state != KVC_E_PENDING && e->state != KVC_E_COPYING;
 	if (e->counted) {
 		bytes = e->state == KVC_E_TOMB ? KVC_REC_FIXED : 0;
@@ -101,7 +101,7 @@ static bool log_entry(struct kvc_pool *p, struct kvc_seg *seg, u32 entry, struct
 			*settled = false;
 		}
 	}
-	os_unlock(&sh->lock);
+	os_unlock_inner(&sh->lock);
 	return room;
 }
 

@@ -66,6 +66,9 @@ struct os_lock {
 #define os_lock_init(l)			spin_lock_init(&(l)->lock)
 #define os_lock(l)			spin_lock_bh(&(l)->lock)
 #define os_unlock(l)			spin_unlock_bh(&(l)->lock)
+/* The same for who holds another one all the while */
+#define os_lock_inner(l)		spin_lock(&(l)->lock)
+#define os_unlock_inner(l)		spin_unlock(&(l)->lock)
 #define os_must_hold(l)			__must_hold(&(l)->lock)	/* of a function that drops and retakes @l */
 #define os_assert_locked(l)		lockdep_assert_held(&(l)->lock)
 

@@ -108,6 +108,19 @@ static inline void os_unlock(struct os_lock *l)
 	pthread_mutex_unlock(&l->lock);
 }
 
+/* For who holds another one all the while */
+static inline void os_lock_inner(struct os_lock *l)
+{
+	KVC_WARN_ONCE(os_locks_held < 1);
+	os_lock(l);
+}
+
+static inline void os_unlock_inner(struct os_lock *l)
+{
+	os_unlock(l);
+	KVC_WARN_ONCE(os_locks_held < 1);
+}
+
 #define os_must_hold(l)
 #define os_assert_locked(l)		((void)(l), KVC_WARN_ONCE(os_locks_held < 1))
 
