@@ -16,12 +16,13 @@
  * The same section hands out memory of operations that ended to those that are accepted, so that neither end has to
  * ask the allocator.
  *
- * Waiters sit on cq.wait with a wake function of their own and are woken when what they wait for is there, not at
- * each completion.
+ * Those in WAIT sit on cq.waiters and are woken when what they wait for is there, not at each completion. Going to
+ * sleep is one section of the lock, and who was woken needs none.
  */
 #include <linux/hrtimer.h>
 #include <linux/mm.h>
 #include <linux/sched/signal.h>
+#include <linux/sched/task.h>
 #include <linux/vmalloc.h>
 
 #include "data.h"
@@ -33,6 +34,7 @@ void kvctx_cq_init(struct kvctx_cq *cq)
 {
 	spin_lock_init(&cq->lock);
 	init_waitqueue_head(&cq->wait);
+	INIT_LIST_HEAD(&cq->waiters);
 }
 
 int kvctx_cq_setup(struct kvctx_cq *cq, u32 entries)
@@ -97,12 +99,41 @@ static bool cq_enough(const struct kvctx_cq *cq, u32 min)
 	return cq_consumable(cq) >= min || !cq->inflight;
 }
 
+/* On cq.waiters, under the lock, from when it sees too little until it is woken or gives up. */
+struct kvctx_waiter {
+	struct list_head node;
+	struct task_struct *task;
+	u32 min;
+	u32 consumable;		/* when it was woken */
+	bool woken;		/* off the list; set with release order */
+};
+
+/* A waiter may be gone as soon as it is told that it was woken. */
+static void waiters_wake(struct kvctx_cq *cq)
+{
+	struct kvctx_waiter *w, *tmp;
+	struct task_struct *task;
+
+	list_for_each_entry_safe(w, tmp, &cq->waiters, node) {
+		if (!cq_enough(cq, w->min))
+			continue;
+		list_del(&w->node);
+		w->consumable = cq_consumable(cq);
+		task = get_task_struct(w->task);
+		/* pairs with waiter_woken() */
+		smp_store_release(&w->woken, true);
+		wake_up_process(task);
+		put_task_struct(task);
+	}
+}
+
 static void cq_wake(struct kvctx_session *s)
 {
 	struct kvctx_cq *cq = &s->cq;
 
 	lockdep_assert_held(&cq->lock);
-	/* a waiter enters the queue before it looks, and looks under the lock: no barrier needed */
+	waiters_wake(cq);
+	/* who polls enters the queue before it looks, and looks under the lock: no barrier needed */
 	if (waitqueue_active(&cq->wait))
 		wake_up_poll(&cq->wait, EPOLLIN | EPOLLRDNORM);
 	if (cq->orphaned && !cq->inflight && !cq->background)
@@ -256,40 +287,55 @@ bool kvctx_cq_drained(struct kvctx_session *s)
 	return drained;
 }
 
-struct kvctx_waiter {
-	struct wait_queue_entry entry;
-	struct kvctx_cq *cq;
-	u32 min;
-};
-
-/* Called by cq_wake(), under cq.lock. */
-static int waiter_wake(struct wait_queue_entry *entry, unsigned int mode, int sync, void *key)
-{
-	struct kvctx_waiter *w = container_of(entry, struct kvctx_waiter, entry);
-
-	return cq_enough(w->cq, w->min) ? autoremove_wake_function(entry, mode, sync, key) : 0;
-}
-
-static bool waiter_done(struct kvctx_waiter *w, u32 *consumable)
+/* Is there enough, or no time to wait? Otherwise @w is on the list, and the task about to sleep. */
+static bool waiter_begin(struct kvctx_cq *cq, struct kvctx_waiter *w, u64 timeout_ns)
 {
 	unsigned long flags;
-	bool enough;
+	bool done;
 
-	spin_lock_irqsave(&w->cq->lock, flags);
-	*consumable = cq_consumable(w->cq);
-	enough = cq_enough(w->cq, w->min);
-	spin_unlock_irqrestore(&w->cq->lock, flags);
-	return enough;
+	spin_lock_irqsave(&cq->lock, flags);
+	w->consumable = cq_consumable(cq);
+	done = cq_enough(cq, w->min) || !timeout_ns;
+	if (!done) {
+		list_add_tail(&w->node, &cq->waiters);
+		set_current_state(TASK_INTERRUPTIBLE);
+	}
+	spin_unlock_irqrestore(&cq->lock, flags);
+	return done;
 }
 
-/* Sleep until woken or @until (NULL: for ever); 0, -EINTR or -ETIME. */
-static int waiter_sleep(ktime_t *until)
+static bool waiter_woken(const struct kvctx_waiter *w)
 {
-	if (signal_pending(current))
-		return -EINTR;
-	if (!schedule_hrtimeout_range(until, WAIT_SLACK_NS, HRTIMER_MODE_ABS))
-		return -ETIME;
-	return 0;
+	/* pairs with waiters_wake() */
+	return smp_load_acquire(&w->woken);
+}
+
+/* Returns whether it was woken meanwhile. */
+static bool waiter_give_up(struct kvctx_cq *cq, struct kvctx_waiter *w)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&cq->lock, flags);
+	if (!w->woken)
+		list_del(&w->node);
+	spin_unlock_irqrestore(&cq->lock, flags);
+	return w->woken;
+}
+
+/* Until @w is woken or @until (NULL: for ever); 0, -EINTR or -ETIME. */
+static int waiter_sleep(struct kvctx_waiter *w, ktime_t *until)
+{
+	int err = 0;
+
+	while (!waiter_woken(w) && !err) {
+		if (signal_pending(current))
+			err = -EINTR;
+		else if (!schedule_hrtimeout_range(until, WAIT_SLACK_NS, HRTIMER_MODE_ABS))
+			err = -ETIME;
+		set_current_state(TASK_INTERRUPTIBLE);
+	}
+	__set_current_state(TASK_RUNNING);
+	return err;
 }
 
 /*
@@ -298,21 +344,17 @@ static int waiter_sleep(ktime_t *until)
  */
 int kvctx_cq_wait(struct kvctx_session *s, u32 min, u64 timeout_ns)
 {
-	struct kvctx_waiter w = { .cq = &s->cq, .min = min };
-	ktime_t until = ktime_add_safe(ktime_get(), ns_to_ktime(min_t(u64, timeout_ns, KTIME_MAX)));
-	u32 consumable;
-	int err = 0;
+	struct kvctx_waiter w = { .task = current, .min = min };
+	bool ever = timeout_ns == KVCTX_TIMEOUT_NONE;
+	ktime_t until = 0;
+	int err;
 
-	if (waiter_done(&w, &consumable) || !timeout_ns)
-		return consumable;
-	init_wait(&w.entry);
-	w.entry.func = waiter_wake;
-	for (;;) {
-		prepare_to_wait(&w.cq->wait, &w.entry, TASK_INTERRUPTIBLE);
-		if (waiter_done(&w, &consumable) || err)
-			break;
-		err = waiter_sleep(timeout_ns == KVCTX_TIMEOUT_NONE ? NULL : &until);
-	}
-	finish_wait(&w.cq->wait, &w.entry);
-	return err && !waiter_done(&w, &consumable) ? err : consumable;
+	if (timeout_ns && !ever)
+		until = ktime_add_safe(ktime_get(), ns_to_ktime(min_t(u64, timeout_ns, KTIME_MAX)));
+	if (waiter_begin(&s->cq, &w, timeout_ns))
+		return w.consumable;
+	err = waiter_sleep(&w, ever ? NULL : &until);
+	if (!waiter_woken(&w) && !waiter_give_up(&s->cq, &w))
+		return err;
+	return w.consumable;
 }

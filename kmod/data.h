@@ -123,7 +123,8 @@ void kvctx_peers_exit(void);
 
 struct kvctx_cq {
 	spinlock_t lock;		/* posting, room, head and tail, spare operations */
-	wait_queue_head_t wait;		/* WAIT, poll, the closing thread */
+	struct list_head waiters;	/* in WAIT; under lock */
+	wait_queue_head_t wait;		/* poll, the closing thread */
 	struct kvctx_cq_ring *ring;
 	size_t bytes;
 	u32 entries;			/* a power of two */

@@ -337,31 +337,46 @@ static const struct kvctx_ioctl *ioctl_find(unsigned int cmd)
 	return &ioctls[array_index_nospec(i, ARRAY_SIZE(ioctls))];
 }
 
-static long session_ioctl(struct file *file, unsigned int cmd, unsigned long user)
+static int arg_get(const struct kvctx_ioctl *io, const void __user *user, union kvctx_arg *arg)
 {
-	const struct kvctx_ioctl *io = ioctl_find(cmd);
-	struct kvctx_session *s = file->private_data;
-	void __user *ptr = (void __user *)user;
-	union kvctx_arg arg = {};
 	u32 size;
-	long ret;
+	int err;
 
-	if (!io)
-		return -ENOTTY;
-	if (get_user(size, (u32 __user *)ptr))
+	/* most callers have the size that we know; this may fail for those whose structure is shorter */
+	if (!copy_from_user(arg, user, io->known) && arg->size == io->known)
+		return 0;
+	if (get_user(size, (const u32 __user *)user))
 		return -EFAULT;
 	if (size < io->min)
 		return -EINVAL;
 	if (size > PAGE_SIZE)
 		return -E2BIG;
-	ret = copy_struct_from_user(&arg, io->known, ptr, size);
+	memset(arg, 0, sizeof(*arg));
+	err = copy_struct_from_user(arg, io->known, user, size);
+	if (err)
+		return err;
+	return arg->size == size ? 0 : -EINVAL;
+}
+
+static long session_ioctl(struct file *file, unsigned int cmd, unsigned long user)
+{
+	const struct kvctx_ioctl *io = ioctl_find(cmd);
+	struct kvctx_session *s = file->private_data;
+	void __user *ptr = (void __user *)user;
+	union kvctx_arg arg;
+	u32 size;
+	long ret;
+
+	if (!io)
+		return -ENOTTY;
+	ret = arg_get(io, ptr, &arg);
 	if (ret)
 		return ret;
-	if (arg.size != size || arg.flags & ~io->flags)
+	if (arg.flags & ~io->flags)
 		return -EINVAL;
 	if (io->ready && !session_ready(s))
 		return -EBADFD;
-	size = min(size, io->known);
+	size = min(arg.size, io->known);
 	if (io->out && copy_to_user(ptr, &arg, size))
 		return -EFAULT;
 	ret = io->fn(s, &arg);
