@@ -23,7 +23,7 @@
 /* Fields of an operation that not every opcode uses */
 enum {
 	F_KEY		= 1 << 0,
-	F_SEGS		= 1 << 1,	/* nr_segs, segs, length */
+	F_SEGS		= 1 << 1,	/* nr_segs, segs, mem, length */
 	F_OFFSET	= 1 << 2,
 	F_DEPTH		= 1 << 3,
 	F_LEASE_MS	= 1 << 4,
@@ -101,11 +101,13 @@ static const struct opcode *opcode_of(const struct kvctx_sqe *sqe)
 /* Every field that the opcode does not use is zero, and the priority is one. */
 static bool sqe_clean(const struct kvctx_sqe *sqe, u32 fields)
 {
-	if (sqe->reserved1 | sqe->reserved2[0] | sqe->reserved2[1])
+	if (sqe->reserved2[0] | sqe->reserved2[1])
 		return false;
 	if (!(fields & F_KEY) && memchr_inv(&sqe->key, 0, sizeof(sqe->key)))
 		return false;
-	if (!(fields & F_SEGS) && (sqe->nr_segs || sqe->segs || sqe->length))
+	if (!(fields & F_SEGS) && (sqe->nr_segs || sqe->segs || sqe->mem || sqe->length))
+		return false;
+	if (sqe->nr_segs && sqe->mem)
 		return false;
 	if (!(fields & F_OFFSET) && sqe->offset)
 		return false;
@@ -132,7 +134,7 @@ static int sqe_check(const struct kvctx_session *s, const struct kvctx_sqe *sqe,
 		return -EPERM;
 	if (!(oc->fields & F_SEGS))
 		return 0;
-	if (!sqe->nr_segs || !sqe->length)
+	if (!sqe->length)
 		return -EINVAL;
 	if (sqe->nr_segs > KVCTX_SEGS_MAX)
 		return -E2BIG;
@@ -185,6 +187,9 @@ static void op_put_pieces(struct kvctx_op *op)
 			kvctx_mem_put(op->session, mem);
 		last = mem;
 	}
+	/* few have any of them, and freeing nothing costs more than looking */
+	if (!op->borrowed && !op->list && !op->crcs)
+		return;
 	kvfree(op->borrowed);
 	kvfree(op->list);
 	kvfree(op->crcs);
@@ -215,6 +220,15 @@ int kvctx_op_add_pieces(struct kvctx_op *op, const struct kvctx_seg *segs, u32 n
 	return 0;
 }
 
+/* The one segment that the operation names itself */
+static int op_get_piece(struct kvctx_op *op, const struct kvctx_sqe *sqe)
+{
+	struct kvctx_seg seg = { .offset = sqe->segs, .length = sqe->length, .mem = sqe->mem };
+	u64 sum = 0;
+
+	return sqe->length ? kvctx_op_add_pieces(op, &seg, 1, &sum) : 0;
+}
+
 static int op_get_pieces(struct kvctx_op *op, const struct kvctx_sqe *sqe)
 {
 	const struct kvctx_seg __user *user = u64_to_user_ptr(sqe->segs);
@@ -223,6 +237,8 @@ static int op_get_pieces(struct kvctx_op *op, const struct kvctx_sqe *sqe)
 	u64 sum = 0;
 	int err;
 
+	if (!sqe->nr_segs)
+		return op_get_piece(op, sqe);
 	if (sqe->nr_segs > KVCTX_INLINE_PIECES) {
 		op->list = kvmalloc_array(sqe->nr_segs + KVCTX_SPARE_PIECES, sizeof(*op->list),
 					  GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
@@ -232,9 +248,7 @@ static int op_get_pieces(struct kvctx_op *op, const struct kvctx_sqe *sqe)
 	}
 	for (done = 0; done < sqe->nr_segs; done += n) {
 		n = min_t(u32, sqe->nr_segs - done, SEG_BATCH);
-		/* one is the common case, and its copy a few instructions */
-		if (n == 1 ? copy_from_user(segs, user + done, sizeof(*segs)) :
-			     copy_from_user(segs, user + done, n * sizeof(*segs)))
+		if (copy_from_user(segs, user + done, n * sizeof(*segs)))
 			return -EFAULT;
 		err = kvctx_op_add_pieces(op, segs, n, &sum);
 		if (err)
@@ -357,7 +371,7 @@ static int op_start(struct kvctx_session *s, const struct kvctx_sqe *sqe, const 
 	op->deadline = deadline;
 	if (from)
 		op_enter(op, from->uring);
-	err = from && from->pieces && sqe->nr_segs ? from->pieces(op, from) : op_get_pieces(op, sqe);
+	err = from && from->pieces ? from->pieces(op, from) : op_get_pieces(op, sqe);
 	if (!err)
 		err = op_get_crcs(op, sqe);
 	if (!err)

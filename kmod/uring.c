@@ -35,7 +35,7 @@ struct single {
 	struct kvctx_from from;
 	unsigned int issue_flags;
 	int dir;
-	struct kvctx_seg seg;
+	u64 addr;			/* inside the registered buffer */
 };
 
 static_assert(sizeof(struct kvctx_uring_op) == 80 && sizeof(struct kvctx_uring_submit) == 16);
@@ -98,13 +98,14 @@ static void single_done(struct kvctx_op *op, s32 res, u32 flags)
 	uring_put(u);
 }
 
-/* Part of the ring's registered buffer */
-static int single_fixed(struct kvctx_op *op, const struct single *one)
+/* from->pieces: part of the ring's registered buffer */
+static int single_fixed(struct kvctx_op *op, struct kvctx_from *from)
 {
+	struct single *one = container_of(from, struct single, from);
 	struct iov_iter iter;
 	int err;
 
-	err = kvctx_uring_import(op->uring->cmd, one->seg.offset, one->seg.length, one->dir, &iter, one->issue_flags);
+	err = kvctx_uring_import(op->uring->cmd, one->addr, op->length, one->dir, &iter, one->issue_flags);
 	if (err)
 		return err;
 	op->borrowed = kvctx_mem_borrow(&iter);
@@ -114,42 +115,26 @@ static int single_fixed(struct kvctx_op *op, const struct single *one)
 		return err;
 	}
 	atomic_set(&op->borrowed->users, 1);
-	*op->user = (struct kvctx_piece){ .mem = op->borrowed, .length = one->seg.length };
+	*op->user = (struct kvctx_piece){ .mem = op->borrowed, .length = op->length };
 	op->nr_pieces = 1;
 	return 0;
 }
 
-/* from->pieces: the one segment */
-static int single_pieces(struct kvctx_op *op, struct kvctx_from *from)
-{
-	struct single *one = container_of(from, struct single, from);
-	u64 sum = 0;
-
-	if (op->uring->cmd->flags & IORING_URING_CMD_FIXED)
-		return single_fixed(op, one);
-	return kvctx_op_add_pieces(op, &one->seg, 1, &sum);
-}
-
-/* What the entry says, as SUBMIT would have it. @one gets the segment that the entry holds itself, if any. */
+/* What the entry says, as SUBMIT would have it. @one gets the part of a registered buffer. */
 static int single_read(const struct kvctx_uring_op *u, bool fixed, struct kvctx_sqe *sqe, struct single *one)
 {
 	bool moves = u->opcode == KVCTX_OP_STORE || u->opcode == KVCTX_OP_LOAD;
 
 	*sqe = (struct kvctx_sqe){
 		.opcode = u->opcode, .prio = u->prio, .nr_segs = u->nr_segs, .flags = u->flags, .key = u->key,
-		.offset = u->offset, .length = u->length, .timeout_ns = u->timeout_ns,
+		.offset = u->offset, .length = u->length, .segs = u->addr, .mem = u->mem, .timeout_ns = u->timeout_ns,
 	};
-	if (moves && !u->nr_segs) {
-		sqe->nr_segs = 1;
-		one->from.pieces = single_pieces;
-		one->seg = (struct kvctx_seg){ .offset = u->addr, .mem = u->mem, .length = u->length };
+	if (fixed) {
+		if (!moves || u->nr_segs || u->mem)
+			return -EINVAL;
+		one->from.pieces = single_fixed;
+		one->addr = u->addr;
 		one->dir = u->opcode == KVCTX_OP_LOAD ? ITER_DEST : ITER_SOURCE;
-		if (fixed && u->mem)
-			return -EINVAL;
-	} else {
-		sqe->segs = u->addr;
-		if (fixed || u->mem)
-			return -EINVAL;
 	}
 	switch (u->opcode) {
 	case KVCTX_OP_STORE:

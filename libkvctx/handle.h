@@ -52,7 +52,8 @@ struct kvctx_reg {
 /* A thread that lets another one look at the ring; on a list of the handle while it does */
 struct kvctx_waiter {
 	struct kvctx_waiter *next;
-	pthread_cond_t cond;
+	pthread_cond_t cond;		/* there while it is on the list */
+	bool listed;
 	bool wants_ready;		/* is to be woken when the ready list changes */
 };
 

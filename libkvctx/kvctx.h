@@ -883,6 +883,50 @@ static inline void kvctx_prep_load(struct kvctx_sqe *sqe, const struct kvctx_key
 }
 
 /**
+ * kvctx_prep_store_at() - make an operation a STORE of a page that is one piece
+ * @sqe: operation
+ * @key: name of the page; copied
+ * @mem: memory id: KVCTX_MEM_ARENA, or of kvctx_mem_register()
+ * @at: bytes from the start of that memory
+ * @length: bytes of the page
+ * @depth: position in its prefix, from 1; 0: unknown. A hint for eviction
+ *
+ * Less to do for the kernel than kvctx_prep_store() with one segment. The bytes may not change until it has completed.
+ *
+ * Context: One submitter.
+ */
+static inline void kvctx_prep_store_at(struct kvctx_sqe *sqe, const struct kvctx_key *key, uint32_t mem, uint64_t at,
+				       uint64_t length, uint32_t depth)
+{
+	kvctx_prep_rw(sqe, KVCTX_OP_STORE, key, NULL, 0, length);
+	sqe->mem = mem;
+	sqe->segs = at;
+	sqe->depth = depth;
+}
+
+/**
+ * kvctx_prep_load_at() - make an operation a LOAD to one piece of memory
+ * @sqe: operation
+ * @key: name of the page; copied
+ * @mem: memory id: KVCTX_MEM_ARENA, or of kvctx_mem_register()
+ * @at: bytes from the start of that memory
+ * @offset: first byte of the range inside the page
+ * @length: bytes of the range
+ *
+ * Less to do for the kernel than kvctx_prep_load() with one segment.
+ *
+ * Context: One submitter.
+ */
+static inline void kvctx_prep_load_at(struct kvctx_sqe *sqe, const struct kvctx_key *key, uint32_t mem, uint64_t at,
+				      uint64_t offset, uint64_t length)
+{
+	kvctx_prep_rw(sqe, KVCTX_OP_LOAD, key, NULL, 0, length);
+	sqe->mem = mem;
+	sqe->segs = at;
+	sqe->offset = offset;
+}
+
+/**
  * kvctx_prep_delete() - make an operation a DELETE
  * @sqe: operation
  * @key: name of the page; copied

@@ -38,7 +38,6 @@ static int hand_in(struct kvctx *ctx, uint32_t nr, uint32_t min, uint64_t timeou
 	pthread_mutex_lock(&ctx->lock);
 	ctx->sleepers -= min != 0;
 	ctx->busy -= ret < 0 ? nr : nr - (uint32_t)ret;
-	kvctx_ring_pull(ctx);
 	/* fewer may be busy than a waiting thread had to believe */
 	kvctx_wake_ready(ctx);
 	return ret;
@@ -62,7 +61,8 @@ static int submit_locked(struct kvctx *ctx, uint32_t wait_nr, uint64_t timeout_n
 	if (!nr)
 		return -EAGAIN;
 	for (;;) {
-		kvctx_ring_pull(ctx);
+		if (wait_nr)
+			kvctx_ring_pull(ctx);
 		min = min_for(ctx, wait_nr, timeout_ns);
 		*waited = min != 0;
 		ret = hand_in(ctx, nr, min, timeout_ns);
@@ -84,7 +84,8 @@ static int submit(struct kvctx *ctx, uint32_t wait_nr, uint64_t timeout_ns, bool
 	pthread_mutex_unlock(&ctx->lock);
 	if (ret > 0) {
 		ctx->queued -= (uint32_t)ret;
-		memmove(ctx->sqes, ctx->sqes + ret, ctx->queued * sizeof(*ctx->sqes));
+		if (ctx->queued)
+			memmove(ctx->sqes, ctx->sqes + ret, ctx->queued * sizeof(*ctx->sqes));
 	}
 	return ret;
 }

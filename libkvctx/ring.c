@@ -46,7 +46,8 @@ static bool give_to_call(struct kvctx *ctx, const struct kvctx_cqe *cqe)
 		call->res = cqe->res;
 		call->flags = cqe->flags;
 		call->done = true;
-		pthread_cond_signal(&call->waiter.cond);
+		if (call->waiter.listed)
+			pthread_cond_signal(&call->waiter.cond);
 		return true;
 	}
 	return false;

@@ -188,13 +188,14 @@ static int copy_seg(struct kvctx *ctx, const struct kvctx_seg *seg, void *slot, 
 /* All pieces of an operation, between its memory and a slot; and the call that ends the copy */
 static int copy_segs(struct kvctx *ctx, const struct kvctx_sqe *sqe, uint32_t slot)
 {
-	const struct kvctx_seg *segs = (const struct kvctx_seg *)(uintptr_t)sqe->segs;
+	const struct kvctx_seg own = { .offset = sqe->segs, .length = (uint32_t)sqe->length, .mem = sqe->mem };
+	const struct kvctx_seg *segs = sqe->nr_segs ? (const struct kvctx_seg *)(uintptr_t)sqe->segs : &own;
+	int ret = 0, end, i, nr = sqe->nr_segs ? sqe->nr_segs : 1;
 	bool store = sqe->opcode == KVCTX_OP_STORE;
 	uint8_t *mem = slot_memory(ctx, slot);
 	uint64_t pos = 0;
-	int ret = 0, end, i;
 
-	for (i = 0; i < sqe->nr_segs && !ret; i++) {
+	for (i = 0; i < nr && !ret; i++) {
 		if (segs[i].length > sqe->length - pos)
 			return -EMSGSIZE;
 		ret = copy_seg(ctx, &segs[i], mem + pos, store);
@@ -206,18 +207,13 @@ static int copy_segs(struct kvctx *ctx, const struct kvctx_sqe *sqe, uint32_t sl
 }
 
 /* The same operation on a slot */
-static struct kvctx_sqe on_slot(const struct kvctx *ctx, const struct kvctx_sqe *sqe, uint32_t slot,
-				struct kvctx_seg *seg)
+static struct kvctx_sqe on_slot(const struct kvctx *ctx, const struct kvctx_sqe *sqe, uint32_t slot)
 {
 	struct kvctx_sqe again = *sqe;
 
-	*seg = (struct kvctx_seg){
-		.mem = KVCTX_MEM_ARENA,
-		.offset = slot_offset(ctx->stage, slot),
-		.length = (uint32_t)sqe->length,
-	};
-	again.segs = (uintptr_t)seg;
-	again.nr_segs = 1;
+	again.mem = KVCTX_MEM_ARENA;
+	again.segs = slot_offset(ctx->stage, slot);
+	again.nr_segs = 0;
 	return again;
 }
 
@@ -314,7 +310,6 @@ static int redo(struct kvctx *ctx, struct record *r, bool fresh)
 {
 	struct kvctx_submit submit = { .size = sizeof(submit), .nr = 1 };
 	struct kvctx_sqe again;
-	struct kvctx_seg seg;
 	int ret = 0;
 
 	if (fresh && r->sqe.opcode == KVCTX_OP_STORE)
@@ -323,7 +318,7 @@ static int redo(struct kvctx *ctx, struct record *r, bool fresh)
 		r->cqe.res = ret;
 		return 1;
 	}
-	again = on_slot(ctx, &r->sqe, r->slot, &seg);
+	again = on_slot(ctx, &r->sqe, r->slot);
 	again.user_data = TAG(ctx, r);
 	submit.sqes = (uintptr_t)&again;
 	ret = kvctx_sys_ioctl(ctx->fd, KVCTX_IOC_SUBMIT, &submit);
@@ -437,7 +432,6 @@ int64_t kvctx_stage_call(struct kvctx *ctx, const struct kvctx_sqe *sqe, void *b
 {
 	bool store = sqe->opcode == KVCTX_OP_STORE;
 	struct kvctx_sqe again;
-	struct kvctx_seg seg;
 	uint32_t slot;
 	int64_t ret = 0;
 	int err = 0;
@@ -445,7 +439,7 @@ int64_t kvctx_stage_call(struct kvctx *ctx, const struct kvctx_sqe *sqe, void *b
 	if (sqe->length > ctx->stage->slot_bytes)
 		return -EREMOTEIO;
 	slot = wait_slot(ctx);
-	again = on_slot(ctx, sqe, slot, &seg);
+	again = on_slot(ctx, sqe, slot);
 	if (store)
 		ret = copy_buf(ctx, buf, slot, sqe->length, store);
 	if (!ret)

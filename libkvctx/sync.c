@@ -10,7 +10,6 @@
 static void begin(struct kvctx *ctx, struct kvctx_call *call)
 {
 	memset(call, 0, sizeof(*call));
-	pthread_cond_init(&call->waiter.cond, NULL);
 	pthread_mutex_lock(&ctx->lock);
 	call->tag = KVCTX_USER_DATA_END + (ctx->next_tag++ & ~KVCTX_TAG_STAGED);
 	call->next = ctx->calls;
@@ -49,7 +48,6 @@ int64_t kvctx_call(struct kvctx *ctx, struct kvctx_sqe *sqe, uint32_t *cqe_flags
 	else
 		kvctx_wait_call(ctx, &call);
 	pthread_mutex_unlock(&ctx->lock);
-	pthread_cond_destroy(&call.waiter.cond);
 	if (ret)
 		return ret;
 	if (cqe_flags)
@@ -60,10 +58,8 @@ int64_t kvctx_call(struct kvctx *ctx, struct kvctx_sqe *sqe, uint32_t *cqe_flags
 static int64_t run_on(struct kvctx *ctx, struct kvctx_sqe *sqe, uint32_t mem, uint64_t offset,
 		      uint32_t *cqe_flags)
 {
-	struct kvctx_seg seg = { .mem = mem, .offset = offset, .length = (uint32_t)sqe->length };
-
-	sqe->segs = (uintptr_t)&seg;
-	sqe->nr_segs = 1;
+	sqe->mem = mem;
+	sqe->segs = offset;
 	sqe->timeout_ns = ctx->timeout_ns;
 	return kvctx_call(ctx, sqe, cqe_flags);
 }

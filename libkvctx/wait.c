@@ -77,9 +77,15 @@ static void leave(struct kvctx *ctx)
 static void follow(struct kvctx *ctx, struct kvctx_waiter *w, const struct timespec *end)
 {
 	struct kvctx_waiter **link;
+	pthread_condattr_t attr;
 
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&w->cond, &attr);
+	pthread_condattr_destroy(&attr);
 	w->next = ctx->waiters;
 	ctx->waiters = w;
+	w->listed = true;
 	if (end)
 		pthread_cond_timedwait(&w->cond, &ctx->lock, end);
 	else
@@ -87,6 +93,8 @@ static void follow(struct kvctx *ctx, struct kvctx_waiter *w, const struct times
 	for (link = &ctx->waiters; *link != w; link = &(*link)->next)
 		;
 	*link = w->next;
+	w->listed = false;
+	pthread_cond_destroy(&w->cond);
 }
 
 static void pause_ns(struct kvctx *ctx, long ns)
@@ -142,14 +150,25 @@ static uint64_t now_ns(void)
 	return (uint64_t)ts.tv_sec * NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
 }
 
+/* Nanoseconds; the clock is asked only if there is an end */
+static uint64_t left_until(uint64_t end)
+{
+	uint64_t now;
+
+	if (end == KVCTX_TIMEOUT_NONE)
+		return end;
+	now = now_ns();
+	return now < end ? end - now : 0;
+}
+
 /* One sleep on the way to @nr ready completions; as sleep_for() */
 static int sleep_for_ready(struct kvctx *ctx, struct kvctx_waiter *w, uint32_t nr, uint64_t end)
 {
-	uint64_t now = now_ns(), left = end == KVCTX_TIMEOUT_NONE ? end : end - now;
 	struct timespec ts = { .tv_sec = end / NSEC_PER_SEC, .tv_nsec = end % NSEC_PER_SEC };
 	uint32_t more = nr - ctx->nr_ready, spare = ctx->entries - ctx->limit;
+	uint64_t left = left_until(end);
 
-	if (now >= end)
+	if (!left)
 		return -ETIME;
 	/* who copies a staged operation lets us know when he has done it */
 	if (ctx->watched || kvctx_stage_working(ctx)) {
@@ -166,13 +185,8 @@ static int sleep_for_ready(struct kvctx *ctx, struct kvctx_waiter *w, uint32_t n
 static int wait_until(struct kvctx *ctx, uint32_t nr, uint64_t end)
 {
 	struct kvctx_waiter w = { .wants_ready = true };
-	pthread_condattr_t attr;
 	int ret = 0, step;
 
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&w.cond, &attr);
-	pthread_condattr_destroy(&attr);
 	while (!ret && ctx->nr_ready < nr && ctx->nr_ready < ctx->busy) {
 		step = kvctx_stage_step(ctx);
 		if (step < 0)
@@ -183,11 +197,10 @@ static int wait_until(struct kvctx *ctx, uint32_t nr, uint64_t end)
 			pause_ns(ctx, RETRY_NS / 10);
 			ret = 0;
 		}
-		if (!ret && kvctx_stage_used(ctx) && now_ns() >= end)
+		if (!ret && kvctx_stage_used(ctx) && !left_until(end))
 			ret = -ETIME;
 	}
 	leave(ctx);
-	pthread_cond_destroy(&w.cond);
 	if (ret < 0 && ctx->nr_ready < nr)
 		return ret;
 	return (int)ctx->nr_ready;
@@ -195,11 +208,13 @@ static int wait_until(struct kvctx *ctx, uint32_t nr, uint64_t end)
 
 int kvctx_wait(struct kvctx *ctx, uint32_t nr, uint64_t timeout_ns)
 {
-	uint64_t now = now_ns(), end = KVCTX_TIMEOUT_NONE;
+	uint64_t end = timeout_ns, now;
 	int ret;
 
-	if (timeout_ns < KVCTX_TIMEOUT_NONE - now)
-		end = now + timeout_ns;
+	if (timeout_ns != KVCTX_TIMEOUT_NONE) {
+		now = now_ns();
+		end = timeout_ns < KVCTX_TIMEOUT_NONE - now ? now + timeout_ns : KVCTX_TIMEOUT_NONE;
+	}
 	pthread_mutex_lock(&ctx->lock);
 	kvctx_ring_pull(ctx);
 	ret = wait_until(ctx, nr, end);

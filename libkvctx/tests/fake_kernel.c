@@ -210,8 +210,10 @@ static void check_clean(const struct kvctx_sqe *s)
 	bool ahead = s->opcode == KVCTX_OP_PREFETCH || s->opcode == KVCTX_OP_GET;
 	const struct kvctx_key none = { .qualifier = 0 };
 
-	assert(!s->reserved1 && !s->reserved2[0] && !s->reserved2[1]);
-	assert(moves || (!s->nr_segs && !s->segs && !s->length && !s->crcs));
+	assert(!s->reserved2[0] && !s->reserved2[1]);
+	assert(moves || (!s->segs && !s->length && !s->crcs));
+	assert((moves && !s->nr_segs) || !s->mem);
+	assert(moves || !s->nr_segs);
 	assert(s->opcode == KVCTX_OP_LOAD || !s->offset);
 	assert(s->opcode == KVCTX_OP_STORE || !s->depth);
 	assert(s->opcode == KVCTX_OP_LEASE || ahead || !s->lease_ms);
@@ -229,10 +231,17 @@ static void take_op(const struct kvctx_sqe *sqe)
 
 	check_clean(sqe);
 	assert(sqe->nr_segs <= 8);
-	if (sqe->nr_segs)
+	if (sqe->nr_segs) {
 		memcpy(op.segs, (const void *)(uintptr_t)sqe->segs,
 		       sqe->nr_segs * sizeof(op.segs[0]));
-	for (i = 0; i < sqe->nr_segs; i++)
+	} else if (sqe->opcode == KVCTX_OP_STORE || sqe->opcode == KVCTX_OP_LOAD) {
+		/* from here on as if it had come in a list */
+		op.segs[0] = (struct kvctx_seg){
+			.offset = sqe->segs, .length = (uint32_t)sqe->length, .mem = sqe->mem,
+		};
+		op.sqe.nr_segs = 1;
+	}
+	for (i = 0; i < op.sqe.nr_segs; i++)
 		fake_memories[op.segs[i].mem % FAKE_MEMORIES].users++;
 	fake.timeout_ns = sqe->timeout_ns;
 	inflight++;

@@ -315,7 +315,7 @@ TEST_F(abi, operations_with_dirty_fields)
 	static const struct { size_t at; const char *name; uint32_t used_by; } fields[] = {
 		{ AT(kvctx_sqe, prio), "prio",
 		  1 << KVCTX_OP_STORE | 1 << KVCTX_OP_LOAD | 1 << KVCTX_OP_PREFETCH | 1 << KVCTX_OP_GET },
-		{ AT(kvctx_sqe, reserved1), "reserved1", 0 },
+		{ AT(kvctx_sqe, mem), "mem", 0 },
 		{ AT(kvctx_sqe, crcs), "crcs", 1 << KVCTX_OP_STORE | 1 << KVCTX_OP_LOAD },
 		{ AT(kvctx_sqe, reserved2), "reserved2[0]", 0 },
 		{ AT(kvctx_sqe, reserved2) + 8, "reserved2[1]", 0 },
@@ -362,6 +362,29 @@ TEST_F(abi, operations_with_dirty_fields)
 	EXPECT_EQ(-ENOENT, kt_op(&self->k, KVCTX_OP_QUERY, kt_key(5)));
 }
 
+/* One segment, named by the operation itself */
+TEST_F(abi, operations_without_a_list)
+{
+	struct kvctx_sqe sqe;
+
+	for (int op = KVCTX_OP_STORE; op <= KVCTX_OP_LOAD; op++) {
+		sqe = kt_io(op, kt_key(8), NULL, 0);
+		EXPECT_EQ(-EINVAL, kt_do(&self->k, &sqe, NULL));
+		sqe.length = 4096;
+		sqe.mem = 77;
+		EXPECT_EQ(-EINVAL, kt_do(&self->k, &sqe, NULL));
+		sqe.mem = KVCTX_MEM_ARENA;
+		sqe.segs = self->k.arena_bytes - 4095;
+		EXPECT_EQ(-EFAULT, kt_do(&self->k, &sqe, NULL));
+		sqe.segs = ~0ULL - 4094;
+		EXPECT_EQ(-EFAULT, kt_do(&self->k, &sqe, NULL));
+		sqe.segs = 8192;
+		kt_fill(self->k.arena + sqe.segs, sqe.length, op == KVCTX_OP_STORE ? 8 : 9);
+		EXPECT_EQ(4096, kt_do(&self->k, &sqe, NULL));
+		EXPECT_EQ(-1, kt_check(self->k.arena + sqe.segs, sqe.length, 8));
+	}
+}
+
 TEST_F(abi, bad_scatter_lists)
 {
 	struct kvctx_info info = { .size = sizeof(info) };
@@ -379,8 +402,8 @@ TEST_F(abi, bad_scatter_lists)
 		EXPECT_EQ(-EMSGSIZE, kt_do(&self->k, &sqe, NULL));
 		sqe.length = 0;
 		EXPECT_EQ(-EINVAL, kt_do(&self->k, &sqe, NULL));
-		sqe = kt_io(op, kt_key(6), NULL, 0);
-		sqe.length = 512;
+		sqe = kt_io(op, kt_key(6), segs, 2);
+		sqe.mem = 1;
 		EXPECT_EQ(-EINVAL, kt_do(&self->k, &sqe, NULL));
 		sqe = kt_io(op, kt_key(6), segs, 2);
 		sqe.segs = 1;

@@ -177,40 +177,45 @@ static void engine_io_u_free(struct thread_data *td, struct io_u *io_u)
 	io_u->engine_data = NULL;
 }
 
-/* Hand an operation to the entry point's queue; there is room. */
-static void put(struct job *j, const struct kvctx_sqe *op, uint64_t user_data)
+/* A cleared operation in the entry point's queue; there is room. queue_end() follows. */
+static struct kvctx_sqe *queue_next(struct job *j)
 {
-	struct kvctx_sqe *sqe;
+	if (!j->ring)
+		return kvctx_get_sqe(j->ctx);
+	memset(&j->op, 0, sizeof(j->op));
+	return &j->op;
+}
 
-	if (j->ring) {
+static void queue_end(struct job *j, struct kvctx_sqe *op, uint64_t user_data)
+{
+	op->user_data = user_data;
+	if (j->ring)
 		uring_queue(j, op, user_data);
-		return;
-	}
-	sqe = kvctx_get_sqe(j->ctx);
-	*sqe = *op;
-	sqe->user_data = user_data;
 }
 
 static enum fio_q_status engine_queue(struct thread_data *td, struct io_u *io_u)
 {
 	struct job *j = td->io_ops_data;
-	struct kvctx_sqe op = {}, del = {};
-	int err;
+	struct kvctx_sqe *op, *del;
+	struct kvctx_key key;
 
 	fio_ro_check(td, io_u);
 	if (j->nr_queued == td->o.iodepth)
 		return FIO_Q_BUSY;
-	err = op_make(j, io_u, &op);
-	if (err) {
-		io_u->error = err;
-		td_verror(td, err, "kvctx: an I/O has to stay inside a page");
+	if (!op_fits(j, io_u)) {
+		io_u->error = EINVAL;
+		td_verror(td, EINVAL, "kvctx: an I/O has to stay inside a page");
 		return FIO_Q_COMPLETED;
 	}
-	if (op.opcode == KVCTX_OP_STORE && j->o->overwrite == OVERWRITE_REPLACE) {
-		kvctx_prep_delete(&del, &op.key);
-		put(j, &del, NOBODY);
+	if (io_u->ddir == DDIR_WRITE && j->o->overwrite == OVERWRITE_REPLACE) {
+		key = page_key(j, io_u);
+		del = queue_next(j);
+		kvctx_prep_delete(del, &key);
+		queue_end(j, del, NOBODY);
 	}
-	put(j, &op, (uintptr_t)io_u);
+	op = queue_next(j);
+	op_make(j, io_u, op);
+	queue_end(j, op, (uintptr_t)io_u);
 	j->queued[j->nr_queued++] = io_u;
 	return FIO_Q_QUEUED;
 }
@@ -328,7 +333,8 @@ static int nothing(struct thread_data *td, struct fio_file *f)
 struct ioengine_ops ioengine = {
 	.name			= "kvctx",
 	.version		= FIO_IOOPS_VERSION,
-	.flags			= FIO_DISKLESSIO | FIO_NOEXTEND | FIO_RAWIO | FIO_NODISKUTIL,
+	.flags			= FIO_DISKLESSIO | FIO_NOEXTEND | FIO_RAWIO | FIO_NODISKUTIL |
+				  FIO_ASYNCIO_SETS_ISSUE_TIME,
 	.setup			= engine_setup,
 	.init			= engine_init,
 	.cleanup		= engine_cleanup,

@@ -60,6 +60,9 @@ struct job {
 	size_t bytes;
 	uint32_t flags;			/* of every LOAD and STORE */
 
+	struct fio_file *named;		/* that name[] is of */
+	uint64_t name[2];
+
 	struct io_u **queued;		/* since the last commit */
 	unsigned int nr_queued;
 	struct io_u **done;		/* of the last getevents */
@@ -68,6 +71,7 @@ struct job {
 
 	/* entry=uring */
 	struct io_uring *ring;
+	struct kvctx_sqe op;		/* before it is made a command */
 };
 
 /* Say what is wrong; returns 1, which ends the job */
@@ -77,8 +81,13 @@ int fail(struct thread_data *td, int err, const char *fmt, ...) __attribute__((f
 int memory_alloc(struct thread_data *td, size_t bytes);
 void memory_free(struct thread_data *td);
 
-/* An operation for an io_u, without segs and user_data; opcode 0: the io_u needs none. op.c */
-int op_make(struct job *j, struct io_u *io_u, struct kvctx_sqe *sqe);
+/*
+ * op.c: the key of an io_u's page; can there be an operation for it? And the operation, without user_data, into a
+ * cleared one.
+ */
+struct kvctx_key page_key(struct job *j, const struct io_u *io_u);
+bool op_fits(const struct job *j, const struct io_u *io_u);
+void op_make(struct job *j, struct io_u *io_u, struct kvctx_sqe *sqe);
 
 /* Result of an operation for its io_u. engine.c */
 void finish(struct job *j, struct io_u *io_u, int res);

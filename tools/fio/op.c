@@ -15,14 +15,20 @@ static uint64_t name_hash(const char *name, uint64_t h)
 	return h;
 }
 
-static struct kvctx_key page_key(struct job *j, const struct io_u *io_u)
+struct kvctx_key page_key(struct job *j, const struct io_u *io_u)
 {
 	struct kvctx_key key = { .qualifier = 0 };
-	const uint64_t words[4] = {
-		name_hash(io_u->file->file_name, 0xcbf29ce484222325ULL),
-		name_hash(io_u->file->file_name, 0x84222325cbf29ce4ULL), io_u->offset / j->page, j->page,
-	};
+	uint64_t words[4];
 
+	if (j->named != io_u->file) {
+		j->named = io_u->file;
+		j->name[0] = name_hash(io_u->file->file_name, 0xcbf29ce484222325ULL);
+		j->name[1] = name_hash(io_u->file->file_name, 0x84222325cbf29ce4ULL);
+	}
+	words[0] = j->name[0];
+	words[1] = j->name[1];
+	words[2] = io_u->offset / j->page;
+	words[3] = j->page;
 	memcpy(key.digest, words, sizeof(words));
 	if (io_u->ddir == DDIR_WRITE && j->o->overwrite == OVERWRITE_NEW)
 		key.qualifier = ++j->generation;
@@ -50,40 +56,43 @@ static unsigned int scatter(struct job *j, struct io_u *io_u)
 	return nr;
 }
 
-int op_make(struct job *j, struct io_u *io_u, struct kvctx_sqe *sqe)
+bool op_fits(const struct job *j, const struct io_u *io_u)
 {
+	uint64_t at;
+
+	if (ddir_sync(io_u->ddir))
+		return true;
+	at = io_u->offset % j->page;
+	if (io_u->ddir == DDIR_READ)
+		return at + io_u->xfer_buflen <= j->page;
+	return !at && io_u->xfer_buflen == j->page;
+}
+
+void op_make(struct job *j, struct io_u *io_u, struct kvctx_sqe *sqe)
+{
+	uint64_t len = io_u->xfer_buflen, at = (uint8_t *)io_u->xfer_buf - j->base, in_page = io_u->offset % j->page;
 	const struct unit *u = io_u->engine_data;
+	bool one = j->o->segments == 1;
 	struct kvctx_key key;
-	unsigned int nr;
 
 	if (ddir_sync(io_u->ddir)) {
 		kvctx_prep_flush(sqe);
-		return 0;
+		return;
 	}
 	key = page_key(j, io_u);
-	switch (io_u->ddir) {
-	case DDIR_READ:
-		if (io_u->offset % j->page + io_u->xfer_buflen > j->page)
-			return EINVAL;
-		nr = scatter(j, io_u);
-		kvctx_prep_load(sqe, &key, u->segs, nr, io_u->offset % j->page, io_u->xfer_buflen);
-		break;
-	case DDIR_WRITE:
-		if (io_u->offset % j->page || io_u->xfer_buflen != j->page)
-			return EINVAL;
-		nr = scatter(j, io_u);
-		kvctx_prep_store(sqe, &key, u->segs, nr, io_u->xfer_buflen, 0);
-		break;
-	case DDIR_TRIM:
-		if (io_u->offset % j->page || io_u->xfer_buflen != j->page)
-			return EINVAL;
+	if (io_u->ddir == DDIR_TRIM) {
 		kvctx_prep_delete(sqe, &key);
-		return 0;
-	default:
-		return EINVAL;
+		return;
 	}
+	if (io_u->ddir == DDIR_READ && one)
+		kvctx_prep_load_at(sqe, &key, j->mem, at, in_page, len);
+	else if (io_u->ddir == DDIR_READ)
+		kvctx_prep_load(sqe, &key, u->segs, scatter(j, io_u), in_page, len);
+	else if (one)
+		kvctx_prep_store_at(sqe, &key, j->mem, at, len, 0);
+	else
+		kvctx_prep_store(sqe, &key, u->segs, scatter(j, io_u), len, 0);
 	sqe->flags = j->flags;
 	sqe->prio = j->o->prio;
 	sqe->timeout_ns = j->o->timeout_ms * 1000000ULL;
-	return 0;
 }

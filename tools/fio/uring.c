@@ -43,7 +43,6 @@ static uint32_t arg_of(const struct kvctx_sqe *op)
 
 void uring_queue(struct job *j, const struct kvctx_sqe *op, uint64_t user_data)
 {
-	const struct kvctx_seg *segs = (const struct kvctx_seg *)(uintptr_t)op->segs;
 	struct io_uring_sqe *sqe = io_uring_get_sqe(j->ring);
 	struct kvctx_uring_op *u;
 
@@ -65,13 +64,9 @@ void uring_queue(struct job *j, const struct kvctx_sqe *op, uint64_t user_data)
 	u->offset = op->offset;
 	u->length = op->length;
 	u->arg = arg_of(op);
-	if (op->nr_segs == 1) {
-		u->mem = segs->mem;
-		u->addr = segs->offset;
-	} else {
-		u->nr_segs = op->nr_segs;
-		u->addr = op->segs;
-	}
+	u->nr_segs = op->nr_segs;
+	u->addr = op->segs;
+	u->mem = op->mem;
 }
 
 int uring_submit(struct job *j)

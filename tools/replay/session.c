@@ -109,9 +109,8 @@ static int start(struct session *s, const struct options *o, size_t longest)
 	int ret;
 
 	content_keyspace(o->seed, o->page_size, params.keyspace);
-	s->segs = calloc(s->slots, sizeof(*s->segs));
 	s->leases = calloc(longest / s->match_max + 1, sizeof(*s->leases));
-	ret = s->segs && s->leases ? kvctx_open(o->device, O_RDWR, &params, &s->ctx) : -ENOMEM;
+	ret = s->leases ? kvctx_open(o->device, O_RDWR, &params, &s->ctx) : -ENOMEM;
 	if (ret)
 		return open_failed(o->device, ret);
 	s->arena = kvctx_arena(s->ctx, NULL);
@@ -138,7 +137,6 @@ int session_open(struct session *s, const struct options *o, size_t longest, con
 void session_close(struct session *s)
 {
 	kvctx_close(s->ctx);
-	free(s->segs);
 	free(s->leases);
 	memset(s, 0, sizeof(*s));
 }
@@ -177,15 +175,12 @@ int session_release(struct session *s)
 
 static void fill(struct session *s, struct kvctx_sqe *sqe, const struct io *io)
 {
-	struct kvctx_seg *seg = &s->segs[io->slot];
+	uint64_t at = io->slot * s->stride;
 
-	seg->mem = KVCTX_MEM_ARENA;
-	seg->offset = io->slot * s->stride;
-	seg->length = s->page_size;
 	if (io->opcode == KVCTX_OP_STORE)
-		kvctx_prep_store(sqe, &io->key, seg, 1, s->page_size, io->depth);
+		kvctx_prep_store_at(sqe, &io->key, KVCTX_MEM_ARENA, at, s->page_size, io->depth);
 	else if (io->opcode == KVCTX_OP_LOAD)
-		kvctx_prep_load(sqe, &io->key, seg, 1, 0, s->page_size);
+		kvctx_prep_load_at(sqe, &io->key, KVCTX_MEM_ARENA, at, 0, s->page_size);
 	else
 		kvctx_prep_flush(sqe);
 }

@@ -31,7 +31,6 @@ struct io {
 struct session {
 	struct kvctx *ctx;
 	uint8_t *arena;
-	struct kvctx_seg *segs;	/* scatter list of each slot */
 	size_t stride;		/* bytes from slot to slot */
 	size_t slots;
 	uint64_t page_size;

@@ -344,7 +344,8 @@ enum kvctx_prio {
 /**
  * struct kvctx_sqe - one operation of SUBMIT
  * @opcode: enum kvctx_opcode
- * @nr_segs: entries of @segs: STORE and LOAD 1..segs_max, others 0
+ * @nr_segs: STORE, LOAD: 0: the one segment is @length bytes at offset @segs of the memory @mem; 1..segs_max: entries of
+ *	the array at @segs; others 0
  * @prio: enum kvctx_prio: STORE, LOAD, PREFETCH, GET; others 0. A more urgent operation passes those that wait for a
  *	turn at the device, and carries a higher I/O priority
  * @flags: KVCTX_OP_*
@@ -352,13 +353,14 @@ enum kvctx_prio {
  * @key: page key; zero for RELEASE, PUT, FLUSH
  * @offset: LOAD: first byte of the range inside the page; others 0
  * @length: STORE: bytes of the page; LOAD: bytes of the range; others 0. Equals the sum of the segments' lengths
- * @segs: user address of struct kvctx_seg[nr_segs]; read during SUBMIT only
+ * @segs: nr_segs > 0: user address of struct kvctx_seg[nr_segs], read during SUBMIT only; STORE, LOAD with 0: bytes from
+ *	the start of the memory @mem; others 0
  * @timeout_ns: nanoseconds from SUBMIT after which an operation not yet started completes with -ETIME; 0: none
  * @depth: STORE: position of the page in its prefix, from 1; 0: unknown. A hint for reclaim
  * @lease_ms: LEASE, PREFETCH, GET: milliseconds, 1..lease_ms_max; others 0. The slot of a PREFETCH or GET is used for
  *	another page only after that, and after the last PUT
  * @lease: RELEASE: lease id; PUT: slot number; others 0
- * @reserved1: zero
+ * @mem: STORE, LOAD with nr_segs 0: memory id; otherwise 0
  * @crcs: STORE, LOAD: user address of __u32[], one CRC32C for each chunk (chunk_size bytes, the last one shorter) of
  *	the page (STORE) or that the range touches (LOAD), or 0. Accessed during SUBMIT only.
  *	STORE from host memory: compared with what the kernel computes, -EILSEQ when they differ. STORE from peer
@@ -381,7 +383,7 @@ struct kvctx_sqe {
 	__u32	depth;
 	__u32	lease_ms;
 	__u32	lease;
-	__u32	reserved1;
+	__u32	mem;
 	__u64	crcs;
 	__u64	reserved2[2];
 };

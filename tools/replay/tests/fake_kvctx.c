@@ -193,12 +193,10 @@ int kvctx_submit(struct kvctx *ctx)
 
 static void *memory(const struct kvctx *ctx, const struct kvctx_sqe *sqe)
 {
-	const struct kvctx_seg *seg = (const void *)(uintptr_t)sqe->segs;
-
-	insist(sqe->nr_segs == 1 && seg->mem == KVCTX_MEM_ARENA, "bad scatter list");
-	insist(seg->length == sqe->length && !sqe->offset, "bad length");
-	insist(seg->offset % 4096 == 0 && seg->offset + seg->length <= ctx->arena_bytes, "outside of the arena");
-	return ctx->arena + seg->offset;
+	insist(!sqe->nr_segs && sqe->mem == KVCTX_MEM_ARENA, "bad memory");
+	insist(sqe->length && !sqe->offset, "bad range");
+	insist(sqe->segs % 4096 == 0 && sqe->segs + sqe->length <= ctx->arena_bytes, "outside of the arena");
+	return ctx->arena + sqe->segs;
 }
 
 static void carry_out(struct kvctx *ctx, const struct kvctx_sqe *sqe)
