@@ -25,23 +25,26 @@ counts_instructions() {
 	[ "$(bench_accelerator)" = tcg ]
 }
 
-# boot_counting DIR SCOPE [OPTION]...: guest/insn.sh with one virtual CPU and the plugin; leaves counts, kallsyms and
+# boot_counting DIR ARGUMENTS [OPTION]...: guest/insn.sh with one virtual CPU and the plugin; leaves counts, kallsyms and
 # cases in DIR
 boot_counting() {
-	local dir=$1 scope=$2
+	local dir=$1 arguments=$2
 
 	shift 2
 	rm -rf "$dir"
 	mkdir -p "$dir"
 	selftests/vm/run --kernel $bench_kernel --cpus 1 --mem 6G --timeout 900 --share "$dir" "$@" \
 		--qemu -plugin --qemu "$PWD/build/guest/bench/count.so,out=$PWD/$dir/counts" \
-		-- $bench_guest/insn.sh "$scope" > "$dir/cases"
+		-- $bench_guest/insn.sh $arguments > "$dir/cases"
 }
 
-# boot_timed DIR SCOPE PAIRS: guest/bench.sh with two virtual CPUs; leaves its results in DIR
+# boot_timed DIR SCOPE PAIRS TARGET...: guest/bench.sh with two virtual CPUs; leaves its results in DIR
 boot_timed() {
-	rm -rf "$1"
-	mkdir -p "$1"
-	selftests/vm/run --kernel $bench_kernel --cpus 2 --mem 8G --timeout 3600 --nvme 1G --nvme 512M --share "$1" \
-		-- $bench_guest/bench.sh "$2" "$3"
+	local dir=$1
+
+	shift
+	rm -rf "$dir"
+	mkdir -p "$dir"
+	selftests/vm/run --kernel $bench_kernel --cpus 2 --mem 10G --timeout 3600 --nvme 1G --nvme 1G --share "$dir" \
+		-- $bench_guest/bench.sh "$@"
 }

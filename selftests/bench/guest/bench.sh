@@ -3,7 +3,7 @@
 #
 # In a guest with two CPUs and two SSDs: everything of the report that is measured by the clock.
 #
-#   bench.sh some|full PAIRS
+#   bench.sh some|full PAIRS TARGET...
 #
 # Runs of raw io_uring and of kvctx alternate. Results go to /mnt/host, progress to the output:
 #   NAME.json   as fio wrote it. A job's name is engine.target.op.size.batch.segments.verify.pair; op is load, store,
@@ -13,6 +13,7 @@
 . "$(dirname "$0")/lib.sh"
 
 scope=${1?} pairs=${2?}
+shift 2
 out=/mnt/host
 work=/tmp/bench
 stamp='. /tmp/stat.sh'
@@ -215,7 +216,7 @@ cells() {
 
 rm -f $out/results $out/stat
 modprobe kvctx
-for target in null ssd tcp; do
+for target; do
 	device_of $target
 	fill "$raw_device"
 	pool_on "$device"

@@ -3,7 +3,8 @@
 #
 # In a guest with one CPU and the counting plugin: run each case once between two marks.
 #
-#   insn.sh expected|some|full
+#   insn.sh expected
+#   insn.sh some|full TARGET...
 #
 # "expected": kvctx alone, the cases of insn.expected. "some" and "full": kvctx and raw io_uring, for the report.
 # Prints a line "@insn NUMBER CASE PAGES" for each measurement; CASE is engine.target.op.size.batch.segments. Leaves the
@@ -16,6 +17,7 @@
 . "$(dirname "$0")/lib.sh"
 
 what=${1?}
+shift
 engines=kvctx
 [ "$what" = expected ] || engines='kvctx raw'
 number=0
@@ -84,12 +86,14 @@ if [ "$what" = expected ]; then
 	target_begin
 	target_cases null {load,store}.{16k,64k,1m}.{1,16} {load,store}.64k.16.64
 else
-	for target in null ssd tcp; do
+	for target; do
 		device_of $target
 		target_begin
 		rounds=1
 		[ $target != tcp ] || rounds=3	# how often TCP's workers poll differs
 		for ((round = 1; round <= rounds; round++)); do
+			# again, before the stores of several rounds evict the pages
+			[ $round = 1 ] || lay_out 16k 64k 256k 2m
 			# shellcheck disable=SC2046 # one argument a case
 			target_cases $target $(report_cases)
 		done

@@ -20,17 +20,19 @@ stop() {
 	exit 1
 }
 
-# device_of TARGET: sets device (for the pool) and raw_device. A null_blk discards sector by sector, which costs more than
-# all else a store does, and no real device behaves so: here it has no discard.
+# device_of TARGET: sets device (for the pool) and raw_device, of one size. Both are without discard: null_blk discards
+# sector by sector, and the emulated SSD makes holes in its file that the next write has to fill, which costs more than
+# all else a store does. No real device behaves so.
 device_of() {
 	case $1 in
 		null)
-			device=$(nvmet_null_blk nb 1024 512 0) && raw_device=$(nvmet_null_blk nbraw 512 512 0) ;;
+			device=$(nvmet_null_blk nb 1024 512 0) && raw_device=$(nvmet_null_blk nbraw 1024 512 0) ;;
 		ssd)
-			device=$(nvmet_ssd kvctx0) && raw_device=$(nvmet_ssd kvctx1) ;;
+			device=$(nvmet_ssd kvctx0) && raw_device=$(nvmet_ssd kvctx1) &&
+				echo 0 > "/sys/class/block/${device##*/}/queue/discard_max_bytes" ;;
 		tcp)
 			nvmet_target tcp pool "$(nvmet_null_blk tcp 1024 512 0)" &&
-				nvmet_target tcp raw "$(nvmet_null_blk tcpraw 512 512 0)" &&
+				nvmet_target tcp raw "$(nvmet_null_blk tcpraw 1024 512 0)" &&
 				device=$(nvmet_connect tcp pool) && raw_device=$(nvmet_connect tcp raw) ;;
 	esac || stop "no device for $1"
 }
@@ -44,7 +46,7 @@ fill() {
 # pool_on DEVICE: make pool t there, on memory that is there
 pool_on() {
 	fill "$1"
-	make_pool "$1" --segment-size 16M > /dev/null || stop "no pool on $1"
+	make_pool "$1" --segment-size 64M > /dev/null || stop "no pool on $1"
 }
 
 jobs_begin() {
