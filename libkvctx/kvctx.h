@@ -509,6 +509,25 @@ int kvctx_submit_and_wait(struct kvctx *ctx, uint32_t nr, uint64_t timeout_ns);
 int kvctx_wait(struct kvctx *ctx, uint32_t nr, uint64_t timeout_ns);
 
 /**
+ * kvctx_expect() - tell of operations that the library does not submit
+ * @ctx: handle
+ * @nr: operations of a KVCTX_URING_SUBMIT that will be handed to a ring, see
+ *	kvctx_uring_prep_submit(); below 0: so many were expected that the kernel has not taken
+ *
+ * Their completions come to kvctx_peek() and count as those of kvctx_submit(). Call it before they
+ * are submitted, and with what was not taken when the ring has told how many were. kvctx_wait() takes
+ * none of them for in flight before the ring has passed them on.
+ *
+ * Context: MT-Safe.
+ *
+ * Return: 0, or
+ *
+ * * -EAGAIN: more than cq_entries would be in flight or wait to be taken
+ * * -EINVAL: below 0: fewer are in flight
+ */
+int kvctx_expect(struct kvctx *ctx, int nr);
+
+/**
  * kvctx_peek() - take completions of asynchronous operations
  * @ctx: handle
  * @cqes: where to copy them

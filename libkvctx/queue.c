@@ -106,3 +106,20 @@ int kvctx_submit_and_wait(struct kvctx *ctx, uint32_t nr, uint64_t timeout_ns)
 		kvctx_wait(ctx, nr, timeout_ns);
 	return ret;
 }
+
+int kvctx_expect(struct kvctx *ctx, int nr)
+{
+	int ret = 0;
+
+	pthread_mutex_lock(&ctx->lock);
+	if (nr > (int64_t)ctx->limit - ctx->busy)
+		ret = -EAGAIN;
+	else if (nr < (int64_t)ctx->nr_ready - ctx->busy)
+		ret = -EINVAL;
+	else
+		ctx->busy += (uint32_t)nr;
+	/* fewer may be busy than a waiting thread had to believe */
+	kvctx_wake_ready(ctx);
+	pthread_mutex_unlock(&ctx->lock);
+	return ret;
+}

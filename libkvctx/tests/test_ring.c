@@ -249,6 +249,59 @@ static void user_data_of_the_library(void **state)
 	expect_cqes(KVCTX_USER_DATA_END, 1);
 }
 
+/* What a ring's command does */
+static int submit_past(uint64_t from, unsigned int n)
+{
+	struct kvctx_key key = kvctx_key_from_u64(1, 1);
+	struct kvctx_sqe ops[16];
+	struct kvctx_submit s = { .size = sizeof(s), .sqes = (uintptr_t)ops, .nr = n };
+	unsigned int i;
+
+	memset(ops, 0, sizeof(ops));
+	for (i = 0; i < n; i++) {
+		kvctx_prep_query(&ops[i], &key);
+		kvctx_sqe_set_data(&ops[i], from + i);
+	}
+	return kvctx_sys_ioctl(kvctx_fd(ctx), KVCTX_IOC_SUBMIT, &s);
+}
+
+/* Operations that come to the kernel past the library, between its own */
+static void operations_of_a_ring(void **state)
+{
+	int round;
+
+	(void)state;
+	assert_int_equal(kvctx_expect(ctx, LIMIT + 1), -EAGAIN);
+	assert_int_equal(kvctx_expect(ctx, -1), -EINVAL);
+	for (round = 0; round < 5; round++) {
+		assert_int_equal(kvctx_expect(ctx, 16), 0);
+		assert_int_equal(kvctx_wait(ctx, 16, KVCTX_TIMEOUT_NONE), 0);	/* nothing in flight */
+		assert_int_equal(submit_past(0, 16), 16);
+		assert_int_equal(queue(16, 12), 12);
+		assert_int_equal(kvctx_submit(ctx), 12);
+		assert_int_equal(kvctx_expect(ctx, 5), -EAGAIN);
+		assert_int_equal(kvctx_expect(ctx, 4), 0);
+		assert_int_equal(queue(32, 1), 1);
+		assert_int_equal(kvctx_submit(ctx), -EAGAIN);
+		assert_int_equal(submit_past(28, 4), 4);
+		assert_int_equal(kvctx_wait(ctx, LIMIT, KVCTX_TIMEOUT_NONE), LIMIT);
+		assert_int_equal(kvctx_expect(ctx, -1), -EINVAL);
+		expect_cqes(0, LIMIT);
+		assert_int_equal(kvctx_submit(ctx), 1);
+		expect_cqes(32, 1);
+	}
+	/* the kernel takes a part */
+	fake.submit_max = 3;
+	assert_int_equal(kvctx_expect(ctx, 8), 0);
+	assert_int_equal(submit_past(0, 8), 3);
+	assert_int_equal(kvctx_wait(ctx, 8, KVCTX_TIMEOUT_NONE), 3);
+	assert_int_equal(kvctx_expect(ctx, -6), -EINVAL);
+	assert_int_equal(kvctx_expect(ctx, -5), 0);
+	expect_cqes(0, 3);
+	assert_int_equal(kvctx_expect(ctx, LIMIT), 0);
+	assert_int_equal(kvctx_expect(ctx, -LIMIT), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -263,6 +316,7 @@ int main(void)
 		TEST(prepared_operations),
 		TEST(bad_operations),
 		TEST(user_data_of_the_library),
+		TEST(operations_of_a_ring),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

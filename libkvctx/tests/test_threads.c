@@ -326,6 +326,23 @@ static void waiting_for_what_was_not_taken(void **state)
 	finish(caller);
 }
 
+static void waiting_for_what_a_ring_did_not_take(void **state)
+{
+	pthread_t caller, waiter;
+
+	(void)state;
+	fake.hold_calls = true;
+	caller = start(store_arena, (void *)1);
+	fake_await_sleepers(1);
+	assert_int_equal(kvctx_expect(ctx, 1), 0);
+	waiter = start(wait_for_nothing, NULL);
+	usleep(2000);
+	assert_int_equal(kvctx_expect(ctx, -1), 0);
+	finish(waiter);
+	fake_release(1);
+	finish(caller);
+}
+
 static void *query_nothing(void *arg)
 {
 	struct kvctx_key key = kvctx_key_from_u64((uintptr_t)arg, 7);
@@ -507,6 +524,7 @@ int main(void)
 		TEST(calls_beside_a_full_queue),
 		TEST(submitting_beside_a_call),
 		TEST(waiting_for_what_was_not_taken),
+		TEST(waiting_for_what_a_ring_did_not_take),
 		TEST(calls_without_room),
 		TEST(queue_without_room),
 		TEST(waiting_beside_a_watcher),
