@@ -6,6 +6,7 @@ LIBKVCTX_SONAME	:= libkvctx.so.0
 LIBKVCTX_SO	:= $(O)/lib/libkvctx.so
 LIBKVCTX_A	:= $(O)/lib/libkvctx.a
 LIBKVCTX_MAP	:= libkvctx/libkvctx.map
+LIBKVCTX_H	:= libkvctx/kvctx.h libkvctx/kvctx_uring.h
 LIBKVCTX_SRC	:= handle mem ring wait queue sync slots stage paths crc text sys
 LIBKVCTX_OBJ	:= $(LIBKVCTX_SRC:%=$(O)/obj/libkvctx/%.o)
 LIBKVCTX_MAN3	:= $(O)/share/man/man3
@@ -29,9 +30,9 @@ $(LIBKVCTX_A): $(LIBKVCTX_OBJ)
 	@rm -f $@
 	$(Q_LD)$(AR) rcs $@ $^
 
-# A page for each function, from the header; the first of them stands for all
-$(LIBKVCTX_MAN3)/kvctx_open.3: libkvctx/man/mkman.py libkvctx/kvctx.h
-	@libkvctx/man/mkman.py libkvctx/kvctx.h $(VERSION) $(@D)
+# A page for each function, from the headers; the first of them stands for all
+$(LIBKVCTX_MAN3)/kvctx_open.3: libkvctx/man/mkman.py $(LIBKVCTX_H)
+	@libkvctx/man/mkman.py $(VERSION) $(@D) $(LIBKVCTX_H)
 
 # The example, with the library, and over the kernel in memory that the tests use
 LIB_TEST	:= $(O)/test/lib
@@ -70,7 +71,7 @@ cuda:
 endif
 
 # The tests: the library without its system calls, over that kernel
-LIB_TESTS	:= open sync ring threads stage slots crc gpu_crc
+LIB_TESTS	:= open sync ring threads stage slots crc gpu_crc uring
 LIB_TESTPROGS	:= $(LIB_TESTS:%=$(LIB_TEST)/test_%)
 
 $(O)/obj/libkvctx/tests/test_gpu_crc.o: OBJ_CFLAGS := -Ilibkvctx -IDocumentation
@@ -87,10 +88,11 @@ GUESTPROGS	+= $(LIB_GUEST)
 
 $(O)/obj/libkvctx/tests/live.o: OBJ_CFLAGS = -pthread -Ilibkvctx -isystem $(KSELFTEST_INC) -Wno-missing-prototypes
 $(O)/selftests/library: $(O)/obj/libkvctx/tests/live.o
+$(O)/selftests/library: LIB_LIBS := -luring
 $(O)/selftests/example: $(LIB_EXAMPLE)
 $(LIB_GUEST): $(LIBKVCTX_A)
 	@mkdir -p $(@D)
-	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIBKVCTX_A)
+	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIBKVCTX_A) $(LIB_LIBS)
 
 .PHONY: check-lib lib-tests install-lib
 lib-tests: $(LIB_TESTPROGS) $(LIB_TEST)/example $(LIB_TEST)/example-fake $(LIB_CUDA_FAKE)
@@ -110,7 +112,7 @@ install-lib: $(LIBKVCTX_SO) $(LIBKVCTX_A) $(LIBKVCTX_MAN3)/kvctx_open.3
 	ln -sf $(LIBKVCTX_SONAME) $(DESTDIR)$(LIBDIR)/libkvctx.so
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@VERSION@|$(VERSION)|' \
 		libkvctx/libkvctx.pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/libkvctx.pc
-	install -m 644 libkvctx/kvctx.h $(DESTDIR)$(PREFIX)/include/
+	install -m 644 $(LIBKVCTX_H) $(DESTDIR)$(PREFIX)/include/
 	install -m 644 uapi/linux/kvctx.h uapi/linux/kvctx_genl.h $(DESTDIR)$(PREFIX)/include/linux/
 	install -m 644 $(LIBKVCTX_MAN3)/*.3 $(DESTDIR)$(PREFIX)/share/man/man3/
 	install -m 644 libkvctx/man/kvctx.7 $(DESTDIR)$(PREFIX)/share/man/man7/

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""Write one man page of section 3 for each function of kvctx.h, from its kernel-doc comment.
+"""Write one man page of section 3 for each function of the headers, from its kernel-doc comment.
 
-usage: mkman.py HEADER VERSION OUTDIR
+usage: mkman.py VERSION OUTDIR HEADER...
 
 Fails when a function has no comment, a parameter no line (or a line no parameter), when nothing is
 said about threads, or about the value that a function returns: a page can be neither missing nor
@@ -98,11 +98,11 @@ def structure(name, body):
             + [".PP\n" + roff(" ".join(part.split())) for part in parts[1:]])
 
 
-def page(c, structs, version):
+def page(c, structs, include, version):
     out = [f'.TH {c.name} 3 "" "libkvctx {version}" "Library Functions Manual"',
            ".SH NAME", f"{c.name} \\- {roff(c.brief)}",
            ".SH LIBRARY", "KV cache pages (\\fIlibkvctx\\fP, \\fI\\-lkvctx\\fP)",
-           ".SH SYNOPSIS", ".B #include <kvctx.h>", ".PP", f'.BI "{roff(c.prototype)};"']
+           ".SH SYNOPSIS", f".B #include <{include}>", ".PP", f'.BI "{roff(c.prototype)};"']
     if c.params:
         out += [".SH PARAMETERS"] + listed(c.params, "I")
     for name, body in structs:
@@ -128,17 +128,18 @@ def page(c, structs, version):
 
 
 def main():
-    header, version, outdir = Path(sys.argv[1]).read_text(), sys.argv[2], Path(sys.argv[3])
-    comments = [Comment(*found[:4]) for found in DOC.findall(header)]
-    names = {c.name for c in comments}
-    missing = set(FUNCTION.findall(header)) ^ names
-    if missing:
-        sys.exit(f"mkman: without a comment, or without a function: {sorted(missing)}")
+    version, outdir, headers = sys.argv[1], Path(sys.argv[2]), [Path(arg) for arg in sys.argv[3:]]
     outdir.mkdir(parents=True, exist_ok=True)
     for old in outdir.glob("*.3"):
         old.unlink()
-    for c in comments:
-        (outdir / f"{c.name}.3").write_text(page(c, STRUCT.findall(header), version))
+    for path in headers:
+        header = path.read_text()
+        comments = [Comment(*found[:4]) for found in DOC.findall(header)]
+        missing = set(FUNCTION.findall(header)) ^ {c.name for c in comments}
+        if missing:
+            sys.exit(f"mkman: {path.name}: without a comment, or without a function: {sorted(missing)}")
+        for c in comments:
+            (outdir / f"{c.name}.3").write_text(page(c, STRUCT.findall(header), path.name, version))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <kselftest_harness.h>
-#include <kvctx.h>
+#include <kvctx_uring.h>
 
 #define ARENA	(4UL << 20)
 #define PAGE	65536
@@ -177,6 +177,49 @@ TEST_F(lib, full_queue)
 	EXPECT_EQ(LIMIT, kvctx_peek(self->ctx, cqe, LIMIT));
 	EXPECT_EQ(0, kvctx_wait(self->ctx, 1, KVCTX_TIMEOUT_NONE));
 	EXPECT_GT(kvctx_submit(self->ctx), 0);
+}
+
+/* A batch that a ring hands over, beside operations of the queue */
+TEST_F(lib, batch_of_a_ring)
+{
+	struct kvctx_seg seg = { .length = PAGE };
+	struct kvctx_key key = key_of(1);
+	struct kvctx_sqe ops[LIMIT] = { 0 };
+	struct kvctx_cqe cqe[LIMIT];
+	struct io_uring_sqe *sqe;
+	struct io_uring_cqe *done;
+	struct io_uring ring;
+	uint64_t sum = 0;
+	int i;
+
+	ASSERT_EQ(PAGE, kvctx_store(self->ctx, &key, self->arena, PAGE, NULL));
+	for (i = 0; i < LIMIT; i++) {
+		kvctx_prep_load(&ops[i], &key, &seg, 1, 0, PAGE);
+		kvctx_sqe_set_data(&ops[i], i);
+	}
+	ASSERT_EQ(0, io_uring_queue_init(4, &ring, 0));
+	EXPECT_EQ(-EAGAIN, kvctx_expect(self->ctx, LIMIT + 1));
+	ASSERT_EQ(0, kvctx_expect(self->ctx, LIMIT - 1));
+	sqe = io_uring_get_sqe(&ring);
+	ASSERT_NE(NULL, sqe);
+	kvctx_uring_prep_submit(sqe, kvctx_fd(self->ctx), ops, LIMIT - 1);
+	ASSERT_EQ(1, io_uring_submit(&ring));
+	for (i = 0; i < 2; i++)
+		*kvctx_get_sqe(self->ctx) = ops[LIMIT - 1];
+	EXPECT_EQ(1, kvctx_submit(self->ctx));
+	EXPECT_EQ(-EAGAIN, kvctx_submit(self->ctx));
+	EXPECT_EQ(PAGE, kvctx_query(self->ctx, &key));	/* calls have room */
+	EXPECT_EQ(LIMIT, kvctx_wait(self->ctx, LIMIT, KVCTX_TIMEOUT_NONE));
+	ASSERT_EQ(LIMIT, kvctx_peek(self->ctx, cqe, LIMIT));
+	for (i = 0; i < LIMIT; i++) {
+		EXPECT_EQ(PAGE, cqe[i].res);
+		sum += cqe[i].user_data;
+	}
+	EXPECT_EQ(LIMIT * (LIMIT - 1) / 2, sum);
+	ASSERT_EQ(0, io_uring_wait_cqe(&ring, &done));
+	EXPECT_EQ(LIMIT - 1, done->res);
+	EXPECT_EQ(1, kvctx_submit(self->ctx));
+	io_uring_queue_exit(&ring);
 }
 
 TEST(eventfd_and_poll)
