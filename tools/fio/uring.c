@@ -5,6 +5,7 @@
 #include <liburing.h>
 
 #include "engine.h"
+#include "kvctx_uring.h"
 
 int uring_open(struct thread_data *td, struct job *j, unsigned int depth)
 {
@@ -36,37 +37,15 @@ void uring_close(struct job *j)
 	j->ring = NULL;
 }
 
-static uint32_t arg_of(const struct kvctx_sqe *op)
-{
-	return op->opcode == KVCTX_OP_STORE ? op->depth : 0;
-}
-
 void uring_queue(struct job *j, const struct kvctx_sqe *op, uint64_t user_data)
 {
 	struct io_uring_sqe *sqe = io_uring_get_sqe(j->ring);
-	struct kvctx_uring_op *u;
 
-	/* the ring has two places for each io_u */
-	if (!sqe)
+	/* the ring has two places for each io_u, and a command can tell all that op_make() does */
+	if (!sqe || kvctx_uring_prep(sqe, 0, op))
 		abort();
-	u = (struct kvctx_uring_op *)sqe->cmd;
-	memset(sqe, 0, 2 * sizeof(*sqe));
-	sqe->opcode = IORING_OP_URING_CMD;
-	sqe->flags = IOSQE_FIXED_FILE;
-	sqe->fd = 0;
-	sqe->cmd_op = KVCTX_URING_OP;
+	io_uring_sqe_set_flags(sqe, IOSQE_FIXED_FILE);
 	sqe->user_data = user_data;
-	u->opcode = op->opcode;
-	u->prio = op->prio;
-	u->flags = op->flags;
-	u->key = op->key;
-	u->timeout_ns = op->timeout_ns;
-	u->offset = op->offset;
-	u->length = op->length;
-	u->arg = arg_of(op);
-	u->nr_segs = op->nr_segs;
-	u->addr = op->segs;
-	u->mem = op->mem;
 }
 
 int uring_submit(struct job *j)
