@@ -13,6 +13,7 @@ $(O)/obj/selftests/kvctx/%.o: OBJ_CFLAGS := -isystem $(KSELFTEST_INC) -Wno-missi
 
 $(O)/selftests/p2p $(O)/selftests/peers: $(O)/obj/selftests/kvctx/peer.o
 
+$(O)/obj/selftests/kvctx/uring.o: OBJ_CFLAGS := -Ilibkvctx -isystem $(KSELFTEST_INC) -Wno-missing-prototypes
 $(O)/selftests/uring: KTEST_LIBS := -luring
 $(KTEST_PROGS): $(O)/selftests/%: $(O)/obj/selftests/kvctx/%.o $(O)/obj/selftests/kvctx/ktest.o
 	@mkdir -p $(@D)

@@ -5,8 +5,8 @@
  * For slots.sh: the pool is small, and its device can be made stuck.
  */
 #include <pthread.h>
-#include <liburing.h>
 
+#include "kvctx_uring.h"
 #include "ktest.h"
 #include "kselftest_harness.h"
 
@@ -23,6 +23,7 @@ static struct kvctx_uring_op *entry_of(struct io_uring_sqe *sqe)
 	return (struct kvctx_uring_op *)sqe->cmd;
 }
 
+/* An entry of no operation, or of one that the helpers of libkvctx do not make */
 static struct io_uring_sqe *entry(struct io_uring *ring, int fd, uint32_t cmd_op)
 {
 	struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
@@ -34,18 +35,44 @@ static struct io_uring_sqe *entry(struct io_uring *ring, int fd, uint32_t cmd_op
 	return sqe;
 }
 
-/* An entry with one operation; STORE and LOAD in the arena at @at */
+/* An entry with that operation */
+static struct io_uring_sqe *add(struct io_uring *ring, const struct kt *k, const struct kvctx_sqe *op)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
+
+	if (!sqe || kvctx_uring_prep(sqe, k->fd, op))
+		abort();
+	return sqe;
+}
+
+/* The same; STORE and LOAD in the arena at @at */
 static struct io_uring_sqe *op(struct io_uring *ring, struct kt *k, uint8_t opcode, uint64_t key, uint64_t at,
 			       uint32_t length)
 {
-	struct io_uring_sqe *sqe = entry(ring, k->fd, KVCTX_URING_OP);
-	struct kvctx_uring_op *u = entry_of(sqe);
+	struct kvctx_sqe op = { .opcode = opcode, .key = kt_key(key), .segs = at, .length = length };
 
-	u->opcode = opcode;
-	u->key = kt_key(key);
-	u->addr = at;
-	u->length = length;
+	return add(ring, k, &op);
+}
+
+/* STORE or LOAD in the ring's registered buffer @buf_index */
+static struct io_uring_sqe *op_fixed(struct io_uring *ring, struct kt *k, uint8_t opcode, uint64_t key, void *p,
+				     uint32_t length, uint16_t buf_index)
+{
+	struct kvctx_sqe op = { .opcode = opcode, .key = kt_key(key), .length = length };
+	struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
+
+	if (!sqe || kvctx_uring_prep_fixed(sqe, k->fd, &op, p, buf_index))
+		abort();
 	return sqe;
+}
+
+static void batch(struct io_uring *ring, const struct kt *k, const struct kvctx_sqe *sqes, uint32_t nr)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
+
+	if (!sqe)
+		abort();
+	kvctx_uring_prep_submit(sqe, k->fd, sqes, nr);
 }
 
 static struct result reap(struct io_uring *ring)
@@ -59,7 +86,7 @@ static struct result reap(struct io_uring *ring)
 		return (struct result){ -EPROTO, 0 };
 	r.res = cqe->res;
 	if (ring->flags & IORING_SETUP_CQE32)
-		r.extra = cqe->big_cqe[0];
+		r.extra = kvctx_uring_cqe_flags(cqe);
 	io_uring_cqe_seen(ring, cqe);
 	return r;
 }
@@ -131,8 +158,9 @@ TEST_F(uring, announced)
 
 TEST_F(uring, every_operation)
 {
+	struct kvctx_sqe range = {}, lease = {}, release = {}, flush = {};
+	struct kvctx_key key = kt_key(1);
 	struct kt *k = &self->k;
-	struct io_uring_sqe *sqe;
 	struct result r;
 
 	kt_fill(k->arena, PAGE, 1);
@@ -149,9 +177,9 @@ TEST_F(uring, every_operation)
 	EXPECT_EQ((int)PAGE, r.res);
 	EXPECT_FLAGS(KVCTX_CQE_VERIFIED, r);
 	EXPECT_EQ(-1, kt_check(k->arena + KT_MIB, PAGE, 1));
-	sqe = op(&self->ring, k, KVCTX_OP_LOAD, 1, 2 * KT_MIB, 5000);
-	entry_of(sqe)->offset = 70001;
-	entry_of(sqe)->flags = KVCTX_OP_NO_VERIFY;
+	kvctx_prep_load_at(&range, &key, KVCTX_MEM_ARENA, 2 * KT_MIB, 70001, 5000);
+	kvctx_sqe_set_flags(&range, KVCTX_OP_NO_VERIFY);
+	add(&self->ring, k, &range);
 	r = run(&self->ring);
 	EXPECT_EQ(5000, r.res);
 	EXPECT_FLAGS(0, r);
@@ -159,16 +187,15 @@ TEST_F(uring, every_operation)
 
 	op(&self->ring, k, KVCTX_OP_QUERY, 1, 0, 0);
 	EXPECT_EQ((int)PAGE, run(&self->ring).res);
-	sqe = op(&self->ring, k, KVCTX_OP_LEASE, 1, 0, 0);
-	entry_of(sqe)->arg = 10000;
+	kvctx_prep_lease(&lease, &key, 10000);
+	add(&self->ring, k, &lease);
 	r = run(&self->ring);
 	EXPECT_LT(0, r.res);
-	sqe = op(&self->ring, k, KVCTX_OP_RELEASE, 0, 0, 0);
-	memset(&entry_of(sqe)->key, 0, sizeof(struct kvctx_key));
-	entry_of(sqe)->arg = r.res;
+	kvctx_prep_release(&release, r.res);
+	add(&self->ring, k, &release);
 	EXPECT_EQ(0, run(&self->ring).res);
-	sqe = op(&self->ring, k, KVCTX_OP_FLUSH, 0, 0, 0);
-	memset(&entry_of(sqe)->key, 0, sizeof(struct kvctx_key));
+	kvctx_prep_flush(&flush);
+	add(&self->ring, k, &flush);
 	EXPECT_EQ(0, run(&self->ring).res);
 	op(&self->ring, k, KVCTX_OP_DELETE, 1, 0, 0);
 	EXPECT_EQ(0, run(&self->ring).res);
@@ -182,7 +209,7 @@ TEST_F(uring, segments)
 {
 	static struct kvctx_seg segs[20];
 	struct kt *k = &self->k;
-	struct io_uring_sqe *sqe;
+	struct kvctx_sqe store, load;
 	uint32_t i, sum = 0;
 
 	for (i = 0; i < 20; i++) {
@@ -190,17 +217,20 @@ TEST_F(uring, segments)
 		kt_fill(k->arena + segs[i].offset, segs[i].length, i);
 		sum += segs[i].length;
 	}
-	sqe = op(&self->ring, k, KVCTX_OP_STORE, 2, (uintptr_t)segs, sum);
-	entry_of(sqe)->nr_segs = 20;
+	store = kt_io(KVCTX_OP_STORE, kt_key(2), segs, 20);
+	add(&self->ring, k, &store);
 	ASSERT_EQ((int)sum, run(&self->ring).res);
 	memset(k->arena + KT_MIB, 0, 20 * 16384);
-	sqe = op(&self->ring, k, KVCTX_OP_LOAD, 2, (uintptr_t)segs, sum);
-	entry_of(sqe)->nr_segs = 20;
+	load = kt_io(KVCTX_OP_LOAD, kt_key(2), segs, 20);
+	add(&self->ring, k, &load);
 	ASSERT_EQ((int)sum, run(&self->ring).res);
 	for (i = 0; i < 20; i++)
 		EXPECT_EQ(-1, kt_check(k->arena + segs[i].offset, segs[i].length, i));
-	sqe = op(&self->ring, k, KVCTX_OP_LOAD, 2, (uintptr_t)segs, sum - 1);
-	entry_of(sqe)->nr_segs = 20;
+	load.length--;
+	add(&self->ring, k, &load);
+	EXPECT_EQ(-EMSGSIZE, run(&self->ring).res);
+	load.nr_segs = 1;
+	add(&self->ring, k, &load);
 	EXPECT_EQ(-EMSGSIZE, run(&self->ring).res);
 	op(&self->ring, k, KVCTX_OP_DELETE, 2, 0, 0);
 	EXPECT_EQ(0, run(&self->ring).res);
@@ -224,16 +254,12 @@ TEST_F(uring, registered_buffers)
 		uint8_t *p = buf + 4096 + at[i];
 
 		kt_fill(p, PAGE, 100 + i);
-		sqe = op(&self->ring, k, KVCTX_OP_STORE, 100 + i, (uintptr_t)p, PAGE);
-		sqe->uring_cmd_flags = IORING_URING_CMD_FIXED;
-		sqe->buf_index = 1;
+		op_fixed(&self->ring, k, KVCTX_OP_STORE, 100 + i, p, PAGE, 1);
 		ASSERT_EQ((int)PAGE, run(&self->ring).res);
 		ASSERT_EQ((int)PAGE, kt_load(k, kt_key(100 + i), 0, PAGE, NULL));
 		EXPECT_EQ(-1, kt_check(k->arena, PAGE, 100 + i));
 		memset(buf, 0xee, bytes);
-		sqe = op(&self->ring, k, KVCTX_OP_LOAD, 100 + i, (uintptr_t)p, PAGE);
-		sqe->uring_cmd_flags = IORING_URING_CMD_FIXED;
-		sqe->buf_index = 1;
+		op_fixed(&self->ring, k, KVCTX_OP_LOAD, 100 + i, p, PAGE, 1);
 		r = run(&self->ring);
 		ASSERT_EQ((int)PAGE, r.res);
 		EXPECT_FLAGS(KVCTX_CQE_VERIFIED, r);
@@ -243,19 +269,13 @@ TEST_F(uring, registered_buffers)
 		ASSERT_EQ(0, kt_op(k, KVCTX_OP_DELETE, kt_key(100 + i)));
 	}
 	/* outside of the buffer, partly and wholly; an index that is none; a memory id beside */
-	sqe = op(&self->ring, k, KVCTX_OP_STORE, 110, (uintptr_t)buf + bytes - PAGE + 1, PAGE);
-	sqe->uring_cmd_flags = IORING_URING_CMD_FIXED;
-	sqe->buf_index = 1;
+	op_fixed(&self->ring, k, KVCTX_OP_STORE, 110, buf + bytes - PAGE + 1, PAGE, 1);
 	EXPECT_EQ(-EFAULT, run(&self->ring).res);
-	sqe = op(&self->ring, k, KVCTX_OP_STORE, 110, (uintptr_t)buf, 4097);
-	sqe->uring_cmd_flags = IORING_URING_CMD_FIXED;
+	op_fixed(&self->ring, k, KVCTX_OP_STORE, 110, buf, 4097, 0);
 	EXPECT_EQ(-EFAULT, run(&self->ring).res);
-	sqe = op(&self->ring, k, KVCTX_OP_STORE, 110, (uintptr_t)buf, 4096);
-	sqe->uring_cmd_flags = IORING_URING_CMD_FIXED;
-	sqe->buf_index = 2;
+	op_fixed(&self->ring, k, KVCTX_OP_STORE, 110, buf, 4096, 2);
 	EXPECT_EQ(-EFAULT, run(&self->ring).res);
-	sqe = op(&self->ring, k, KVCTX_OP_STORE, 110, (uintptr_t)buf, 4096);
-	sqe->uring_cmd_flags = IORING_URING_CMD_FIXED;
+	sqe = op_fixed(&self->ring, k, KVCTX_OP_STORE, 110, buf, 4096, 0);
 	entry_of(sqe)->mem = 1;
 	EXPECT_EQ(-EINVAL, run(&self->ring).res);
 	munmap(buf, bytes);
@@ -266,7 +286,6 @@ TEST_F(uring, batch)
 	struct kvctx_seg segs[8];
 	struct kvctx_sqe sqes[8];
 	struct kt *k = &self->k;
-	struct kvctx_uring_submit *b;
 	struct io_uring_sqe *sqe;
 	struct kvctx_cqe cqe;
 	int i;
@@ -277,10 +296,7 @@ TEST_F(uring, batch)
 		sqes[i] = kt_io(KVCTX_OP_STORE, kt_key(200 + i), &segs[i], 1);
 	}
 	sqes[7].opcode = 99;
-	sqe = entry(&self->ring, k->fd, KVCTX_URING_SUBMIT);
-	b = (struct kvctx_uring_submit *)sqe->cmd;
-	b->sqes = (uintptr_t)sqes;
-	b->nr = 8;
+	batch(&self->ring, k, sqes, 8);
 	EXPECT_EQ(8, run(&self->ring).res);
 	/* all of them are there by now */
 	for (i = 0; i < 8; i++) {
@@ -288,20 +304,52 @@ TEST_F(uring, batch)
 		EXPECT_EQ(cqe.user_data == sqes[7].user_data ? -EINVAL : 65536, cqe.res);
 	}
 	EXPECT_FALSE(kt_reap(k, &cqe));
-	sqe = entry(&self->ring, k->fd, KVCTX_URING_SUBMIT);
-	b = (struct kvctx_uring_submit *)sqe->cmd;
-	b->sqes = (uintptr_t)sqes;
-	b->nr = 4097;
+	batch(&self->ring, k, sqes, 4097);
 	EXPECT_EQ(-EINVAL, run(&self->ring).res);
-	sqe = entry(&self->ring, k->fd, KVCTX_URING_SUBMIT);
-	((struct kvctx_uring_submit *)sqe->cmd)->nr = 1;
+	batch(&self->ring, k, NULL, 1);
 	EXPECT_EQ(-EFAULT, run(&self->ring).res);
 	sqe = entry(&self->ring, k->fd, KVCTX_URING_SUBMIT);
-	b = (struct kvctx_uring_submit *)sqe->cmd;
-	*b = (struct kvctx_uring_submit){ .sqes = (uintptr_t)sqes, .nr = 1, .reserved = 1 };
+	*(struct kvctx_uring_submit *)sqe->cmd =
+		(struct kvctx_uring_submit){ .sqes = (uintptr_t)sqes, .nr = 1, .reserved = 1 };
 	EXPECT_EQ(-EINVAL, run(&self->ring).res);
 	for (i = 0; i < 7; i++)
 		EXPECT_EQ(0, kt_op(k, KVCTX_OP_DELETE, kt_key(200 + i)));
+}
+
+TEST_F(uring, pages_read_ahead)
+{
+	struct kvctx_sqe ahead = {}, get = {}, put = {};
+	struct kvctx_key key = kt_key(250);
+	struct result r;
+	struct kt k;
+
+	ASSERT_EQ(0, kt_open_slots(&k, O_RDWR, 0x71, KT_MIB, 8, PAGE, 2));
+	kt_fill(k.arena, PAGE, 250);
+	op(&self->ring, &k, KVCTX_OP_STORE, 250, 0, PAGE);
+	ASSERT_EQ((int)PAGE, run(&self->ring).res);
+	kvctx_prep_prefetch(&ahead, &key, 60000);
+	add(&self->ring, &k, &ahead);
+	EXPECT_EQ((int)PAGE, run(&self->ring).res);
+	op(&self->ring, &k, KVCTX_OP_LOAD, 250, 0, PAGE);
+	r = run(&self->ring);
+	EXPECT_EQ((int)PAGE, r.res);
+	EXPECT_FLAGS(KVCTX_CQE_FROM_DRAM | KVCTX_CQE_VERIFIED, r);
+	kvctx_prep_get(&get, &key, 60000);
+	add(&self->ring, &k, &get);
+	r = run(&self->ring);
+	ASSERT_TRUE(r.res == 0 || r.res == 1);
+	EXPECT_EQ(-1, kt_check(k.slots + r.res * PAGE, PAGE, 250));
+	kvctx_prep_put(&put, 1 - r.res);
+	add(&self->ring, &k, &put);
+	EXPECT_EQ(-EINVAL, run(&self->ring).res);
+	kvctx_prep_put(&put, r.res);
+	add(&self->ring, &k, &put);
+	EXPECT_EQ(0, run(&self->ring).res);
+	add(&self->ring, &k, &put);
+	EXPECT_EQ(-EINVAL, run(&self->ring).res);
+	op(&self->ring, &k, KVCTX_OP_DELETE, 250, 0, 0);
+	EXPECT_EQ(0, run(&self->ring).res);
+	kt_close(&k);
 }
 
 TEST_F(uring, refusals)
@@ -375,8 +423,7 @@ TEST(other_rings)
 	e = entry(&ring, k.fd, KVCTX_URING_OP);
 	*(uint8_t *)e->cmd = KVCTX_OP_FLUSH;
 	EXPECT_EQ(-EINVAL, run(&ring).res);
-	e = entry(&ring, k.fd, KVCTX_URING_SUBMIT);
-	*(struct kvctx_uring_submit *)e->cmd = (struct kvctx_uring_submit){ .sqes = (uintptr_t)&sqe, .nr = 1 };
+	batch(&ring, &k, &sqe, 1);
 	EXPECT_EQ(1, run(&ring).res);
 	fd = open(kt_node(), O_RDWR | O_CLOEXEC);
 	ASSERT_LE(0, fd);
@@ -386,8 +433,7 @@ TEST(other_rings)
 	/* no room for a completion: told, not retried */
 	while (kt_submit(&k, &sqe, 1, 0) == 1)
 		;
-	e = entry(&ring, k.fd, KVCTX_URING_SUBMIT);
-	*(struct kvctx_uring_submit *)e->cmd = (struct kvctx_uring_submit){ .sqes = (uintptr_t)&sqe, .nr = 1 };
+	batch(&ring, &k, &sqe, 1);
 	EXPECT_EQ(-EAGAIN, run(&ring).res);
 	io_uring_queue_exit(&ring);
 	kt_close(&k);
@@ -518,8 +564,6 @@ TEST_F(full, cancelled)
 {
 	struct kvctx_seg seg = kt_seg(0, 0, 4 * KT_MIB);
 	struct kvctx_sqe sqes[3];
-	struct kvctx_uring_submit *b;
-	struct io_uring_sqe *sqe;
 	struct kvctx_cqe cqe;
 	int i, sum, status;
 	pid_t pid;
@@ -527,10 +571,7 @@ TEST_F(full, cancelled)
 	for (i = 0; i < 3; i++)
 		sqes[i] = kt_io(KVCTX_OP_STORE, kt_key(self->next + i), &seg, 1);
 	op(&self->ring, &self->k, KVCTX_OP_STORE, self->next + 3, 0, 4 * KT_MIB);
-	sqe = entry(&self->ring, self->k.fd, KVCTX_URING_SUBMIT);
-	b = (struct kvctx_uring_submit *)sqe->cmd;
-	b->sqes = (uintptr_t)sqes;
-	b->nr = 3;
+	batch(&self->ring, &self->k, sqes, 3);
 	pid = fork();
 	ASSERT_LE(0, pid);
 	if (!pid) {
