@@ -87,6 +87,8 @@ static inline void os_relax(void)
 {
 }
 
+#define OS_SELF_CHECKS			1
+
 struct os_lock {
 	pthread_mutex_t lock;
 };

@@ -118,9 +118,9 @@ scattered() {
 
 # latency TARGET: percentiles of loads one at a time
 latency() {
-	local target=$1 pair engine n=3000
+	local target=$1 pair engine n=4000
 
-	[ "$target" != tcp ] || n=600
+	[ "$target" != tcp ] || n=1000
 	jobs_begin /tmp/cell.fio
 	for ((pair = 1; pair <= pairs; pair++)); do
 		for engine in $(both 'raw kvctx' $pair); do
@@ -141,9 +141,13 @@ lay_out_hot() {
 
 # mixed TARGET: the same of hot pages while 16 stores are always under way; the end of the loads ends the stores
 mixed() {
-	local target=$1 pair engine hot n=3000
+	local target=$1 pair engine hot n=12000
 
-	[ "$target" != tcp ] || n=600
+	# p99.9 needs many
+	case $target in
+		ssd) n=4000 ;;
+		tcp) n=2000 ;;
+	esac
 	for ((pair = 1; pair <= pairs; pair++)); do
 		lay_out_hot
 		for engine in $(both 'raw kvctx' $pair); do
