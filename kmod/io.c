@@ -125,9 +125,26 @@ static void transfer_submit(struct transfer *t)
 	submit_bio(bio);
 }
 
+/* As bio_add_page(), which looks for more than can be: what is not contiguous is one vector more. */
+static bool bio_take(struct transfer *t, struct page *page, u32 n, u32 offset)
+{
+	struct bio *bio = t->bio;
+	const struct bio_vec *last;
+
+	if (t->op->p2p || !bio->bi_vcnt)
+		return bio_add_page(bio, page, n, offset) == n;
+	last = &bio->bi_io_vec[bio->bi_vcnt - 1];
+	if (bvec_phys(last) + last->bv_len == page_to_phys(page) + offset)
+		return bio_add_page(bio, page, n, offset) == n;
+	if (bio->bi_vcnt == bio->bi_max_vecs || bio->bi_iter.bi_size > UINT_MAX - n)
+		return false;
+	__bio_add_page(bio, page, n, offset);
+	return true;
+}
+
 static void transfer_add(struct transfer *t, struct page *page, u32 n, u32 offset)
 {
-	if (!t->bio || bio_add_page(t->bio, page, n, offset) != n) {
+	if (!t->bio || !bio_take(t, page, n, offset)) {
 		transfer_submit(t);
 		t->bio = transfer_bio(t);
 		t->bio->bi_ioprio = kvctx_ioprio(t->op);
@@ -212,13 +229,16 @@ static int transfer_step(struct transfer *t)
 }
 
 /* How many vectors the transfer may take: two for each run, but no more than fill a bio. */
-static u32 count_vecs(const struct kvctx_piece *pieces, u64 bytes)
+static u32 count_vecs(const struct kvctx_op *op, u64 bytes)
 {
 	struct kvctx_cursor c;
 	struct kvctx_run run;
 	u32 vecs = 1;
 
-	kvctx_cursor_init(&c, pieces);
+	/* many, so that it does not matter how many exactly */
+	if (op->nr_pieces > KVCTX_INLINE_VECS)
+		return min_t(u64, 2 * op->nr_pieces + (bytes >> PAGE_SHIFT) + 1, BIO_MAX_VECS);
+	kvctx_cursor_init(&c, op->pieces);
 	while (bytes && vecs < BIO_MAX_VECS) {
 		kvctx_cursor_run(&c, &run);
 		kvctx_cursor_advance(&c, run.length);
@@ -246,7 +266,7 @@ static int transfer_parts(struct transfer *t, u64 bytes)
 	u32 steps = 0;
 	int err = 0;
 
-	t->vecs = count_vecs(t->op->pieces, bytes);
+	t->vecs = count_vecs(t->op, bytes);
 	t->small = t->vecs <= KVCTX_INLINE_VECS;
 	while (!err && t->pos < bytes) {
 		err = transfer_step(t);
