@@ -38,6 +38,32 @@ boot_counting() {
 		-- $bench_guest/insn.sh $arguments > "$dir/cases"
 }
 
+# boot_p2p DIR: the same with guest/p2p.sh: a peer's memory, in a file of this machine, and an SSD below one PCIe switch
+boot_p2p() {
+	local dir=$1 arg args=()
+
+	rm -rf "$dir"
+	mkdir -p "$dir"
+	truncate -s 64M "$dir/bar"
+	truncate -s 1G "$dir/ssd"
+	for arg in -device pcie-root-port,id=root0,chassis=1,slot=1 -device x3130-upstream,id=up0,bus=root0 \
+			-device xio3130-downstream,id=down0,bus=up0,chassis=2,slot=0 \
+			-device xio3130-downstream,id=down1,bus=up0,chassis=3,slot=1 \
+			-object "memory-backend-file,id=bar,size=64M,mem-path=$PWD/$dir/bar,share=on" \
+			-device ivshmem-plain,memdev=bar,bus=down0 \
+			-drive "if=none,id=ssd0,file=$PWD/$dir/ssd,format=raw,cache=unsafe" \
+			-device nvme,serial=p2p0,drive=ssd0,bus=down1 \
+			-plugin "$PWD/build/guest/bench/count.so,out=$PWD/$dir/counts"; do
+		args+=(--qemu "$arg")
+	done
+	selftests/vm/run --kernel $bench_kernel --cpus 1 --mem 3G --timeout 300 --share "$dir" "${args[@]}" \
+		-- $bench_guest/p2p.sh > "$dir/cases"
+	local status=$?
+
+	rm -f "$dir/bar" "$dir/ssd"
+	return $status
+}
+
 # boot_timed DIR SCOPE PAIRS TARGET...: guest/bench.sh with two virtual CPUs; leaves its results in DIR
 boot_timed() {
 	local dir=$1

@@ -5,8 +5,9 @@
     insn.py profile DIR [CASE]...   text: the symbols with most instructions of each case
     insn.py check DIR EXPECTED      compare with the file in the tree
     insn.py write DIR EXPECTED      write that file
+    insn.py untouched DIR           transfers between SSD and peer: does the CPU touch the bytes?
 
-DIR holds what guest/insn.sh left: "counts" (of the plugin), "kallsyms" (of the guest) and "cases" (its output).
+DIR holds what guest/insn.sh, or for the last one guest/p2p.sh, left: "counts" (of the plugin), "kallsyms" (of the guest) and "cases" (its output).
 A case is engine.target.op.size.batch.segments; figures are instructions a page, that is an operation.
 """
 
@@ -17,6 +18,7 @@ import sys
 
 TOLERANCE = 0.03    # a case may rise by this much before the check fails
 TOP = 40            # symbols of a profile
+BYTES_AN_INSTRUCTION = 16   # of a larger page, at least, unless it is copied: that takes eight bytes each
 
 Case = collections.namedtuple("Case", "name pages symbols")
 
@@ -133,6 +135,20 @@ def check(cases, path):
     return 1 if failed else 0
 
 
+def untouched(cases):
+    """Does the CPU keep its hands off the bytes? Then a large page costs it little more than a small one."""
+    rows = {tuple(case.name.split(".")[2:4]): sums(case)[0] for case in cases}
+    failed = 0
+    for op in ("load", "store"):
+        small, large = rows[op, "64k"], rows[op, "1m"]
+        ok = large - small < ((1 << 20) - (64 << 10)) / BYTES_AN_INSTRUCTION
+        failed += not ok
+        print(f"{'ok' if ok else 'not ok'} {op} between SSD and peer: {small:.0f} instructions of the guest for 64 KiB, "
+              f"{large:.0f} for 1 MiB")
+    print(f"p2p: {2 - failed} passed, {failed} failed, 0 skipped")
+    return 1 if failed else 0
+
+
 def main():
     args = sys.argv[1:]
     if args[:1] == ["profile"] and len(args) >= 2:
@@ -141,6 +157,8 @@ def main():
         write_expected(read_cases(args[1]), args[2])
     elif args[:1] == ["check"] and len(args) == 3:
         return check(read_cases(args[1]), args[2])
+    elif args[:1] == ["untouched"] and len(args) == 2:
+        return untouched(read_cases(args[1]))
     else:
         raise SystemExit(__doc__)
     return 0
