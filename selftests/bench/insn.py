@@ -61,13 +61,14 @@ def read_cases(directory):
     cases, base = [], {}
     with open(f"{directory}/cases", encoding="utf-8") as f:
         rows = [m.groups() for m in (re.match(r"@insn (\d+) (\S+) (\d+)$", line.strip()) for line in f) if m]
-    for number, name, pages in ((int(r[0]), r[1], int(r[2])) for r in rows):
+    rows = [(int(r[0]), r[1], int(r[2]), tuple(r[1].split(".")[:2])) for r in rows]
+    for number, name, _, run in rows:
         if not counts[number]:
             raise SystemExit(f"insn: nothing was counted for {name}")
-        run = tuple(name.split(".")[:2])
-        if ".base." in name:
+        if ".base." in name and (run not in base or sum(counts[number].values()) < sum(base[run].values())):
             base[run] = counts[number]
-        else:
+    for number, name, pages, run in rows:
+        if ".base." not in name:
             # the base has one page, too
             cases.append(Case(name, pages - 1, counts[number] - base[run]))
     if not cases:

@@ -100,12 +100,12 @@ def read_timed(directory):
 
 
 def read_insn(directory):
-    """{(engine, target, op, size, batch, segments): instructions a page}"""
+    """{(engine, target, op, size, batch, segments): instructions a page}, the least of its rounds"""
     counted = collections.defaultdict(list)
     for case in insn.read_cases(directory):
         engine, target, op, size, batch, segments = case.name.split(".")
         counted[engine, target, op, parse_size(size), int(batch), int(segments)].append(insn.sums(case)[0])
-    return {key: statistics.median(rounds) for key, rounds in counted.items()}
+    return {key: min(rounds) for key, rounds in counted.items()}
 
 
 def quotient(a, b):

@@ -90,7 +90,7 @@ else
 		device_of $target
 		target_begin
 		rounds=1
-		[ $target != tcp ] || rounds=3	# how often TCP's workers poll differs
+		[ $target != tcp ] || rounds=5	# how often the workers poll in vain differs by a factor of ten
 		for ((round = 1; round <= rounds; round++)); do
 			# again, before the stores of several rounds evict the pages
 			[ $round = 1 ] || lay_out 16k 64k 256k 2m
