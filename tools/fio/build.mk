@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# The fio engine. An external engine must match the fio that loads it, so it is built against that fio's source tree:
+# The fio engine, its manual page and the check of that. An external engine must match the fio that loads it, so it is built against that fio's source tree:
 #   make fio-engine FIO_SRC=DIRECTORY     leaves $(O)/lib/kvctx-fio.so
 # The guest root holds such a tree beside its fio, and `make guest` builds it there.
 
@@ -34,5 +34,12 @@ ifneq ($(FIO_SRC),)
 INSTALLS	+= install-fio
 endif
 
+# The page and the table of options say the same
+CHECKS		+= check-fio
+.PHONY: check-fio
+check-fio:
+	@tools/fio/tests/run
+
 install-fio: fio-engine
 	install -D -m 644 $(FIO_ENGINE) $(DESTDIR)$(PREFIX)/lib/fio/kvctx-fio.so
+	install -D -m 644 tools/fio/kvctx-fio.1 $(DESTDIR)$(PREFIX)/share/man/man1/kvctx-fio.1
