@@ -9,14 +9,22 @@ engine="--ioengine=external:/usr/lib/kvctx-fio.so --thread --disk_util=0"
 # kfio OPTION...: one job of 64 KiB pages on pool t
 kfio() {
 	# shellcheck disable=SC2086 # options
-	fio $engine --name=job --pool=t --filename=pages --bs=64k --size=8m "$@"
+	timeout 60 fio $engine --name=job --pool=t --filename=pages --bs=64k --size=8m "$@"
 }
 
 # job_file NAME: run an example as it lies in the tree, on pool t
 job_file() {
 	sed -e 's,external:kvctx-fio.so,external:/usr/lib/kvctx-fio.so,' -e 's/^pool=.*/pool=t/' \
 		-e 's/^size=.*/size=16m/' -e 's/^runtime=.*/runtime=1/' "/kvctx/tools/fio/examples/$1" > "/tmp/$1"
-	fio --disk_util=0 "/tmp/$1"
+	timeout 60 fio --disk_util=0 "/tmp/$1"
+}
+
+# flushes AT-LEAST COMMAND...: the command makes so many
+flushes() {
+	local least=$1 before
+
+	before=$(stat_of flushes)
+	"${@:2}" && [ $(($(stat_of flushes) - before)) -ge "$least" ]
 }
 
 # damage DEVICE: flip bytes all over the pages of a pool that is detached
@@ -35,6 +43,11 @@ check "the engine lists its options" prints 'segments' fio --enghelp=/usr/lib/kv
 check "write, then verify=crc32c" prints 'READ: .*io=8' kfio --rw=write --verify=crc32c --iodepth=16
 check "verify=crc32c with 64 segments and replaced pages" \
 	prints 'READ: .*io=8' kfio --rw=randwrite --verify=crc32c --iodepth=8 --segments=64
+kfio --filename=parts --rw=write --verify=crc32c --do_verify=0 --segments=2 > /dev/null
+check "pages in 2 segments are right when they are read in 2" \
+	prints 'READ: .*io=8' kfio --filename=parts --rw=read --verify=crc32c --segments=2
+check "and out of order in 1" refuses 1 'verify' kfio --filename=parts --rw=read --verify=crc32c
+check "a sync is a FLUSH" flushes 4 kfio --filename=synced --rw=write --fsync=32
 check "random reads, 16 deep, in batches" \
 	prints 'READ: .*io=8' kfio --rw=randread --iodepth=16 --iodepth_batch_submit=16 --iodepth_batch_complete_min=8
 check "reads of a part of a page" prints 'READ: .*io=8' kfio --rw=read --bs=4k --page=64k --iodepth=4
@@ -47,11 +60,17 @@ check "io_uring commands" prints 'READ: .*io=8' kfio --rw=randread --entry=uring
 check "io_uring commands: write and verify" \
 	prints 'READ: .*io=8' kfio --rw=write --entry=uring --verify=crc32c --iodepth=8 --segments=7
 check "two jobs share the pages of a file" prints 'READ: .*io=16' kfio --rw=randread --numjobs=2 --group_reporting
+check "pages of another keyspace are absent" refuses 1 'absent: run a write job first' kfio --rw=read --keyspace=other
+check "a job of two files" prints 'READ: .*io=8' kfio --filename=one:two --rw=randwrite --verify=crc32c --iodepth=8
+check "each of them has its pages" prints 'READ: .*io=4' kfio --filename=two --rw=read --size=4m
+kfio --filename=some --rw=write --size=4m > /dev/null
+check "absent pages are read as nothing" prints 'READ: .*io=4' kfio --filename=some --rw=read --miss=ignore --iodepth=4
 check "trim of absent pages" prints 'TRIM: .*io=8' kfio --filename=gone --rw=trim
 kfio --filename=gone --rw=write > /dev/null
 check "a page is there before its trim" prints 'READ: .*io=8' kfio --filename=gone --rw=read
 kfio --filename=gone --rw=trim > /dev/null
 check "and absent behind it, with a hint" refuses 1 'absent: run a write job first' kfio --filename=gone --rw=read
+check "but pages of another file are there" prints 'READ: .*io=8' kfio --rw=read
 for example in verify.fio load.fio uring.fio; do
 	check "example $example" prints 'Run status' job_file $example
 done
