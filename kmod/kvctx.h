@@ -132,6 +132,7 @@ struct kvctx_pool {
 	/* data side: STOREs and DELETEs that wait for space, see park.c */
 	spinlock_t parked_lock;
 	struct list_head parked;
+	atomic_t nr_parked;			/* in the queue or being retried */
 	ktime_t parked_until;			/* the earliest deadline among them */
 	struct delayed_work unpark;
 };

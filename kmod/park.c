@@ -7,8 +7,9 @@
  * anything is parked. The tick looks after deadlines, and makes a wake-up that came between a failed attempt and the
  * parking cost one tick instead of for ever.
  *
- * Order: a STORE that may wait queues up behind those parked before it. One that may not (NOWAIT) tries its luck;
- * so does a DELETE, which needs another kind of space.
+ * Order: a STORE that may wait queues up behind those parked before it, whose retry under way counts: a DELETE ahead of
+ * it in its batch has taken effect or failed when it starts. One that may not (NOWAIT) tries its luck; so does a DELETE,
+ * which needs another kind of space.
  *
  * pool->parked_lock guards the queue, pool->parked_until (the earliest deadline in it) and, together with
  * session->dying, that nothing of a closing session is parked any more: close sets dying before it takes the lock to
@@ -28,7 +29,13 @@ void kvctx_space(struct kvctx_pool *p)
 
 static bool parked_any(struct kvctx_pool *p)
 {
-	return !list_empty_careful(&p->parked);
+	/* pairs with unparked(): the effect of one that was retried is seen */
+	return atomic_read_acquire(&p->nr_parked);
+}
+
+static void unparked(struct kvctx_pool *p)
+{
+	atomic_dec_return_release(&p->nr_parked);
 }
 
 /* Does it name memory of a peer that is gone? */
@@ -42,7 +49,7 @@ static bool parked_gone(const struct kvctx_op *op)
 	return false;
 }
 
-/* Append, or put back at the front. */
+/* Append, or put back at the front one that still counts. */
 static int park(struct kvctx_op *op, bool front)
 {
 	struct kvctx_pool *p = op->session->pool;
@@ -56,6 +63,8 @@ static int park(struct kvctx_op *op, bool front)
 	} else {
 		list_add(&op->parked, front ? &p->parked : p->parked.prev);
 		p->parked_until = min(p->parked_until, op->deadline);
+		if (!front)
+			atomic_inc(&p->nr_parked);
 	}
 	spin_unlock(&p->parked_lock);
 	return err;
@@ -82,12 +91,13 @@ int kvctx_attempt(struct kvctx_op *op, bool queue)
 	return err;
 }
 
-static void complete_ops(struct list_head *ops, int res)
+static void complete_ops(struct kvctx_pool *p, struct list_head *ops, int res)
 {
 	struct kvctx_op *op;
 
 	while ((op = list_first_entry_or_null(ops, struct kvctx_op, parked))) {
 		list_del(&op->parked);
+		unparked(p);
 		kvctx_op_complete(op, res, 0);
 	}
 }
@@ -110,7 +120,7 @@ static void expire(struct kvctx_pool *p)
 		p->parked_until = until;
 	}
 	spin_unlock(&p->parked_lock);
-	complete_ops(&late, -ETIME);
+	complete_ops(p, &late, -ETIME);
 }
 
 static struct kvctx_op *unpark_first(struct kvctx_pool *p)
@@ -141,6 +151,7 @@ static void unpark_work(struct work_struct *work)
 			if (!err)
 				break;
 		}
+		unparked(p);
 		if (err)
 			kvctx_op_complete(op, err, 0);
 		cond_resched();
@@ -161,7 +172,7 @@ void kvctx_park_revoke(struct kvctx_pool *p)
 		if (parked_gone(op))
 			list_move_tail(&op->parked, &ops);
 	spin_unlock(&p->parked_lock);
-	complete_ops(&ops, -ENODEV);
+	complete_ops(p, &ops, -ENODEV);
 }
 
 /* @s is closing and has set dying, or @u was cancelled: its operations wait no longer. */
@@ -176,7 +187,7 @@ void kvctx_park_cancel(struct kvctx_session *s, const struct kvctx_uring *u)
 		if (kvctx_op_of(op, s, u))
 			list_move_tail(&op->parked, &ops);
 	spin_unlock(&p->parked_lock);
-	complete_ops(&ops, -ECANCELED);
+	complete_ops(p, &ops, -ECANCELED);
 }
 
 void kvctx_park_init(struct kvctx_pool *p)
