@@ -284,6 +284,42 @@ TEST_F(data, delete_then_store_again)
 	}
 }
 
+/* What one batch replaces: many keys, each by DELETE and STORE side by side, or all DELETEs first */
+static void replace_all(struct __test_metadata *_metadata, struct kt *k, int round)
+{
+	enum { NR = 128 };
+	static struct kvctx_sqe sqes[2 * NR];
+	static struct kvctx_seg segs[NR];
+	struct kvctx_cqe cqe;
+
+	for (int i = 0; i < NR; i++) {
+		int del = round % 2 ? i : 2 * i, store = round % 2 ? NR + i : 2 * i + 1;
+
+		segs[i] = kt_seg(KVCTX_MEM_ARENA, i * 8192ULL, 5000 + i);
+		kt_fill(k->arena + i * 8192, 5000 + i, 1000 * round + i);
+		sqes[del] = kt_sqe(KVCTX_OP_DELETE, kt_key(7300 + i));
+		sqes[store] = kt_io(KVCTX_OP_STORE, kt_key(7300 + i), &segs[i], 1);
+		sqes[store].user_data = 1;
+	}
+	ASSERT_EQ(2 * NR, kt_submit(k, sqes, 2 * NR, 2 * NR));
+	for (int i = 0; i < 2 * NR; i++) {
+		ASSERT_TRUE(kt_reap(k, &cqe));
+		if (cqe.user_data)
+			EXPECT_EQ(0, cqe.flags) TH_LOG("round %d: not replaced", round);
+	}
+	for (int i = 0; i < NR; i++) {
+		ASSERT_EQ(5000 + i, kt_load(k, kt_key(7300 + i), 4 * KT_MIB, 5000 + i, NULL));
+		EXPECT_EQ(-1, kt_check(k->arena + 4 * KT_MIB, 5000 + i, 1000 * round + i));
+	}
+}
+
+/* Operations of a batch are started in its order: DELETE, then STORE replaces a page */
+TEST_F(data, delete_then_store_in_one_batch)
+{
+	for (int round = 0; round < 20; round++)
+		replace_all(_metadata, &self->k, round);
+}
+
 /* 256 operations in flight, one of them bad: its neighbours do not notice */
 TEST_F(data, batch_of_256_with_a_bad_one)
 {
