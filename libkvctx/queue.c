@@ -38,6 +38,8 @@ static int hand_in(struct kvctx *ctx, uint32_t nr, uint32_t min, uint64_t timeou
 	pthread_mutex_lock(&ctx->lock);
 	ctx->sleepers -= min != 0;
 	ctx->busy -= ret < 0 ? nr : nr - (uint32_t)ret;
+	if (min)
+		kvctx_ring_pull(ctx);
 	/* fewer may be busy than a waiting thread had to believe */
 	kvctx_wake_ready(ctx);
 	return ret;
