@@ -7,9 +7,9 @@
  * anything is parked. The tick looks after deadlines, and makes a wake-up that came between a failed attempt and the
  * parking cost one tick instead of for ever.
  *
- * Order: a STORE that may wait queues up behind those parked before it, whose retry under way counts: a DELETE ahead of
- * it in its batch has taken effect or failed when it starts. One that may not (NOWAIT) tries its luck; so does a DELETE,
- * which needs another kind of space.
+ * Order: a STORE that may wait queues up behind those parked before it, whose retry under way counts: a DELETE ahead
+ * of it in its batch has taken effect or failed when it starts. One that may not (NOWAIT) tries its luck; so does a
+ * DELETE, which needs another kind of space.
  *
  * pool->parked_lock guards the queue, pool->parked_until (the earliest deadline in it) and, together with
  * session->dying, that nothing of a closing session is parked any more: close sets dying before it takes the lock to

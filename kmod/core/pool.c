@@ -114,7 +114,7 @@ static u32 count_buckets(const struct kvc_pool *p)
 {
 	u64 bytes = kvc_capacity(p), nr = max(bytes / (384U << 10), min(bytes / (16U << 10), (u64)1 << 20));
 
-	return (u32)min(max(nr, (u64)1024), (u64)1 << 30);
+	return (u32)min_t(u64, max_t(u64, nr, 1024), 1U << 30);
 }
 
 static int alloc_index(struct kvc_pool *p)

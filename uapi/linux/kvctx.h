@@ -344,8 +344,8 @@ enum kvctx_prio {
 /**
  * struct kvctx_sqe - one operation of SUBMIT
  * @opcode: enum kvctx_opcode
- * @nr_segs: STORE, LOAD: 0: the one segment is @length bytes at offset @segs of the memory @mem; 1..segs_max: entries of
- *	the array at @segs; others 0
+ * @nr_segs: STORE, LOAD: 0: the one segment is @length bytes at offset @segs of the memory @mem; 1..segs_max: entries
+ *	of the array at @segs; others 0
  * @prio: enum kvctx_prio: STORE, LOAD, PREFETCH, GET; others 0. A more urgent operation passes those that wait for a
  *	turn at the device, and carries a higher I/O priority
  * @flags: KVCTX_OP_*
@@ -353,8 +353,8 @@ enum kvctx_prio {
  * @key: page key; zero for RELEASE, PUT, FLUSH
  * @offset: LOAD: first byte of the range inside the page; others 0
  * @length: STORE: bytes of the page; LOAD: bytes of the range; others 0. Equals the sum of the segments' lengths
- * @segs: nr_segs > 0: user address of struct kvctx_seg[nr_segs], read during SUBMIT only; STORE, LOAD with 0: bytes from
- *	the start of the memory @mem; others 0
+ * @segs: nr_segs > 0: user address of struct kvctx_seg[nr_segs], read during SUBMIT only; STORE, LOAD with 0: bytes
+ *	from the start of the memory @mem; others 0
  * @timeout_ns: nanoseconds from SUBMIT after which an operation not yet started completes with -ETIME; 0: none
  * @depth: STORE: position of the page in its prefix, from 1; 0: unknown. A hint for reclaim
  * @lease_ms: LEASE, PREFETCH, GET: milliseconds, 1..lease_ms_max; others 0. The slot of a PREFETCH or GET is used for

@@ -58,7 +58,7 @@ static inline void os_relax(void)
 	cond_resched();
 }
 
-/* What the tests check of every extent that is written is not checked once more: its CRC alone costs as much as all else */
+/* The tests verify every extent that is written. Here its CRC alone would cost as much as all else about it. */
 #define OS_SELF_CHECKS			0
 
 struct os_lock {
