@@ -11,14 +11,14 @@ kfio() {
 	# a second file name would be a second file
 	[[ " $*" = *" --filename="* ]] || set -- --filename=pages "$@"
 	# shellcheck disable=SC2086 # options
-	timeout 60 fio $engine --name=job --pool=t --bs=64k --size=8m "$@"
+	timeout -k 5 60 fio $engine --name=job --pool=t --bs=64k --size=8m "$@"
 }
 
 # job_file NAME: run an example as it lies in the tree, on pool t
 job_file() {
 	sed -e 's,external:kvctx-fio.so,external:/usr/lib/kvctx-fio.so,' -e 's/^pool=.*/pool=t/' \
 		-e 's/^size=.*/size=16m/' -e 's/^runtime=.*/runtime=1/' "/kvctx/tools/fio/examples/$1" > "/tmp/$1"
-	timeout 60 fio --disk_util=0 "/tmp/$1"
+	timeout -k 5 60 fio --disk_util=0 "/tmp/$1"
 }
 
 # flushes AT-LEAST COMMAND...: the command makes so many
