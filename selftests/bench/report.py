@@ -223,7 +223,7 @@ def table(rows):
 
 def gnuplot(rows, out):
     """A curve for each target and batch of the ratio over the size, one picture for loads and one for stores"""
-    lines = ["set terminal svg size 1000,420 font 'sans,11' background 'white'", f"set output '{out}/report.svg'",
+    lines = ["set terminal svg noenhanced size 1000,420 font 'sans,11' background 'white'", f"set output '{out}/report.svg'",
              "set multiplot layout 1,2", "set logscale x 2", "set xlabel 'page'", "set ylabel 'throughput, raw io_uring = 1'",
              "set xtics ('16K' 16384, '64K' 65536, '256K' 262144, '2M' 2097152)", "set yrange [0:*]", "set grid",
              "set key bottom right"]
