@@ -30,19 +30,19 @@ struct kvctx_recovery {
 	int err;			/* ends it early */
 	u32 nr_readers;
 	struct {
-		u32 end;		/* segments of the pool: first of the next member */
+		u32 nr;
 		atomic_t next;
 	} members[KVC_MEMBERS_MAX];
 	struct kvctx_reader readers[];
 };
 
-static int kvctx_recover_segment(struct kvctx_reader *r, u32 gseg)
+static int kvctx_recover_segment(struct kvctx_reader *r, u32 segment)
 {
 	struct kvc_pool *core = r->recovery->pool->core;
 	struct kvc_recover at;
 	int ret;
 
-	kvc_recover_start(core, gseg, &at);
+	kvc_recover_start(core, r->member->index, segment, &at);
 	do {
 		int err = kvctx_io(r->member->bdev, REQ_OP_READ, at.offset, r->buf, at.len);
 
@@ -64,12 +64,12 @@ static void kvctx_reader(struct work_struct *work)
 	u32 m = r->member->index;
 
 	while (!READ_ONCE(rec->err)) {
-		u32 gseg = (u32)atomic_fetch_inc(&rec->members[m].next);
+		u32 segment = (u32)atomic_fetch_inc(&rec->members[m].next);
 		int err;
 
-		if (gseg >= rec->members[m].end)
+		if (segment >= rec->members[m].nr)
 			break;
-		err = kvctx_recover_segment(r, gseg);
+		err = kvctx_recover_segment(r, segment);
 		if (err)
 			WRITE_ONCE(rec->err, err);
 	}
@@ -89,20 +89,16 @@ static void kvctx_recovery_free(struct kvctx_recovery *rec)
 static struct kvctx_recovery *kvctx_recovery_alloc(struct kvctx_pool *p)
 {
 	u32 each = clamp(KVCTX_READERS / p->nr_members, 1U, KVCTX_READERS_MEMBER);
-	const struct kvc_super *super = kvc_super_of(p->core);
 	struct kvctx_recovery *rec;
-	u32 i, gseg = 0;
+	u32 i;
 
 	rec = kvzalloc(struct_size(rec, readers, each * p->nr_members), GFP_KERNEL);
 	if (!rec)
 		return NULL;
 	rec->pool = p;
 	init_completion(&rec->done);
-	for (i = 0; i < p->nr_members; i++) {
-		atomic_set(&rec->members[i].next, (int)gseg);
-		gseg += super->members[i].nr_segments;
-		rec->members[i].end = gseg;
-	}
+	for (i = 0; i < p->nr_members; i++)
+		rec->members[i].nr = kvc_nr_segments(p->core, i);
 	for (i = 0; i < each * p->nr_members; i++) {
 		struct kvctx_reader *r = &rec->readers[i];
 

@@ -9,7 +9,7 @@
  * Vocabulary
  *   member    a device of the pool, divided into equal segments
  *   segment   unit of reclaim; BLANK -> (header written) -> FREE -> OPEN -> SEALING -> SEALED -> DRAINING -> BLANK
- *   gseg      number of a segment in the pool; member and local number follow from it
+ *   gseg      a segment: its member's number and its own on that member in one
  *   entry     a page's line in the index; lives in its segment's entry blocks, in the order of allocation
  *   domain    interned (tenant slot, epoch, keyspace): what a key is looked up in
  *   head      an open segment that takes pages: one for new pages, one for moved pages, on each member
@@ -75,7 +75,7 @@ void kvc_stats_get(struct kvc_pool *p, struct kvc_stats *st);
 void kvc_member_segments(struct kvc_pool *p, u32 member, u32 *total, u32 *free);
 
 /*
- * Recovery, after create and before anything else. For each gseg in [0, kvc_nr_gsegs()): start, read
+ * Recovery, after create and before anything else. For each of kvc_nr_segments() of each member: start, read
  * [offset, offset + len) of the member into a buffer, feed; while feed returns 1 read again what @r now names. Reads
  * never exceed KVC_RECOVER_IO bytes. Different segments may be recovered in parallel, each with its own @r. A read
  * error is reported through @err and makes the segment unusable until the next attach. finish: once, after all.
@@ -91,8 +91,8 @@ struct kvc_recover {
 	struct kvc_seg_id id;
 };
 
-u32 kvc_nr_gsegs(const struct kvc_pool *p);
-void kvc_recover_start(struct kvc_pool *p, u32 gseg, struct kvc_recover *r);
+u32 kvc_nr_segments(const struct kvc_pool *p, u32 member);
+void kvc_recover_start(struct kvc_pool *p, u32 member, u32 segment, struct kvc_recover *r);
 int kvc_recover_feed(struct kvc_pool *p, struct kvc_recover *r, const void *buf, int err);
 void kvc_recover_finish(struct kvc_pool *p);
 

@@ -171,7 +171,8 @@ struct kvc_reclaim {
 struct kvc_member {
 	struct os_lock lock;
 	struct kvc_pool *pool;
-	u32	index, first_gseg, nr_segs;
+	u32	index, nr_segs;
+	struct kvc_seg *segs;
 	u32	low;			/* reclaim keeps this many segments available */
 	u32	stock;			/* FREE segments kept ready */
 	bool	offline;		/* written under the lock */
@@ -220,7 +221,7 @@ struct kvc_pool {
 	const struct kvc_ops *ops;
 	void	*owner;
 	const struct kvc_policy *policy;
-	u32	nr_gsegs, seg_blocks, chunk_size;
+	u32	seg_blocks, chunk_size;
 	u32	page_max;		/* bytes */
 	u32	extent_max;		/* bytes of the longest extent written here */
 	u32	extent_fill;		/* an extent that is not the last of a row has more than this of records */
@@ -229,8 +230,7 @@ struct kvc_pool {
 	u32	hash_secret[KVC_HASH_WORDS];
 	u64	salt_seed;
 	u64	recovered_pages;
-	struct kvc_seg *segs;
-	struct kvc_member *members;
+	struct kvc_member *members;	/* KVC_MEMBERS_MAX */
 	struct kvc_table eblocks;
 	struct kvc_domains domains;
 	struct os_atomic64 seq, generation, open_seq, salts;
@@ -255,15 +255,40 @@ enum kvc_work_kind {
 	KVC_W_DISCARD,
 };
 
-/* Numbers */
+/* A gseg is the member's number above the segment's on the member: both stay while members come and go. */
+#define KVC_GSEG_SHIFT		24
+
+os_static_assert(KVC_SEGMENTS_END <= BIT(KVC_GSEG_SHIFT), "segments of a member");
+os_static_assert(((u64)KVC_MEMBERS_MAX << KVC_GSEG_SHIFT) < KVC_NONE, "segments of a pool");
+
+static inline u32 kvc_gseg_of(u32 member, u32 segment)
+{
+	return member << KVC_GSEG_SHIFT | segment;
+}
+
+static inline u32 kvc_gseg_local(u32 gseg)
+{
+	return gseg & (BIT(KVC_GSEG_SHIFT) - 1);
+}
+
+static inline struct kvc_member *kvc_member_of(const struct kvc_pool *p, u32 gseg)
+{
+	return &p->members[gseg >> KVC_GSEG_SHIFT];
+}
+
+static inline struct kvc_seg *kvc_seg(const struct kvc_pool *p, u32 gseg)
+{
+	return &kvc_member_of(p, gseg)->segs[kvc_gseg_local(gseg)];
+}
+
 static inline u32 kvc_gseg(const struct kvc_pool *p, const struct kvc_seg *seg)
 {
-	return (u32)(seg - p->segs);
+	return kvc_gseg_of(seg->member, (u32)(seg - p->members[seg->member].segs));
 }
 
 static inline u64 kvc_seg_offset(const struct kvc_member *m, u32 gseg)
 {
-	return KVC_DATA_OFFSET + (u64)(gseg - m->first_gseg) * m->pool->super.segment_size;
+	return KVC_DATA_OFFSET + kvc_gseg_local(gseg) * m->pool->super.segment_size;
 }
 
 static inline u32 kvc_chunks(const struct kvc_pool *p, u32 length)
@@ -274,11 +299,6 @@ static inline u32 kvc_chunks(const struct kvc_pool *p, u32 length)
 static inline u32 kvc_page_rec_bytes(const struct kvc_pool *p, u32 length)
 {
 	return kvc_rec_bytes(kvc_chunks(p, length));
-}
-
-static inline struct kvc_member *kvc_member_of(const struct kvc_pool *p, u32 gseg)
-{
-	return &p->members[p->segs[gseg].member];
 }
 
 u64 kvc_mix64(u64 x);
@@ -296,7 +316,7 @@ static inline struct kvc_entry *kvc_entry(const struct kvc_pool *p, u32 entry)
 
 static inline struct kvc_seg *kvc_entry_seg(const struct kvc_pool *p, u32 entry)
 {
-	return &p->segs[kvc_eblock(p, entry)->gseg];
+	return kvc_seg(p, kvc_eblock(p, entry)->gseg);
 }
 
 /* A page's CRCs are written once, before it is published, and stay while it is held. */

@@ -64,13 +64,13 @@ int kvc_load_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KE
 
 u32 kvc_load_crc(struct kvc_pool *p, const struct kvc_load *ld, u32 chunk)
 {
-	return *kvc_crc_slot(&p->segs[ld->gseg], ld->crc_base + chunk);
+	return *kvc_crc_slot(kvc_seg(p, ld->gseg), ld->crc_base + chunk);
 }
 
 /* The full barrier of the decrement pairs with the one between DRAINING and reading the holds in reclaim.c. */
 void kvc_hold_put(struct kvc_pool *p, u32 gseg)
 {
-	struct kvc_seg *seg = &p->segs[gseg];
+	struct kvc_seg *seg = kvc_seg(p, gseg);
 
 	if (os_atomic_dec_and_test(&seg->holds) && READ_ONCE(seg->state) == KVC_S_DRAINING)
 		kvc_kick(kvc_member_of(p, gseg));
@@ -121,7 +121,7 @@ int kvc_query(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN
  */
 static int lease_seg(struct kvc_pool *p, u32 gseg)
 {
-	struct kvc_seg *seg = &p->segs[gseg];
+	struct kvc_seg *seg = kvc_seg(p, gseg);
 
 	os_atomic_inc_return(&seg->leases);
 	if (kvc_state_leasable(READ_ONCE(seg->state)))
@@ -178,7 +178,7 @@ void kvc_lease_put(struct kvc_pool *p, struct kvc_lease *l)
 {
 	struct kvc_member *m = kvc_member_of(p, l->gseg);
 
-	if (os_atomic_dec_and_test(&p->segs[l->gseg].leases) && READ_ONCE(m->wanted)) {
+	if (os_atomic_dec_and_test(&kvc_seg(p, l->gseg)->leases) && READ_ONCE(m->wanted)) {
 		kvc_kick(m);
 		kvc_space(p);
 	}

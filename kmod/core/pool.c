@@ -47,7 +47,7 @@ static void set_geometry(struct kvc_pool *p)
 
 static void set_members(struct kvc_pool *p)
 {
-	u32 i, n, gseg = 0;
+	u32 i, n;
 
 	for (i = 0; i < p->super.nr_members; i++) {
 		struct kvc_member *m = &p->members[i];
@@ -56,11 +56,9 @@ static void set_members(struct kvc_pool *p)
 		os_lock_init(&m->lock);
 		m->pool = p;
 		m->index = i;
-		m->first_gseg = gseg;
 		m->nr_segs = n;
 		m->low = n < 8 ? 2 : max_t(u32, 3, n / 50);
 		m->stock = min_t(u32, m->low, 4);
-		gseg += n;
 	}
 }
 
@@ -77,7 +75,7 @@ static void set_segments(struct kvc_pool *p)
 		}
 		os_lock(&m->lock);
 		for (j = 0; j < m->nr_segs; j++) {
-			struct kvc_seg *seg = &p->segs[m->first_gseg + j];
+			struct kvc_seg *seg = &m->segs[j];
 
 			seg->member = (u8)i;
 			kvc_seg_reset(p, seg);
@@ -91,19 +89,30 @@ static int alloc_members(struct kvc_pool *p)
 {
 	u32 i;
 
-	p->members = os_zalloc(sizeof(*p->members) * p->super.nr_members);
+	p->members = os_zalloc(sizeof(*p->members) * KVC_MEMBERS_MAX);
 	if (!p->members)
 		return -ENOMEM;
 	set_members(p);
 	for (i = 0; i < p->super.nr_members; i++) {
 		struct kvc_member *m = &p->members[i];
 
+		m->segs = os_zalloc(sizeof(*m->segs) * m->nr_segs);
 		m->extent = os_alloc(p->extent_max);
 		m->views = os_alloc(sizeof(*m->views) * m->nr_segs);
-		if (!m->extent || !m->views)
+		if (!m->segs || !m->extent || !m->views)
 			return -ENOMEM;
 	}
 	return 0;
+}
+
+static u64 count_segments(const struct kvc_pool *p)
+{
+	u64 n = 0;
+	u32 i;
+
+	for (i = 0; i < p->super.nr_members; i++)
+		n += p->super.members[i].nr_segments;
+	return n;
 }
 
 /*
@@ -123,11 +132,10 @@ static int alloc_index(struct kvc_pool *p)
 
 	p->nr_buckets = count_buckets(p);
 	p->buckets = os_alloc(sizeof(*p->buckets) * p->nr_buckets);
-	p->segs = os_zalloc(sizeof(*p->segs) * p->nr_gsegs);
-	if (!p->buckets || !p->segs)
+	if (!p->buckets)
 		return -ENOMEM;
 	memset(p->buckets, 0xff, sizeof(*p->buckets) * p->nr_buckets);
-	eblocks = min_t(u64, per_seg * p->nr_gsegs + p->super.nr_members * 64, KVC_EBLOCK_MAX);
+	eblocks = min_t(u64, per_seg * count_segments(p) + p->super.nr_members * 64, KVC_EBLOCK_MAX);
 	return kvc_table_init(&p->eblocks, (u32)eblocks);
 }
 
@@ -136,8 +144,6 @@ static int pool_init(struct kvc_pool *p)
 	u32 i;
 	int r;
 
-	for (i = 0; i < p->super.nr_members; i++)
-		p->nr_gsegs += p->super.members[i].nr_segments;
 	set_geometry(p);
 	for (i = 0; i < KVC_SHARDS; i++)
 		os_lock_init(&p->shards[i].lock);
@@ -187,20 +193,26 @@ static void free_crcs(struct kvc_seg *seg)
 	os_free(seg->crcs);
 }
 
+static void free_member(struct kvc_member *m)
+{
+	u32 i;
+
+	for (i = 0; m->segs && i < m->nr_segs; i++)
+		free_crcs(&m->segs[i]);
+	os_free(m->segs);
+	os_free(m->extent);
+	os_free(m->views);
+}
+
 void kvc_pool_destroy(struct kvc_pool *p)
 {
 	u32 i;
 
-	for (i = 0; p->segs && i < p->nr_gsegs; i++)
-		free_crcs(&p->segs[i]);
-	for (i = 0; p->members && i < p->super.nr_members; i++) {
-		os_free(p->members[i].extent);
-		os_free(p->members[i].views);
-	}
+	for (i = 0; p->members && i < p->super.nr_members; i++)
+		free_member(&p->members[i]);
 	kvc_table_destroy(&p->eblocks, os_free);
 	kvc_domains_destroy(p);
 	os_free(p->members);
-	os_free(p->segs);
 	os_free(p->buckets);
 	os_free(p);
 }
@@ -222,12 +234,12 @@ u32 kvc_chunk_size(const struct kvc_pool *p)
 
 u64 kvc_capacity(const struct kvc_pool *p)
 {
-	return p->nr_gsegs * p->super.segment_size;
+	return count_segments(p) * p->super.segment_size;
 }
 
-u32 kvc_nr_gsegs(const struct kvc_pool *p)
+u32 kvc_nr_segments(const struct kvc_pool *p, u32 member)
 {
-	return p->nr_gsegs;
+	return p->members[member].nr_segs;
 }
 
 static void add_shards(struct kvc_pool *p, struct kvc_stats *st)

@@ -20,8 +20,8 @@ static u32 fill_views(struct kvc_member *m)
 	struct kvc_pool *p = m->pool;
 	u32 gseg, n = 0;
 
-	for (gseg = m->list[KVC_S_SEALED].first; gseg != KVC_NONE; gseg = p->segs[gseg].next) {
-		const struct kvc_seg *seg = &p->segs[gseg];
+	for (gseg = m->list[KVC_S_SEALED].first; gseg != KVC_NONE; gseg = kvc_seg(p, gseg)->next) {
+		const struct kvc_seg *seg = kvc_seg(p, gseg);
 
 		m->views[n++] = (struct kvc_victim_view){
 			.gseg = gseg,
@@ -61,7 +61,7 @@ static int choose(struct kvc_member *m)
 	n = fill_views(m);
 	i = m->pool->policy->victim(m->views, n);
 	if (i < n && !m->views[i].leases) {
-		rc->victim = &m->pool->segs[m->views[i].gseg];
+		rc->victim = kvc_seg(m->pool, m->views[i].gseg);
 		kvc_seg_set_state(m, rc->victim, KVC_S_VICTIM);
 		kvc_cursor_init(&rc->cursor);
 		rc->budget = m->pool->seg_blocks / 4;
@@ -85,6 +85,21 @@ static void let_go(struct kvc_member *m)
 	m->reclaim.phase = KVC_R_IDLE;
 }
 
+static u64 oldest_stale_on(const struct kvc_member *m, const struct kvc_seg *victim)
+{
+	bool offline = READ_ONCE(m->offline);
+	u64 oldest = U64_MAX;
+	u32 i;
+
+	for (i = 0; i < m->nr_segs; i++) {
+		const struct kvc_seg *seg = &m->segs[i];
+
+		if (seg != victim && (offline || os_atomic_read(&seg->undead)))
+			oldest = min(oldest, READ_ONCE(seg->min_seq));
+	}
+	return oldest;
+}
+
 /*
  * The oldest page record that may come back although no tombstone names it. What goes undead later does not matter to
  * the tombstones of now: their pages are dead already.
@@ -97,19 +112,15 @@ static u64 oldest_stale(const struct kvc_pool *p, const struct kvc_seg *victim)
 
 	if (!offline && os_atomic_read(&p->nr_undead) == os_atomic_read(&victim->undead))
 		return oldest;
-	for (i = 0; i < p->nr_gsegs; i++) {
-		const struct kvc_seg *seg = &p->segs[i];
-
-		if (seg != victim && (os_atomic_read(&seg->undead) || READ_ONCE(kvc_member_of(p, i)->offline)))
-			oldest = min(oldest, READ_ONCE(seg->min_seq));
-	}
+	for (i = 0; i < p->super.nr_members; i++)
+		oldest = min(oldest, oldest_stale_on(&p->members[i], victim));
 	return oldest;
 }
 
 /* May media hold, outside of the victim, a page record older than this tombstone? */
 static bool tomb_needed(const struct kvc_pool *p, const struct kvc_reclaim *rc, const struct kvc_entry *e)
 {
-	const struct kvc_seg *named = &p->segs[e->block];
+	const struct kvc_seg *named = kvc_seg(p, e->block);
 
 	if (READ_ONCE(kvc_domain(p, e->domain)->dead))
 		return false;
@@ -282,7 +293,7 @@ void kvc_move_done(struct kvc_member *m, struct kvc_work *w, int err)
 {
 	struct kvc_pool *p = m->pool;
 	u32 bucket = kvc_entry_bucket(p, w->src.entry);
-	struct kvc_seg *victim = &p->segs[w->src.gseg];
+	struct kvc_seg *victim = kvc_seg(p, w->src.gseg);
 	struct kvc_shard *sh = kvc_shard(p, bucket);
 	struct kvc_entry *copy = kvc_entry(p, w->dst.entry);
 	bool ok;
@@ -304,7 +315,7 @@ void kvc_move_done(struct kvc_member *m, struct kvc_work *w, int err)
 	} else {
 		copy->state = KVC_E_DEAD;
 	}
-	kvc_seg_end_page(m, &p->segs[w->dst.gseg], copy, ok);
+	kvc_seg_end_page(m, kvc_seg(p, w->dst.gseg), copy, ok);
 	os_unlock(&sh->lock);
 	os_unlock(&m->lock);
 	kvc_hold_put(p, w->src.gseg);

@@ -32,16 +32,16 @@ static void want(const struct kvc_member *m, struct kvc_recover *r, u32 least)
 	r->len = min(max(least, RECOVER_STEP), left);
 }
 
-void kvc_recover_start(struct kvc_pool *p, u32 gseg, struct kvc_recover *r)
+void kvc_recover_start(struct kvc_pool *p, u32 member, u32 segment, struct kvc_recover *r)
 {
-	struct kvc_member *m = kvc_member_of(p, gseg);
+	struct kvc_member *m = &p->members[member];
 
 	memset(r, 0, sizeof(*r));
-	r->gseg = gseg;
+	r->gseg = kvc_gseg_of(member, segment);
 	r->member = m->index;
 	memcpy(r->id.pool_uuid, p->super.pool_uuid, KVC_UUID_LEN);
 	r->id.member = m->index;
-	r->id.segment = gseg - m->first_gseg;
+	r->id.segment = segment;
 	want(m, r, KVC_BLOCK);
 }
 
@@ -61,14 +61,14 @@ static int make_room(struct kvc_member *m, struct kvc_seg *seg, u32 nr_crcs)
 static bool names(const struct kvc_pool *p, const struct kvc_entry *tomb, u32 gseg)
 {
 	return tomb->state == KVC_E_TOMB && tomb->block == gseg &&
-	       kvc_tomb_gen(tomb) == READ_ONCE(p->segs[gseg].generation);
+	       kvc_tomb_gen(tomb) == READ_ONCE(kvc_seg(p, gseg)->generation);
 }
 
 /* A record of the page in @gseg lost against @winner. */
 static void lost(struct kvc_pool *p, u32 gseg, const struct kvc_entry *winner)
 {
 	if (!names(p, winner, gseg))
-		kvc_seg_undead(p, &p->segs[gseg]);
+		kvc_seg_undead(p, kvc_seg(p, gseg));
 }
 
 /* Take @old out of its chain; @winner comes. Shard locked. */
@@ -132,7 +132,7 @@ static void add_tomb(struct kvc_pool *p, struct kvc_seg *seg, struct kvc_domain 
 
 	e->state = KVC_E_TOMB;
 	e->seq = rec->seq;
-	e->block = p->members[rec->length].first_gseg + rec->block;
+	e->block = kvc_gseg_of(rec->length, rec->block);
 	e->length = (u32)rec->victim_gen;
 	e->depth = (u32)(rec->victim_gen >> 32);
 	e->logged = 1;
@@ -242,7 +242,7 @@ static void skipped(struct kvc_member *m)
 static int take_extent(struct kvc_member *m, struct kvc_recover *r, const void *buf, u32 bytes)
 {
 	struct kvc_pool *p = m->pool;
-	struct kvc_seg *seg = &p->segs[r->gseg];
+	struct kvc_seg *seg = kvc_seg(p, r->gseg);
 	struct kvc_extent_reader xr;
 	enum kvc_reason why;
 	int ret;
@@ -270,7 +270,7 @@ static int take_extent(struct kvc_member *m, struct kvc_recover *r, const void *
 
 static void end_of_log(struct kvc_member *m, struct kvc_recover *r, int err)
 {
-	struct kvc_seg *seg = &m->pool->segs[r->gseg];
+	struct kvc_seg *seg = kvc_seg(m->pool, r->gseg);
 
 	os_lock(&m->lock);
 	if (err) {
@@ -346,6 +346,15 @@ static void drop_segment(struct kvc_pool *p, struct kvc_seg *seg)
 	os_unlock(&m->lock);
 }
 
+static void drop_broken(struct kvc_member *m)
+{
+	u32 i;
+
+	for (i = 0; i < m->nr_segs; i++)
+		if (m->segs[i].broken)
+			drop_segment(m->pool, &m->segs[i]);
+}
+
 void kvc_recover_finish(struct kvc_pool *p)
 {
 	u64 seq = 0, gen = 0;
@@ -354,12 +363,12 @@ void kvc_recover_finish(struct kvc_pool *p)
 
 	if (os_atomic_read(&p->nr_tombs_chained))
 		kvc_index_sweep(p, is_tomb);
-	for (i = 0; i < p->nr_gsegs; i++)
-		if (p->segs[i].broken)
-			drop_segment(p, &p->segs[i]);
 	for (i = 0; i < p->super.nr_members; i++) {
-		seq = max(seq, p->members[i].recovered_seq);
-		gen = max(gen, p->members[i].recovered_gen);
+		struct kvc_member *m = &p->members[i];
+
+		drop_broken(m);
+		seq = max(seq, m->recovered_seq);
+		gen = max(gen, m->recovered_gen);
 	}
 	os_atomic64_set(&p->seq, seq + RECOVER_GAP);
 	os_atomic64_set(&p->generation, gen + RECOVER_GAP);

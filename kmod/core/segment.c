@@ -53,11 +53,11 @@ static void seg_link(struct kvc_pool *p, struct kvc_seg_list *l, struct kvc_seg 
 	if (seg->prev == KVC_NONE)
 		l->first = gseg;
 	else
-		p->segs[seg->prev].next = gseg;
+		kvc_seg(p, seg->prev)->next = gseg;
 	if (seg->next == KVC_NONE)
 		l->last = gseg;
 	else
-		p->segs[seg->next].prev = gseg;
+		kvc_seg(p, seg->next)->prev = gseg;
 	l->count++;
 }
 
@@ -66,11 +66,11 @@ static void seg_unlink(struct kvc_pool *p, struct kvc_seg_list *l, struct kvc_se
 	if (seg->prev == KVC_NONE)
 		l->first = seg->next;
 	else
-		p->segs[seg->prev].next = seg->next;
+		kvc_seg(p, seg->prev)->next = seg->next;
 	if (seg->next == KVC_NONE)
 		l->last = seg->prev;
 	else
-		p->segs[seg->next].prev = seg->prev;
+		kvc_seg(p, seg->next)->prev = seg->prev;
 	l->count--;
 }
 
@@ -153,7 +153,7 @@ static struct kvc_seg *open_head(struct kvc_member *m, enum kvc_head which)
 		kvc_kick(m);
 		return NULL;
 	}
-	seg = &p->segs[m->list[KVC_S_FREE].first];
+	seg = kvc_seg(p, m->list[KVC_S_FREE].first);
 	kvc_seg_set_state(m, seg, KVC_S_OPEN);
 	seg->open_seq = os_atomic64_inc_return(&p->open_seq);
 	seg->used = true;
@@ -215,12 +215,12 @@ static struct kvc_seg *tomb_gap(struct kvc_member *m)
 	struct kvc_pool *p = m->pool;
 	u32 gseg;
 
-	for (gseg = m->list[KVC_S_SEALING].first; gseg != KVC_NONE; gseg = p->segs[gseg].next)
-		if (fits(p, &p->segs[gseg], 0, KVC_REC_FIXED))
-			return &p->segs[gseg];
-	for (gseg = m->list[KVC_S_SEALED].first; gseg != KVC_NONE; gseg = p->segs[gseg].next)
-		if (fits(p, &p->segs[gseg], 0, KVC_REC_FIXED))
-			return &p->segs[gseg];
+	for (gseg = m->list[KVC_S_SEALING].first; gseg != KVC_NONE; gseg = kvc_seg(p, gseg)->next)
+		if (fits(p, kvc_seg(p, gseg), 0, KVC_REC_FIXED))
+			return kvc_seg(p, gseg);
+	for (gseg = m->list[KVC_S_SEALED].first; gseg != KVC_NONE; gseg = kvc_seg(p, gseg)->next)
+		if (fits(p, kvc_seg(p, gseg), 0, KVC_REC_FIXED))
+			return kvc_seg(p, gseg);
 	return NULL;
 }
 
@@ -336,8 +336,8 @@ bool kvc_member_hope(struct kvc_member *m)
 		hope |= states[i].coming && m->list[i].count;
 	hope |= !!m->head[KVC_HEAD_MOVE];
 	gseg = m->stuck ? KVC_NONE : m->list[KVC_S_SEALED].first;
-	for (; !hope && gseg != KVC_NONE; gseg = p->segs[gseg].next)
-		hope = !os_atomic_read(&p->segs[gseg].leases);
+	for (; !hope && gseg != KVC_NONE; gseg = kvc_seg(p, gseg)->next)
+		hope = !os_atomic_read(&kvc_seg(p, gseg)->leases);
 	if (hope)
 		m->hopeless = false;
 	return hope;

@@ -122,7 +122,7 @@ int kvc_store_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_K
 
 void kvc_store_crc(struct kvc_pool *p, const struct kvc_store *st, u32 chunk, u32 crc)
 {
-	*kvc_crc_slot(&p->segs[st->gseg], st->crc_base + chunk) = crc;
+	*kvc_crc_slot(kvc_seg(p, st->gseg), st->crc_base + chunk) = crc;
 }
 
 static void end_store(struct kvc_pool *p, struct kvc_store *st, bool commit)
@@ -145,7 +145,7 @@ static void end_store(struct kvc_pool *p, struct kvc_store *st, bool commit)
 		kvc_index_remove(p, st->bucket, st->entry);
 		e->state = KVC_E_DEAD;
 	}
-	kvc_seg_end_page(m, &p->segs[st->gseg], e, commit);
+	kvc_seg_end_page(m, kvc_seg(p, st->gseg), e, commit);
 	os_unlock_inner(&sh->lock);
 	os_unlock(&m->lock);
 }

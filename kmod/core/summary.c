@@ -15,7 +15,7 @@ static void seg_id(const struct kvc_member *m, const struct kvc_seg *seg, struct
 
 	memcpy(id->pool_uuid, p->super.pool_uuid, KVC_UUID_LEN);
 	id->member = m->index;
-	id->segment = kvc_gseg(p, seg) - m->first_gseg;
+	id->segment = kvc_gseg_local(kvc_gseg(p, seg));
 	id->generation = seg->generation;
 	id->salt = seg->salt;
 }
@@ -46,7 +46,7 @@ static void fill_rec(const struct kvc_pool *p, const struct kvc_entry *e, struct
 		const struct kvc_member *m = kvc_member_of(p, e->block);
 
 		r->type = KVC_REC_TOMBSTONE;
-		r->block = e->block - m->first_gseg;
+		r->block = kvc_gseg_local(e->block);
 		r->length = m->index;
 		r->victim_gen = kvc_tomb_gen(e);
 	} else {
@@ -171,7 +171,7 @@ int kvc_summary_next(struct kvc_member *m, struct kvc_seg *seg, struct kvc_work 
 
 void kvc_summary_done(struct kvc_member *m, struct kvc_work *w, int err)
 {
-	struct kvc_seg *seg = &m->pool->segs[w->gseg];
+	struct kvc_seg *seg = kvc_seg(m->pool, w->gseg);
 
 	os_lock(&m->lock);
 	seg->writing = false;
@@ -189,9 +189,9 @@ static struct kvc_seg *pick(struct kvc_member *m, bool (*due)(const struct kvc_s
 	struct kvc_pool *p = m->pool;
 	u32 gseg, i;
 
-	for (gseg = m->list[KVC_S_SEALING].first; gseg != KVC_NONE; gseg = p->segs[gseg].next)
-		if (due(&p->segs[gseg]))
-			return &p->segs[gseg];
+	for (gseg = m->list[KVC_S_SEALING].first; gseg != KVC_NONE; gseg = kvc_seg(p, gseg)->next)
+		if (due(kvc_seg(p, gseg)))
+			return kvc_seg(p, gseg);
 	for (i = 0; i < KVC_NR_HEADS; i++)
 		if (m->head[i] && due(m->head[i]))
 			return m->head[i];
@@ -249,8 +249,8 @@ bool kvc_member_logged(const struct kvc_member *m, u64 mark)
 	const struct kvc_pool *p = m->pool;
 	u32 gseg, i;
 
-	for (gseg = m->list[KVC_S_SEALING].first; gseg != KVC_NONE; gseg = p->segs[gseg].next)
-		if (!logged(&p->segs[gseg], mark))
+	for (gseg = m->list[KVC_S_SEALING].first; gseg != KVC_NONE; gseg = kvc_seg(p, gseg)->next)
+		if (!logged(kvc_seg(p, gseg), mark))
 			return false;
 	for (i = 0; i < KVC_NR_HEADS; i++)
 		if (m->head[i] && !logged(m->head[i], mark))
@@ -268,7 +268,7 @@ int kvc_header_next(struct kvc_member *m, struct kvc_work *w)
 
 	os_lock(&m->lock);
 	if (!m->offline && m->list[KVC_S_BLANK].count) {
-		seg = &p->segs[m->list[KVC_S_BLANK].first];
+		seg = kvc_seg(p, m->list[KVC_S_BLANK].first);
 		if (!os_atomic_read(&seg->undead) && m->list[KVC_S_FREE].count >= m->stock)
 			seg = NULL;
 	}
@@ -301,7 +301,7 @@ static void make_free(struct kvc_member *m, struct kvc_seg *seg)
 void kvc_header_done(struct kvc_member *m, struct kvc_work *w, int err)
 {
 	struct kvc_pool *p = m->pool;
-	struct kvc_seg *seg = &p->segs[w->gseg];
+	struct kvc_seg *seg = kvc_seg(p, w->gseg);
 
 	os_lock(&m->lock);
 	if (err) {
@@ -328,7 +328,7 @@ int kvc_discard_next(struct kvc_member *m, struct kvc_work *w)
 
 	os_lock(&m->lock);
 	if (!m->offline && m->list[KVC_S_HEADED].count)
-		seg = &p->segs[m->list[KVC_S_HEADED].first];
+		seg = kvc_seg(p, m->list[KVC_S_HEADED].first);
 	os_unlock(&m->lock);
 	if (!seg)
 		return 0;
@@ -339,7 +339,7 @@ int kvc_discard_next(struct kvc_member *m, struct kvc_work *w)
 
 void kvc_discard_done(struct kvc_member *m, struct kvc_work *w)
 {
-	struct kvc_seg *seg = &m->pool->segs[w->gseg];
+	struct kvc_seg *seg = kvc_seg(m->pool, w->gseg);
 
 	os_lock(&m->lock);
 	seg->used = false;

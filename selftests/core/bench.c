@@ -89,8 +89,8 @@ static void make_pool(void)
 	s->tenants[0].flags = KVC_TENANT_USED;
 	if (kvc_pool_create(s, 99, &ops, NULL, &pool))
 		abort();
-	for (i = 0; i < kvc_nr_gsegs(pool); i++) {
-		kvc_recover_start(pool, i, &rec);
+	for (i = 0; i < 4 * per_member; i++) {
+		kvc_recover_start(pool, i % 4, i / 4, &rec);
 		if (kvc_recover_feed(pool, &rec, zeros, 0))
 			abort();
 	}

@@ -38,7 +38,7 @@ identity@kmod/core/format.c@s/if (generation != id->generation || salt != id->sa
 segment-number@kmod/core/format.c@s/le32_to_cpu(m->segment) != id->segment ||//@an extent of another segment is believed
 publish-early@kmod/core/load.c@s/->state != KVC_E_LIVE/->state == KVC_E_DEAD/@pages are seen before commit
 no-wait-for-holds@kmod/core/reclaim.c@s/if (os_atomic_read(&seg->holds))/if (0)/@segments are freed under loads in flight
-no-hold@kmod/core/load.c@s/os_atomic_inc(&kvc_entry_seg(p, entry)->holds);/os_atomic_inc(\&p->segs[0].holds);/@loads hold the wrong segment
+no-hold@kmod/core/load.c@s/os_atomic_inc(&kvc_entry_seg(p, entry)->holds);/os_atomic_inc(\&kvc_seg(p, 0)->holds);/@loads hold the wrong segment
 leases-chosen@kmod/core/reclaim.c@s/leased = os_atomic_read(.*/leased = false;/;s/\.leases = .*/.leases = 0,/@leased segments are reclaimed
 unlogged-moves@kmod/core/reclaim.c@s/if (!copies_logged(m)) {/if (0) {/@moved pages need not be durable
 moves-lost@kmod/core/reclaim.c@s/kvc_index_insert(p, bucket, w->dst.entry);/kvc_page_drop(p, bucket, w->dst.entry);/@moved pages leave the index

@@ -80,33 +80,34 @@ void rig_free(struct rig *r)
 	free(r);
 }
 
-static void recover_segment(struct rig *r, u32 gseg, u8 *buf)
+static void recover_segment(struct rig *r, u32 member, u32 segment, u8 *buf)
 {
 	struct kvc_recover rec;
 	int ret;
 
-	kvc_recover_start(r->pool, gseg, &rec);
+	kvc_recover_start(r->pool, member, segment, &rec);
 	do {
 		if (rec.len > KVC_RECOVER_IO)
 			harness_failf("recovery reads %u bytes", rec.len);
 		dev_pread(r->devs[rec.member], rec.offset, buf, rec.len);
-		ret = kvc_recover_feed(r->pool, &rec, buf, gseg == r->unreadable ? -EIO : 0);
+		ret = kvc_recover_feed(r->pool, &rec, buf, rec.gseg == r->unreadable ? -EIO : 0);
 	} while (ret == 1);
 	if (ret)
-		harness_failf("recovery of segment %u: %d", gseg, ret);
+		harness_failf("recovery of segment %u of member %u: %d", segment, member, ret);
 }
 
 void rig_recover(struct rig *r)
 {
 	u8 *buf = must(malloc(KVC_RECOVER_IO));
-	u32 i;
+	u32 i, j;
 	int ret;
 
 	ret = kvc_pool_create(r->super, 42, &rig_ops, r, &r->pool);
 	if (ret)
 		harness_failf("pool create: %d", ret);
-	for (i = 0; i < kvc_nr_gsegs(r->pool); i++)
-		recover_segment(r, i, buf);
+	for (i = 0; i < kvc_nr_members(r->pool); i++)
+		for (j = 0; j < kvc_nr_segments(r->pool, i); j++)
+			recover_segment(r, i, j, buf);
 	free(buf);
 	kvc_recover_finish(r->pool);
 	r->d = r->super->tenants[0].flags ? rig_domain(r, 0, 0) : NULL;

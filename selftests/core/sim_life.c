@@ -148,13 +148,26 @@ static void read_and_feed(struct sim *s, struct job *j)
 	j->busy = r == 1;
 }
 
+static void start_job(struct sim *s, struct job *j, u32 segment)
+{
+	u32 member = 0;
+
+	while (segment >= s->cfg.nr_segs[member])
+		segment -= s->cfg.nr_segs[member++];
+	kvc_recover_start(s->pool, member, segment, &j->r);
+	j->busy = true;
+}
+
 /* All segments, several at a time, in any order */
 static void recover(struct sim *s)
 {
-	u32 n = kvc_nr_gsegs(s->pool), next = 0, i, start = rng_below(&s->rng, n);
+	u32 n = 0, next = 0, i, start;
 	struct job jobs[JOBS];
 	bool any = true;
 
+	for (i = 0; i < s->cfg.nr_members; i++)
+		n += s->cfg.nr_segs[i];
+	start = rng_below(&s->rng, n);
 	for (i = 0; i < JOBS; i++) {
 		jobs[i].busy = false;
 		jobs[i].buf = malloc(KVC_RECOVER_IO);
@@ -165,8 +178,7 @@ static void recover(struct sim *s)
 		struct job *j = &jobs[rng_below(&s->rng, JOBS)];
 
 		if (!j->busy && next < n) {
-			kvc_recover_start(s->pool, (start + next++) % n, &j->r);
-			j->busy = true;
+			start_job(s, j, (start + next++) % n);
 		} else if (j->busy) {
 			read_and_feed(s, j);
 		}

@@ -33,7 +33,8 @@ static void empty_pool(void **state)
 	assert_int_equal(rig_stats(r).pages, 0);
 	assert_int_equal(rig_stats(r).recovered_pages, 0);
 	assert_int_equal(kvc_nr_members(r->pool), 2);
-	assert_int_equal(kvc_nr_gsegs(r->pool), 32);
+	assert_int_equal(kvc_nr_segments(r->pool, 0), 16);
+	assert_int_equal(kvc_nr_segments(r->pool, 1), 16);
 	assert_int_equal(kvc_chunk_size(r->pool), KVC_CHUNK_MIN);
 	assert_int_equal(kvc_capacity(r->pool), 32 * KVC_SEGMENT_MIN);
 	kvc_member_segments(r->pool, 1, &total, &free);

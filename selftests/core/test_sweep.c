@@ -229,8 +229,8 @@ static int recover_all(struct rig *r, struct kvc_pool *p, u8 *buf)
 	u32 i;
 	int ret = 0;
 
-	for (i = 0; i < kvc_nr_gsegs(p) && !ret; i++) {
-		kvc_recover_start(p, i, &rec);
+	for (i = 0; i < kvc_nr_members(p) * kvc_nr_segments(p, 0) && !ret; i++) {
+		kvc_recover_start(p, i % kvc_nr_members(p), i / kvc_nr_members(p), &rec);
 		do {
 			dev_pread(r->devs[rec.member], rec.offset, buf, rec.len);
 			ret = kvc_recover_feed(p, &rec, buf, 0);

@@ -404,8 +404,8 @@ static void make_pool(void)
 	}
 	if (kvc_pool_create(s, 7, &ops, NULL, &pool))
 		fail("pool create", 0);
-	for (i = 0; i < kvc_nr_gsegs(pool); i++) {
-		kvc_recover_start(pool, i, &rec);
+	for (i = 0; i < MEMBERS * kvc_nr_segments(pool, 0); i++) {
+		kvc_recover_start(pool, i % MEMBERS, i / MEMBERS, &rec);
 		if (kvc_recover_feed(pool, &rec, members[rec.member].media + rec.offset, 0))
 			fail("recovery", i);
 	}
