@@ -251,6 +251,12 @@ struct kvc_policy {
 	bool (*keep)(u32 hits, u32 depth, u32 length);
 };
 
-extern const struct kvc_policy kvc_policy_segment_order;
+/*
+ * kvc_policies: all there are, NULL behind the last; a pool is created with the first. find: by name, or NULL.
+ * set: after create and before recovery; 0, -EBUSY (the pool has pages, or had some), -ENOMEM. Allocates.
+ */
+extern const struct kvc_policy *const kvc_policies[];
+const struct kvc_policy *kvc_policy_find(const char *name);
+int kvc_pool_set_policy(struct kvc_pool *p, const struct kvc_policy *policy);
 
 #endif

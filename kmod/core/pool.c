@@ -173,7 +173,7 @@ int kvc_pool_create(const struct kvc_super *super, u64 salt_seed, const struct k
 	p->super = *super;
 	p->ops = ops;
 	p->owner = owner;
-	p->policy = &kvc_policy_segment_order;
+	p->policy = kvc_policies[0];
 	p->salt_seed = salt_seed;
 	r = pool_init(p);
 	if (r) {

@@ -43,6 +43,7 @@ struct sim_cfg {
 	u32	chunk_size;
 	u32	nr_keys;		/* of each keyspace */
 	u32	typical_len;
+	const struct kvc_policy *policy;
 	bool	roomy;			/* the pool is larger than what is stored: nothing may be evicted */
 	bool	leases, tenants, member_fails, alloc_fails, corrupts, io_errors;
 };

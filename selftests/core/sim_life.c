@@ -204,6 +204,10 @@ static void make_pool(struct sim *s)
 		r = kvc_pool_create(s->super, salt, &sim_ops, s, &s->pool);
 	} while (r == -ENOMEM && s->cfg.alloc_fails);
 	sim_check(r == 0, "pool create: %d", r);
+	do {
+		r = kvc_pool_set_policy(s->pool, s->cfg.policy);
+	} while (r == -ENOMEM && s->cfg.alloc_fails);
+	sim_check(r == 0, "set policy: %d", r);
 	recover(s);
 	kvc_stats_get(s->pool, &s->stats);
 }

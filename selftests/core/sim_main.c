@@ -85,6 +85,15 @@ static void set_faults(struct sim *s)
 	bus_faults(s->bus, &f);
 }
 
+static const struct kvc_policy *any_policy(struct rng *r)
+{
+	u32 n = 0;
+
+	while (kvc_policies[n])
+		n++;
+	return kvc_policies[rng_below(r, n)];
+}
+
 static void set_cfg(struct sim *s)
 {
 	static const u32 lens[] = { 2000, 9000, 20000, 65536 };
@@ -110,6 +119,7 @@ static void set_cfg(struct sim *s)
 	c->alloc_fails = rng_chance(r, 2000);
 	c->corrupts = rng_chance(r, 2500);
 	c->io_errors = rng_chance(r, 2500);
+	c->policy = any_policy(r);
 	set_faults(s);
 }
 
@@ -181,8 +191,9 @@ static void run_seed(u64 seed, bool verbose, struct sim_counts *sum)
 	s->fault_rng.state = rng_mix(seed + 3);
 	s->bus = bus_new(&s->bus_rng);
 	set_cfg(s);
-	sim_trace(s, "%u members, segments of %llu, chunks of %u, %s%s%s%s%s%s%s", s->cfg.nr_members,
-		  (unsigned long long)s->cfg.segment_size, s->cfg.chunk_size, s->cfg.roomy ? "roomy " : "",
+	sim_trace(s, "%u members, segments of %llu, chunks of %u, %s, %s%s%s%s%s%s%s", s->cfg.nr_members,
+		  (unsigned long long)s->cfg.segment_size, s->cfg.chunk_size,
+		  s->cfg.policy->name, s->cfg.roomy ? "roomy " : "",
 		  s->cfg.leases ? "leases " : "", s->cfg.tenants ? "tenants " : "",
 		  s->cfg.member_fails ? "failures " : "", s->cfg.alloc_fails ? "nomem " : "",
 		  s->cfg.corrupts ? "corruption " : "", s->cfg.io_errors ? "errors" : "");

@@ -282,28 +282,6 @@ static void damaged_page_is_not_moved(void **state)
 	assert_int_equal(rig_stats(r).bad_pages, 1);
 }
 
-static u32 pick(const struct kvc_victim_view *v, u32 nr)
-{
-	return kvc_policy_segment_order.victim(v, nr);
-}
-
-static void policy(void **state)
-{
-	struct kvc_victim_view v[] = { { 1, 30, 0, 0 }, { 2, 10, 5, 1 }, { 3, 20, 9, 0 }, { 4, 40, 0, 0 } };
-
-	(void)state;
-	assert_string_equal(kvc_policy_segment_order.name, "segment-order");
-	assert_int_equal(pick(v, 0), KVC_NONE);
-	assert_int_equal(pick(v, 4), 2);
-	v[1].leases = 0;
-	assert_int_equal(pick(v, 4), 1);
-	assert_int_equal(pick(v, 1), 0);
-	v[0].leases = 1;
-	assert_int_equal(pick(v, 1), KVC_NONE);
-	assert_false(kvc_policy_segment_order.keep(0, 0, 1));
-	assert_true(kvc_policy_segment_order.keep(1, 0, 1));
-}
-
 static const struct CMUnitTest reclaim_tests[] = {
 	cmocka_unit_test_setup_teardown(newest_stay, make, unmake),
 	cmocka_unit_test_setup_teardown(nothing_goes_early, make, unmake),
@@ -316,7 +294,6 @@ static const struct CMUnitTest reclaim_tests[] = {
 	cmocka_unit_test_setup_teardown(generations_rise, make, unmake),
 	cmocka_unit_test_setup_teardown(moves_are_durable, make, unmake),
 	cmocka_unit_test_setup_teardown(damaged_page_is_not_moved, make, unmake),
-	cmocka_unit_test(policy),
 };
 
 TEST_GROUP(reclaim);
