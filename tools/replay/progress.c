@@ -47,23 +47,38 @@ static void time_left(char *text, size_t size, const struct progress *p, const s
 						     (double)(p->total_pages - s->pages_referenced) / NS_PER_SEC));
 }
 
+bool progress_due(const struct progress *p)
+{
+	return p->on && clock_ns() - p->told >= (p->terminal ? TELL_TERMINAL_NS : TELL_OTHER_NS);
+}
+
+void progress_line(struct progress *p, const char *format, ...)
+{
+	va_list args;
+
+	if (p->terminal)
+		fputs(ERASE_LINE, p->out);
+	va_start(args, format);
+	vfprintf(p->out, format, args);
+	va_end(args);
+	if (!p->terminal)
+		fputc('\n', p->out);
+	fflush(p->out);
+	p->line_open = p->terminal;
+	p->told = clock_ns();
+}
+
 void progress_update(struct progress *p, const struct stats *s)
 {
 	uint64_t now, bytes = s->bytes_loaded + s->bytes_stored;
 	char left[32];
 
-	if (!p->on)
+	if (!progress_due(p))
 		return;
 	now = clock_ns();
-	if (now - p->told < (p->terminal ? TELL_TERMINAL_NS : TELL_OTHER_NS))
-		return;
 	time_left(left, sizeof(left), p, s, now);
-	fprintf(p->out, "%s%" PRIu64 "/%" PRIu64 " requests, %.1f %% hit, %.1f MB/s, %s left%s",
-		p->terminal ? ERASE_LINE : "", s->requests, p->total_requests, stats_hit_ratio(s) * 100,
-		stats_mbps(bytes - p->told_bytes, now - p->told), left, p->terminal ? "" : "\n");
-	fflush(p->out);
-	p->line_open = p->terminal;
-	p->told = now;
+	progress_line(p, "%" PRIu64 "/%" PRIu64 " requests, %.1f %% hit, %.1f MB/s, %s left", s->requests,
+		      p->total_requests, stats_hit_ratio(s) * 100, stats_mbps(bytes - p->told_bytes, now - p->told), left);
 	p->told_bytes = bytes;
 }
 

@@ -28,7 +28,11 @@ struct progress {
 
 void progress_init(struct progress *p, FILE *out, const struct trace *t, bool on);
 
-/* Tell where things stand if it is time to */
+/* Whether it is time to tell something; what it is goes into progress_line() */
+bool progress_due(const struct progress *p);
+void __printf(2, 3) progress_line(struct progress *p, const char *format, ...);
+
+/* Tell where a replay stands if it is time to */
 void progress_update(struct progress *p, const struct stats *s);
 
 /* "kvctx-replay: " and a message on a line of its own */
