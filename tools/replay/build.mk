@@ -3,9 +3,10 @@
 # kvctx-replay: the program, its manual page and its tests.
 
 REPLAY_OBJ	:= $(O)/obj/tools/replay
-REPLAY_FILES	:= content generate hist main options outfile player progress report session stats trace
+REPLAY_FILES	:= content generate hist main options outfile pagegrain player progress report session simpool stats \
+		   trace
 REPLAY_OBJS	:= $(REPLAY_FILES:%=$(REPLAY_OBJ)/%.o)
-REPLAY_UNITS	:= content hist trace generate options
+REPLAY_UNITS	:= content hist trace generate options pagegrain simpool
 REPLAY_TESTS	:= $(REPLAY_UNITS:%=$(O)/test/replay-%)
 # The whole program over a tenant in memory instead of the library
 REPLAY_FAKE	:= $(O)/test/kvctx-replay-fake
@@ -17,20 +18,21 @@ CHECKS		+= check-replay
 INSTALLS	+= install-replay
 
 $(REPLAY_OBJ)/%.o: OBJ_CFLAGS := -Itools/replay -Ilibkvctx $(call pkg,json-c)
+$(REPLAY_OBJ)/simpool.o $(REPLAY_OBJ)/tests/test_simpool.o: OBJ_CFLAGS := -Itools/replay $(KVC_CORE_CFLAGS)
 
-$(O)/bin/kvctx-replay: $(REPLAY_OBJS) $(O)/lib/libkvctx.so
+$(O)/bin/kvctx-replay: $(REPLAY_OBJS) $(O)/lib/libkvctx.so $(KVC_CORE_LIB)
 	@mkdir -p $(@D)
 	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -Wl,-rpath,'$$ORIGIN/../lib' -o $@ $(REPLAY_OBJS) \
-		-L$(O)/lib -lkvctx $(call pkglibs,json-c)
+		-L$(O)/lib -lkvctx $(KVC_CORE_LIB) $(call pkglibs,json-c) $(KVC_CORE_LIBS)
 
-$(REPLAY_FAKE): $(REPLAY_OBJS) $(REPLAY_FAKES)
+$(REPLAY_FAKE): $(REPLAY_OBJS) $(REPLAY_FAKES) $(KVC_CORE_LIB)
 	@mkdir -p $(@D)
-	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ $(call pkglibs,json-c)
+	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ $(call pkglibs,json-c) $(KVC_CORE_LIBS)
 
 $(REPLAY_TESTS): $(O)/test/replay-%: $(REPLAY_OBJ)/tests/test_%.o \
-		 $(patsubst %,$(REPLAY_OBJ)/%.o,content generate hist options stats trace)
+		 $(patsubst %,$(REPLAY_OBJ)/%.o,content generate hist options pagegrain simpool stats trace) $(KVC_CORE_LIB)
 	@mkdir -p $(@D)
-	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ $(call pkglibs,cmocka json-c)
+	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ $(call pkglibs,cmocka json-c) $(KVC_CORE_LIBS)
 
 .PHONY: check-replay replay-tests install-replay
 replay-tests: $(REPLAY_TESTS) $(REPLAY_FAKE)
