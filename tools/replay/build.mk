@@ -3,8 +3,8 @@
 # kvctx-replay: the program, its manual page and its tests.
 
 REPLAY_OBJ	:= $(O)/obj/tools/replay
-REPLAY_FILES	:= content generate hist main options outfile pagegrain player progress report session simpool stats \
-		   trace
+REPLAY_FILES	:= content generate hist main options outfile pagegrain player plot progress report session simpool \
+		   simreport simulate stats trace
 REPLAY_OBJS	:= $(REPLAY_FILES:%=$(REPLAY_OBJ)/%.o)
 REPLAY_UNITS	:= content hist trace generate options pagegrain simpool
 REPLAY_TESTS	:= $(REPLAY_UNITS:%=$(O)/test/replay-%)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * kvctx-replay: plays a trace of inference requests against a kvctx tenant. See kvctx-replay(1).
+ * kvctx-replay: plays a trace of inference requests against a kvctx tenant, or simulates it. See kvctx-replay(1).
  *
  * Everything that can be wrong beforehand (command line, trace, output files, device) is found before the first
  * operation is sent to the device.
@@ -16,6 +16,7 @@
 #include "player.h"
 #include "report.h"
 #include "session.h"
+#include "simulate.h"
 #include "stats.h"
 #include "trace.h"
 
@@ -176,6 +177,8 @@ int main(int argc, char **argv)
 		status = EXIT_FAILURE;
 	else if (options.device)
 		status = replay(&trace, &options);
+	else if (options.simulate)
+		status = simulate(&trace, &options, &stop);
 	trace_free(&trace);
 	return status;
 }

@@ -12,6 +12,21 @@
 #define EXIT_NO_DEVICE		3	/* no device, or no permission */
 #define EXIT_INTERRUPTED	130	/* SIGINT or SIGTERM came */
 
+#define POLICIES_MAX		64
+#define CAPACITIES_MAX		64
+
+struct kvc_policy;
+
+/* Room for pages, in one of three units */
+struct capacity {
+	const char *text;	/* as given */
+	uint64_t pages;		/* either this ... */
+	uint64_t bytes;		/* ... or this ... */
+	uint64_t share;		/* ... or this share of a trace's distinct pages, CAPACITY_ALL being all of them */
+};
+
+#define CAPACITY_ALL		100000000ULL
+
 struct options {
 	const char *trace;	/* either this ... */
 	size_t generate;	/* ... or this many generated requests */
@@ -27,6 +42,14 @@ struct options {
 	unsigned int stall_s;	/* seconds without a completion after which to give up */
 	bool verify;
 	bool no_progress;
+	bool simulate;		/* on pools without devices instead of @device */
+	struct capacity capacities[CAPACITIES_MAX];
+	size_t nr_capacities;
+	const struct kvc_policy *policies[POLICIES_MAX];
+	size_t nr_policies;
+	uint64_t segment_size;	/* 0: to be chosen */
+	unsigned int members;
+	const char *plot;
 };
 
 enum options_result {
@@ -39,5 +62,8 @@ enum options_result options_parse(struct options *o, int argc, char **argv);
 
 /* A count of bytes, with a suffix K, M or G for 2^10, 2^20, 2^30. 0, or -EINVAL, or -ERANGE */
 int parse_size(const char *text, uint64_t *bytes);
+
+/* "5%" or "2.5%" of the distinct pages, "4G" bytes, "9139" pages. 0, -EINVAL or -ERANGE */
+int parse_capacity(const char *text, struct capacity *c);
 
 #endif

@@ -54,3 +54,55 @@ def fifo_hits(requests, capacity):
                 cache.popitem(last=False)
             cache[page] = True
     return hits, dedup
+
+
+def _next_requests(requests):
+    """For each request: the numbers of the next requests that name its pages, by page, where there is one."""
+    later = {}
+    following = []
+    for number, ids in reversed(list(enumerate(requests))):
+        following.append({page: later[page] for page in ids if page in later})
+        later.update(dict.fromkeys(ids, number))
+    return following[::-1]
+
+
+def _put_fifo(cache, ids, capacity):
+    for page in [page for page in ids if page not in cache]:
+        cache[page] = True
+        if len(cache) > capacity:
+            cache.popitem(last=False)
+
+
+def _put_lru(cache, ids, capacity):
+    for page in reversed(ids):
+        cache.pop(page, None)
+        cache[page] = True
+        if len(cache) > capacity:
+            cache.popitem(last=False)
+
+
+def _put_optimum(cache, ids, capacity, following):
+    for page in ids:
+        cache.pop(page, None)
+        if page not in following:
+            continue
+        if len(cache) == capacity:
+            # Of equals max() takes the first, which was put in before the others
+            furthest = max(cache, key=cache.get)
+            if cache[furthest] <= following[page]:
+                continue
+            del cache[furthest]
+        cache[page] = following[page]
+
+
+def page_hits(requests, capacity, policy):
+    """Hits of a cache of single pages; policy: fifo, lru or optimum."""
+    cache = collections.OrderedDict()
+    hits = 0
+    for ids, following in zip(requests, _next_requests(requests)):
+        hits += leading(ids, cache)
+        if policy == "optimum":
+            _put_optimum(cache, ids, capacity, following)
+        else:
+            {"fifo": _put_fifo, "lru": _put_lru}[policy](cache, ids, capacity)
+    return hits

@@ -8,9 +8,10 @@
 #include <unistd.h>
 
 #include "options.h"
+#include "simpool.h"
 #include "unit.h"
 
-#define ARGS_MAX	12
+#define ARGS_MAX	16
 
 struct size_row {
 	const char *text;
@@ -55,6 +56,59 @@ static void parses_sizes(void **state)
 		ret = parse_size(sizes[i].text, &bytes);
 		if (ret != sizes[i].ret || bytes != sizes[i].bytes)
 			fail_msg("'%s': %d, %llu", sizes[i].text, ret, (unsigned long long)bytes);
+	}
+}
+
+struct capacity_row {
+	const char *text;
+	int ret;
+	uint64_t pages, bytes, share;
+};
+
+static const struct capacity_row capacities[] = {
+	{ "5%", 0, 0, 0, 5000000 },
+	{ "100%", 0, 0, 0, CAPACITY_ALL },
+	{ "1000%", 0, 0, 0, 10 * CAPACITY_ALL },
+	{ "2.5%", 0, 0, 0, 2500000 },
+	{ "0.000001%", 0, 0, 0, 1 },
+	{ "007.50%", 0, 0, 0, 7500000 },
+	{ "9139", 0, 9139, 0, 0 },
+	{ "4G", 0, 0, 4ULL << 30, 0 },
+	{ "1k", 0, 0, 1024, 0 },
+	{ "0", -ERANGE, 0, 0, 0 },
+	{ "0%", -ERANGE, 0, 0, 0 },
+	{ "0.0%", -ERANGE, 0, 0, 0 },
+	{ "0M", -ERANGE, 0, 0, 0 },
+	{ "0.0000001%", -ERANGE, 0, 0, 0 },
+	{ "1000.1%", -ERANGE, 0, 0, 0 },
+	{ "99999999999999999999%", -ERANGE, 0, 0, 0 },
+	{ "99999999999999999999", -ERANGE, 0, 0, 0 },
+	{ "", -EINVAL, 0, 0, 0 },
+	{ "%", -EINVAL, 0, 0, 0 },
+	{ ".5%", -EINVAL, 0, 0, 0 },
+	{ "5.%", -EINVAL, 0, 0, 0 },
+	{ "1.2.3%", -EINVAL, 0, 0, 0 },
+	{ "-5%", -EINVAL, 0, 0, 0 },
+	{ "5 %", -EINVAL, 0, 0, 0 },
+	{ "5%%", -EINVAL, 0, 0, 0 },
+	{ "5%x", -EINVAL, 0, 0, 0 },
+	{ "many", -EINVAL, 0, 0, 0 },
+};
+
+static void parses_capacities(void **state)
+{
+	struct capacity c;
+	size_t i;
+	int ret;
+
+	(void)state;
+	for (i = 0; i < ARRAY_SIZE(capacities); i++) {
+		const struct capacity_row *row = &capacities[i];
+
+		ret = parse_capacity(row->text, &c);
+		if (ret != row->ret || (!ret && (c.pages != row->pages || c.bytes != row->bytes ||
+						 c.share != row->share || strcmp(c.text, row->text))))
+			fail_msg("'%s': %d", row->text, ret);
 	}
 }
 
@@ -108,6 +162,28 @@ static const char *const wrongs[] = {
 	"--trace t --device",
 	"--trace t --dump-trace o --json j",
 	"--trace t --device /dev/x --dump-trace - --json -",
+	"--simulate",
+	"--trace t --simulate --device /dev/x",
+	"--trace t --simulate --policy nothing",
+	"--trace t --simulate --capacity many",
+	"--trace t --simulate --capacity 0%",
+	"--trace t --simulate --segment-size 1M1",
+	"--trace t --simulate --segment-size 100K",
+	"--trace t --simulate --segment-size 2G",
+	"--trace t --simulate --segment-size 1000001",
+	"--trace t --simulate --members 0",
+	"--trace t --simulate --members 65",
+	"--trace t --simulate --depth 5",
+	"--trace t --simulate --arena 5M",
+	"--trace t --simulate --lease-ms 5",
+	"--trace t --simulate --stall 5",
+	"--trace t --simulate --verify",
+	"--trace t --simulate --json - --plot -",
+	"--trace t --device /dev/x --policy all",
+	"--trace t --device /dev/x --capacity 5%",
+	"--trace t --device /dev/x --segment-size 1M",
+	"--trace t --device /dev/x --members 1",
+	"--trace t --device /dev/x --plot p",
 };
 
 static void refuses(void **state)
@@ -163,6 +239,39 @@ static void takes_all(void **state)
 	assert_int_equal(o.stall_s, 5);
 }
 
+static void simulates(void **state)
+{
+	struct options o;
+	size_t all;
+
+	(void)state;
+	assert_int_equal(parse(&o, "--trace t --simulate"), OPTIONS_RUN);
+	assert_true(o.simulate);
+	assert_int_equal(o.page_size, 1 << 20);
+	assert_int_equal(o.segment_size, 0);
+	assert_int_equal(o.members, 1);
+	assert_int_equal(o.nr_capacities, 5);
+	assert_string_equal(o.capacities[0].text, "2%");
+	assert_int_equal(o.capacities[4].share, CAPACITY_ALL / 2);
+	assert_int_equal(o.nr_policies, 1);
+	assert_ptr_equal(o.policies[0], simpool_policy(0));
+	assert_int_equal(parse(&o, "--trace t --simulate --policy fifo --policy all --page-size 5 --segment-size 1M"),
+			 OPTIONS_RUN);
+	for (all = 0; simpool_policy(all); all++)
+		;
+	assert_int_equal(o.nr_policies, all);
+	assert_ptr_equal(o.policies[0], simpool_policy_find("fifo"));
+	assert_int_equal(o.page_size, 5);
+	assert_int_equal(o.segment_size, 1 << 20);
+	assert_int_equal(parse(&o, "--generate 9 --simulate --capacity 7 --capacity 3% --members 2 --plot p --json j"),
+			 OPTIONS_RUN);
+	assert_int_equal(o.nr_capacities, 2);
+	assert_int_equal(o.capacities[0].pages, 7);
+	assert_int_equal(o.capacities[1].share, CAPACITY_ALL / 100 * 3);
+	assert_int_equal(o.members, 2);
+	assert_string_equal(o.plot, "p");
+}
+
 static void answers(void **state)
 {
 	struct options o;
@@ -170,6 +279,7 @@ static void answers(void **state)
 	(void)state;
 	assert_int_equal(parse(&o, "--help"), OPTIONS_DONE);
 	assert_int_equal(parse(&o, "--version"), OPTIONS_DONE);
+	assert_int_equal(parse(&o, "--policy help"), OPTIONS_DONE);
 	assert_int_equal(parse(&o, "--depth 5 --help --unknown"), OPTIONS_DONE);
 }
 
@@ -177,9 +287,11 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(parses_sizes),
+		cmocka_unit_test(parses_capacities),
 		cmocka_unit_test(refuses),
 		cmocka_unit_test(defaults),
 		cmocka_unit_test(takes_all),
+		cmocka_unit_test(simulates),
 		cmocka_unit_test(answers),
 	};
 

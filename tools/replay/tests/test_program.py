@@ -8,6 +8,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -200,6 +201,209 @@ class Hits(Case):
             figures = self.replay("--trace", TRACE, "--verify", *args, page_size="65")
             self.assertEqual(figures["pages_hit"], model.unbounded_hits(requests))
             self.assertEqual(figures["pages_referenced"], sum(len(ids) for ids in requests))
+
+
+class Simulation(Case):
+    """--simulate: caches of single pages are the model's, pools are the engine's, and all of it is told."""
+
+    # Leading-page hit ratios of TRACE, if that is the conversation trace of the Mooncake release
+    CONVERSATIONS = {
+        "2%": (3655, 0.0758, 0.0793, 0.3114),
+        "5%": (9139, 0.1750, 0.1958, 0.3664),
+        "10%": (18279, 0.2480, 0.2789, 0.3664),
+        "25%": (45697, 0.3262, 0.3535, 0.3664),
+        "50%": (91395, 0.3554, 0.3631, 0.3664),
+    }
+
+    def simulate(self, *args, status=0):
+        """The rows of the JSON, and what was told on (stdout, stderr)."""
+        out, told = self.run_program("--simulate", "--json", self.json, *args, status=status)
+        with open(self.json, encoding="utf-8") as report:
+            rows = json.load(report)
+        for row in rows:
+            self.check_row(row)
+        return rows, out, told
+
+    def check_row(self, row):
+        references = row["pages_referenced"]
+        self.assertAlmostEqual(row["prefix_hit_ratio"], row["pages_hit"] / references, places=5)
+        self.assertEqual(row["pages_hit"] + row["pages_stored"] + row["dedup_pages"] + row["pages_refused"], references)
+        self.assertLessEqual(row["pages_stored"] - row["pages_evicted"], row["pool_pages"])
+        self.assertEqual(row["pool_pages"], row["segments"] * row["segment_pages"])
+        self.assertLessEqual(abs(row["pool_pages"] - row["capacity_pages"]), row["segment_pages"] / 2)
+        padded = (row["page_size"] + 4095) // 4096 * 4096
+        self.assertEqual(row["host_bytes"], row["pages_stored"] * padded)
+        self.assertEqual(row["reclaim_bytes"], row["pages_moved"] * padded)
+        written = row["host_bytes"] + row["reclaim_bytes"] + row["summary_bytes"]
+        self.assertAlmostEqual(row["write_amplification"], written / row["host_bytes"], places=5)
+        self.assertGreater(row["summary_bytes"], 0)
+        self.assertGreater(row["pages_per_second"], 0)
+
+    def policies(self):
+        out, _ = self.run_program("--policy", "help")
+        names = out.split()
+        self.assertEqual(names.pop(1), "(default)")
+        return names
+
+    def test_pages_against_model(self):
+        for seed in (1, 2):
+            path = self.generated(300, seed=seed)
+            requests = model.read_trace(path)
+            references = sum(len(ids) for ids in requests)
+            distinct = len({page for ids in requests for page in ids})
+            capacities = {"40": 40, "150": 150, "2.5%": distinct // 40, "1M": 16, "100%": distinct}
+            args = [word for text in capacities for word in ("--capacity", text)]
+            rows, _, _ = self.simulate("--trace", path, *args, "--page-size", "64K", "--segment-size", "256K")
+            self.assertEqual([row["capacity"] for row in rows], list(capacities))
+            for row in rows:
+                capacity = capacities[row["capacity"]]
+                self.assertEqual((row["capacity_pages"], row["pages_distinct"]), (capacity, distinct))
+                for policy in ("fifo", "lru", "optimum"):
+                    hits = model.page_hits(requests, capacity, policy)
+                    self.assertAlmostEqual(row[policy + "_hit_ratio"], hits / references, places=5)
+                self.assertAlmostEqual(row["unbounded_hit_ratio"], model.unbounded_hits(requests) / references, places=5)
+
+    def test_same_page_twice(self):
+        path = self.write("twice", '{"hash_ids": [1, 1, 2, 3, 2]}\n' * 2 + '{"hash_ids": [4, 4, 3, 4]}\n{"hash_ids": [1, 2]}\n')
+        requests = model.read_trace(path)
+        for capacity in (4, 5):
+            rows, _, _ = self.simulate("--trace", path, "--capacity", str(capacity))
+            for policy in ("fifo", "lru", "optimum"):
+                self.assertAlmostEqual(rows[0][policy + "_hit_ratio"], model.page_hits(requests, capacity, policy) / 16,
+                                       places=5)
+
+    def test_all_policies(self):
+        names = self.policies()
+        self.assertIn("fifo", names)
+        rows, out, _ = self.simulate("--generate", "400", "--policy", "all", "--capacity", "10%", "--capacity", "200%")
+        self.assertEqual([(row["capacity"], row["policy"]) for row in rows],
+                         [(capacity, name) for capacity in ("10%", "200%") for name in names])
+        for row in rows:
+            self.assertEqual(row["pages_refused"], 0)
+            if row["capacity"] == "200%":
+                self.assertEqual(row["prefix_hit_ratio"], row["unbounded_hit_ratio"])
+                self.assertEqual((row["pages_evicted"], row["pages_moved"]), (0, 0))
+            else:
+                self.assertGreater(row["pages_evicted"], 0)
+            if row["policy"] == "fifo":
+                self.assertEqual(row["pages_moved"], 0)
+        for name in names:
+            self.assertEqual(len(re.findall(rf"^  {re.escape(name)} +0\.\d{{4}} ", out, re.M)), 2)
+
+    def test_default_policy_is_the_first(self):
+        rows, _, _ = self.simulate("--generate", "100")
+        self.assertEqual([(row["policy"], row["capacity"]) for row in rows],
+                         [(self.policies()[0], capacity) for capacity in self.CONVERSATIONS])
+
+    def test_names(self):
+        _, told = self.run_program("--generate", "5", "--simulate", "--policy", "best", status=2)
+        for name in self.policies():
+            self.assertIn(name, told)
+        rows, _, _ = self.simulate("--generate", "100", "--policy", "fifo", "--policy", "fifo", "--capacity", "50%")
+        self.assertEqual([row["policy"] for row in rows], ["fifo"])
+
+    def test_geometry(self):
+        rows, out, _ = self.simulate("--generate", "300", "--capacity", "30%", "--page-size", "64K",
+                                     "--segment-size", "1M", "--members", "3")
+        row = rows[0]
+        self.assertEqual((row["members"], row["segment_size"], row["segment_pages"]), (3, 1 << 20, 15))
+        self.assertIn(f"Pool of {row['pool_pages']} pages: {row['segments']} segments of 1.0 MiB for 15 pages", out)
+        for args, why in ((["--capacity", "3"], "--capacity 3: "), (["--page-size", "256K", "--segment-size", "256K"],
+                          "--page-size: "), (["--page-size", "129M"], "--page-size: "),
+                          (["--capacity", "1K"], "--capacity 1K: "), (["--members", "64", "--capacity", "200"], "--capacity")):
+            _, told = self.run_program("--generate", "50", "--simulate", *args, status=2)
+            self.assertIn(why, told)
+
+    def test_same_again(self):
+        def figures():
+            rows, _, _ = self.simulate("--generate", "300", "--policy", "all", "--capacity", "10%")
+            for row in rows:
+                del row["pages_per_second"]
+            return rows
+        self.assertEqual(figures(), figures())
+
+    def test_manual_names_every_figure(self):
+        rows, _, _ = self.simulate("--generate", "50", "--capacity", "50%")
+        with open(MAN_PAGE, encoding="utf-8") as page:
+            manual = page.read()
+        for key in rows[0]:
+            self.assertIn(key, manual)
+
+    def test_json_on_standard_output(self):
+        out, told = self.run_program("--generate", "50", "--simulate", "--capacity", "50%", "--json", "-")
+        self.assertEqual(len(json.loads(out)), 1)
+        self.assertIn("optimum, page by page", told)
+
+    def test_nothing_to_hit(self):
+        path = self.write("once", "".join(f'{{"hash_ids": [{page}]}}\n' for page in range(100)))
+        rows, out, _ = self.simulate("--trace", path, "--capacity", "50%")
+        self.assertEqual((rows[0]["prefix_hit_ratio"], rows[0]["optimum_hit_ratio"]), (0, 0))
+        self.assertRegex(out, r"optimum, page by page +0\.0000 +- +-\n")
+
+    def test_plot(self):
+        self.assertIsNotNone(shutil.which("gnuplot"))
+        picture = self.path("p.svg")
+        self.simulate("--generate", "200", "--policy", "all", "--capacity", "20%", "--capacity", "7%", "--plot", picture)
+        with open(picture, encoding="utf-8") as svg:
+            text = svg.read()
+        self.assertIn("</svg>", text)
+        for name in self.policies() + ["LRU, page by page", "optimum, page by page", "20%", "7%"]:
+            self.assertIn(name, text)
+        # One capacity is a picture, too; and one on standard output is nothing else
+        out, told = self.run_program("--generate", "50", "--simulate", "--capacity", "50%", "--plot", "-")
+        self.assertTrue(out.startswith("<?xml") and out.rstrip().endswith("</svg>"))
+        self.assertIn("LRU, page by page", told)
+
+    def test_plot_without_gnuplot(self):
+        path = os.environ["PATH"]
+        self.addCleanup(os.environ.__setitem__, "PATH", path)
+        for search, script in ((self.dir, None), (f"{self.dir}:{path}", "#!/bin/sh\nexit 1\n")):
+            os.environ["PATH"] = search
+            if script:
+                os.chmod(self.write("gnuplot", script), 0o755)
+            out, told = self.run_program("--generate", "50", "--simulate", "--json", self.json, "--plot",
+                                         self.path("p.svg"), status=1)
+            self.assertIn("--plot: gnuplot cannot be run", told)
+            self.assertEqual(out, "")
+            self.assertFalse(os.path.exists(self.path("p.svg")) or os.path.exists(self.json))
+
+    def test_plot_fails(self):
+        path = os.environ["PATH"]
+        self.addCleanup(os.environ.__setitem__, "PATH", path)
+        os.environ["PATH"] = f"{self.dir}:{path}"
+        os.chmod(self.write("gnuplot", '#!/bin/sh\n[ "$1" = --version ] || { echo half; exit 1; }\n'), 0o755)
+        _, told = self.run_program("--generate", "50", "--simulate", "--plot", self.path("p.svg"), status=1)
+        self.assertIn("p.svg: Input/output error", told)
+        self.assertEqual(os.listdir(self.dir), ["gnuplot"])
+
+    def test_signals(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            args = [PROGRAM, "--generate", "200000", "--simulate", "--json", self.json, "--plot", self.path("p.svg")]
+            with subprocess.Popen(args, env=self.env({}), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                  text=True) as program:
+                time.sleep(4)
+                program.send_signal(number)
+                out, told = program.communicate(timeout=30)
+            self.check_sane(program.returncode, told)
+            self.assertEqual((program.returncode, os.listdir(self.dir)), (130, []))
+            self.assertIn("stopped before the end", out)
+
+    def test_progress(self):
+        args = ["--generate", "60000", "--simulate", "--capacity", "10%", "--capacity", "20%"]
+        _, told = self.run_program(*args)
+        self.assertRegex(told, r"^([a-z0-9-]+ at [12]0%, \d+ % of all, \d+:\d\d left\n)*$")
+        _, told = self.run_program(*args, "--no-progress")
+        self.assertEqual(told, "")
+
+    @unittest.skipUnless(TRACE, "TRACE names no file")
+    def test_named_trace(self):
+        rows, _, _ = self.simulate("--trace", TRACE, "--policy", "fifo")
+        self.assertEqual((rows[0]["pages_referenced"], rows[0]["pages_distinct"]), (288500, 182790))
+        for row in rows:
+            pages, fifo, lru, optimum = self.CONVERSATIONS[row["capacity"]]
+            self.assertEqual(row["capacity_pages"], pages)
+            for name, ratio in (("fifo", fifo), ("lru", lru), ("optimum", optimum), ("unbounded", 0.3664)):
+                self.assertEqual(f"{row[name + '_hit_ratio']:.4f}", f"{ratio:.4f}")
 
 
 class Faults(Case):

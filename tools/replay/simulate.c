@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The runs of a simulation, see simulate.h.
+ *
+ * Every pool is planned, and every output is tried, before the first request is played. The capacities are played one
+ * after the other, each with the caches of single pages first and then policy by policy, each on a pool of its own.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "outfile.h"
+#include "plot.h"
+#include "progress.h"
+#include "simreport.h"
+#include "simulate.h"
+#include "util.h"
+
+struct job {
+	struct simulation *simulation;
+	struct refs refs;
+	struct progress progress;
+	const volatile sig_atomic_t *stop;
+	uint64_t pages_done;		/* referenced, of all runs */
+};
+
+static int fail(const char *what, const char *why)
+{
+	fprintf(stderr, "kvctx-replay: %s: %s\n", what, why);
+	return -EINVAL;
+}
+
+double sim_ratio(const struct simulation *s, uint64_t hits)
+{
+	return (double)hits / (double)s->trace->nr_ids;
+}
+
+double sim_pages_per_second(const struct simulation *s, const struct sim_run *run)
+{
+	return run->ns ? (double)s->trace->nr_ids * (double)NS_PER_SEC / (double)run->ns : 0;
+}
+
+static uint64_t pages_of(const struct simulation *s, const struct capacity *c)
+{
+	if (c->pages)
+		return c->pages;
+	if (c->bytes)
+		return c->bytes / s->options->page_size;
+	return s->distinct * c->share / CAPACITY_ALL;
+}
+
+static int plan_capacity(struct simulation *s, const struct capacity *given)
+{
+	struct sim_capacity *c = &s->capacities[s->nr_capacities];
+	char what[80];
+	int ret;
+
+	snprintf(what, sizeof(what), "--capacity %.60s", given->text);
+	*c = (struct sim_capacity){ .given = given, .pages = pages_of(s, given) };
+	c->plan.page_size = s->options->page_size;
+	c->plan.segment_size = s->options->segment_size;
+	c->plan.members = s->options->members;
+	ret = simpool_plan(&c->plan, c->pages);
+	if (ret == -EINVAL)
+		return fail("--page-size", s->options->segment_size ? "more than a page of such segments" :
+			    "more than the longest page");
+	if (ret == -ERANGE && !c->plan.segments)
+		return fail(what, "less than a segment");
+	if (ret == -ERANGE)
+		return fail(what, "no pool has so few segments, or so many");
+	if (ret)
+		return fail(what, strerror(-ret));
+	c->runs = calloc(s->options->nr_policies, sizeof(*c->runs));
+	if (!c->runs)
+		return fail(what, strerror(ENOMEM));
+	s->nr_capacities++;
+	return 0;
+}
+
+static int plan_all(struct simulation *s)
+{
+	size_t i;
+	int ret = 0;
+
+	for (i = 0; !ret && i < s->options->nr_capacities; i++)
+		ret = plan_capacity(s, &s->options->capacities[i]);
+	return ret;
+}
+
+static void tell_progress(struct job *j, const struct sim_capacity *c, const struct sim_run *run)
+{
+	struct simulation *s = j->simulation;
+	double all = (double)s->trace->nr_ids * s->options->nr_capacities * s->options->nr_policies;
+	double gone = (double)(clock_ns() - j->progress.started) / NS_PER_SEC;
+	char left[32];
+
+	progress_time(left, sizeof(left), gone * (all - j->pages_done) / j->pages_done);
+	progress_line(&j->progress, "%s at %s, %.0f %% of all, %s left", simpool_policy_name(run->policy),
+		      c->given->text, j->pages_done / all * 100, left);
+}
+
+static int play_requests(struct job *j, struct simpool *pool, const struct sim_capacity *c, const struct sim_run *run)
+{
+	const struct trace *t = j->simulation->trace;
+	size_t i;
+	int ret = 0;
+
+	for (i = 0; !ret && i < t->nr_requests; i++) {
+		ret = simpool_request(pool, trace_ids(t, &t->requests[i]), t->requests[i].nr);
+		j->pages_done += t->requests[i].nr;
+		if (*j->stop)
+			return -EINTR;
+		if (progress_due(&j->progress))
+			tell_progress(j, c, run);
+	}
+	return ret ? ret : simpool_flush(pool);
+}
+
+static int run_policy(struct job *j, struct sim_capacity *c, const struct kvc_policy *policy)
+{
+	const struct simulation *s = j->simulation;
+	struct sim_run *run = &c->runs[c->nr_runs];
+	struct simpool *pool;
+	uint64_t start;
+	int ret;
+
+	run->policy = policy;
+	ret = simpool_open(&pool, &c->plan, policy, s->options->seed, s->trace->longest);
+	if (ret)
+		return ret;
+	start = clock_ns();
+	ret = play_requests(j, pool, c, run);
+	run->ns = clock_ns() - start;
+	simpool_counters_get(pool, &run->counters);
+	simpool_close(pool);
+	if (!ret)
+		c->nr_runs++;
+	return ret;
+}
+
+static int run_capacity(struct job *j, struct sim_capacity *c)
+{
+	const struct options *o = j->simulation->options;
+	size_t i;
+	int ret = 0;
+
+	for (i = 0; !ret && i < NR_PAGEGRAIN; i++)
+		ret = pagegrain_hits(&j->refs, i, c->pages, j->stop, &c->grain[i]);
+	for (i = 0; !ret && i < o->nr_policies; i++)
+		ret = run_policy(j, c, o->policies[i]);
+	return ret;
+}
+
+static int run_all(struct job *j)
+{
+	struct simulation *s = j->simulation;
+	size_t i;
+	int ret;
+
+	ret = pagegrain_hits(&j->refs, PAGEGRAIN_LRU, s->distinct, j->stop, &s->unbounded);
+	progress_init(&j->progress, stderr, s->trace, !s->options->no_progress);
+	for (i = 0; !ret && i < s->nr_capacities; i++)
+		ret = run_capacity(j, &s->capacities[i]);
+	progress_end(&j->progress);
+	return ret;
+}
+
+struct outputs {
+	struct outfile json, plot;
+};
+
+static int open_output(struct outfile *out, const char *path)
+{
+	int ret = path ? outfile_open(out, path) : 0;
+
+	return ret ? fail(path, strerror(-ret)) : 0;
+}
+
+static int open_outputs(struct outputs *out, const struct options *o)
+{
+	int ret = open_output(&out->json, o->json);
+
+	if (!ret)
+		ret = open_output(&out->plot, o->plot);
+	if (!ret && o->plot && plot_possible())
+		ret = fail("--plot", "gnuplot cannot be run; is it installed?");
+	return ret;
+}
+
+static int tell_in(struct outfile *out, const char *path, int (*tell)(const struct simulation *s, FILE *out),
+		   const struct simulation *s)
+{
+	int ret;
+
+	if (!path)
+		return 0;
+	ret = tell(s, out->stream);
+	if (!ret)
+		ret = outfile_commit(out);
+	return ret ? fail(path, strerror(-ret)) : 0;
+}
+
+/* What stands on standard output alone has to be all of it */
+static FILE *table_stream(const struct options *o)
+{
+	return (o->json && !strcmp(o->json, "-")) || (o->plot && !strcmp(o->plot, "-")) ? stderr : stdout;
+}
+
+/* A simulation that was interrupted has a table only: who reads the files may count on all of it */
+static int run_and_tell(struct job *j, struct outputs *out)
+{
+	const struct simulation *s = j->simulation;
+	int ret = run_all(j);
+
+	if (ret && ret != -EINTR)
+		return fail("simulation", strerror(-ret));
+	simreport_table(s, table_stream(s->options));
+	if (ret)
+		return ret;
+	ret = tell_in(&out->json, s->options->json, simreport_json, s);
+	return ret ? ret : tell_in(&out->plot, s->options->plot, plot_draw, s);
+}
+
+static int status_of(int ret)
+{
+	if (ret == -EINTR)
+		return EXIT_INTERRUPTED;
+	return ret ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+static void free_simulation(struct simulation *s)
+{
+	size_t i;
+
+	for (i = 0; i < s->nr_capacities; i++)
+		free(s->capacities[i].runs);
+	free(s);
+}
+
+int simulate(const struct trace *t, const struct options *o, const volatile sig_atomic_t *stop)
+{
+	struct simulation *s = calloc(1, sizeof(*s));
+	struct job j = { .simulation = s, .stop = stop };
+	struct outputs out = { 0 };
+	int ret = s ? refs_init(&j.refs, t) : -ENOMEM;
+
+	if (ret) {
+		free(s);
+		fail("simulation", strerror(-ret));
+		return EXIT_FAILURE;
+	}
+	s->options = o;
+	s->trace = t;
+	s->distinct = j.refs.nr_pages;
+	ret = plan_all(s) ? EXIT_USAGE : EXIT_SUCCESS;
+	if (!ret) {
+		ret = open_outputs(&out, o);
+		ret = status_of(ret ? ret : run_and_tell(&j, &out));
+	}
+	outfile_abort(&out.json);
+	outfile_abort(&out.plot);
+	refs_free(&j.refs);
+	free_simulation(s);
+	return ret;
+}
