@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# Native tests of the engine. README says what is what; `make check-core` runs them, `make sim SEED=n` repeats a failed
-# simulation, `make fuzz`, `make mutate` and `make bench-core` do what their names say.
+# Native tests of the engine. README says what is what; `make check-core` runs them, `make sim SECONDS=n` simulates and
+# `make sim SEED=n` repeats what failed, `make fuzz`, `make mutate` and `make bench-core` do what their names say.
 
 CORE_T		:= selftests/core
 CORE_T_OBJ	= $(addprefix $(O)/obj/$(CORE_T)/,$(addsuffix .o,$(1)))
 CORE_TESTS	:= sim core-unit core-fuzz core-threads core-bench
 CORE_UNITS	:= super extent store keys delete reclaim policy recover tenant sweep
 
-CORE_SIM_OBJS	:= $(call CORE_T_OBJ,dev page sim_main sim_model sim_ops sim_read sim_admin sim_work sim_life)
-CORE_UNIT_OBJS	:= $(call CORE_T_OBJ,dev page rig media golden unit $(CORE_UNITS:%=test_%))
-CORE_FUZZ_OBJS	:= $(call CORE_T_OBJ,dev page rig media fuzz)
+CORE_SIM_OBJS	:= $(call CORE_T_OBJ,dev disk page sim_main sim_model sim_ops sim_read sim_admin sim_work sim_recover sim_life)
+CORE_UNIT_OBJS	:= $(call CORE_T_OBJ,dev disk page rig media golden unit $(CORE_UNITS:%=test_%))
+CORE_FUZZ_OBJS	:= $(call CORE_T_OBJ,dev disk page rig media fuzz)
 CORE_THR_OBJS	:= $(call CORE_T_OBJ,page threads)
 CORE_BENCH_OBJS	:= $(call CORE_T_OBJ,page bench)
 
@@ -31,7 +31,8 @@ $(CORE_TESTS:%=$(O)/test/%): $(KVC_CORE_LIB)
 
 # ThreadSanitizer does not see fences; they only order atomics here.
 CORE_TSAN	:= CFLAGS="-O1 -g -fsanitize=thread -Wno-tsan" LDFLAGS=-fsanitize=thread
-SEED		?= 1
+SECONDS		?=
+SEED		?=
 FUZZ_TIME	:= $(or $(FUZZ_SECONDS),600)
 
 .PHONY: check-core core-asan core-tsan sim fuzz mutate bench-core
@@ -41,11 +42,13 @@ core-asan:
 core-tsan:
 	@$(MAKE) --no-print-directory O=$(O)/tsan $(CORE_TSAN) $(O)/tsan/test/core-threads
 
-check-core: core-asan core-tsan $(KVC_CORE_LIB)
-	@$(CORE_T)/run $(O)/asan $(O)/tsan $(KVC_CORE_FILES:%=$(O)/obj/kmod/core/%.o)
+check-core: core-asan core-tsan $(KVC_CORE_LIB) $(O)/test/sim
+	@$(CORE_T)/run $(O)/asan $(O)/tsan $(O) $(KVC_CORE_FILES:%=$(O)/obj/kmod/core/%.o)
 
-sim: core-asan
-	@$(O)/asan/test/sim --seed $(SEED) $(if $(VERBOSE),--verbose)
+# SEED alone repeats one history; with SECONDS it is the first of many.
+sim: $(O)/test/sim
+	@$(O)/test/sim $(if $(or $(SECONDS),$(if $(SEED),,60)),--seconds $(or $(SECONDS),60) --seed-base \
+		$(or $(SEED),random),--seed $(SEED)) $(if $(VERBOSE),--verbose)
 
 fuzz: core-asan
 	@$(O)/asan/test/core-fuzz --seconds $(FUZZ_TIME) --seed $$(date +%s)

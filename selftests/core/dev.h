@@ -6,10 +6,12 @@
  *   - a write without FUA that completed is read back, but survives a power cut only after a later flush
  *   - DEV_PREFLUSH makes durable what had completed before the write was submitted, before the write itself begins
  *   - DEV_FUA: the write is durable when it completes
- *   - at a power cut every 512-byte sector of a write that was not flushed is new or old, in any mixture
+ *   - at a power cut every unit of a write that was not flushed is new or old, in any mixture; a unit is 512 bytes, or
+ *     4 KiB on devices that promise so (dev_unit())
  *   - a discarded block reads as zeros or as before, the device's choice
- * Beyond that it may be told to lie: lost, misdirected and flipped blocks ("corruption", remembered as taint) and I/O
- * errors.
+ * Beyond that it may be told to lie: lost, misdirected and flipped blocks ("corruption", remembered as taint). It may
+ * fail: I/O errors that pass, blocks that cannot be read before they are written again, or all of it: a device that
+ * vanished loses its cache as in a power cut, answers nothing but -ENODEV, and comes back with what it had.
  *
  * What the bus checks of its user, each a failure of the test: I/O beyond the device or unaligned, I/O in flight that
  * overlaps other I/O in flight (unless both read), a buffer that changes while it is written.
@@ -34,12 +36,21 @@ struct bus_faults {
 	u32	read_error, write_error;
 	u32	lost, misdirected;		/* of writes to the data area */
 	u32	flip;				/* of completions: a bit somewhere on that device */
+	u32	bad;				/* of completions: a block somewhere becomes unreadable */
+};
+
+struct bus_counts {
+	u64	torn, lost, misdirected, flips, bad;
+	u64	read_errors, write_errors, bad_reads, gone;
 };
 
 struct bus *bus_new(struct rng *rng);
 void bus_free(struct bus *b);
 void bus_faults(struct bus *b, const struct bus_faults *f);
+const struct bus_counts *bus_counts(struct bus *b);
 struct dev *bus_add(struct bus *b, u64 bytes);
+/* Bytes that the device writes whole: DEV_SECTOR, where nothing else is said, or KVC_BLOCK */
+void dev_unit(struct dev *d, u32 bytes);
 
 /* Asynchronous I/O; @buf must stay. */
 void dev_read(struct dev *d, u64 offset, void *buf, u32 len, dev_done_fn done, void *arg);
@@ -52,9 +63,18 @@ bool bus_step(struct bus *b);
 /* Power cut: caches are lost as described above, what is in flight ends with -EIO. */
 void bus_power_cut(struct bus *b);
 
+/* From now on, and back again */
+void dev_vanish(struct dev *d);
+void dev_return(struct dev *d);
+bool dev_gone(const struct dev *d);
+
 /* Synchronous: what an I/O would do now. Writes are durable at once and free of faults. */
 void dev_pread(struct dev *d, u64 offset, void *buf, u32 len);
 void dev_pwrite(struct dev *d, u64 offset, const void *buf, u32 len);
+/* What dev_pread() would give, in place until the next write */
+const void *dev_peek(struct dev *d, u64 offset, u32 len);
+/* Is there a block in the range that cannot be read? */
+bool dev_bad(const struct dev *d, u64 offset, u64 len);
 
 u64 dev_bytes(const struct dev *d);
 /* Was anything in the range hit by corruption, ever? */

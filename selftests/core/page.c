@@ -29,24 +29,36 @@ static u64 page_word(u64 start, u64 index)
 	return htole64(rng_mix(start + index * 0x9e3779b97f4a7c15ULL));
 }
 
+/* Bytes of words that the range cuts, at either end of it */
+static u32 cut_word(u8 out[8], u64 start, u64 at, u32 left)
+{
+	u32 skip = (u32)(at % 8), n = min_t(u32, 8 - skip, left);
+	u64 word = page_word(start, at / 8);
+
+	memcpy(out, (u8 *)&word + skip, n);
+	return n;
+}
+
 void page_bytes(void *buf, u64 version, u64 from, u32 len)
 {
-	u64 start = rng_mix(version), word;
-	u8 *out = buf;
-	u32 done = 0;
+	u64 start = rng_mix(version), at, word;
+	u8 *out = buf, part[8];
+	u32 done = 0, n;
 
 	while (done < len) {
-		u64 at = from + done;
-		u32 skip = (u32)(at % 8), n = min_t(u32, 8 - skip, len - done);
-
-		word = page_word(start, at / 8);
-		if (n == 8) {
-			memcpy(out + done, &word, 8);
-			done += 8;
-			continue;
+		at = from + done;
+		if (at % 8 == 0) {
+			for (; len - done >= 8; done += 8) {
+				word = page_word(start, (from + done) / 8);
+				memcpy(out + done, &word, 8);
+			}
+			at = from + done;
 		}
-		memcpy(out + done, (u8 *)&word + skip, n);
-		done += n;
+		if (done < len) {
+			n = cut_word(part, start, at, len - done);
+			memcpy(out + done, part, n);
+			done += n;
+		}
 	}
 }
 
@@ -54,22 +66,23 @@ u32 page_compare(const void *buf, u64 version, u64 from, u32 len)
 {
 	u64 start = rng_mix(version), word;
 	const u8 *in = buf;
-	u32 done = 0, i;
+	u32 done = 0, n, i;
+	u8 part[8];
 
 	while (done < len) {
-		u64 at = from + done;
-		u32 skip = (u32)(at % 8), n = min_t(u32, 8 - skip, len - done);
-
-		word = page_word(start, at / 8);
-		if (n == 8 && !memcmp(in + done, &word, 8)) {
-			done += 8;
-			continue;
+		if ((from + done) % 8 == 0) {
+			for (; len - done >= 8; done += 8) {
+				memcpy(&word, in + done, 8);
+				if (word != page_word(start, (from + done) / 8))
+					break;
+			}
+			if (done == len)
+				break;
 		}
-		if (memcmp(in + done, (u8 *)&word + skip, n)) {
-			for (i = 0; in[done + i] == ((u8 *)&word)[skip + i]; i++)
-				;
-			return done + i;
-		}
+		n = cut_word(part, start, from + done, len - done);
+		for (i = 0; i < n; i++)
+			if (in[done + i] != part[i])
+				return done + i;
 		done += n;
 	}
 	return len;

@@ -21,7 +21,7 @@
  *   sim_main.c   options, seeds, scheduling     sim_model.c  the model
  *   sim_ops.c    users: store, delete           sim_read.c   users: load, match, lease
  *   sim_admin.c  flush, tenants                 sim_work.c   members' workers
- *   sim_life.c   attach, power cut, detach, comparison
+ *   sim_recover.c  recovery                     sim_life.c   attach, power cut, detach, comparison
  */
 #ifndef SIM_H
 #define SIM_H
@@ -51,7 +51,8 @@ struct sim_cfg {
 /* What happened, for --verbose and to see that the rates are sane */
 struct sim_counts {
 	u64	stores, loads, deletes, matches, flushes, leases, evicted, moved, bad, cuts, detaches, fails, waits,
-		recovered, missing_excused, steps, ioerrs, nomem, removals;
+		recovered, missing_excused, steps, ioerrs, nomem, removals, cuts_recovery, cuts_attached;
+	struct bus_counts bus;
 };
 
 struct mstate {
@@ -174,7 +175,8 @@ struct sim {
 	u64	placed;			/* blocks given to pages, ever */
 	bool	failed[SIM_MEMBERS_MAX];
 	struct place newest[SIM_MEMBERS_MAX];
-	u32	read_errors;		/* segments that a recovery could not read */
+	u32	read_errors;		/* reads that failed in recoveries */
+	u64	unread[SIM_MEMBERS_MAX]; /* segments that a recovery could not read, ever; a mask */
 };
 
 /* sim_main.c */
@@ -244,6 +246,10 @@ void op_tenant(struct sim *s);
 /* sim_work.c */
 extern const struct kvc_ops sim_ops;
 bool work_step(struct sim *s, u32 member);	/* false: nothing to do */
+
+/* sim_recover.c */
+void sim_attach(struct sim *s);		/* s->pool, from the devices */
+void sim_attach_cut(struct sim *s);	/* the same, and the power goes somewhere in it */
 
 /* sim_life.c */
 void life_format(struct sim *s);

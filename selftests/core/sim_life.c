@@ -119,99 +119,6 @@ static void settle_tenants(struct sim *s)
 	}
 }
 
-/* A recovery in progress: of one segment, with a buffer */
-struct job {
-	struct kvc_recover r;
-	bool busy;
-	u8	*buf;
-};
-
-#define JOBS 6
-
-static void read_and_feed(struct sim *s, struct job *j)
-{
-	int err = 0, r;
-
-	sim_check(j->r.len > 0 && j->r.len <= KVC_RECOVER_IO, "recovery reads %u bytes", j->r.len);
-	dev_pread(s->devs[j->r.member], j->r.offset, j->buf, j->r.len);
-	if (s->cfg.io_errors && s->cfg.corrupts && rng_chance(&s->fault_rng, 10)) {
-		err = -EIO;
-		s->read_errors++;
-		/* As good as damaged: nothing in it is promised any more. */
-		dev_taint(s->devs[j->r.member], KVC_DATA_OFFSET + segment_of(s, j->r.offset) * s->cfg.segment_size,
-			  s->cfg.segment_size);
-	}
-	do {
-		r = kvc_recover_feed(s->pool, &j->r, j->buf, err);
-	} while (r == -ENOMEM && s->cfg.alloc_fails);
-	sim_check(r == 0 || r == 1, "recovery: %d", r);
-	j->busy = r == 1;
-}
-
-static void start_job(struct sim *s, struct job *j, u32 segment)
-{
-	u32 member = 0;
-
-	while (segment >= s->cfg.nr_segs[member])
-		segment -= s->cfg.nr_segs[member++];
-	kvc_recover_start(s->pool, member, segment, &j->r);
-	j->busy = true;
-}
-
-/* All segments, several at a time, in any order */
-static void recover(struct sim *s)
-{
-	u32 n = 0, next = 0, i, start;
-	struct job jobs[JOBS];
-	bool any = true;
-
-	for (i = 0; i < s->cfg.nr_members; i++)
-		n += s->cfg.nr_segs[i];
-	start = rng_below(&s->rng, n);
-	for (i = 0; i < JOBS; i++) {
-		jobs[i].busy = false;
-		jobs[i].buf = malloc(KVC_RECOVER_IO);
-		if (!jobs[i].buf)
-			sim_fail("the test itself is out of memory");
-	}
-	while (any) {
-		struct job *j = &jobs[rng_below(&s->rng, JOBS)];
-
-		if (!j->busy && next < n) {
-			start_job(s, j, (start + next++) % n);
-		} else if (j->busy) {
-			read_and_feed(s, j);
-		}
-		for (i = 0, any = next < n; i < JOBS; i++)
-			any |= jobs[i].busy;
-	}
-	for (i = 0; i < JOBS; i++)
-		free(jobs[i].buf);
-	kvc_recover_finish(s->pool);
-}
-
-static void make_pool(struct sim *s)
-{
-	u64 salt = rng_u64(&s->rng);
-	u32 i;
-	int r;
-
-	for (i = 0; i < SIM_MEMBERS_MAX; i++)
-		s->workers[i] = (struct worker){ .sim = s, .member = i };
-	memset(s->failed, 0, sizeof(s->failed));
-	memset(s->newest, 0, sizeof(s->newest));
-	do {
-		r = kvc_pool_create(s->super, salt, &sim_ops, s, &s->pool);
-	} while (r == -ENOMEM && s->cfg.alloc_fails);
-	sim_check(r == 0, "pool create: %d", r);
-	do {
-		r = kvc_pool_set_policy(s->pool, s->cfg.policy);
-	} while (r == -ENOMEM && s->cfg.alloc_fails);
-	sim_check(r == 0, "set policy: %d", r);
-	recover(s);
-	kvc_stats_get(s->pool, &s->stats);
-}
-
 /* Do the chunks that are intact have the bytes of this version? */
 static bool fits_version(struct sim *s, const struct kvc_load *ld, const u8 *buf, const bool *bad, u32 version)
 {
@@ -371,14 +278,20 @@ void life_attach(struct sim *s)
 
 	read_super(s);
 	settle_tenants(s);
+	while (rng_chance(&s->rng, 500))
+		sim_attach_cut(s);
 	rng = s->rng;
 	fault_rng = s->fault_rng;
-	make_pool(s);
+	sim_attach(s);
 	compare(s);
 	kvc_pool_destroy(s->pool);
+	if (rng_chance(&s->bus_rng, 1000)) {
+		bus_power_cut(s->bus);
+		s->n.cuts_attached++;
+	}
 	s->rng = rng;
 	s->fault_rng = fault_rng;
-	make_pool(s);
+	sim_attach(s);
 	compare_again(s);
 	sim_trace(s, "attached: %llu pages", (unsigned long long)s->stats.pages);
 }

@@ -2,11 +2,13 @@
 /*
  * The simulation's program: options, what a seed means, what happens next. See sim.h.
  *
- *	sim [--seed N] [--seconds S] [--seed-base N|random] [--count N] [--verbose]
+ *	sim [--seed N] [--seconds S] [--seed-base N|random] [--count N] [--verbose] [--digest]
  *
- * Without --seed, seeds run from the base on until the time is over.
+ * Without --seed, seeds run from the base on until the time is over. --digest prints nothing but a number made of all
+ * that happened: it is the same wherever the same seeds run.
  */
 #include <getopt.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <time.h>
@@ -21,7 +23,8 @@ static void on_fail(const char *what)
 {
 	fflush(stdout);
 	fprintf(stderr, "sim: seed %llu: %s\n", (unsigned long long)running->seed, what);
-	fprintf(stderr, "sim: repeat with: %s --seed %llu --verbose\n", program, (unsigned long long)running->seed);
+	fprintf(stderr, "sim: repeat with: %s --seed %llu --verbose (or make sim SEED=%llu VERBOSE=1)\n", program,
+		(unsigned long long)running->seed, (unsigned long long)running->seed);
 	_exit(1);
 }
 
@@ -81,6 +84,7 @@ static void set_faults(struct sim *s)
 	if (s->cfg.io_errors) {
 		f.read_error = rng_below(&s->fault_rng, 100);
 		f.write_error = rng_below(&s->fault_rng, 30);
+		f.bad = rng_below(&s->fault_rng, 40);
 	}
 	bus_faults(s->bus, &f);
 }
@@ -94,25 +98,48 @@ static const struct kvc_policy *any_policy(struct rng *r)
 	return kvc_policies[rng_below(r, n)];
 }
 
+/* Most histories are short, on pools that are soon full: many of them find more than a few long ones. */
+struct size {
+	u32	weight;			/* of 100 */
+	u32	lives, steps, members, segs, keys;
+	u32	lens[4];		/* bytes of a typical page */
+};
+
+static const struct size sizes[] = {
+	{ 50, 3, 150, 2, 5, 16, { 2000, 24000, 60000, 120000 } },
+	{ 35, 4, 300, 3, 7, 30, { 2000, 9000, 40000, 65536 } },
+	{ 13, 4, 900, 4, 10, 80, { 2000, 9000, 20000, 65536 } },
+	{ 2, 6, 3000, 4, 14, 250, { 2000, 9000, 20000, 65536 } },
+};
+
+static const struct size *pick_size(struct rng *r)
+{
+	u32 n = rng_below(r, 100), i;
+
+	for (i = 0; n >= sizes[i].weight; i++)
+		n -= sizes[i].weight;
+	return &sizes[i];
+}
+
 static void set_cfg(struct sim *s)
 {
-	static const u32 lens[] = { 2000, 9000, 20000, 65536 };
 	struct sim_cfg *c = &s->cfg;
 	struct rng *r = &s->rng;
+	const struct size *z = pick_size(r);
 	u32 i;
 
-	c->lives = rng_range(r, 2, 6);
-	c->steps = rng_range(r, 50, 3000);
-	c->nr_members = rng_range(r, 1, SIM_MEMBERS_MAX);
+	c->lives = rng_range(r, 2, z->lives);
+	c->steps = rng_range(r, z->steps / 10, z->steps);
+	c->nr_members = rng_range(r, 1, z->members);
 	c->segment_size = KVC_SEGMENT_MIN << rng_below(r, 2);
 	if (rng_chance(r, 3000))
 		c->segment_size += KVC_BLOCK * rng_below(r, 64);
 	c->chunk_size = KVC_CHUNK_MIN << rng_below(r, 5);
-	c->roomy = rng_chance(r, 3000);
+	c->roomy = rng_chance(r, 1500);
 	for (i = 0; i < c->nr_members; i++)
-		c->nr_segs[i] = c->roomy ? rng_range(r, 48, 64) : rng_range(r, KVC_SEGMENTS_MIN, 14);
-	c->nr_keys = rng_range(r, 8, 250);
-	c->typical_len = lens[rng_below(r, ARRAY_SIZE(lens))];
+		c->nr_segs[i] = c->roomy ? rng_range(r, 48, 64) : rng_range(r, KVC_SEGMENTS_MIN, z->segs);
+	c->nr_keys = rng_range(r, 4, z->keys);
+	c->typical_len = z->lens[rng_below(r, ARRAY_SIZE(z->lens))];
 	c->leases = rng_chance(r, 5000);
 	c->tenants = rng_chance(r, 4000);
 	c->member_fails = rng_chance(r, 2000);
@@ -175,11 +202,32 @@ void sim_settle(struct sim *s)
 	sim_check(s->nr_ops == 0, "%u operations never ended", s->nr_ops);
 }
 
-static void run_seed(u64 seed, bool verbose, struct sim_counts *sum)
+/* Sums and the digest, of all seeds so far */
+struct total {
+	struct sim_counts sum;
+	u64	digest;
+};
+
+static void add_up(struct sim *s, struct total *t)
+{
+	const u64 *from = (const u64 *)&s->n;
+	u64 *to = (u64 *)&t->sum;
+	u32 i;
+
+	s->n.bus = *bus_counts(s->bus);
+	for (i = 0; i < sizeof(t->sum) / sizeof(u64); i++) {
+		to[i] += from[i];
+		t->digest = rng_mix(t->digest + from[i] + i);
+	}
+	t->digest = rng_mix(t->digest ^ s->rng.state);
+	t->digest = rng_mix(t->digest ^ s->bus_rng.state);
+	t->digest = rng_mix(t->digest ^ s->fault_rng.state);
+}
+
+static void run_seed(u64 seed, bool verbose, struct total *total)
 {
 	struct sim *s = calloc(1, sizeof(*s));
-	u64 *from, *to = (u64 *)sum;
-	u32 life, steps, i;
+	u32 life, steps;
 
 	if (!s)
 		abort();
@@ -211,8 +259,7 @@ static void run_seed(u64 seed, bool verbose, struct sim_counts *sum)
 	sim_settle(s);
 	kvc_pool_destroy(s->pool);
 	sim_alloc_fails(s, false);
-	for (i = 0, from = (u64 *)&s->n; i < sizeof(*sum) / sizeof(u64); i++)
-		to[i] += from[i];
+	add_up(s, total);
 	bus_free(s->bus);
 	model_free(s);
 	free(s->super);
@@ -236,12 +283,12 @@ static void print_counts(u64 seeds, u64 first, const struct sim_counts *n)
 	       (unsigned long long)n->nomem);
 }
 
-static u64 now(void)
+static double now(clockid_t clock)
 {
 	struct timespec ts;
 
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (u64)ts.tv_sec;
+	clock_gettime(clock, &ts);
+	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
 }
 
 static u64 seed_base(const char *text)
@@ -263,13 +310,18 @@ int main(int argc, char **argv)
 		{ "seed-base", required_argument, NULL, 'b' },
 		{ "count", required_argument, NULL, 'n' },
 		{ "verbose", no_argument, NULL, 'v' },
+		{ "digest", no_argument, NULL, 'd' },
 		{ NULL, 0, NULL, 0 },
 	};
-	u64 base = 1, count = U64_MAX, seconds = 10, i, end;
-	struct sim_counts sum = { 0 };
-	bool verbose = false, one = false;
+	u64 base = 1, count = U64_MAX, seconds = 10, i;
+	struct total total = { 0 };
+	bool verbose = false, one = false, digest = false;
+	double end, used;
 	int c;
 
+	/* Page buffers come and go: their memory stays. */
+	mallopt(M_MMAP_THRESHOLD, 64 << 20);
+	mallopt(M_TRIM_THRESHOLD, 256 << 20);
 	program = argv[0];
 	harness_fail = on_fail;
 	signal(SIGABRT, on_abort);
@@ -285,15 +337,23 @@ int main(int argc, char **argv)
 			count = strtoull(optarg, NULL, 0);
 		} else if (c == 'v') {
 			verbose = true;
+		} else if (c == 'd') {
+			digest = true;
 		} else {
-			fprintf(stderr, "usage: %s [--seed N | --seconds S --seed-base N|random --count N] [--verbose]\n",
+			fprintf(stderr, "usage: %s [--seed N | --seconds S --seed-base N|random --count N] [--verbose] [--digest]\n",
 				argv[0]);
 			return 2;
 		}
 	}
-	end = now() + seconds;
-	for (i = 0; i == 0 || (!one && i < count && now() < end); i++)
-		run_seed(base + i, verbose, &sum);
-	print_counts(i, base, &sum);
+	end = now(CLOCK_MONOTONIC) + (double)seconds;
+	for (i = 0; i == 0 || (!one && i < count && now(CLOCK_MONOTONIC) < end); i++)
+		run_seed(base + i, verbose, &total);
+	if (digest) {
+		printf("%016llx\n", (unsigned long long)total.digest);
+		return 0;
+	}
+	print_counts(i, base, &total.sum);
+	used = now(CLOCK_PROCESS_CPUTIME_ID);
+	printf("sim: %.1f s of one core: %.0f histories a minute\n", used, (double)i * 60 / used);
 	return 0;
 }

@@ -286,9 +286,14 @@ bool sim_corrupted(const struct sim *s)
 	u32 i;
 
 	for (i = 0; i < s->cfg.nr_members; i++)
-		if (dev_tainted(s->devs[i], KVC_DATA_OFFSET, dev_bytes(s->devs[i]) - KVC_DATA_OFFSET))
+		if (s->unread[i] || dev_tainted(s->devs[i], KVC_DATA_OFFSET, dev_bytes(s->devs[i]) - KVC_DATA_OFFSET))
 			return true;
 	return false;
+}
+
+static bool segment_hit(const struct sim *s, struct place at)
+{
+	return segment_tainted(s, at) || (s->unread[at.member] & BIT_ULL(segment_of(s, at.offset)));
 }
 
 /* May the page be missing because its segment, or the one it was moved from, was hit? */
@@ -296,7 +301,7 @@ bool model_excused(const struct sim *s, const struct mkey *k)
 {
 	if (!k->at.offset || k->doubtful)
 		return sim_corrupted(s);
-	return segment_tainted(s, k->at) || (k->before.offset && segment_tainted(s, k->before));
+	return segment_hit(s, k->at) || (k->before.offset && segment_hit(s, k->before));
 }
 
 /* Segments of which pages were evicted, each a place in it */
