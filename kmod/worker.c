@@ -16,7 +16,7 @@
 #include "ctrl.h"
 
 #define KVCTX_MOVE_BYTES	KVC_CHUNK_MAX	/* a move goes in such steps: whole chunks of any size */
-#define KVCTX_DISCARD_BYTES	(32ULL << 20)	/* a discard looks for flushes after so many bytes */
+#define KVCTX_DISCARD_BYTES	(32ULL << 20)	/* discarded at a time, in between other work */
 #define KVCTX_RETRY		(HZ / 10)	/* when memory was short */
 
 static bool kvctx_failed(const struct kvctx_member *m)
@@ -132,20 +132,10 @@ static bool kvctx_flush_waits(struct kvctx_member *m)
 	return !list_empty_careful(&m->flushes);
 }
 
-/* A discard is a favour to the device: given up when it fails, when somebody waits, and at detach. */
+/* A favour to the device: no harm when it fails. */
 static void kvctx_discard(struct kvctx_member *m, const struct kvc_work *w)
 {
-	u64 pos, n;
-
-	if (!bdev_max_discard_sectors(m->bdev))
-		return;
-	for (pos = 0; pos < w->discard_len; pos += n) {
-		n = min(w->discard_len - pos, KVCTX_DISCARD_BYTES);
-		if (kvctx_flush_waits(m) || READ_ONCE(m->pool->stopping))
-			return;
-		if (blkdev_issue_discard(m->bdev, (w->offset + pos) >> SECTOR_SHIFT, n >> SECTOR_SHIFT, GFP_NOIO))
-			return;
-	}
+	blkdev_issue_discard(m->bdev, w->offset >> SECTOR_SHIFT, w->discard_len >> SECTOR_SHIFT, GFP_NOIO);
 }
 
 static void kvctx_execute(struct kvctx_member *m, struct kvc_work *w)
@@ -225,6 +215,8 @@ static int kvctx_background(struct kvctx_member *m)
 	if (kvctx_failed(m) || READ_ONCE(m->pool->stopping))
 		return 0;
 	ret = kvc_work_next(m->pool->core, m->index, &w);
+	if (!ret && bdev_max_discard_sectors(m->bdev))
+		ret = kvc_discard_next(m->pool->core, m->index, KVCTX_DISCARD_BYTES, &w);
 	if (ret == 1)
 		kvctx_execute(m, &w);
 	return ret;

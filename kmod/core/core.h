@@ -126,8 +126,16 @@ void kvc_domain_put(struct kvc_pool *p, struct kvc_domain *d);
  */
 #define KVC_ANY_MEMBER	(~0ULL)
 
+/*
+ * What is written falls into streams that live differently long, for devices that keep such apart: the engine's own
+ * structures, new pages, and from 2 on pages that reclaim has moved, the higher the longer they are likely to stay.
+ */
+#define KVC_STREAM_META	0U
+#define KVC_STREAM_NEW	1U
+
 struct kvc_store {
 	u32	member;
+	u32	stream;
 	u64	offset;			/* bytes from the start of the device, KVC_BLOCK aligned */
 	u32	length;			/* page bytes; the write is padded to whole blocks by the caller */
 	u32	nr_chunks;
@@ -198,6 +206,10 @@ int kvc_delete(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LE
  *          to [offset, + padded length); done(-EBADMSG) drops the page, done(other error) gives up moving it
  * DISCARD  discard [offset, + discard_len); an error is ignored
  *
+ * Discards are not among what kvc_work_next() hands out: kvc_discard_next() does, at the caller's pace, at most @max
+ * bytes (a multiple of KVC_BLOCK) at a time. Who never calls it has segments reused as they are. There may be
+ * something to discard after a header was written or a discard is done.
+ *
  * A summary WRITE that failed fails its member; a header WRITE that failed costs its segment only.
  */
 enum kvc_work_type {
@@ -209,6 +221,7 @@ enum kvc_work_type {
 struct kvc_work {
 	enum kvc_work_type type;
 	u32	member;
+	u32	stream;			/* of what WRITE and MOVE write */
 	u64	offset;
 	u32	len;			/* WRITE: bytes; MOVE: page bytes */
 	u64	discard_len;
@@ -224,6 +237,7 @@ struct kvc_work {
 
 int kvc_work_next(struct kvc_pool *p, u32 member, struct kvc_work *w);
 int kvc_flush_next(struct kvc_pool *p, u32 member, struct kvc_work *w);
+int kvc_discard_next(struct kvc_pool *p, u32 member, u64 max, struct kvc_work *w);
 u64 kvc_flush_mark(struct kvc_pool *p, u32 member);
 bool kvc_flushed(struct kvc_pool *p, u32 member, u64 mark);
 u32 kvc_work_crc(struct kvc_pool *p, const struct kvc_work *w, u32 chunk);

@@ -94,7 +94,7 @@ os_static_assert(KVC_SEGMENT_MAX / KVC_BLOCK <= 256U << 10, "crc_base holds ever
 
 enum kvc_seg_state {
 	KVC_S_BLANK,		/* no valid header of ours, or an old one that must be replaced */
-	KVC_S_HEADED,		/* new header durable, old data being discarded */
+	KVC_S_HEADED,		/* new header durable, old pages not discarded; may be opened when none is FREE */
 	KVC_S_FREE,		/* new header durable, nothing else */
 	KVC_S_OPEN,		/* a head */
 	KVC_S_SEALING,		/* no longer a head; stores pending or records not yet logged */
@@ -112,10 +112,11 @@ struct kvc_cursor {
 
 struct kvc_seg {
 	u8	member;			/* immutable */
+	u8	head;			/* which one it was opened as; immutable while it has pages */
 	/* member lock; state may be read without it */
 	u8	state;
 	bool	writing;		/* an extent is on its way */
-	bool	used;			/* pages were written since the last discard */
+	bool	used;			/* pages were written since it was discarded as a whole */
 	bool	broken;			/* recovery met a read error */
 	u32	prev, next;		/* list of the segments in this state, by gseg */
 	u64	generation, salt;
@@ -125,6 +126,7 @@ struct kvc_seg {
 	u64	writing_since;		/* the same of the extent on its way */
 	u32	log_end;		/* block behind the summary log */
 	u32	data_start;		/* lowest block of the pages */
+	u32	discarded;		/* HEADED: blocks in front of this one need no discard any more */
 	u32	unlogged;		/* bytes of committed records not yet in an extent */
 	u32	pending;		/* stores and moves begun, not ended */
 	u32	pending_blocks;		/* log blocks reserved for them */
@@ -143,6 +145,7 @@ struct kvc_seg_list {
 	u32	first, last, count;
 };
 
+/* A head is a stream of its own, KVC_STREAM_NEW + head. */
 enum kvc_head {
 	KVC_HEAD_NEW,
 	KVC_HEAD_MOVE,
@@ -181,6 +184,7 @@ struct kvc_member {
 	bool	stuck;			/* a victim's tombstones found no room */
 	struct kvc_seg_list list[KVC_NR_S];
 	struct kvc_seg *head[KVC_NR_HEADS];
+	struct kvc_seg *discarding;	/* HEADED, part of it is out to be discarded */
 	u64	commits;		/* records that became loggable so far */
 	struct kvc_reclaim reclaim;
 	u8	*extent;		/* buffer of the one extent on its way */
@@ -391,6 +395,7 @@ u32 kvc_avail(const struct kvc_member *m);
 bool kvc_member_hope(struct kvc_member *m);
 void kvc_kick(struct kvc_member *m);
 void kvc_space(struct kvc_pool *p);
+void kvc_space_made(struct kvc_member *m);	/* a segment became ready; member locked */
 int kvc_refusal(struct kvc_pool *p, u64 members);
 
 /* Fill the private and public fields of a load or store from an entry */
@@ -424,7 +429,12 @@ int kvc_summary_due(struct kvc_member *m, struct kvc_work *w);
 void kvc_summary_done(struct kvc_member *m, struct kvc_work *w, int err);
 int kvc_header_next(struct kvc_member *m, struct kvc_work *w);
 void kvc_header_done(struct kvc_member *m, struct kvc_work *w, int err);
-int kvc_discard_next(struct kvc_member *m, struct kvc_work *w);
+void kvc_work_init(struct kvc_member *m, struct kvc_seg *seg, struct kvc_work *w, enum kvc_work_type type,
+		   enum kvc_work_kind kind, u32 block);
+
+/* discard.c */
+u32 kvc_ready(const struct kvc_member *m);
+struct kvc_seg *kvc_ready_take(struct kvc_member *m);
 void kvc_discard_done(struct kvc_member *m, struct kvc_work *w);
 
 /* reclaim.c */

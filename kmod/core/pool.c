@@ -14,6 +14,14 @@ void kvc_space(struct kvc_pool *p)
 	p->ops->space(p->owner);
 }
 
+void kvc_space_made(struct kvc_member *m)
+{
+	os_assert_locked(&m->lock);
+	WRITE_ONCE(m->wanted, false);
+	m->stuck = false;
+	kvc_space(m->pool);
+}
+
 /* Longest page for which a fresh segment has room beside its record */
 static u32 longest_page(const struct kvc_pool *p)
 {

@@ -272,6 +272,7 @@ static int next_move(struct kvc_member *m, struct kvc_work *w)
 			w->type = KVC_WORK_MOVE;
 			w->kind = KVC_W_MOVE;
 			w->member = m->index;
+			w->stream = w->dst.stream;
 			w->gseg = w->src.gseg;
 			w->offset = w->dst.offset;
 			w->src_offset = w->src.offset;

@@ -29,7 +29,7 @@ struct state_row {
 
 static const struct state_row states[KVC_NR_S] = {
 	[KVC_S_BLANK]	 = { "blank",	 S(DRAINING), false, true },
-	[KVC_S_HEADED]	 = { "headed",	 S(BLANK), false, true },
+	[KVC_S_HEADED]	 = { "headed",	 S(BLANK), false, false },
 	[KVC_S_FREE]	 = { "free",	 S(BLANK) | S(HEADED), false, false },
 	[KVC_S_OPEN]	 = { "open",	 S(FREE), true, false },
 	[KVC_S_SEALING]	 = { "sealing",	 S(OPEN) | S(SEALED), true, true },
@@ -133,6 +133,7 @@ void kvc_seg_reset(struct kvc_pool *p, struct kvc_seg *seg)
 	seg->unlogged = 0;
 	seg->pending = 0;
 	seg->pending_blocks = 0;
+	seg->discarded = 1;
 	WRITE_ONCE(seg->min_seq, U64_MAX);
 	kvc_cursor_init(&seg->log_cursor);
 }
@@ -147,16 +148,16 @@ static struct kvc_seg *open_head(struct kvc_member *m, enum kvc_head which)
 {
 	u32 spare = which == KVC_HEAD_NEW ? 1 : 0;
 	struct kvc_pool *p = m->pool;
-	struct kvc_seg *seg;
+	struct kvc_seg *seg = kvc_ready(m) > spare ? kvc_ready_take(m) : NULL;
 
-	if (m->list[KVC_S_FREE].count <= spare) {
+	if (!seg) {
 		kvc_kick(m);
 		return NULL;
 	}
-	seg = kvc_seg(p, m->list[KVC_S_FREE].first);
 	kvc_seg_set_state(m, seg, KVC_S_OPEN);
 	seg->open_seq = os_atomic64_inc_return(&p->open_seq);
 	seg->used = true;
+	seg->head = (u8)which;
 	m->head[which] = seg;
 	kvc_kick(m);
 	return seg;
@@ -334,7 +335,7 @@ bool kvc_member_hope(struct kvc_member *m)
 	os_mb();
 	for (i = 0; i < KVC_NR_S; i++)
 		hope |= states[i].coming && m->list[i].count;
-	hope |= !!m->head[KVC_HEAD_MOVE];
+	hope |= m->head[KVC_HEAD_MOVE] || m->discarding;
 	gseg = m->stuck ? KVC_NONE : m->list[KVC_S_SEALED].first;
 	for (; !hope && gseg != KVC_NONE; gseg = kvc_seg(p, gseg)->next)
 		hope = !os_atomic_read(&kvc_seg(p, gseg)->leases);
@@ -345,7 +346,7 @@ bool kvc_member_hope(struct kvc_member *m)
 
 /*
  * What to tell somebody for whom none of @members had room: -EAGAIN, -ENOSPC, -ENODEV, or 0 when room has come. A
- * segment that becomes free after this saw none is announced by ops->space.
+ * segment that becomes ready after this saw none is announced by ops->space.
  */
 int kvc_refusal(struct kvc_pool *p, u64 members)
 {
@@ -360,7 +361,7 @@ int kvc_refusal(struct kvc_pool *p, u64 members)
 		os_lock(&m->lock);
 		online |= !m->offline;
 		hope |= kvc_member_hope(m);
-		room |= !m->offline && m->list[KVC_S_FREE].count > 1;
+		room |= !m->offline && kvc_ready(m) > 1;
 		kvc_kick(m);
 		os_unlock(&m->lock);
 	}

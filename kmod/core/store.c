@@ -16,6 +16,7 @@ void kvc_fill_store(struct kvc_pool *p, u32 entry, struct kvc_store *st)
 	st->gseg = kvc_gseg(p, seg);
 	m = kvc_member_of(p, st->gseg);
 	st->member = m->index;
+	st->stream = KVC_STREAM_NEW + seg->head;
 	st->offset = kvc_seg_offset(m, st->gseg) + ((u64)e->block << KVC_BLOCK_SHIFT);
 	st->length = e->length;
 	st->nr_chunks = kvc_chunks(p, e->length);

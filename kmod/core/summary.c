@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What is written by the engine itself: segment headers and summary extents; and discards.
+ * What is written by the engine itself: segment headers and summary extents.
  *
  * An extent takes the records of one segment that are committed and not yet logged, in the order of the entries, and is
  * placed at the end of the segment's log. One extent of a member is on its way at a time, in the member's buffer, and
@@ -20,8 +20,8 @@ static void seg_id(const struct kvc_member *m, const struct kvc_seg *seg, struct
 	id->salt = seg->salt;
 }
 
-static void work_init(struct kvc_member *m, struct kvc_seg *seg, struct kvc_work *w, enum kvc_work_type type,
-		      enum kvc_work_kind kind, u32 block)
+void kvc_work_init(struct kvc_member *m, struct kvc_seg *seg, struct kvc_work *w, enum kvc_work_type type,
+		   enum kvc_work_kind kind, u32 block)
 {
 	memset(w, 0, sizeof(*w));
 	w->type = type;
@@ -160,7 +160,7 @@ int kvc_summary_next(struct kvc_member *m, struct kvc_seg *seg, struct kvc_work 
 	os_unlock(&m->lock);
 	if (!xw.nr_records)
 		return 0;
-	work_init(m, seg, w, KVC_WORK_WRITE, KVC_W_EXTENT, block);
+	kvc_work_init(m, seg, w, KVC_WORK_WRITE, KVC_W_EXTENT, block);
 	w->buf = m->extent;
 	w->count = xw.nr_records;
 	w->len = kvc_extent_end(&xw, &id, block);
@@ -280,22 +280,13 @@ int kvc_header_next(struct kvc_member *m, struct kvc_work *w)
 	os_unlock(&m->lock);
 	if (!seg)
 		return 0;
-	work_init(m, seg, w, KVC_WORK_WRITE, KVC_W_HEADER, 0);
+	kvc_work_init(m, seg, w, KVC_WORK_WRITE, KVC_W_HEADER, 0);
 	kvc_extent_begin(&xw, m->extent, p->extent_max);
 	w->buf = m->extent;
 	w->len = kvc_extent_end(&xw, &id, 0);
 	if (OS_SELF_CHECKS)
 		check_extent(p, w, 0, &id);
 	return 1;
-}
-
-static void make_free(struct kvc_member *m, struct kvc_seg *seg)
-{
-	kvc_seg_reset(m->pool, seg);
-	kvc_seg_set_state(m, seg, KVC_S_FREE);
-	WRITE_ONCE(m->wanted, false);
-	m->stuck = false;
-	kvc_space(m->pool);
 }
 
 void kvc_header_done(struct kvc_member *m, struct kvc_work *w, int err)
@@ -312,37 +303,9 @@ void kvc_header_done(struct kvc_member *m, struct kvc_work *w, int err)
 	} else {
 		if (os_atomic_xchg(&seg->undead, 0))
 			os_atomic_dec_and_test(&p->nr_undead);
-		if (seg->used)
-			kvc_seg_set_state(m, seg, KVC_S_HEADED);
-		else
-			make_free(m, seg);
+		kvc_seg_reset(p, seg);
+		kvc_seg_set_state(m, seg, seg->used ? KVC_S_HEADED : KVC_S_FREE);
+		kvc_space_made(m);
 	}
-	os_unlock(&m->lock);
-}
-
-/* The old pages of a segment with a new header. It is not free before: a discard must not meet new pages. */
-int kvc_discard_next(struct kvc_member *m, struct kvc_work *w)
-{
-	struct kvc_pool *p = m->pool;
-	struct kvc_seg *seg = NULL;
-
-	os_lock(&m->lock);
-	if (!m->offline && m->list[KVC_S_HEADED].count)
-		seg = kvc_seg(p, m->list[KVC_S_HEADED].first);
-	os_unlock(&m->lock);
-	if (!seg)
-		return 0;
-	work_init(m, seg, w, KVC_WORK_DISCARD, KVC_W_DISCARD, 1);
-	w->discard_len = (u64)(p->seg_blocks - 1) << KVC_BLOCK_SHIFT;
-	return 1;
-}
-
-void kvc_discard_done(struct kvc_member *m, struct kvc_work *w)
-{
-	struct kvc_seg *seg = kvc_seg(m->pool, w->gseg);
-
-	os_lock(&m->lock);
-	seg->used = false;
-	make_free(m, seg);
 	os_unlock(&m->lock);
 }

@@ -15,8 +15,6 @@ int kvc_work_next(struct kvc_pool *p, u32 member, struct kvc_work *w)
 			return 0;
 		r = kvc_header_next(m, w);
 		if (!r)
-			r = kvc_discard_next(m, w);
-		if (!r)
 			r = kvc_summary_due(m, w);
 		if (!r)
 			r = kvc_reclaim_next(m, w);

@@ -45,6 +45,7 @@ struct rig *rig_new(u32 members, u32 segments, u64 segment_size, u32 chunk_size)
 
 	r->rng.state = 1;
 	r->unreadable = KVC_NONE;
+	r->discard_max = segment_size;
 	r->bus = bus_new(&r->rng);
 	r->super = s;
 	r->nr_members = members;
@@ -295,6 +296,8 @@ bool rig_step(struct rig *r, u32 member, struct kvc_work *w)
 {
 	int ret = kvc_work_next(r->pool, member, w);
 
+	if (ret == 0 && r->discard_max)
+		ret = kvc_discard_next(r->pool, member, r->discard_max, w);
 	if (ret < 0)
 		harness_failf("next work of member %u: %d", member, ret);
 	if (ret == 0)

@@ -24,6 +24,7 @@ struct rig {
 	u32	unreadable;		/* gseg that recovery gets a read error for */
 	u32	spaces;			/* calls of ops->space */
 	u32	written[3];		/* work items executed, by type */
+	u64	discard_max;		/* bytes discarded at a time when there is nothing else to do; 0: never */
 };
 
 /* Formats and attaches. Tenant "default" is in slot 0. */
@@ -52,7 +53,7 @@ int rig_hold(struct rig *r, struct kvc_domain *d, u32 id, struct kvc_load *ld);
 int rig_lease(struct rig *r, struct kvc_domain *d, u32 id, struct kvc_lease *l);
 struct kvc_domain *rig_domain(struct rig *r, u32 slot, u32 keyspace);
 
-/* Execute one item of the member's work; false when there is none. */
+/* Execute one item of the member's work, or a discard; false when there is none. */
 bool rig_step(struct rig *r, u32 member, struct kvc_work *w);
 int rig_exec(struct rig *r, struct kvc_work *w);	/* do the I/O; the result is for kvc_work_done() */
 void rig_work(struct rig *r);				/* all work of all members that were kicked */

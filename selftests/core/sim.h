@@ -46,12 +46,13 @@ struct sim_cfg {
 	const struct kvc_policy *policy;
 	bool	roomy;			/* the pool is larger than what is stored: nothing may be evicted */
 	bool	leases, tenants, member_fails, alloc_fails, corrupts, io_errors;
+	u32	discards;		/* 0: never, 1: when there is nothing else to do, n: at one of n of those times */
 };
 
 /* What happened, for --verbose and to see that the rates are sane */
 struct sim_counts {
 	u64	stores, loads, deletes, matches, flushes, leases, evicted, moved, bad, cuts, detaches, fails, waits,
-		recovered, missing_excused, steps, ioerrs, nomem, removals, cuts_recovery, cuts_attached;
+		recovered, missing_excused, steps, ioerrs, nomem, removals, cuts_recovery, cuts_attached, discards;
 	struct bus_counts bus;
 };
 

@@ -147,6 +147,7 @@ static void set_cfg(struct sim *s)
 	c->corrupts = rng_chance(r, 2500);
 	c->io_errors = rng_chance(r, 2500);
 	c->policy = any_policy(r);
+	c->discards = rng_below(r, 4);
 	set_faults(s);
 }
 
@@ -278,9 +279,9 @@ static void print_counts(u64 seeds, u64 first, const struct sim_counts *n)
 	printf("sim: %llu pages recovered, %llu evicted, %llu moved; %llu tenants removed, %llu members failed\n",
 	       (unsigned long long)n->recovered, (unsigned long long)n->evicted, (unsigned long long)n->moved,
 	       (unsigned long long)n->removals, (unsigned long long)n->fails);
-	printf("sim: %llu I/O errors, %llu damaged pages, %llu lost to damage, %llu refused allocations\n",
+	printf("sim: %llu I/O errors, %llu damaged pages, %llu lost to damage, %llu refused allocations, %llu discards\n",
 	       (unsigned long long)n->ioerrs, (unsigned long long)n->bad, (unsigned long long)n->missing_excused,
-	       (unsigned long long)n->nomem);
+	       (unsigned long long)n->nomem, (unsigned long long)n->discards);
 }
 
 static double now(clockid_t clock)

@@ -151,6 +151,21 @@ static void start(struct worker *wk)
 	}
 }
 
+/* Favours to the device, at any pace */
+static int next_discard(struct worker *wk)
+{
+	struct sim *s = wk->sim;
+	u64 max;
+	int r;
+
+	if (!s->cfg.discards || rng_below(&s->rng, s->cfg.discards))
+		return 0;
+	max = rng_range(&s->rng, 1, (u32)(s->cfg.segment_size >> KVC_BLOCK_SHIFT));
+	r = kvc_discard_next(s->pool, wk->member, max << KVC_BLOCK_SHIFT, &wk->w);
+	s->n.discards += r == 1;
+	return r;
+}
+
 /* Flushes and the rest take turns at random; without a kick nothing is asked for, as in the kernel. */
 bool work_step(struct sim *s, u32 member)
 {
@@ -171,6 +186,8 @@ bool work_step(struct sim *s, u32 member)
 	} else {
 		wk->kicked = false;
 		r = kvc_work_next(s->pool, member, &wk->w);
+		if (r == 0)
+			r = next_discard(wk);
 	}
 	model_look(s);
 	if (r == -ENOMEM && s->cfg.alloc_fails) {

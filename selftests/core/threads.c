@@ -23,6 +23,7 @@
 #define KEYS		600U
 #define PATIENCE	20		/* seconds without space are a hang */
 #define MATCHED		16U
+#define DISCARD_MAX	(96U << 10)
 
 struct member {
 	u8	*media;
@@ -148,6 +149,8 @@ static bool work_once(u32 member, bool flush)
 	int r;
 
 	r = flush ? kvc_flush_next(pool, member, &w) : kvc_work_next(pool, member, &w);
+	if (r == 0 && !flush)
+		r = kvc_discard_next(pool, member, DISCARD_MAX, &w);
 	if (r < 0)
 		fail("next work", (u64)-r);
 	if (r == 1)
