@@ -311,7 +311,7 @@ static void put_optimum(struct cache *c, const struct trace_request *q)
 
 		if (is_used(c, page))
 			drop(c, page);
-		if (next == REFS_NEVER || !make_way(c, next))
+		if (!make_way(c, next))
 			continue;
 		c->used[page] = i;
 		c->nr++;

@@ -124,42 +124,6 @@ static int open_domain(struct simpool *s, uint64_t seed)
 	return s->domain ? 0 : -ENOMEM;
 }
 
-int simpool_open(struct simpool **out, const struct simpool_plan *plan, const struct kvc_policy *policy, uint64_t seed,
-		 size_t longest)
-{
-	struct simpool *s = calloc(1, sizeof(*s));
-	int ret;
-
-	if (!s)
-		return -ENOMEM;
-	s->page_size = plan->page_size;
-	s->padded = (uint64_t)kvc_blocks(plan->page_size) << KVC_BLOCK_SHIFT;
-	s->keys = calloc(longest, sizeof(*s->keys));
-	ret = s->keys ? create(s, plan, seed) : -ENOMEM;
-	if (!ret)
-		ret = kvc_pool_set_policy(s->pool, policy);
-	if (!ret)
-		ret = recover(s->pool);
-	if (!ret)
-		ret = open_domain(s, seed);
-	if (ret) {
-		simpool_close(s);
-		return ret;
-	}
-	*out = s;
-	return 0;
-}
-
-void simpool_close(struct simpool *s)
-{
-	if (s->domain)
-		kvc_domain_put(s->pool, s->domain);
-	if (s->pool)
-		kvc_pool_destroy(s->pool);
-	free(s->keys);
-	free(s);
-}
-
 static void do_work(struct simpool *s, struct kvc_work *w)
 {
 	if (w->type == KVC_WORK_WRITE)
@@ -197,6 +161,44 @@ static int work(struct simpool *s)
 		}
 	}
 	return ret;
+}
+
+int simpool_open(struct simpool **out, const struct simpool_plan *plan, const struct kvc_policy *policy, uint64_t seed,
+		 size_t longest)
+{
+	struct simpool *s = calloc(1, sizeof(*s));
+	int ret;
+
+	if (!s)
+		return -ENOMEM;
+	s->page_size = plan->page_size;
+	s->padded = (uint64_t)kvc_blocks(plan->page_size) << KVC_BLOCK_SHIFT;
+	s->keys = calloc(longest, sizeof(*s->keys));
+	ret = s->keys ? create(s, plan, seed) : -ENOMEM;
+	if (!ret)
+		ret = kvc_pool_set_policy(s->pool, policy);
+	if (!ret)
+		ret = recover(s->pool);
+	if (!ret)
+		ret = open_domain(s, seed);
+	if (!ret)
+		ret = work(s);
+	if (ret) {
+		simpool_close(s);
+		return ret;
+	}
+	*out = s;
+	return 0;
+}
+
+void simpool_close(struct simpool *s)
+{
+	if (s->domain)
+		kvc_domain_put(s->pool, s->domain);
+	if (s->pool)
+		kvc_pool_destroy(s->pool);
+	free(s->keys);
+	free(s);
 }
 
 /* Once the work is done a store finds room or never will: nothing is leased, and nothing is under way */
