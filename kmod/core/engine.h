@@ -4,20 +4,20 @@
  *
  * Locks, outermost first
  *   member->lock   heads, segment states, reservation and summary of the member's segments
- *   shard->lock    hash chains of the shard's buckets; everything in an entry that changes; the shard's counters
+ *   shard->lock    the shard's buckets; everything in an entry that changes; the shard's counters
  *   table->lock, domains.lock   innermost, one or the other
  *
  * A segment's entries are appended under the member lock while it is OPEN (tombstones: SEALING too) and freed when it
- * is DRAINING, after all of them left the index and the last hold was dropped. So whoever sees an entry in a chain
+ * is DRAINING, after all of them left the index and the last hold was dropped. So whoever sees an entry in a bucket
  * under the shard lock may use its block, and who takes a hold there may use it until the hold is dropped.
  */
 #ifndef KVC_ENGINE_H
 #define KVC_ENGINE_H
 
+#include "bucket.h"
 #include "core.h"
 #include "format_media.h"
 
-#define KVC_SHARDS		256U
 #define KVC_HITS_MAX		15U
 #define KVC_LOG_THRESHOLD	(64U << 10)	/* unlogged record bytes that start a summary unasked */
 
@@ -42,37 +42,49 @@ static inline void *kvc_table_get(const struct kvc_table *t, u32 id)
 	return t->leaves[id >> KVC_LEAF_SHIFT][id & (KVC_LEAF_SLOTS - 1)];
 }
 
+/* Where an id's pointer is, and what is there now: of any id that was ever handed out, but it may be anything. */
+static inline void *const *kvc_table_place(const struct kvc_table *t, u32 id)
+{
+	void *const *leaf = os_load_acquire(&t->leaves[id >> KVC_LEAF_SHIFT]);
+
+	return &leaf[id & (KVC_LEAF_SLOTS - 1)];
+}
+
+static inline const void *kvc_table_peek(const struct kvc_table *t, u32 id)
+{
+	return READ_ONCE(*kvc_table_place(t, id));
+}
+
 enum kvc_entry_state {
-	KVC_E_PENDING,		/* a store has begun; in a chain, but only other stores see it */
-	KVC_E_COPYING,		/* destination of a move; in no chain yet */
-	KVC_E_LIVE,		/* a page; in a chain */
-	KVC_E_TOMB,		/* a tombstone; in a chain during recovery only */
-	KVC_E_DEAD,		/* in no chain */
+	KVC_E_PENDING,		/* a store has begun; in the index, but only other stores see it */
+	KVC_E_COPYING,		/* destination of a move; not in the index yet */
+	KVC_E_LIVE,		/* a page; in the index */
+	KVC_E_TOMB,		/* a tombstone; in the index during recovery only */
+	KVC_E_DEAD,		/* not in the index */
 };
 
 /*
- * Immutable once in a chain: key, domain, depth, length, block, crc_base. The rest: shard lock. What a walk along a
- * chain reads comes first.
+ * Immutable once in the index: key, domain, depth, length, block, crc_base. The rest: shard lock. What a lookup reads
+ * comes first.
  */
 struct kvc_entry {
-	u32	next;		/* in the chain */
-	u32	domain;		/* id; the entry holds a reference */
 	u8	key[KVC_KEY_LEN];
-	u64	seq;
-	u32	block;		/* page: first block in the segment; tombstone: gseg of the victim */
+	u32	domain;		/* id; the entry holds a reference */
 	u32	length;		/* page: bytes; tombstone: victim's generation, low half */
-	u32	depth;		/* page: prefix position; tombstone: victim's generation, high half */
 	u32	crc_base : 18;	/* first CRC in the segment's */
 	u32	state : 3;
 	u32	hits : 4;
 	u32	logged : 1;	/* its record is in an extent, on media or on the way */
 	u32	counted : 1;	/* its record is in segment->unlogged */
 	u32	copy : 1;	/* moved here: another record of the page may be on media */
-	u32	chained : 1;
+	u32	indexed : 1;
 	u32	no_crcs : 1;	/* page: its CRCs are not known */
-};
+	u64	seq;
+	u32	block;		/* page: first block in the segment; tombstone: gseg of the victim */
+	u32	depth;		/* page: prefix position; tombstone: victim's generation, high half */
+} __packed __aligned(4);
 
-#define KVC_EBLOCK_ENTRIES	56U
+#define KVC_EBLOCK_ENTRIES	60U
 #define KVC_EBLOCK_SHIFT	6		/* entry id = block id << 6 | slot */
 #define KVC_EBLOCK_STRIDE	64U
 #define KVC_EBLOCK_MAX		(32U << 20)
@@ -82,11 +94,11 @@ struct kvc_eblock {
 	u32	gseg;
 	u32	id;
 	u32	next;		/* of the segment, block id */
-	u32	pad[13];
+	u32	pad;
 };
 
 os_static_assert(KVC_LEAF_SLOTS >> KVC_LEAF_SHIFT == 1, "slots of a leaf");
-os_static_assert(sizeof(struct kvc_entry) == 72, "memory of a page");
+os_static_assert(sizeof(struct kvc_entry) == 68, "memory of a page");
 os_static_assert(sizeof(struct kvc_eblock) == 4096, "entry blocks are one page");
 os_static_assert(KVC_SEGMENT_MAX / KVC_BLOCK <= 256U << 10, "crc_base holds every CRC of a segment");
 
@@ -196,10 +208,11 @@ struct kvc_member {
 
 struct kvc_shard {
 	struct os_lock lock;
+	struct kvc_buckets table;
 	u32	inserts;		/* wraps; see check_index() */
 	u64	pages, bytes;
 	u64	loads, load_bytes, misses, dedups, deletes, bad_pages, evicted;
-};
+} __aligned(64);
 
 struct kvc_domain {
 	u32	id, slot, epoch;
@@ -229,8 +242,6 @@ struct kvc_pool {
 	u32	page_max;		/* bytes */
 	u32	extent_max;		/* bytes of the longest extent written here */
 	u32	extent_fill;		/* an extent that is not the last of a row has more than this of records */
-	u32	nr_buckets;
-	u32	*buckets;
 	u32	hash_secret[KVC_HASH_WORDS];
 	u64	salt_seed;
 	u64	recovered_pages;
@@ -341,7 +352,9 @@ void kvc_seg_free_entries(struct kvc_pool *p, struct kvc_seg *seg);
 void kvc_cursor_init(struct kvc_cursor *c);
 u32 kvc_cursor_entry(const struct kvc_pool *p, const struct kvc_seg *seg, struct kvc_cursor *c);
 
-/* index.c */
+/* index.c. @bucket: the hash of a key, which leads to its shard and, there, to its bucket of the moment. */
+void kvc_index_init(struct kvc_pool *p);
+void kvc_index_destroy(struct kvc_pool *p);
 u32 kvc_bucket(const struct kvc_pool *p, const struct kvc_domain *d, const u8 *key);
 static inline struct kvc_shard *kvc_shard(struct kvc_pool *p, u32 bucket)
 {
@@ -350,13 +363,37 @@ static inline struct kvc_shard *kvc_shard(struct kvc_pool *p, u32 bucket)
 
 u32 kvc_entry_bucket(const struct kvc_pool *p, u32 entry);
 u32 kvc_index_find(const struct kvc_pool *p, u32 bucket, const struct kvc_domain *d, const u8 *key);
+/*
+ * Who inserts calls grow first, with no lock held, and asks for room with the shard locked; without any it comes again.
+ * There is room where an entry was removed just now. grow: 0, or -ENOMEM when there is no room either. Allocates.
+ */
+static inline int kvc_index_grow(struct kvc_pool *p, u32 bucket)
+{
+	struct kvc_shard *sh = kvc_shard(p, bucket);
+
+	return unlikely(READ_ONCE(sh->table.hungry)) ? kvc_buckets_grow(&sh->table, &sh->lock) : 0;
+}
+
+static inline bool kvc_index_room(struct kvc_pool *p, u32 bucket)
+{
+	return kvc_buckets_room(&kvc_shard(p, bucket)->table);
+}
+
 void kvc_index_insert(struct kvc_pool *p, u32 bucket, u32 entry);
 void kvc_index_remove(struct kvc_pool *p, u32 bucket, u32 entry);
-/* A page becomes LIVE (it is in its chain), or leaves the index. Shard locked. */
+/* A page becomes LIVE (it is in its bucket), or leaves the index. Shard locked. */
 void kvc_page_publish(struct kvc_pool *p, struct kvc_shard *sh, u32 entry);
 void kvc_page_drop(struct kvc_pool *p, u32 bucket, u32 entry);
-/* Take out of every chain what @gone says. No lock held. */
+/* Take out of every bucket what @gone says. No lock held. */
 void kvc_index_sweep(struct kvc_pool *p, bool (*gone)(const struct kvc_pool *p, const struct kvc_entry *e));
+
+/*
+ * The buckets of @nr keys, at most KVC_AHEAD. What the lookups of them will read is on its way to the caches, with
+ * @blocks the end of the entry blocks too. No lock.
+ */
+#define KVC_AHEAD		32U
+void kvc_index_ahead(const struct kvc_pool *p, const struct kvc_domain *d, const u8 keys[][KVC_KEY_LEN], u32 nr,
+		     bool blocks, u32 *buckets);
 
 /* domain.c */
 int kvc_domains_init(struct kvc_pool *p);

@@ -125,7 +125,6 @@ u32 kvc_seg_append(struct kvc_pool *p, struct kvc_seg *seg, struct kvc_domain *d
 	memset(e, 0, sizeof(*e));
 	memcpy(e->key, key, KVC_KEY_LEN);
 	e->domain = d->id;
-	e->next = KVC_NONE;
 	os_atomic_inc(&d->refs);
 	seg->nr_entries++;
 	return entry;

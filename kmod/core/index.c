@@ -2,11 +2,10 @@
 /*
  * The index: (domain, key) -> entry.
  *
- * Chained hash table. Buckets hold entry ids, entries the id of the next. A bucket belongs to one of KVC_SHARDS
- * shards, whose lock guards its chain. The hash is NH with secret words drawn per attach, so that nobody can prepare
- * keys that share a chain.
+ * A hash table for each shard (bucket.c), guarded by the shard's lock. The hash is NH with secret words drawn per
+ * attach, so that nobody can prepare keys that share a bucket. Its lowest bits choose the shard.
  *
- * A chain holds PENDING and LIVE entries, at most one of a (domain, key); during recovery tombstones too.
+ * Buckets hold PENDING and LIVE entries, at most one of a (domain, key); during recovery tombstones too.
  */
 #include "engine.h"
 
@@ -18,7 +17,27 @@ u64 kvc_mix64(u64 x)
 	return x ^ (x >> 31);
 }
 
-static u32 bucket_of(const struct kvc_pool *p, u32 domain, const u8 *key)
+void kvc_index_init(struct kvc_pool *p)
+{
+	u32 i;
+
+	for (i = 0; i < KVC_SHARDS; i++) {
+		os_lock_init(&p->shards[i].lock);
+		kvc_buckets_init(&p->shards[i].table);
+	}
+	for (i = 0; i < KVC_HASH_WORDS; i++)
+		p->hash_secret[i] = (u32)kvc_mix64(~p->salt_seed + i);
+}
+
+void kvc_index_destroy(struct kvc_pool *p)
+{
+	u32 i;
+
+	for (i = 0; i < KVC_SHARDS; i++)
+		kvc_buckets_free(&p->shards[i].table);
+}
+
+static u32 hash_of(const struct kvc_pool *p, u32 domain, const u8 *key)
 {
 	const u32 *secret = p->hash_secret;
 	u32 a, b, i;
@@ -31,20 +50,24 @@ static u32 bucket_of(const struct kvc_pool *p, u32 domain, const u8 *key)
 		memcpy(&b, key + 4 * i + 4, 4);
 		h += (u64)(a + secret[i + 2]) * (b + secret[i + 3]);
 	}
-	h = kvc_mix64(h) >> 32;
-	return (u32)(h * p->nr_buckets >> 32);
+	return (u32)(kvc_mix64(h) >> 32);
 }
 
 u32 kvc_bucket(const struct kvc_pool *p, const struct kvc_domain *d, const u8 *key)
 {
-	return bucket_of(p, d->id, key);
+	return hash_of(p, d->id, key);
 }
 
 u32 kvc_entry_bucket(const struct kvc_pool *p, u32 entry)
 {
 	const struct kvc_entry *e = kvc_entry(p, entry);
 
-	return bucket_of(p, e->domain, e->key);
+	return hash_of(p, e->domain, e->key);
+}
+
+static u32 hash_of_entry(const void *p, u32 entry)
+{
+	return kvc_entry_bucket(p, entry);
 }
 
 /* Written out: a call of memcmp() is a third of a lookup. */
@@ -59,45 +82,55 @@ static bool key_equal(const u8 *a, const u8 *b)
 
 os_static_assert(KVC_KEY_LEN == 40, "words of a key");
 
+static bool is_of(const struct kvc_pool *p, u32 entry, const struct kvc_domain *d, const u8 *key)
+{
+	const struct kvc_entry *e = kvc_entry(p, entry);
+
+	return e->domain == d->id && key_equal(e->key, key);
+}
+
 u32 kvc_index_find(const struct kvc_pool *p, u32 bucket, const struct kvc_domain *d, const u8 *key)
 {
-	u32 entry = p->buckets[bucket];
+	const struct kvc_buckets *t = &p->shards[bucket % KVC_SHARDS].table;
+	const struct kvc_line *line = kvc_bucket_line(t, kvc_bucket_number(t->nr, t->mask, bucket));
+	u32 i, bits, slot;
 
-	while (entry != KVC_NONE) {
-		const struct kvc_entry *e = kvc_entry(p, entry);
-
-		if (e->domain == d->id && key_equal(e->key, key))
-			break;
-		entry = e->next;
+	for (; line; line = kvc_next_line(t, line)) {
+		for (i = 0; i < KVC_LINE_TAGS; i++) {
+			bits = kvc_tags_equal(line->tags[i], kvc_tag(bucket));
+			for (; bits; bits &= bits - 1) {
+				slot = line->slot[kvc_tagged_slot(i, bits)];
+				if (slot && is_of(p, slot - 1, d, key))
+					return slot - 1;
+			}
+		}
 	}
-	return entry;
+	return KVC_NONE;
 }
 
 void kvc_index_insert(struct kvc_pool *p, u32 bucket, u32 entry)
 {
+	struct kvc_shard *sh = kvc_shard(p, bucket);
 	struct kvc_entry *e = kvc_entry(p, entry);
 
-	os_assert_locked(&kvc_shard(p, bucket)->lock);
-	KVC_WARN_ONCE(e->chained);
-	kvc_shard(p, bucket)->inserts++;
-	e->chained = 1;
-	e->next = p->buckets[bucket];
-	p->buckets[bucket] = entry;
+	os_assert_locked(&sh->lock);
+	KVC_WARN_ONCE(e->indexed);
+	sh->inserts++;
+	e->indexed = 1;
+	kvc_buckets_insert(&sh->table, bucket, entry);
+	kvc_buckets_settle(&sh->table, hash_of_entry, p);
 }
 
 void kvc_index_remove(struct kvc_pool *p, u32 bucket, u32 entry)
 {
+	struct kvc_shard *sh = kvc_shard(p, bucket);
 	struct kvc_entry *e = kvc_entry(p, entry);
-	u32 *link = &p->buckets[bucket];
 
-	os_assert_locked(&kvc_shard(p, bucket)->lock);
-	if (KVC_WARN_ONCE(!e->chained))
+	os_assert_locked(&sh->lock);
+	if (KVC_WARN_ONCE(!e->indexed))
 		return;
-	while (*link != entry)
-		link = &kvc_entry(p, *link)->next;
-	*link = e->next;
-	e->next = KVC_NONE;
-	e->chained = 0;
+	kvc_buckets_remove(&sh->table, bucket, entry);
+	e->indexed = 0;
 }
 
 void kvc_page_publish(struct kvc_pool *p, struct kvc_shard *sh, u32 entry)
@@ -122,34 +155,100 @@ void kvc_page_drop(struct kvc_pool *p, u32 bucket, u32 entry)
 	sh->bytes -= e->length;
 }
 
-static void sweep_bucket(struct kvc_pool *p, u32 bucket,
+/* An entry of the bucket that is @gone, or KVC_NONE */
+static u32 find_gone(struct kvc_pool *p, const struct kvc_buckets *t, u32 number,
+		     bool (*gone)(const struct kvc_pool *p, const struct kvc_entry *e))
+{
+	const struct kvc_line *line = kvc_bucket_line(t, number);
+	u32 i;
+
+	for (; line; line = kvc_next_line(t, line))
+		for (i = 0; i < KVC_LINE_SLOTS && line->slot[i]; i++)
+			if (gone(p, kvc_entry(p, line->slot[i] - 1)))
+				return line->slot[i] - 1;
+	return KVC_NONE;
+}
+
+/* False when there is no such bucket, nor any behind it */
+static bool sweep_bucket(struct kvc_pool *p, struct kvc_shard *sh, u32 number,
 			 bool (*gone)(const struct kvc_pool *p, const struct kvc_entry *e))
 {
-	struct kvc_shard *sh = kvc_shard(p, bucket);
-	u32 entry, next;
+	u32 entry, bucket;
+	bool there;
 
 	os_lock(&sh->lock);
-	for (entry = p->buckets[bucket]; entry != KVC_NONE; entry = next) {
-		const struct kvc_entry *e = kvc_entry(p, entry);
-
-		next = e->next;
-		if (!gone(p, e))
-			continue;
-		if (e->state == KVC_E_LIVE)
+	there = number < sh->table.nr;
+	while (there) {
+		entry = find_gone(p, &sh->table, number, gone);
+		if (entry == KVC_NONE)
+			break;
+		bucket = kvc_entry_bucket(p, entry);
+		if (kvc_entry(p, entry)->state == KVC_E_LIVE)
 			kvc_page_drop(p, bucket, entry);
 		else
 			kvc_index_remove(p, bucket, entry);
 	}
 	os_unlock(&sh->lock);
+	return there;
 }
 
 void kvc_index_sweep(struct kvc_pool *p, bool (*gone)(const struct kvc_pool *p, const struct kvc_entry *e))
 {
-	u32 bucket;
+	u32 i, number;
 
-	for (bucket = 0; bucket < p->nr_buckets; bucket++) {
-		sweep_bucket(p, bucket, gone);
-		if (bucket % 1024 == 0)
-			os_relax();
+	for (i = 0; i < KVC_SHARDS; i++) {
+		for (number = 0; sweep_bucket(p, &p->shards[i], number, gone); number++)
+			if (number % 1024 == 0)
+				os_relax();
 	}
+}
+
+/*
+ * A lookup waits for memory three times: for its bucket, for the entry block's address, for the entry. Lookups of many
+ * keys wait together. Nothing is locked, so nothing is certain: lines and addresses are of memory that stays, what they
+ * lead to is computed but not read.
+ */
+
+/* The first entry in the bucket's first line that has the tag, or KVC_NONE */
+static u32 guess(const struct kvc_pool *p, u32 bucket)
+{
+	const struct kvc_line *line = kvc_bucket_peek(&p->shards[bucket % KVC_SHARDS].table, bucket);
+	u32 i, bits;
+
+	for (i = 0; line && i < KVC_LINE_TAGS; i++) {
+		bits = kvc_tags_equal(READ_ONCE(line->tags[i]), kvc_tag(bucket));
+		if (bits)
+			return os_load_acquire(&line->slot[kvc_tagged_slot(i, bits)]) - 1;
+	}
+	return KVC_NONE;
+}
+
+static void prefetch_entry(const struct kvc_pool *p, u32 entry, bool block)
+{
+	const u8 *eb = kvc_table_peek(&p->eblocks, entry >> KVC_EBLOCK_SHIFT);
+	const u8 *e = eb + entry % KVC_EBLOCK_STRIDE * sizeof(struct kvc_entry);
+
+	os_prefetch(e);
+	os_prefetch(e + sizeof(struct kvc_entry) - 1);
+	if (block)
+		os_prefetch(eb + offsetof(struct kvc_eblock, gseg));
+}
+
+void kvc_index_ahead(const struct kvc_pool *p, const struct kvc_domain *d, const u8 keys[][KVC_KEY_LEN], u32 nr,
+		     bool blocks, u32 *buckets)
+{
+	u32 entry[KVC_AHEAD], i;
+
+	for (i = 0; i < nr; i++) {
+		buckets[i] = hash_of(p, d->id, keys[i]);
+		os_prefetch(kvc_bucket_peek(&p->shards[buckets[i] % KVC_SHARDS].table, buckets[i]));
+	}
+	for (i = 0; i < nr; i++) {
+		entry[i] = guess(p, buckets[i]);
+		if (entry[i] != KVC_NONE)
+			os_prefetch(kvc_table_place(&p->eblocks, entry[i] >> KVC_EBLOCK_SHIFT));
+	}
+	for (i = 0; i < nr; i++)
+		if (entry[i] != KVC_NONE)
+			prefetch_entry(p, entry[i], blocks);
 }

@@ -131,9 +131,9 @@ static int lease_seg(struct kvc_pool *p, u32 gseg)
 }
 
 /* Length of the page, or why not. @l may be NULL. */
-static int lease_page(struct kvc_pool *p, struct kvc_domain *d, const u8 *key, struct kvc_lease *l)
+static int lease_page(struct kvc_pool *p, u32 bucket, struct kvc_domain *d, const u8 *key, struct kvc_lease *l)
 {
-	u32 bucket = kvc_bucket(p, d, key), entry, gseg;
+	u32 entry, gseg;
 	struct kvc_shard *sh = kvc_shard(p, bucket);
 	int r;
 
@@ -150,25 +150,31 @@ static int lease_page(struct kvc_pool *p, struct kvc_domain *d, const u8 *key, s
 	return r;
 }
 
+/* Few keys at first: often the first page is missing already. */
 u32 kvc_match(struct kvc_pool *p, struct kvc_domain *d, const u8 keys[][KVC_KEY_LEN], u32 nr, u32 *lens,
 	      struct kvc_lease *leases)
 {
-	u32 i;
+	u32 buckets[KVC_AHEAD], ahead = KVC_AHEAD / 8, first, n, i;
 	int r;
 
-	for (i = 0; i < nr; i++) {
-		r = lease_page(p, d, keys[i], leases ? &leases[i] : NULL);
-		if (r < 0)
-			break;
-		if (lens)
-			lens[i] = (u32)r;
+	for (first = 0; first < nr; first += n) {
+		n = min(ahead, nr - first);
+		kvc_index_ahead(p, d, &keys[first], n, leases, buckets);
+		for (i = 0; i < n; i++) {
+			r = lease_page(p, buckets[i], d, keys[first + i], leases ? &leases[first + i] : NULL);
+			if (r < 0)
+				return first + i;
+			if (lens)
+				lens[first + i] = (u32)r;
+		}
+		ahead = min(2 * ahead, KVC_AHEAD);
 	}
-	return i;
+	return nr;
 }
 
 int kvc_lease_get(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN], struct kvc_lease *l)
 {
-	int r = lease_page(p, d, key, l);
+	int r = lease_page(p, kvc_bucket(p, d, key), d, key, l);
 
 	return r < 0 ? r : 0;
 }

@@ -123,43 +123,23 @@ static u64 count_segments(const struct kvc_pool *p)
 	return n;
 }
 
-/*
- * 2.7 bytes for each 256 KiB, so that a page of that size stays under 96 bytes with everything. Pools up to 16 GiB can
- * afford short chains for pages of 16 KiB, too.
- */
-static u32 count_buckets(const struct kvc_pool *p)
-{
-	u64 bytes = kvc_capacity(p), nr = max(bytes / (384U << 10), min(bytes / (16U << 10), (u64)1 << 20));
-
-	return (u32)min_t(u64, max_t(u64, nr, 1024), 1U << 30);
-}
-
-static int alloc_index(struct kvc_pool *p)
+static int alloc_eblocks(struct kvc_pool *p)
 {
 	u64 eblocks, per_seg = p->seg_blocks / KVC_EBLOCK_ENTRIES + 1;
 
-	p->nr_buckets = count_buckets(p);
-	p->buckets = os_alloc(sizeof(*p->buckets) * p->nr_buckets);
-	if (!p->buckets)
-		return -ENOMEM;
-	memset(p->buckets, 0xff, sizeof(*p->buckets) * p->nr_buckets);
 	eblocks = min_t(u64, per_seg * count_segments(p) + p->super.nr_members * 64, KVC_EBLOCK_MAX);
 	return kvc_table_init(&p->eblocks, (u32)eblocks);
 }
 
 static int pool_init(struct kvc_pool *p)
 {
-	u32 i;
 	int r;
 
 	set_geometry(p);
-	for (i = 0; i < KVC_SHARDS; i++)
-		os_lock_init(&p->shards[i].lock);
-	for (i = 0; i < KVC_HASH_WORDS; i++)
-		p->hash_secret[i] = (u32)kvc_mix64(~p->salt_seed + i);
+	kvc_index_init(p);
 	r = kvc_domains_init(p);
 	if (!r)
-		r = alloc_index(p);
+		r = alloc_eblocks(p);
 	if (!r)
 		r = alloc_members(p);
 	if (!r)
@@ -221,7 +201,7 @@ void kvc_pool_destroy(struct kvc_pool *p)
 	kvc_table_destroy(&p->eblocks, os_free);
 	kvc_domains_destroy(p);
 	os_free(p->members);
-	os_free(p->buckets);
+	kvc_index_destroy(p);
 	os_free(p);
 }
 

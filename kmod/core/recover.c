@@ -71,7 +71,7 @@ static void lost(struct kvc_pool *p, u32 gseg, const struct kvc_entry *winner)
 		kvc_seg_undead(p, kvc_seg(p, gseg));
 }
 
-/* Take @old out of its chain; @winner comes. Shard locked. */
+/* Take @old out of the index; @winner comes. Shard locked. */
 static void supersede(struct kvc_pool *p, u32 bucket, u32 old, const struct kvc_entry *winner)
 {
 	u32 gseg = kvc_eblock(p, old)->gseg;
@@ -156,23 +156,46 @@ static bool victim_exists(const struct kvc_pool *p, const struct kvc_rec *rec)
 	return rec->length < p->super.nr_members && rec->block < p->members[rec->length].nr_segs;
 }
 
-/* A record of a domain that there is. Member locked. */
-static int add_known(struct kvc_member *m, struct kvc_seg *seg, struct kvc_domain *d, const struct kvc_rec *rec)
+/* A record of a domain that there is: 0, -ENOMEM, -EINVAL; 1: grow the index. Member locked. */
+static int add_known(struct kvc_member *m, struct kvc_seg *seg, struct kvc_domain *d, const struct kvc_rec *rec,
+		     u32 bucket)
 {
 	struct kvc_pool *p = m->pool;
-	u32 bucket = kvc_bucket(p, d, rec->key);
 	struct kvc_shard *sh = kvc_shard(p, bucket);
 	int r = make_room(m, seg, rec->nr_crcs);
 
 	if (r)
 		return r;
 	os_lock(&sh->lock);
-	if (rec->type == KVC_REC_PAGE)
+	if (!kvc_index_room(p, bucket))
+		r = 1;
+	else if (rec->type == KVC_REC_PAGE)
 		add_page(p, seg, d, rec, bucket);
 	else
 		add_tomb(p, seg, d, rec, bucket);
 	os_unlock(&sh->lock);
-	return 0;
+	return r;
+}
+
+/* A record that counts. @d: NULL when its domain does not */
+static int take_record(struct kvc_member *m, struct kvc_seg *seg, struct kvc_domain *d, const struct kvc_rec *rec)
+{
+	u32 bucket = d ? kvc_bucket(m->pool, d, rec->key) : 0;
+	int r = d ? kvc_index_grow(m->pool, bucket) : 0;
+
+	os_lock(&m->lock);
+	if (!d)
+		m->recover_skipped++;
+	else if (!r)
+		r = add_known(m, seg, d, rec, bucket);
+	m->recovered_seq = max(m->recovered_seq, rec->seq);
+	m->recovered_gen = max(m->recovered_gen, rec->victim_gen);
+	if (rec->type == KVC_REC_PAGE) {
+		seg->data_start = min(seg->data_start, rec->block);
+		WRITE_ONCE(seg->min_seq, min(seg->min_seq, rec->seq));
+	}
+	os_unlock(&m->lock);
+	return r;
 }
 
 /* 0, -ENOMEM, or -EINVAL: the log does not count from here on */
@@ -189,18 +212,9 @@ static int add_record(struct kvc_member *m, struct kvc_seg *seg, const struct kv
 	r = kvc_domain_of_record(p, rec, &d);
 	if (r)
 		return r;
-	os_lock(&m->lock);
-	if (d)
-		r = add_known(m, seg, d, rec);
-	else
-		m->recover_skipped++;
-	m->recovered_seq = max(m->recovered_seq, rec->seq);
-	m->recovered_gen = max(m->recovered_gen, rec->victim_gen);
-	if (rec->type == KVC_REC_PAGE) {
-		seg->data_start = min(seg->data_start, rec->block);
-		WRITE_ONCE(seg->min_seq, min(seg->min_seq, rec->seq));
-	}
-	os_unlock(&m->lock);
+	do {
+		r = take_record(m, seg, d, rec);
+	} while (r == 1);
 	if (d)
 		kvc_domain_put(p, d);
 	return r;

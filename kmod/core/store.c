@@ -60,9 +60,9 @@ static int check_index(struct kvc_pool *p, u32 bucket, struct kvc_domain *d, con
 	return r;
 }
 
-/* One member: 0, -EAGAIN, -ENODEV, or an answer that ends the search. @absent: see check_index() */
-static int store_on(struct kvc_member *m, struct kvc_domain *d, u32 bucket, const u8 *key, u32 length, u32 depth,
-		    u32 absent, struct kvc_store *st)
+/* One member: 0, -EAGAIN, -ENODEV, or an answer that ends the search; 1: grow the index. @absent: see check_index() */
+static int reserve_on(struct kvc_member *m, struct kvc_domain *d, u32 bucket, const u8 *key, u32 length, u32 depth,
+		      u32 absent, struct kvc_store *st)
 {
 	struct kvc_pool *p = m->pool;
 	struct kvc_shard *sh = kvc_shard(p, bucket);
@@ -78,6 +78,8 @@ static int store_on(struct kvc_member *m, struct kvc_domain *d, u32 bucket, cons
 	if (sh->inserts != absent)
 		old = kvc_index_find(p, bucket, d, key);
 	r = check_present(p, bucket, old);
+	if (!r && !kvc_index_room(p, bucket))
+		r = 1;
 	if (r)
 		goto out_shard;
 	if (old != KVC_NONE)
@@ -90,6 +92,19 @@ out_shard:
 	os_unlock_inner(&sh->lock);
 out_member:
 	os_unlock(&m->lock);
+	return r;
+}
+
+static int store_on(struct kvc_member *m, struct kvc_domain *d, u32 bucket, const u8 *key, u32 length, u32 depth,
+		    u32 absent, struct kvc_store *st)
+{
+	int r;
+
+	do {
+		r = kvc_index_grow(m->pool, bucket);
+		if (!r)
+			r = reserve_on(m, d, bucket, key, length, depth, absent, st);
+	} while (r == 1);
 	return r;
 }
 

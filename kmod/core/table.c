@@ -5,6 +5,7 @@
  * Slots lie in leaves of one page, which are allocated as ids are first used and stay until the table goes. A slot
  * in use holds the object's pointer; a returned one holds the number of the next returned one, shifted left, with the
  * lowest bit set. Lookups take no lock: the caller knows that the id is in use and saw it after it was handed out.
+ * Leaves and slots may be read, to prefetch, by those who know nothing of the kind.
  */
 #include "engine.h"
 
@@ -56,7 +57,7 @@ static int take(struct kvc_table *t, void *obj, u32 *id)
 			return 1;
 		*id = t->used++;
 	}
-	*slot_of(t, *id) = obj;
+	WRITE_ONCE(*slot_of(t, *id), obj);
 	return 0;
 }
 
@@ -76,7 +77,7 @@ int kvc_table_add(struct kvc_table *t, void *obj, u32 *id)
 			return -ENOMEM;
 		os_lock(&t->lock);
 		if (t->used < t->max && !t->leaves[t->used >> KVC_LEAF_SHIFT]) {
-			t->leaves[t->used >> KVC_LEAF_SHIFT] = leaf;
+			os_store_release(&t->leaves[t->used >> KVC_LEAF_SHIFT], leaf);
 			leaf = NULL;
 		}
 		os_unlock(&t->lock);
@@ -90,7 +91,7 @@ void kvc_table_del(struct kvc_table *t, u32 id)
 
 	os_lock(&t->lock);
 	next = t->free == KVC_NONE ? KVC_NONE >> 1 : t->free;
-	*slot_of(t, id) = (void *)(next << 1 | 1);
+	WRITE_ONCE(*slot_of(t, id), (void *)(next << 1 | 1));
 	t->free = id;
 	os_unlock(&t->lock);
 }

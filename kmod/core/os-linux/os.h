@@ -18,15 +18,21 @@
 #include <linux/limits.h>
 #include <linux/minmax.h>
 #include <linux/mm.h>
+#include <linux/prefetch.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
 #include <linux/stddef.h>
 #include <linux/string.h>
 #include <linux/types.h>
+#include <asm/barrier.h>
 #include <asm/byteorder.h>
 
 #define os_static_assert(cond, msg)	static_assert(cond, msg)
+
+#define os_load_acquire(p)	smp_load_acquire(p)		/* users name what it pairs with */
+#define os_store_release(p, v)	smp_store_release(p, v)		/* the same */
+#define os_prefetch(p)		prefetch(p)	/* any address will do */
 
 /* True when @cond, which must never be: says so once. */
 #define KVC_WARN_ONCE(cond)		WARN_ON_ONCE(cond)

@@ -6,6 +6,8 @@
 
 #include "os.h"
 
+#define CACHE_LINE	64U
+
 bool (*os_alloc_fault)(size_t size);
 __thread int os_locks_held;
 
@@ -38,15 +40,14 @@ void *os_alloc(size_t size)
 	KVC_WARN_ONCE(os_locks_held != 0);
 	if (os_alloc_fault && os_alloc_fault(size))
 		return NULL;
-	return malloc(size);
+	return size % CACHE_LINE ? malloc(size) : aligned_alloc(CACHE_LINE, size);
 }
 
 void *os_zalloc(size_t size)
 {
-	KVC_WARN_ONCE(os_locks_held != 0);
-	if (os_alloc_fault && os_alloc_fault(size))
-		return NULL;
-	return calloc(1, size);
+	void *p = os_alloc(size);
+
+	return p ? memset(p, 0, size) : NULL;
 }
 
 void os_free(void *p)

@@ -31,10 +31,16 @@ typedef __s64 s64;
 #ifndef __packed
 #define __packed			__attribute__((__packed__))
 #endif
+#ifndef __aligned
+#define __aligned(n)			__attribute__((__aligned__(n)))
+#endif
 #define likely(x)			__builtin_expect(!!(x), 1)
 #define unlikely(x)			__builtin_expect(!!(x), 0)
 #define READ_ONCE(x)			__atomic_load_n(&(x), __ATOMIC_RELAXED)
 #define WRITE_ONCE(x, v)		__atomic_store_n(&(x), v, __ATOMIC_RELAXED)
+#define os_load_acquire(p)		__atomic_load_n(p, __ATOMIC_ACQUIRE)
+#define os_store_release(p, v)		__atomic_store_n(p, v, __ATOMIC_RELEASE)
+#define os_prefetch(p)			__builtin_prefetch(p)
 #define BIT(n)				(1UL << (n))
 #define BIT_ULL(n)			(1ULL << (n))
 #define ARRAY_SIZE(a)			(sizeof(a) / sizeof((a)[0]))
@@ -79,6 +85,7 @@ u32 os_crc32c(u32 crc, const void *p, size_t n);
 /* A test's say in each allocation: true refuses it. */
 extern bool (*os_alloc_fault)(size_t size);
 
+/* Whole cache lines begin where one does, as with the kernel's. */
 void *os_alloc(size_t size);
 void *os_zalloc(size_t size);
 void os_free(void *p);
