@@ -31,7 +31,7 @@ void refs_free(struct refs *r);
 enum pagegrain {
 	/* The page that came first goes; the missing pages of a request come in prefix order */
 	PAGEGRAIN_FIFO,
-	/* The page not used for longest goes; the pages of a request are used deepest first: it is the deepest that goes */
+	/* The page not used for longest goes; the pages of a request are used deepest first, so the deepest goes */
 	PAGEGRAIN_LRU,
 	/*
 	 * Furthest next use, with bypass: a page takes the place of one that is needed by a later request than it, or

@@ -78,7 +78,8 @@ void progress_update(struct progress *p, const struct stats *s)
 	now = clock_ns();
 	time_left(left, sizeof(left), p, s, now);
 	progress_line(p, "%" PRIu64 "/%" PRIu64 " requests, %.1f %% hit, %.1f MB/s, %s left", s->requests,
-		      p->total_requests, stats_hit_ratio(s) * 100, stats_mbps(bytes - p->told_bytes, now - p->told), left);
+		      p->total_requests, stats_hit_ratio(s) * 100, stats_mbps(bytes - p->told_bytes, now - p->told),
+		      left);
 	p->told_bytes = bytes;
 }
 

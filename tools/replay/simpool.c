@@ -382,7 +382,8 @@ int simpool_plan(struct simpool_plan *plan, uint64_t pages)
 		return ret;
 	plan->segments = (pages + plan->segment_pages / 2) / plan->segment_pages;
 	plan->pages = plan->segments * plan->segment_pages;
-	if (plan->segments < KVC_SEGMENTS_MIN * plan->members || plan->segments > (uint64_t)SEGMENTS_MAX * plan->members)
+	if (plan->segments < (uint64_t)KVC_SEGMENTS_MIN * plan->members ||
+	    plan->segments > (uint64_t)SEGMENTS_MAX * plan->members)
 		return -ERANGE;
 	return 0;
 }

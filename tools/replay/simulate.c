@@ -130,9 +130,9 @@ static int run_policy(struct job *j, struct sim_capacity *c, const struct kvc_po
 	ret = simpool_open(&pool, &c->plan, policy, s->options->seed, s->trace->longest);
 	if (ret)
 		return ret;
-	start = clock_ns();
+	start = processor_ns();
 	ret = play_requests(j, pool, c, run);
-	run->ns = clock_ns() - start;
+	run->ns = processor_ns() - start;
 	simpool_counters_get(pool, &run->counters);
 	simpool_close(pool);
 	if (!ret)

@@ -18,7 +18,7 @@
 struct sim_run {
 	const struct kvc_policy *policy;
 	struct simpool_counters counters;
-	uint64_t ns;			/* that the requests took */
+	uint64_t ns;			/* of processor time */
 };
 
 struct sim_capacity {

@@ -261,10 +261,12 @@ class Simulation(Case):
                 for policy in ("fifo", "lru", "optimum"):
                     hits = model.page_hits(requests, capacity, policy)
                     self.assertAlmostEqual(row[policy + "_hit_ratio"], hits / references, places=5)
-                self.assertAlmostEqual(row["unbounded_hit_ratio"], model.unbounded_hits(requests) / references, places=5)
+                self.assertAlmostEqual(row["unbounded_hit_ratio"], model.unbounded_hits(requests) / references,
+                                       places=5)
 
     def test_same_page_twice(self):
-        path = self.write("twice", '{"hash_ids": [1, 1, 2, 3, 2]}\n' * 2 + '{"hash_ids": [4, 4, 3, 4]}\n{"hash_ids": [1, 2]}\n')
+        path = self.write("twice", '{"hash_ids": [1, 1, 2, 3, 2]}\n' * 2 +
+                          '{"hash_ids": [4, 4, 3, 4]}\n{"hash_ids": [1, 2]}\n')
         requests = model.read_trace(path)
         for capacity in (4, 5):
             rows, _, _ = self.simulate("--trace", path, "--capacity", str(capacity))
@@ -310,7 +312,8 @@ class Simulation(Case):
         self.assertIn(f"Pool of {row['pool_pages']} pages: {row['segments']} segments of 1.0 MiB for 15 pages", out)
         for args, why in ((["--capacity", "3"], "--capacity 3: "), (["--page-size", "256K", "--segment-size", "256K"],
                           "--page-size: "), (["--page-size", "129M"], "--page-size: "),
-                          (["--capacity", "1K"], "--capacity 1K: "), (["--members", "64", "--capacity", "200"], "--capacity")):
+                          (["--capacity", "1K"], "--capacity 1K: "),
+                          (["--members", "64", "--capacity", "200"], "--capacity 200: ")):
             _, told = self.run_program("--generate", "50", "--simulate", *args, status=2)
             self.assertIn(why, told)
 
@@ -354,7 +357,8 @@ class Simulation(Case):
     def test_plot(self):
         self.assertIsNotNone(shutil.which("gnuplot"))
         picture = self.path("p.svg")
-        self.simulate("--generate", "200", "--policy", "all", "--capacity", "20%", "--capacity", "7%", "--plot", picture)
+        self.simulate("--generate", "200", "--policy", "all", "--capacity", "20%", "--capacity", "7%",
+                      "--plot", picture)
         with open(picture, encoding="utf-8") as svg:
             text = svg.read()
         self.assertIn("</svg>", text)
@@ -388,8 +392,8 @@ class Simulation(Case):
         self.assertEqual(os.listdir(self.dir), ["gnuplot"])
 
     def test_interrupted(self):
-        args = [PROGRAM, "--generate", "150000", "--simulate", "--policy", "all", "--capacity", "10%", "--json", self.json,
-                "--plot", self.path("p.svg")]
+        args = [PROGRAM, "--generate", "150000", "--simulate", "--policy", "all", "--capacity", "10%",
+                "--json", self.json, "--plot", self.path("p.svg")]
         with subprocess.Popen(args, env=self.env({}), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               text=True) as program:
             self.assertRegex(program.stderr.readline(), r"^[a-z0-9-]+ at 10%, \d+ % of all, \d+:\d\d left\n$")

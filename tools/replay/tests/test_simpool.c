@@ -196,7 +196,7 @@ static void asks_as_an_engine(void **state)
 	simpool_close(s);
 }
 
-/* Pages that never come again fill the pool but for some segments of each member that reclaim keeps free, three at least */
+/* Pages that never come again fill the pool but for the segments that reclaim keeps free, three a member at least */
 static void fills(const struct kvc_policy *policy, uint32_t members)
 {
 	struct simpool_counters c = { 0 };
