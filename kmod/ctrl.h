@@ -38,8 +38,9 @@ struct kvctx_device {
 	/* under bdev->bd_holder_lock */
 	bool gone;
 	struct kvctx_member *member;	/* NULL until it is one */
-	/* what the newer of its superblocks says */
+	/* what the superblock that counts says */
 	u64 seq;
+	u32 worn;			/* slots that need to be written again, see kvc_super_worn() */
 	u32 index;
 	u8 uuid[KVC_UUID_LEN];
 };

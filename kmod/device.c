@@ -169,7 +169,7 @@ int kvctx_io(struct block_device *bdev, blk_opf_t opf, u64 offset, void *buf, si
 	return 0;
 }
 
-/* What both slots of a device say */
+/* What the slots of a device say */
 struct kvctx_slots {
 	struct kvc_super super[KVC_SUPER_SLOTS];
 	enum kvc_reason why[KVC_SUPER_SLOTS];
@@ -181,30 +181,16 @@ static void kvctx_read_slots(struct kvctx_device *dev, struct kvctx_slots *s, vo
 	u32 i;
 
 	for (i = 0; i < KVC_SUPER_SLOTS; i++) {
-		int err = kvctx_io(dev->bdev, REQ_OP_READ, (u64)i * KVC_SUPER_BYTES, buf, KVC_SUPER_BYTES);
+		u64 offset = kvc_super_offset(i, bdev_nr_bytes(dev->bdev));
+		int err = kvctx_io(dev->bdev, REQ_OP_READ, offset, buf, KVC_SUPER_BYTES);
 
 		if (err)
 			s->err = err;
-		s->why[i] = err ? KVC_BAD_CRC : kvc_super_decode(buf, &s->super[i]);
+		s->why[i] = err ? KVC_BAD_CRC : kvc_super_read(buf, i, &s->super[i]);
 	}
 }
 
-/* The valid slot with the higher sequence, or NULL. A slot of a newer format forbids to go on with an older one. */
-static const struct kvc_super *kvctx_choose_slot(const struct kvctx_slots *s)
-{
-	const struct kvc_super *best = NULL;
-	u32 i;
-
-	for (i = 0; i < KVC_SUPER_SLOTS; i++) {
-		if (s->why[i] == KVC_BAD_VERSION || s->why[i] == KVC_BAD_FEATURES)
-			return NULL;
-		if (s->why[i] == KVC_OK && (!best || s->super[i].seq > best->seq))
-			best = &s->super[i];
-	}
-	return best;
-}
-
-/* Neither slot is good: which reason tells most */
+/* No slot is good: which reason tells most */
 static int kvctx_refuse_slots(struct kvctx_device *dev, const struct kvctx_slots *s, struct netlink_ext_ack *extack)
 {
 	u32 i;
@@ -222,28 +208,31 @@ static int kvctx_refuse_slots(struct kvctx_device *dev, const struct kvctx_slots
 	return kvctx_refuse(extack, dev->path, -EMEDIUMTYPE, "no kvctx superblock");
 }
 
-/* Fill @super and the device's own facts from the newer valid slot. */
+/* Fill @super and the device's own facts from the slot that counts. */
 int kvctx_device_read_super(struct kvctx_device *dev, struct kvc_super *super, struct netlink_ext_ack *extack)
 {
 	const struct kvc_super *best;
 	struct kvctx_slots *slots;
 	int err = -ENOMEM;
+	u32 chosen;
 	void *buf;
 
-	if (bdev_nr_bytes(dev->bdev) < KVC_DATA_OFFSET)
+	if (bdev_nr_bytes(dev->bdev) < KVC_DEVICE_MIN)
 		return kvctx_refuse(extack, dev->path, -EMEDIUMTYPE, "no kvctx superblock, too small for one");
 	slots = kvzalloc(sizeof(*slots), GFP_KERNEL);
 	buf = kvmalloc(KVC_SUPER_BYTES, GFP_KERNEL);
 	if (!slots || !buf)
 		goto out;
 	kvctx_read_slots(dev, slots, buf);
-	best = kvctx_choose_slot(slots);
-	if (!best) {
+	chosen = kvc_super_choose(slots->super, slots->why);
+	if (chosen == KVC_SUPER_SLOTS) {
 		err = kvctx_refuse_slots(dev, slots, extack);
 		goto out;
 	}
+	best = &slots->super[chosen];
 	*super = *best;
 	dev->seq = best->seq;
+	dev->worn = kvc_super_worn(slots->super, slots->why, chosen);
 	dev->index = best->member_index;
 	memcpy(dev->uuid, best->members[dev->index].uuid, KVC_UUID_LEN);
 	err = 0;

@@ -72,10 +72,11 @@ struct kvctx_flush {
 
 struct kvctx_device;
 
-/* Bits of kvctx_member.state, set in this order and never cleared */
+/* Bits of kvctx_member.state, never cleared; the first two are set in this order */
 enum {
 	KVCTX_MEMBER_FAILED,			/* it is about to be lost */
 	KVCTX_MEMBER_LOST,			/* the engine knows, pool->losses has counted it */
+	KVCTX_MEMBER_WORN,			/* a copy of its superblock could not be written; the log knows */
 };
 
 /* Who may go to a member's device, see turn.c */

@@ -63,6 +63,31 @@ void kvctx_members_online(struct kvctx_pool *p)
 	}
 }
 
+/* Write the superblock in super_buf to both ends of a member, one after the other. 0 when one of them took it. */
+static int kvctx_member_write_super(struct kvctx_member *m, u64 seq)
+{
+	struct kvctx_pool *p = m->pool;
+	u32 copy, written = 0;
+	int err = 0;
+
+	for (copy = 0; copy < KVC_SUPER_COPIES; copy++) {
+		u64 offset = kvc_super_offset(kvc_super_slot(seq, copy), bdev_nr_bytes(m->bdev));
+		int r = kvctx_io(m->bdev, REQ_OP_WRITE | REQ_SYNC | REQ_META | REQ_PREFLUSH | REQ_FUA, offset,
+				 p->super_buf, KVC_SUPER_BYTES);
+
+		if (!r) {
+			written++;
+			continue;
+		}
+		err = r;
+		percpu_counter_inc(&p->counters.io_errors);
+		if (!test_and_set_bit(KVCTX_MEMBER_WORN, &m->state))
+			pr_warn("kvctx: pool %s: member %u (%s): superblock at the %s not written, error %d\n",
+				p->name, m->index, m->dev->path, copy ? "end" : "front", -r);
+	}
+	return written ? 0 : err;
+}
+
 /*
  * Write the engine's configuration to every member that is there. One that cannot be written is lost: it must not come
  * back with an older configuration unnoticed. -EIO: nobody took it.
@@ -70,7 +95,6 @@ void kvctx_members_online(struct kvctx_pool *p)
 int kvctx_members_write_super(struct kvctx_pool *p)
 {
 	const struct kvc_super *super = kvc_super_of(p->core);
-	u64 offset = kvc_super_slot_offset(super->seq);
 	u32 i, written = 0;
 
 	lockdep_assert_held(&kvctx_admin_mutex);
@@ -81,13 +105,11 @@ int kvctx_members_write_super(struct kvctx_pool *p)
 		if (test_bit(KVCTX_MEMBER_FAILED, &m->state))
 			continue;
 		kvc_super_encode(super, i, p->super_buf);
-		err = kvctx_io(m->bdev, REQ_OP_WRITE | REQ_SYNC | REQ_META | REQ_PREFLUSH | REQ_FUA, offset,
-			       p->super_buf, KVC_SUPER_BYTES);
+		err = kvctx_member_write_super(m, super->seq);
 		if (!err) {
 			written++;
 			continue;
 		}
-		percpu_counter_inc(&p->counters.io_errors);
 		pr_err_ratelimited("kvctx: pool %s: superblock of member %u not written, error %d\n",
 				   p->name, i, -err);
 		kvctx_member_failed(m);

@@ -41,6 +41,7 @@ struct kvctx_gathering {
 	struct kvc_super *super;		/* the newest configuration */
 	struct kvc_super *scratch;
 	bool stale;				/* a member has an older one */
+	bool worn;				/* a member has a copy that is none */
 	struct kvctx_device *given[KVC_MEMBERS_MAX];
 	struct kvctx_device *ordered[KVC_MEMBERS_MAX];
 };
@@ -140,6 +141,7 @@ static int kvctx_arrange_device(struct kvctx_gathering *g, struct kvctx_device *
 	if (bdev_nr_bytes(dev->bdev) < need)
 		return kvctx_refuse(g->extack, dev->path, -ENOSPC, "too small, the pool needs %llu bytes", need);
 	g->stale |= dev->seq != s->seq;
+	g->worn |= dev->worn != 0;
 	g->ordered[dev->index] = dev;
 	return 0;
 }
@@ -253,16 +255,36 @@ static int kvctx_check_lost(struct kvctx_pool *p, struct netlink_ext_ack *extack
 	return 0;
 }
 
-static int kvctx_configure(struct kvctx_pool *p, bool stale, struct netlink_ext_ack *extack)
+/* Which copies of a member's superblock will be written again, for the log */
+static void kvctx_log_worn(struct kvctx_pool *p)
+{
+	u32 i;
+
+	for (i = 0; i < p->nr_members; i++) {
+		const struct kvctx_device *dev = p->members[i].dev;
+
+		if (dev->worn)
+			pr_warn("kvctx: pool %s: member %u (%s): superblock at the %s damaged or old, written again\n",
+				p->name, i, dev->path,
+				!(dev->worn & 3) ? "end" : !(dev->worn & 12) ? "front" : "front and the end");
+	}
+}
+
+/* What every attach writes, or some. Where a copy is worn both slots of all copies are written, one after the other. */
+static int kvctx_configure(struct kvctx_pool *p, const struct kvctx_gathering *g)
 {
 	int slot = kvc_tenant_add(p->core, KVCTX_TENANT_DEFAULT, 0, 0, KVCTX_TENANT_MODE, 0);
+	u32 writes = g->worn ? 2 : g->stale || slot >= 0 ? 1 : 0, i;
 
 	if (slot < 0 && slot != -EEXIST)
-		return kvctx_refuse(extack, NULL, slot, "tenant %s cannot be added", KVCTX_TENANT_DEFAULT);
-	if (slot == -EEXIST && !stale)
-		return 0;
-	if (kvctx_members_write_super(p))
-		return kvctx_refuse(extack, NULL, -EIO, "no superblock could be written");
+		return kvctx_refuse(g->extack, NULL, slot, "tenant %s cannot be added", KVCTX_TENANT_DEFAULT);
+	kvctx_log_worn(p);
+	for (i = 0; i < writes; i++) {
+		if (i || slot < 0)
+			kvc_super_touch(p->core);
+		if (kvctx_members_write_super(p))
+			return kvctx_refuse(g->extack, NULL, -EIO, "no superblock could be written");
+	}
 	return 0;
 }
 
@@ -300,7 +322,7 @@ static int kvctx_pool_build(struct kvctx_pool *p, struct kvctx_gathering *g)
 	if (!err)
 		err = kvctx_recover(p, g->extack);
 	if (!err)
-		err = kvctx_configure(p, g->stale, g->extack);
+		err = kvctx_configure(p, g);
 	if (!err)
 		err = kvctx_check_lost(p, g->extack);
 	if (!err)

@@ -137,6 +137,13 @@ const struct kvc_super *kvc_super_of(const struct kvc_pool *p)
 	return &p->super;
 }
 
+void kvc_super_touch(struct kvc_pool *p)
+{
+	os_lock(&p->domains.lock);
+	p->super.seq++;
+	os_unlock(&p->domains.lock);
+}
+
 static int find_tenant(const struct kvc_pool *p, const char *name)
 {
 	int i;

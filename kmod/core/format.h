@@ -4,12 +4,19 @@
  *
  * A member is laid out as
  *
- *	0        superblock slot 0 (64 KiB: header, members, tenants)
- *	64 KiB   superblock slot 1
- *	1 MiB    segment 0, segment 1, ... each segment_size bytes
+ *	0              superblock slot 0 (64 KiB: header, members, tenants)
+ *	64 KiB         superblock slot 1
+ *	1 MiB          segment 0, segment 1, ... each segment_size bytes
+ *	end - 128 KiB  superblock slot 2
+ *	end - 64 KiB   superblock slot 3
  *
- * Superblock slots are written alternately; the valid one with the higher sequence wins. Every member holds the whole
- * pool configuration.
+ * The end is that of the device, rounded down to whole blocks. The superblock is there twice, at both ends; each copy
+ * has two slots, which are written alternately: sequence n goes to slots n mod 2 and 2 + n mod 2, first the one, then
+ * the other. So at any time three slots are whole, and a copy can be lost with all that is near it. The valid slot with
+ * the highest sequence counts, but at the end only if it is of the pool and member that the front is of, or the front
+ * is of none. Every member holds the whole pool configuration.
+ *
+ * A partition table (GPT) overwrites slots 0 and 3: the newest and the one before are left, one at each end.
  *
  * A segment is filled from both ends:
  *
@@ -31,8 +38,10 @@
 #define KVC_BLOCK_SHIFT		12
 #define KVC_BLOCK		4096U		/* alignment of pages and extents, bytes */
 #define KVC_SUPER_BYTES		(64U << 10)		/* one superblock slot */
-#define KVC_SUPER_SLOTS		2
+#define KVC_SUPER_COPIES	2			/* at the front, at the end */
+#define KVC_SUPER_SLOTS		4			/* two of each copy */
 #define KVC_DATA_OFFSET		(1024ULL << 10)	/* first segment */
+#define KVC_TAIL_BYTES		(2 * KVC_SUPER_BYTES)	/* the copy at the end */
 
 #define KVC_KEY_LEN		40
 #define KVC_KEYSPACE_LEN	16
@@ -116,10 +125,28 @@ u32 kvc_device_segments(u64 device_bytes, u64 segment_size);	/* 0 when fewer tha
 /* Fields in range and consistent? Called by encode's users before writing and by decode after reading. */
 enum kvc_reason kvc_super_check(const struct kvc_super *s);
 
-/* Write @s as member @member into @buf (KVC_SUPER_BYTES). The slot on media is kvc_super_slot_offset(s->seq). */
+/*
+ * Write @s as member @member into @buf (KVC_SUPER_BYTES). It goes to the slots of s->seq, copy after copy, each with
+ * PREFLUSH and FUA; one of them is enough.
+ */
 void kvc_super_encode(const struct kvc_super *s, u32 member, void *buf);
 enum kvc_reason kvc_super_decode(const void *buf, struct kvc_super *s);
-u64 kvc_super_slot_offset(u64 seq);
+
+/* The slot that sequence @seq has in a copy, and where a slot is on a device of at least KVC_DEVICE_MIN bytes */
+#define KVC_DEVICE_MIN		(KVC_DATA_OFFSET + KVC_TAIL_BYTES)
+u32 kvc_super_slot(u64 seq, u32 copy);
+u64 kvc_super_offset(u32 slot, u64 device_bytes);
+
+/* Decode what was read from slot @slot; one of another slot is refused. */
+enum kvc_reason kvc_super_read(const void *buf, u32 slot, struct kvc_super *s);
+
+/*
+ * Which of a device's slots counts: @s and @why are what kvc_super_read() says of each. KVC_SUPER_SLOTS: none, also
+ * when one is of a newer format. kvc_super_worn(): the slots, as bits, that do not hold what they should beside
+ * @chosen: they are damaged, of something else, or a write did not reach them.
+ */
+u32 kvc_super_choose(const struct kvc_super s[KVC_SUPER_SLOTS], const enum kvc_reason why[KVC_SUPER_SLOTS]);
+u32 kvc_super_worn(const struct kvc_super s[KVC_SUPER_SLOTS], const enum kvc_reason why[KVC_SUPER_SLOTS], u32 chosen);
 
 /* Name rule of pools and tenants: 1..31 of [A-Za-z0-9._-], not beginning with '.' or '-'. */
 bool kvc_name_ok(const char *name);

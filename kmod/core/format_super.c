@@ -6,24 +6,76 @@
 
 u64 kvc_device_bytes(u32 nr_segments, u64 segment_size)
 {
-	return KVC_DATA_OFFSET + nr_segments * segment_size;
+	return KVC_DEVICE_MIN + nr_segments * segment_size;
 }
 
 u32 kvc_device_segments(u64 device_bytes, u64 segment_size)
 {
 	u64 n;
 
-	if (segment_size == 0 || device_bytes < KVC_DATA_OFFSET)
+	device_bytes &= ~(u64)(KVC_BLOCK - 1);
+	if (segment_size == 0 || device_bytes < KVC_DEVICE_MIN)
 		return 0;
-	n = (device_bytes - KVC_DATA_OFFSET) / segment_size;
+	n = (device_bytes - KVC_DEVICE_MIN) / segment_size;
 	if (n < KVC_SEGMENTS_MIN)
 		return 0;
 	return (u32)min_t(u64, n, KVC_SEGMENTS_END);
 }
 
-u64 kvc_super_slot_offset(u64 seq)
+u32 kvc_super_slot(u64 seq, u32 copy)
 {
-	return (seq % KVC_SUPER_SLOTS) * KVC_SUPER_BYTES;
+	return copy * 2 + (u32)(seq % 2);
+}
+
+u64 kvc_super_offset(u32 slot, u64 device_bytes)
+{
+	u64 base = slot < 2 ? 0 : (device_bytes & ~(u64)(KVC_BLOCK - 1)) - KVC_TAIL_BYTES;
+
+	return base + slot % 2 * KVC_SUPER_BYTES;
+}
+
+static u32 newest_of(const struct kvc_super *s, const enum kvc_reason *why, u32 copy)
+{
+	u32 a = copy * 2, b = a + 1;
+
+	if (why[a] != KVC_OK)
+		return why[b] == KVC_OK ? b : KVC_SUPER_SLOTS;
+	return why[b] == KVC_OK && s[b].seq > s[a].seq ? b : a;
+}
+
+/* Of the same member of the same pool? What never changes of a member has to be the same, too. */
+static bool same_member(const struct kvc_super *a, const struct kvc_super *b)
+{
+	const struct kvc_super_member *am = &a->members[a->member_index], *bm = &b->members[b->member_index];
+
+	return !memcmp(a->pool_uuid, b->pool_uuid, KVC_UUID_LEN) && a->member_index == b->member_index &&
+	       !memcmp(am->uuid, bm->uuid, KVC_UUID_LEN) && am->nr_segments == bm->nr_segments &&
+	       a->segment_size == b->segment_size && a->chunk_size == b->chunk_size;
+}
+
+u32 kvc_super_choose(const struct kvc_super s[KVC_SUPER_SLOTS], const enum kvc_reason why[KVC_SUPER_SLOTS])
+{
+	u32 front, tail, i;
+
+	for (i = 0; i < KVC_SUPER_SLOTS; i++)
+		if (why[i] == KVC_BAD_VERSION || why[i] == KVC_BAD_FEATURES)
+			return KVC_SUPER_SLOTS;
+	front = newest_of(s, why, 0);
+	tail = newest_of(s, why, 1);
+	if (front == KVC_SUPER_SLOTS || tail == KVC_SUPER_SLOTS)
+		return min(front, tail);
+	return s[tail].seq > s[front].seq && same_member(&s[front], &s[tail]) ? tail : front;
+}
+
+u32 kvc_super_worn(const struct kvc_super s[KVC_SUPER_SLOTS], const enum kvc_reason why[KVC_SUPER_SLOTS], u32 chosen)
+{
+	const struct kvc_super *c = &s[chosen];
+	u32 worn = 0, i;
+
+	for (i = 0; i < KVC_SUPER_SLOTS; i++)
+		if (why[i] != KVC_OK || !same_member(&s[i], c) || s[i].seq + (i % 2 != chosen % 2) != c->seq)
+			worn |= BIT(i);
+	return worn;
 }
 
 static bool name_char_ok(char c)
@@ -196,4 +248,11 @@ enum kvc_reason kvc_super_decode(const void *buf, struct kvc_super *s)
 		return KVC_BAD_VERSION;
 	decode_fields(m, s);
 	return kvc_super_check(s);
+}
+
+enum kvc_reason kvc_super_read(const void *buf, u32 slot, struct kvc_super *s)
+{
+	enum kvc_reason why = kvc_super_decode(buf, s);
+
+	return why == KVC_OK && s->seq % 2 != slot % 2 ? KVC_BAD_IDENTITY : why;
 }

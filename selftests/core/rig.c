@@ -145,12 +145,14 @@ void rig_again(struct rig *r)
 void rig_write_super(struct rig *r)
 {
 	u8 *buf = must(malloc(KVC_SUPER_BYTES));
-	u32 i;
+	u32 i, copy;
 
 	*r->super = *kvc_super_of(r->pool);
 	for (i = 0; i < r->nr_members; i++) {
 		kvc_super_encode(r->super, i, buf);
-		dev_pwrite(r->devs[i], kvc_super_slot_offset(r->super->seq), buf, KVC_SUPER_BYTES);
+		for (copy = 0; copy < KVC_SUPER_COPIES; copy++)
+			dev_pwrite(r->devs[i], kvc_super_offset(kvc_super_slot(r->super->seq, copy),
+								dev_bytes(r->devs[i])), buf, KVC_SUPER_BYTES);
 	}
 	free(buf);
 }

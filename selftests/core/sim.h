@@ -128,7 +128,8 @@ struct op {
 	u64	marks[SIM_MEMBERS_MAX];
 	u32	tenant;			/* of a superblock write */
 	u64	super_seq;
-	u32	written;		/* members that have it */
+	u32	copy;			/* which of the two it is being written to */
+	u32	written;		/* copies that have it */
 };
 
 struct worker {

@@ -53,7 +53,7 @@ void ops_flush_look(struct sim *s)
 
 static void super_write(struct sim *s, u32 tenant);
 
-/* One member that has it is enough: the newest superblock counts. Without any it is tried again. */
+/* One copy that has it is enough: the newest superblock counts. Without any it is tried again. */
 static void super_end(struct op *op)
 {
 	struct sim *s = op->sim;
@@ -83,12 +83,31 @@ static void super_end(struct op *op)
 	op_free(op);
 }
 
+static void super_io_done(void *arg, int err);
+
+static void super_write_copy(struct op *op)
+{
+	struct sim *s = op->sim;
+	u32 i;
+
+	op->ios = s->cfg.nr_members;
+	for (i = 0; i < s->cfg.nr_members; i++)
+		dev_write(s->devs[i], kvc_super_offset(kvc_super_slot(op->super_seq, op->copy), dev_bytes(s->devs[i])),
+			  op->buf + (size_t)i * KVC_SUPER_BYTES, KVC_SUPER_BYTES, DEV_PREFLUSH | DEV_FUA,
+			  super_io_done, op);
+}
+
+/* The second copy follows the first. */
 static void super_io_done(void *arg, int err)
 {
 	struct op *op = arg;
 
 	op->written += err == 0;
-	if (--op->ios == 0)
+	if (--op->ios)
+		return;
+	if (++op->copy < KVC_SUPER_COPIES && !op->sim->ending)
+		super_write_copy(op);
+	else
 		super_end(op);
 }
 
@@ -100,17 +119,12 @@ static void super_write(struct sim *s, u32 tenant)
 
 	op->tenant = tenant;
 	op->super_seq = super->seq;
-	op->ios = s->cfg.nr_members;
 	op->buf = calloc(s->cfg.nr_members, KVC_SUPER_BYTES);
 	if (!op->buf)
 		sim_fail("the test itself is out of memory");
-	for (i = 0; i < s->cfg.nr_members; i++) {
-		u8 *buf = op->buf + (size_t)i * KVC_SUPER_BYTES;
-
-		kvc_super_encode(super, i, buf);
-		dev_write(s->devs[i], kvc_super_slot_offset(super->seq), buf, KVC_SUPER_BYTES,
-			  DEV_PREFLUSH | DEV_FUA, super_io_done, op);
-	}
+	for (i = 0; i < s->cfg.nr_members; i++)
+		kvc_super_encode(super, i, op->buf + (size_t)i * KVC_SUPER_BYTES);
+	super_write_copy(op);
 }
 
 static bool super_busy(const struct sim *s)

@@ -7,13 +7,15 @@
 static void write_supers(struct sim *s)
 {
 	u8 *buf = malloc(KVC_SUPER_BYTES);
-	u32 i;
+	u32 i, copy;
 
 	if (!buf)
 		sim_fail("the test itself is out of memory");
 	for (i = 0; i < s->cfg.nr_members; i++) {
 		kvc_super_encode(s->super, i, buf);
-		dev_pwrite(s->devs[i], kvc_super_slot_offset(s->super->seq), buf, KVC_SUPER_BYTES);
+		for (copy = 0; copy < KVC_SUPER_COPIES; copy++)
+			dev_pwrite(s->devs[i], kvc_super_offset(kvc_super_slot(s->super->seq, copy),
+								dev_bytes(s->devs[i])), buf, KVC_SUPER_BYTES);
 	}
 	free(buf);
 }
@@ -68,31 +70,71 @@ void life_format(struct sim *s)
 	write_supers(s);
 }
 
-/* The newest valid superblock of all members */
+/* One end of a member is overwritten, with either copy of the superblock */
+static void lose_end(struct sim *s, struct dev *d)
+{
+	u64 at = rng_chance(&s->rng, 5000) ? 0 : dev_bytes(d) - KVC_TAIL_BYTES;
+	u64 len = at ? KVC_TAIL_BYTES : KVC_DATA_OFFSET;
+	u8 *buf = calloc(1, len);
+
+	if (!buf)
+		sim_fail("the test itself is out of memory");
+	dev_pwrite(d, at, buf, (u32)len);
+	free(buf);
+}
+
+/* The superblock of a member, as attach finds it */
+static bool read_member_super(struct sim *s, u32 member, struct kvc_super *found, u8 *buf)
+{
+	struct dev *d = s->devs[member];
+	enum kvc_reason why[KVC_SUPER_SLOTS];
+	u32 i;
+
+	for (i = 0; i < KVC_SUPER_SLOTS; i++) {
+		dev_pread(d, kvc_super_offset(i, dev_bytes(d)), buf, KVC_SUPER_BYTES);
+		why[i] = kvc_super_read(buf, i, &found[i]);
+	}
+	i = kvc_super_choose(found, why);
+	if (i == KVC_SUPER_SLOTS)
+		return false;
+	if (i)
+		found[0] = found[i];
+	sim_check(found->member_index == member, "superblock of member %u on %u", found->member_index, member);
+	return true;
+}
+
+/*
+ * The newest valid superblock of all members. Where every superblock that was durable is in both copies of its members
+ * one of them may be lost meanwhile; all are written again then.
+ */
 static void read_super(struct sim *s)
 {
-	struct kvc_super *found = calloc(1, sizeof(*found));
+	bool either = !s->cfg.io_errors && !s->cfg.corrupts && !s->cfg.member_fails;
+	struct kvc_super *found = calloc(KVC_SUPER_SLOTS, sizeof(*found));
 	u8 *buf = malloc(KVC_SUPER_BYTES);
+	bool lost = false;
 	u64 best = 0;
-	u32 i, slot;
+	u32 i;
 
 	if (!found || !buf)
 		sim_fail("the test itself is out of memory");
 	for (i = 0; i < s->cfg.nr_members; i++) {
-		for (slot = 0; slot < KVC_SUPER_SLOTS; slot++) {
-			dev_pread(s->devs[i], slot * KVC_SUPER_BYTES, buf, KVC_SUPER_BYTES);
-			if (kvc_super_decode(buf, found) != KVC_OK)
-				continue;
-			sim_check(found->member_index == i, "superblock of member %u on %u", found->member_index, i);
-			if (found->seq <= best)
-				continue;
+		if (either && rng_chance(&s->rng, 3000)) {
+			lose_end(s, s->devs[i]);
+			lost = true;
+		}
+		if (read_member_super(s, i, found, buf) && found->seq > best) {
 			best = found->seq;
 			*s->super = *found;
 		}
 	}
 	sim_check(best >= s->super_seq_durable, "superblock %llu found, %llu was written", (unsigned long long)best,
 		  (unsigned long long)s->super_seq_durable);
-	s->super_seq_durable = best;
+	for (i = 0; lost && i < KVC_SUPER_SLOTS / KVC_SUPER_COPIES; i++) {
+		s->super->seq++;
+		write_supers(s);
+	}
+	s->super_seq_durable = s->super->seq;
 	free(found);
 	free(buf);
 }

@@ -141,9 +141,116 @@ static void refused_tenants(void **state)
 static void slots_alternate(void **state)
 {
 	(void)state;
-	assert_int_equal(kvc_super_slot_offset(2), 0);
-	assert_int_equal(kvc_super_slot_offset(3), KVC_SUPER_BYTES);
-	assert_int_equal(kvc_super_slot_offset((1ULL << 62) - 1), KVC_SUPER_BYTES);
+	assert_int_equal(kvc_super_slot(2, 0), 0);
+	assert_int_equal(kvc_super_slot(3, 0), 1);
+	assert_int_equal(kvc_super_slot(2, 1), 2);
+	assert_int_equal(kvc_super_slot((1ULL << 62) - 1, 1), 3);
+}
+
+static void slots_at_both_ends(void **state)
+{
+	u64 size = kvc_device_bytes(4, KVC_SEGMENT_MIN);
+
+	(void)state;
+	assert_int_equal(kvc_super_offset(0, size), 0);
+	assert_int_equal(kvc_super_offset(1, size), KVC_SUPER_BYTES);
+	assert_int_equal(kvc_super_offset(2, size), KVC_DATA_OFFSET + 4 * KVC_SEGMENT_MIN);
+	assert_int_equal(kvc_super_offset(3, size), size - KVC_SUPER_BYTES);
+	assert_int_equal(kvc_super_offset(3, size + KVC_BLOCK - 1), size - KVC_SUPER_BYTES);
+	assert_int_equal(kvc_super_offset(2, KVC_DEVICE_MIN), KVC_DATA_OFFSET);
+}
+
+/* What four slots say, and which of them counts */
+struct slots {
+	struct kvc_super s[KVC_SUPER_SLOTS];
+	enum kvc_reason why[KVC_SUPER_SLOTS];
+};
+
+static struct slots *slots_with(struct fixture *f, const int *seqs)
+{
+	static struct slots t;
+	u32 i;
+
+	for (i = 0; i < KVC_SUPER_SLOTS; i++) {
+		f->in.seq = seqs[i] < 0 ? 0 : (u64)seqs[i];
+		kvc_super_encode(&f->in, 1, f->buf);
+		if (seqs[i] < 0)
+			memset(f->buf, 0, KVC_BLOCK);
+		t.why[i] = kvc_super_read(f->buf, i, &t.s[i]);
+	}
+	return &t;
+}
+
+static void either_copy_suffices(void **state)
+{
+	static const struct {
+		int seqs[KVC_SUPER_SLOTS];	/* -1: overwritten */
+		u32 chosen, worn;
+	} rows[] = {
+		{ { 2, 1, 2, 1 }, 0, 0 },
+		{ { 2, 3, 2, 3 }, 1, 0 },
+		{ { -1, -1, 2, 3 }, 3, 3 },	/* the front is lost */
+		{ { 2, 3, -1, -1 }, 1, 12 },	/* the end */
+		{ { -1, 3, 4, -1 }, 2, 9 },	/* a partition table */
+		{ { -1, 3, 2, -1 }, 1, 9 },
+		{ { 4, 3, 2, 3 }, 0, 4 },	/* cut between the two writes */
+		{ { 4, -1, 4, 3 }, 0, 2 },	/* a torn write of 5 */
+		{ { 2, 1, 4, 3 }, 2, 3 },	/* the front was not written for long */
+		{ { -1, -1, -1, 1 }, 3, 7 },
+		{ { -1, -1, -1, -1 }, KVC_SUPER_SLOTS, 0 },
+		{ { 3, 2, 3, 2 }, KVC_SUPER_SLOTS, 0 },	/* each in the other's place */
+	};
+	struct slots *t;
+	u32 i, chosen;
+
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		t = slots_with(*state, rows[i].seqs);
+		chosen = kvc_super_choose(t->s, t->why);
+		assert_int_equal(chosen, rows[i].chosen);
+		if (chosen < KVC_SUPER_SLOTS)
+			assert_int_equal(kvc_super_worn(t->s, t->why, chosen), rows[i].worn);
+	}
+}
+
+/* What a device held at its end before it became a member of this pool does not count. */
+static void front_wins_over_others(void **state)
+{
+	static const int seqs[] = { 2, 1, 8, 9 };
+	struct slots *t = slots_with(*state, seqs);
+
+	assert_int_equal(kvc_super_choose(t->s, t->why), 3);
+	t->s[3].pool_uuid[5] ^= 1;
+	assert_int_equal(kvc_super_choose(t->s, t->why), 0);
+	assert_int_equal(kvc_super_worn(t->s, t->why, 0), 12);
+	t = slots_with(*state, seqs);
+	t->s[3].members[1].uuid[0] ^= 1;
+	assert_int_equal(kvc_super_choose(t->s, t->why), 0);
+	t = slots_with(*state, seqs);
+	t->s[3].members[1].nr_segments--;
+	assert_int_equal(kvc_super_choose(t->s, t->why), 0);
+	t = slots_with(*state, seqs);
+	t->s[3].member_index = 0;
+	assert_int_equal(kvc_super_choose(t->s, t->why), 0);
+	t = slots_with(*state, seqs);
+	t->s[3].segment_size *= 2;
+	assert_int_equal(kvc_super_choose(t->s, t->why), 0);
+	/* unless it says nothing */
+	t->why[0] = KVC_BAD_MAGIC;
+	t->why[1] = KVC_BAD_CRC;
+	assert_int_equal(kvc_super_choose(t->s, t->why), 3);
+}
+
+static void newer_format_forbids(void **state)
+{
+	static const int seqs[] = { 2, 1, 2, 1 };
+	struct slots *t = slots_with(*state, seqs);
+
+	t->why[3] = KVC_BAD_VERSION;
+	assert_int_equal(kvc_super_choose(t->s, t->why), KVC_SUPER_SLOTS);
+	t->why[3] = KVC_BAD_FEATURES;
+	assert_int_equal(kvc_super_choose(t->s, t->why), KVC_SUPER_SLOTS);
+	t->why[3] = KVC_BAD_GEOMETRY;
+	assert_int_equal(kvc_super_choose(t->s, t->why), 0);
 }
 
 static void device_sizes(void **state)
@@ -151,10 +258,12 @@ static void device_sizes(void **state)
 	u64 size = KVC_SEGMENT_DEFAULT;
 
 	(void)state;
-	assert_int_equal(kvc_device_bytes(4, size), KVC_DATA_OFFSET + 4 * size);
-	assert_int_equal(kvc_device_bytes(70000, KVC_SEGMENT_MAX), KVC_DATA_OFFSET + 70000ULL * KVC_SEGMENT_MAX);
+	assert_int_equal(kvc_device_bytes(4, size), KVC_DEVICE_MIN + 4 * size);
+	assert_int_equal(kvc_device_bytes(70000, KVC_SEGMENT_MAX), KVC_DEVICE_MIN + 70000ULL * KVC_SEGMENT_MAX);
 	assert_int_equal(kvc_device_segments(0, size), 0);
-	assert_int_equal(kvc_device_segments(KVC_DATA_OFFSET - 1, size), 0);
+	assert_int_equal(kvc_device_segments(KVC_DEVICE_MIN - 1, size), 0);
+	/* never into the copy at the end, also of a device of odd size */
+	assert_int_equal(kvc_device_segments(KVC_DATA_OFFSET + 5 * size + KVC_BLOCK - 1, size), 4);
 	assert_int_equal(kvc_device_segments(kvc_device_bytes(3, size), size), 0);
 	assert_int_equal(kvc_device_segments(kvc_device_bytes(4, size) - 1, size), 0);
 	assert_int_equal(kvc_device_segments(kvc_device_bytes(4, size), size), 4);
@@ -199,6 +308,10 @@ static const struct CMUnitTest super_tests[] = {
 	cmocka_unit_test_setup_teardown(refused_members, make, unmake),
 	cmocka_unit_test_setup_teardown(refused_tenants, make, unmake),
 	cmocka_unit_test(slots_alternate),
+	cmocka_unit_test(slots_at_both_ends),
+	cmocka_unit_test_setup_teardown(either_copy_suffices, make, unmake),
+	cmocka_unit_test_setup_teardown(front_wins_over_others, make, unmake),
+	cmocka_unit_test_setup_teardown(newer_format_forbids, make, unmake),
 	cmocka_unit_test(device_sizes),
 	cmocka_unit_test(names),
 	cmocka_unit_test(reasons_have_text),

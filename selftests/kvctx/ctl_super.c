@@ -2,10 +2,12 @@
 /*
  * Makes superblocks that the formatter would never make, for tests of attach.
  *
- *	ctl_super DEVICE show            print what both slots say
- *	ctl_super DEVICE FIELD=NUMBER... change fields of both slots, keep checksums right
+ *	ctl_super DEVICE show            print what the slots say
+ *	ctl_super DEVICE FIELD=NUMBER... change fields of all slots, keep checksums right
  *	ctl_super DEVICE damage SLOT     flip a bit in the middle of a slot
  *	ctl_super DEVICE wipe SLOT       zero a slot
+ *
+ * Slots 0 and 1 are at the front, 2 and 3 at the end.
  *
  * Fields: version incompat ro_compat nr_members member_index segment_size chunk_size tenant_flags uid seq_add; the last
  * adds to the sequence instead of setting it.
@@ -19,6 +21,7 @@
 #include "format_media.h"
 
 static unsigned char slot[KVC_SUPER_BYTES] __attribute__((aligned(8)));
+static off_t size;
 static int fd;
 
 static void die(const char *what)
@@ -29,7 +32,7 @@ static void die(const char *what)
 
 static void transfer(int nr, int write)
 {
-	off_t offset = (off_t)nr * KVC_SUPER_BYTES;
+	off_t offset = (off_t)kvc_super_offset((u32)nr, (u64)size);
 	ssize_t n;
 
 	n = write ? pwrite(fd, slot, sizeof(slot), offset) : pread(fd, slot, sizeof(slot), offset);
@@ -43,7 +46,7 @@ static void show(int nr)
 	enum kvc_reason why;
 
 	transfer(nr, 0);
-	why = kvc_super_decode(slot, &s);
+	why = kvc_super_read(slot, (u32)nr, &s);
 	printf("slot %d: %s", nr, kvc_reason_str(why));
 	if (why == KVC_OK)
 		printf(" seq=%llu member=%u of %u pool=%s tenant=%s", (unsigned long long)s.seq, s.member_index,
@@ -119,6 +122,11 @@ int main(int argc, char **argv)
 	fd = open(argv[1], O_RDWR);
 	if (fd < 0)
 		die(argv[1]);
+	size = lseek(fd, 0, SEEK_END);
+	if (size < (off_t)KVC_DEVICE_MIN) {
+		fprintf(stderr, "%s: too small\n", argv[1]);
+		return 1;
+	}
 	if (argc == 4 && (!strcmp(argv[2], "damage") || !strcmp(argv[2], "wipe"))) {
 		spoil(atoi(argv[3]), argv[2][0] == 'w');
 	} else {

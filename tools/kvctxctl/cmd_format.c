@@ -2,8 +2,8 @@
 /*
  * pool format: writes the superblocks of a new pool.
  *
- * Three steps: open and check all devices; clear what identifies their old content; write both superblock slots of
- * all members. A device is written only after all were checked. If writing fails, or cannot be made durable, the
+ * Three steps: open and check all devices; clear what identifies their old content; write all superblock slots, at both
+ * ends, of all members. A device is written only after all were checked. If writing fails, or cannot be made durable, the
  * slots of all devices are cleared again, so that none looks like a member of a pool that does not exist.
  *
  * Old pages need no clearing: they carry the old pool's UUID.
@@ -137,7 +137,7 @@ static int check_member(struct format *f, const struct device *d)
 
 	for (int slot = 0; slot < KVC_SUPER_SLOTS; slot++) {
 		enum kvc_reason why;
-		ssize_t n = pread(d->fd, f->buf, KVC_SUPER_BYTES, (off_t)slot * KVC_SUPER_BYTES);
+		ssize_t n = pread(d->fd, f->buf, KVC_SUPER_BYTES, (off_t)kvc_super_offset((u32)slot, d->size));
 
 		if (n != KVC_SUPER_BYTES)
 			return failed(d, "cannot read", n < 0 ? errno : EIO);
@@ -224,10 +224,11 @@ static int wipe_signatures(const struct device *d)
 	return err ? CTL_FAILED : CTL_OK;
 }
 
-static int clear_head(struct format *f, const struct device *d)
+static int clear_ends(struct format *f, const struct device *d)
 {
 	memset(f->buf, 0, CLEAR_BYTES);
-	return write_all(d, f->buf, CLEAR_BYTES, 0);
+	return write_all(d, f->buf, CLEAR_BYTES, 0) ?:
+	       write_all(d, f->buf, KVC_TAIL_BYTES, kvc_super_offset(KVC_SUPER_SLOTS / KVC_SUPER_COPIES, d->size));
 }
 
 static int sync_all(const struct format *f)
@@ -245,21 +246,30 @@ static int clear_all(struct format *f)
 	for (int i = 0; i < f->nr && !status; i++) {
 		if (f->c->opt[OPT_FORCE].set)
 			status = wipe_signatures(&f->dev[i]);
-		status = status ?: clear_head(f, &f->dev[i]);
+		status = status ?: clear_ends(f, &f->dev[i]);
 	}
 	return status ?: sync_all(f);
+}
+
+static int write_super(struct format *f, u32 member)
+{
+	const struct device *d = &f->dev[member];
+	int status = CTL_OK;
+
+	kvc_super_encode(f->super, member, f->buf);
+	for (u32 copy = 0; copy < KVC_SUPER_COPIES && !status; copy++)
+		status = write_all(d, f->buf, KVC_SUPER_BYTES,
+				   kvc_super_offset(kvc_super_slot(f->super->seq, copy), d->size));
+	return status;
 }
 
 static int write_supers(struct format *f)
 {
 	int status = CTL_OK;
 
-	for (f->super->seq = 1; f->super->seq <= KVC_SUPER_SLOTS; f->super->seq++) {
-		for (int i = 0; i < f->nr && !status; i++) {
-			kvc_super_encode(f->super, (u32)i, f->buf);
-			status = write_all(&f->dev[i], f->buf, KVC_SUPER_BYTES, kvc_super_slot_offset(f->super->seq));
-		}
-	}
+	for (f->super->seq = 1; f->super->seq <= KVC_SUPER_SLOTS / KVC_SUPER_COPIES; f->super->seq++)
+		for (int i = 0; i < f->nr && !status; i++)
+			status = write_super(f, (u32)i);
 	return status ?: sync_all(f);
 }
 
@@ -267,7 +277,7 @@ static int write_supers(struct format *f)
 static void take_back(struct format *f)
 {
 	for (int i = 0; i < f->nr; i++)
-		if (clear_head(f, &f->dev[i]) || fsync(f->dev[i].fd))
+		if (clear_ends(f, &f->dev[i]) || fsync(f->dev[i].fd))
 			ctl_error(f->dev[i].path, "may still hold a superblock of the pool that was not made");
 }
 

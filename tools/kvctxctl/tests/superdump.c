@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * superdump FILE: what the core's decoder says of the two superblock slots, as JSON lines.
+ * superdump FILE: what the core's decoder says of the superblock slots, as JSON lines.
  */
 #include <fcntl.h>
 #include <unistd.h>
@@ -50,15 +50,18 @@ int main(int argc, char **argv)
 {
 	int fd = argc == 2 ? open(argv[1], O_RDONLY) : -1;
 	struct kvc_super *s = calloc(1, sizeof(*s));
+	off_t size = fd >= 0 ? lseek(fd, 0, SEEK_END) : 0;
 	u8 *buf = malloc(KVC_SUPER_BYTES);
 	int status = 1;
 
-	if (fd >= 0 && s && buf) {
+	if (fd >= 0 && s && buf && size >= (off_t)KVC_DEVICE_MIN) {
 		status = 0;
 		for (int slot = 0; slot < KVC_SUPER_SLOTS; slot++) {
-			if (pread(fd, buf, KVC_SUPER_BYTES, (off_t)slot * KVC_SUPER_BYTES) != KVC_SUPER_BYTES)
+			off_t offset = (off_t)kvc_super_offset((u32)slot, (u64)size);
+
+			if (pread(fd, buf, KVC_SUPER_BYTES, offset) != KVC_SUPER_BYTES)
 				memset(buf, 0, KVC_SUPER_BYTES);
-			put_slot(slot, kvc_super_decode(buf, s), s);
+			put_slot(slot, kvc_super_read(buf, (u32)slot, s), s);
 		}
 		close(fd);
 	}

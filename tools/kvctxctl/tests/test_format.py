@@ -12,7 +12,7 @@ BAD_MAGIC = 1
 
 
 def blank(path):
-    return [s["reason"] for s in superblocks(path)] == [BAD_MAGIC, BAD_MAGIC]
+    return [s["reason"] for s in superblocks(path)] == [BAD_MAGIC] * 4
 
 
 def fingerprint(path):
@@ -21,11 +21,11 @@ def fingerprint(path):
 
 
 def test_format_one():
-    a = image("a", 9 * MIB)
+    a = image("a", 9 * MIB + 131072)
     r = good("pool", "format", "p", a, "--segment-size", "1M")
     assert r.out == "Pool p formatted: 1 member, 8 segments of 1.0 MiB, 8.0 MiB.\n", r
     slots = superblocks(a)
-    assert [s["reason"] for s in slots] == [0, 0] and sorted(s["seq"] for s in slots) == [1, 2], slots
+    assert [s["reason"] for s in slots] == [0] * 4 and [s["seq"] for s in slots] == [2, 1, 2, 1], slots
     for s in slots:
         assert s["name"] == "p" and s["nr_members"] == 1 and s["member"] == 0 and s["segments"] == 8, s
         assert s["segment_size"] == MIB and s["chunk_size"] == 65536, s
@@ -33,7 +33,7 @@ def test_format_one():
 
 
 def test_format_three_with_json():
-    paths = [image(f"d{i}", (10 + 10 * i) * MIB + 12345) for i in range(3)]
+    paths = [image(f"d{i}", (10 + 10 * i) * MIB + 143417) for i in range(3)]
     r = good("pool", "format", "pool.3", *paths, "--segment-size=2M", "--chunk-size", "4K", "-o", "json").json()
     assert r["format"] == 1
     pool = r["pool"]
@@ -45,13 +45,13 @@ def test_format_three_with_json():
             assert (s["reason"], s["member"], s["nr_members"], s["chunk_size"]) == (0, i, 3, 4096), s
             assert s["uuid"] == pool["uuid"].replace("-", ""), s
             assert s["member_uuid"] == pool["members"][i]["uuid"].replace("-", ""), s
-        assert os.path.getsize(path) == (10 + 10 * i) * MIB + 12345
+        assert os.path.getsize(path) == (10 + 10 * i) * MIB + 143417
     assert len({m["uuid"] for m in pool["members"]} | {pool["uuid"]}) == 4
     assert re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", pool["uuid"])
 
 
 def test_defaults():
-    a = image("a", 1025 * MIB)
+    a = image("a", 1026 * MIB)
     good("pool", "format", "p", a)
     s = superblocks(a)[0]
     assert (s["segment_size"], s["chunk_size"], s["segments"]) == (256 * MIB, 65536, 4), s
@@ -77,11 +77,11 @@ def test_geometry():
 
 
 def test_too_small():
-    a = image("a", 5 * MIB - 1)
-    bad(FAILED, ["a: too small", "has 5.0 MiB, needs 5.0 MiB for 4 segments"], "pool", "format", "p", a,
+    a = image("a", 5 * MIB + 131071)
+    bad(FAILED, ["a: too small", "has 5.1 MiB, needs 5.1 MiB for 4 segments"], "pool", "format", "p", a,
         "--segment-size", "1M")
     assert blank(a)
-    b = image("b", 5 * MIB)
+    b = image("b", 5 * MIB + 131072)
     good("pool", "format", "p", b, "--segment-size", "1M")
     bad(FAILED, "too small", "pool", "format", "p", image("c", 0))
 
@@ -149,6 +149,18 @@ def test_own_superblock_in_one_slot_and_damaged():
     good("pool", "format", "new", a, "--segment-size", "1M", "-f")
 
 
+def test_own_superblock_at_the_end():
+    """Something took the first MiB: the copy at the end says what the device is, until it is formatted"""
+    a = image("a", 9 * MIB)
+    good("pool", "format", "old", a, "--segment-size", "1M")
+    put(a, 0, bytes(MIB))
+    assert [s["reason"] for s in superblocks(a)] == [BAD_MAGIC, BAD_MAGIC, 0, 0]
+    bad(FAILED, "member of the pool old", "pool", "format", "new", a, "--segment-size", "1M")
+    # also when the new pool's segments are of another size
+    good("pool", "format", "new", a, "--segment-size", "2M", "--force")
+    assert {s["name"] for s in superblocks(a)} == {"new"}
+
+
 def ext4(path):
     """Enough of an ext4 superblock for libblkid: magic, a revision, an incompatible feature (extents)"""
     sb = bytearray(1024)
@@ -205,7 +217,7 @@ def test_foreign_signatures():
         bad(FAILED, [f"holds something ({kind})", "--force"], "pool", "format", "p", a, "--segment-size", "1M")
         assert fingerprint(a) == before
         good("pool", "format", "p", a, "--segment-size", "1M", "--force")
-        assert [s["reason"] for s in superblocks(a)] == [0, 0]
+        assert [s["reason"] for s in superblocks(a)] == [0] * 4
         # Nothing of it is left: what is found now is the pool
         bad(FAILED, "member of the pool p", "pool", "format", "q", a, "--segment-size", "1M")
 
@@ -249,7 +261,7 @@ def sweep(fault):
         paths = [image(f"d{i}", 9 * MIB) for i in range(3)]
         r = run("pool", "format", "p", *paths, "--segment-size", "1M", "--force", **{fault: n})
         if r.status == 0:
-            assert all([s["reason"] for s in superblocks(p)] == [0, 0] for p in paths), r
+            assert all([s["reason"] for s in superblocks(p)] == [0] * 4 for p in paths), r
             return n - 1
         assert r.status == FAILED and "Input/output error" in r.err and not r.out, r
         assert all(blank(p) for p in paths), r
