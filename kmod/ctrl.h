@@ -41,6 +41,7 @@ struct kvctx_device {
 	/* what the superblock that counts says */
 	u64 seq;
 	u32 worn;			/* slots that need to be written again, see kvc_super_worn() */
+	u64 there;			/* members that it knows of, see kvc_one_history() */
 	u32 index;
 	u8 uuid[KVC_UUID_LEN];
 };
@@ -75,7 +76,7 @@ int kvctx_recover(struct kvctx_pool *p, struct netlink_ext_ack *extack);
 
 /* pool.c */
 struct kvctx_pool *kvctx_pool_find(const char *name);		/* either mutex */
-struct kvctx_pool *kvctx_pool_attach(struct nlattr **devices, u32 nr, struct netlink_ext_ack *extack);
+struct kvctx_pool *kvctx_pool_attach(struct nlattr **devices, u32 nr, bool degraded, struct netlink_ext_ack *extack);
 int kvctx_pool_detach(struct kvctx_pool *p, struct netlink_ext_ack *extack);
 void kvctx_pools_exit(void);					/* no lock; waits for sessions */
 

@@ -31,6 +31,7 @@ static const struct genl_multicast_group kvctx_groups[] = {
 
 static const struct nla_policy kvctx_attach_policy[] = {
 	[KVCTX_A_DEVICE] = { .type = NLA_NUL_STRING, .len = KVCTX_PATH_MAX - 1 },
+	[KVCTX_A_DEGRADED] = { .type = NLA_FLAG },
 };
 
 static const struct nla_policy kvctx_pool_policy[] = {
@@ -207,10 +208,10 @@ static int kvctx_do_attach(struct sk_buff *skb, struct genl_info *info)
 	nr = kvctx_collect_devices(info, devices);
 	if (nr < 0)
 		return nr;
-	reply = kvctx_reply_new(info, kvctx_msg_pool_size((u32)nr), &hdr);
+	reply = kvctx_reply_new(info, kvctx_msg_pool_size(KVC_MEMBERS_MAX), &hdr);
 	if (!reply)
 		return -ENOMEM;
-	p = kvctx_pool_attach(devices, (u32)nr, info->extack);
+	p = kvctx_pool_attach(devices, (u32)nr, info->attrs[KVCTX_A_DEGRADED], info->extack);
 	if (IS_ERR(p)) {
 		nlmsg_free(reply);
 		return PTR_ERR(p);

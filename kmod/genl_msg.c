@@ -14,6 +14,13 @@ static bool kvctx_pool_degraded(struct kvctx_pool *p)
 	return false;
 }
 
+static u32 kvctx_member_state(const struct kvctx_member *m)
+{
+	if (test_bit(KVCTX_MEMBER_MISSING, &m->state))
+		return KVCTX_MEMBER_STATE_MISSING;
+	return kvc_member_online(m->pool->core, m->index) ? KVCTX_MEMBER_STATE_ONLINE : KVCTX_MEMBER_STATE_FAILED;
+}
+
 int kvctx_msg_member(struct sk_buff *skb, struct kvctx_member *m)
 {
 	const struct kvc_super *super = kvc_super_of(m->pool->core);
@@ -25,10 +32,10 @@ int kvctx_msg_member(struct sk_buff *skb, struct kvctx_member *m)
 		return -EMSGSIZE;
 	kvc_member_segments(m->pool->core, m->index, &segments, &free);
 	if (nla_put_u32(skb, KVCTX_M_INDEX, m->index) ||
-	    nla_put_string(skb, KVCTX_M_DEVICE, m->dev->path) ||
+	    (m->dev && nla_put_string(skb, KVCTX_M_DEVICE, m->dev->path)) ||
 	    nla_put(skb, KVCTX_M_UUID, KVC_UUID_LEN, super->members[m->index].uuid) ||
 	    nla_put_u64_64bit(skb, KVCTX_M_SIZE, size, KVCTX_M_PAD) ||
-	    nla_put_u32(skb, KVCTX_M_STATE, !kvc_member_online(m->pool->core, m->index)) ||
+	    nla_put_u32(skb, KVCTX_M_STATE, kvctx_member_state(m)) ||
 	    nla_put_u32(skb, KVCTX_M_SEGMENTS, segments) ||
 	    nla_put_u32(skb, KVCTX_M_SEGMENTS_FREE, free))
 		return -EMSGSIZE;

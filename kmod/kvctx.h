@@ -76,6 +76,7 @@ struct kvctx_device;
 enum {
 	KVCTX_MEMBER_FAILED,			/* it is about to be lost */
 	KVCTX_MEMBER_LOST,			/* the engine knows, pool->losses has counted it */
+	KVCTX_MEMBER_MISSING,			/* it was not there at attach; lost from the beginning */
 	KVCTX_MEMBER_WORN,			/* a copy of its superblock could not be written; the log knows */
 };
 
@@ -94,7 +95,7 @@ struct kvctx_member {
 	struct kvctx_pool *pool;
 	u32 index;
 	unsigned long state;
-	struct block_device *bdev;		/* stays valid until detach, also when the device is gone */
+	struct block_device *bdev;		/* NULL: missing; else valid until detach, also when it is gone */
 	struct kvctx_device *dev;		/* the same device to device.c */
 	struct work_struct lost_work;
 	/* worker.c */

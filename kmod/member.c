@@ -35,16 +35,23 @@ void kvctx_member_failed(struct kvctx_member *m)
 		queue_work(m->pool->bg_wq, &m->lost_work);
 }
 
+/* @dev is NULL for a member that is missing. */
 void kvctx_member_init(struct kvctx_pool *p, u32 index, struct kvctx_device *dev)
 {
 	struct kvctx_member *m = &p->members[index];
 
 	m->pool = p;
 	m->index = index;
-	m->dev = dev;
-	m->bdev = dev->bdev;
 	INIT_WORK(&m->lost_work, kvctx_member_lost);
 	kvctx_worker_init(m);
+	if (dev) {
+		m->dev = dev;
+		m->bdev = dev->bdev;
+		return;
+	}
+	m->state = BIT(KVCTX_MEMBER_FAILED) | BIT(KVCTX_MEMBER_LOST) | BIT(KVCTX_MEMBER_MISSING);
+	kvc_member_fail(p->core, index);
+	pr_warn("kvctx: pool %s: member %u is missing\n", p->name, index);
 }
 
 /* Recovery is over. Losses that began meanwhile can be completed, background work begins. */
@@ -98,6 +105,7 @@ int kvctx_members_write_super(struct kvctx_pool *p)
 	u32 i, written = 0;
 
 	lockdep_assert_held(&kvctx_admin_mutex);
+	kvc_super_mark(p->core);
 	for (i = 0; i < p->nr_members; i++) {
 		struct kvctx_member *m = &p->members[i];
 		int err;

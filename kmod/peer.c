@@ -200,9 +200,10 @@ struct pci_dev *kvctx_provider_next(struct pci_dev *from)
 /* What is between memory of @pdev, none of which needs to be registered, and a member */
 void kvctx_provider_path(struct pci_dev *pdev, const struct kvctx_member *m, struct kvctx_path *row)
 {
-	struct kvctx_path_found f;
+	struct kvctx_path_found f = { KVCTX_PATH_GONE, -1 };
 
-	path_find(&f, pdev, m->bdev);
+	if (m->bdev)
+		path_find(&f, pdev, m->bdev);
 	*row = (struct kvctx_path){ .member = m->index, .reason = f.reason, .distance = f.distance };
 	strscpy(row->peer, pci_name(pdev));
 }
@@ -221,7 +222,9 @@ static struct kvctx_peer *peer_new(struct kvctx_pool *p, struct kvctx_mem *mem, 
 	peer->pdev = pdev;
 	strscpy(peer->name, pci_name(pdev), sizeof(peer->name));
 	for (i = 0; i < p->nr_members; i++) {
-		path_find(&peer->found[i], pdev, p->members[i].bdev);
+		peer->found[i] = (struct kvctx_path_found){ KVCTX_PATH_GONE, -1 };
+		if (p->members[i].bdev)
+			path_find(&peer->found[i], pdev, p->members[i].bdev);
 		if (peer->found[i].reason == KVCTX_PATH_DIRECT)
 			peer->members |= BIT_ULL(i);
 	}
@@ -327,7 +330,8 @@ void kvctx_peer_path(const struct kvctx_mem *mem, const struct kvctx_member *m, 
 	const struct kvctx_peer *peer = mem->peer;
 
 	*row = (struct kvctx_path){ .member = m->index };
-	snprintf(row->device, sizeof(row->device), "%pg", m->bdev);
+	if (m->bdev)
+		snprintf(row->device, sizeof(row->device), "%pg", m->bdev);
 	if (!peer)
 		return;
 	memcpy(row->peer, peer->name, sizeof(row->peer));
@@ -366,7 +370,7 @@ u64 kvctx_peer_members(const struct kvctx_op *op)
 	for (i = 0; i < p->nr_members; i++) {
 		struct block_device *bdev = p->members[i].bdev;
 
-		if (blocks & (kvctx_io_unit(bdev) - 1) || addrs & bdev_dma_alignment(bdev))
+		if (!bdev || blocks & (kvctx_io_unit(bdev) - 1) || addrs & bdev_dma_alignment(bdev))
 			members &= ~BIT_ULL(i);
 	}
 	return members;

@@ -4,10 +4,11 @@
  *
  * Attach in steps, each undone if a later one fails:
  *   gather     open every device for ourselves, read its superblocks, find the newest configuration
- *   arrange    put the devices in the order of the pool and see that none is missing, foreign, double or too small
+ *   arrange    put the devices in the order of the pool and see that none is foreign, double or too small, nor missing
+ *              unless the attach may be degraded
  *   build      memory, workqueue, engine, members
  *   recover    read the summaries
- *   configure  the tenant "default" if there is none; bring members with an older configuration up to date
+ *   configure  write the superblocks, also those that were older; the tenant "default" if there is none
  *   publish    nodes, list, background work
  *
  * A pool is on the list exactly while its tenants can be opened. Detach takes it off, which makes new sessions
@@ -40,7 +41,7 @@ struct kvctx_gathering {
 	u32 nr;					/* devices given */
 	struct kvc_super *super;		/* the newest configuration */
 	struct kvc_super *scratch;
-	bool stale;				/* a member has an older one */
+	bool degraded;				/* members may be missing */
 	bool worn;				/* a member has a copy that is none */
 	struct kvctx_device *given[KVC_MEMBERS_MAX];
 	struct kvctx_device *ordered[KVC_MEMBERS_MAX];
@@ -140,9 +141,24 @@ static int kvctx_arrange_device(struct kvctx_gathering *g, struct kvctx_device *
 	need = kvc_device_bytes(s->members[dev->index].nr_segments, s->segment_size);
 	if (bdev_nr_bytes(dev->bdev) < need)
 		return kvctx_refuse(g->extack, dev->path, -ENOSPC, "too small, the pool needs %llu bytes", need);
-	g->stale |= dev->seq != s->seq;
 	g->worn |= dev->worn != 0;
 	g->ordered[dev->index] = dev;
+	return 0;
+}
+
+/*
+ * A pool that was attached without some of its members, and then without the others, has two histories: what is newer
+ * of one key, and what was deleted, cannot be told any more.
+ */
+static int kvctx_check_history(struct kvctx_gathering *g)
+{
+	struct kvc_witness w[KVC_MEMBERS_MAX];
+	u32 i;
+
+	for (i = 0; i < g->nr; i++)
+		w[i] = (struct kvc_witness){ g->given[i]->index, g->given[i]->seq, g->given[i]->there };
+	if (!kvc_one_history(w, g->nr))
+		return kvctx_refuse(g->extack, NULL, -ESTALE, "these members were attached without each other");
 	return 0;
 }
 
@@ -156,14 +172,14 @@ static int kvctx_arrange(struct kvctx_gathering *g)
 		if (err)
 			return err;
 	}
-	for (i = 0; i < g->super->nr_members; i++)
+	for (i = 0; i < g->super->nr_members && !g->degraded; i++)
 		if (!g->ordered[i])
 			return kvctx_refuse(g->extack, NULL, -EINVAL, "member %u of %u is missing: uuid %pUb", i,
 					    g->super->nr_members, g->super->members[i].uuid);
 	if (kvctx_pool_find(g->super->pool_name))
 		return kvctx_refuse(g->extack, NULL, -EEXIST, "a pool named %s is attached already",
 				    g->super->pool_name);
-	return 0;
+	return kvctx_check_history(g);
 }
 
 /* Building */
@@ -212,7 +228,7 @@ err_free:
 	return NULL;
 }
 
-/* The devices become members. One that is gone already is a refusal: an attach begins with all of them. */
+/* The devices become members. One that is gone already is a refusal: an attach begins with all that were given. */
 static int kvctx_bind_members(struct kvctx_pool *p, struct kvctx_gathering *g)
 {
 	u32 i;
@@ -221,7 +237,7 @@ static int kvctx_bind_members(struct kvctx_pool *p, struct kvctx_gathering *g)
 		kvctx_member_init(p, i, g->ordered[i]);
 	memset(g->given, 0, sizeof(g->given));
 	for (i = 0; i < p->nr_members; i++)
-		if (!kvctx_device_bind(p->members[i].dev, &p->members[i]))
+		if (p->members[i].dev && !kvctx_device_bind(p->members[i].dev, &p->members[i]))
 			return kvctx_refuse(g->extack, p->members[i].dev->path, -ENODEV, "went away");
 	return 0;
 }
@@ -236,12 +252,14 @@ static void kvctx_stop_members(struct kvctx_pool *p)
 	for (i = 0; i < p->nr_members; i++)
 		cancel_delayed_work_sync(&p->members[i].work);
 	for (i = 0; i < p->nr_members; i++)
-		kvctx_device_close(p->members[i].dev);
+		if (p->members[i].dev)
+			kvctx_device_close(p->members[i].dev);
 	/* no loss begins any more; one that is being completed may kick the worker once more */
 	for (i = 0; i < p->nr_members; i++) {
 		cancel_work_sync(&p->members[i].lost_work);
 		cancel_delayed_work_sync(&p->members[i].work);
-		kvctx_device_free(p->members[i].dev);
+		if (p->members[i].dev)
+			kvctx_device_free(p->members[i].dev);
 	}
 }
 
@@ -250,7 +268,7 @@ static int kvctx_check_lost(struct kvctx_pool *p, struct netlink_ext_ack *extack
 	u32 i;
 
 	for (i = 0; i < p->nr_members; i++)
-		if (test_bit(KVCTX_MEMBER_FAILED, &p->members[i].state))
+		if (p->members[i].dev && test_bit(KVCTX_MEMBER_FAILED, &p->members[i].state))
 			return kvctx_refuse(extack, p->members[i].dev->path, -ENODEV, "failed during the attach");
 	return 0;
 }
@@ -263,29 +281,31 @@ static void kvctx_log_worn(struct kvctx_pool *p)
 	for (i = 0; i < p->nr_members; i++) {
 		const struct kvctx_device *dev = p->members[i].dev;
 
-		if (dev->worn)
+		if (dev && dev->worn)
 			pr_warn("kvctx: pool %s: member %u (%s): superblock at the %s damaged or old, written again\n",
 				p->name, i, dev->path,
 				!(dev->worn & 3) ? "end" : !(dev->worn & 12) ? "front" : "front and the end");
 	}
 }
 
-/* What every attach writes, or some. Where a copy is worn both slots of all copies are written, one after the other. */
+/*
+ * Every attach writes the superblocks, as recovery left them. Where a slot is worn another write follows, so that all
+ * are written.
+ */
 static int kvctx_configure(struct kvctx_pool *p, const struct kvctx_gathering *g)
 {
-	int slot = kvc_tenant_add(p->core, KVCTX_TENANT_DEFAULT, 0, 0, KVCTX_TENANT_MODE, 0);
-	u32 writes = g->worn ? 2 : g->stale || slot >= 0 ? 1 : 0, i;
+	int slot, err;
 
+	kvctx_log_worn(p);
+	err = kvctx_members_write_super(p);
+	slot = kvc_tenant_add(p->core, KVCTX_TENANT_DEFAULT, 0, 0, KVCTX_TENANT_MODE, 0);
 	if (slot < 0 && slot != -EEXIST)
 		return kvctx_refuse(g->extack, NULL, slot, "tenant %s cannot be added", KVCTX_TENANT_DEFAULT);
-	kvctx_log_worn(p);
-	for (i = 0; i < writes; i++) {
-		if (i || slot < 0)
-			kvc_super_touch(p->core);
-		if (kvctx_members_write_super(p))
-			return kvctx_refuse(g->extack, NULL, -EIO, "no superblock could be written");
-	}
-	return 0;
+	if (slot == -EEXIST && g->worn)
+		kvc_super_touch(p->core);
+	if (!err && (slot != -EEXIST || g->worn))
+		err = kvctx_members_write_super(p);
+	return err ? kvctx_refuse(g->extack, NULL, err, "no superblock could be written") : 0;
 }
 
 static int kvctx_publish(struct kvctx_pool *p, struct netlink_ext_ack *extack)
@@ -348,8 +368,8 @@ static void kvctx_log_attach(struct kvctx_pool *p)
 		p->name, p->nr_members, kvc_capacity(p->core) >> 20, st.recovered_pages, st.recover_skipped);
 }
 
-/* Attach the pool whose members are named by these string attributes, in any order. */
-struct kvctx_pool *kvctx_pool_attach(struct nlattr **devices, u32 nr, struct netlink_ext_ack *extack)
+/* Attach the pool whose members are named by these string attributes, in any order. @degraded: some may be missing. */
+struct kvctx_pool *kvctx_pool_attach(struct nlattr **devices, u32 nr, bool degraded, struct netlink_ext_ack *extack)
 {
 	struct kvctx_gathering *g;
 	struct kvctx_pool *p = NULL;
@@ -360,6 +380,7 @@ struct kvctx_pool *kvctx_pool_attach(struct nlattr **devices, u32 nr, struct net
 	g = kvctx_gathering_alloc(nr, extack);
 	if (!g)
 		return ERR_PTR(-ENOMEM);
+	g->degraded = degraded;
 	for (i = 0; i < nr; i++) {
 		err = kvctx_gather_device(g, i, devices[i]);
 		if (err) {

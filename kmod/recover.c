@@ -67,7 +67,7 @@ static void kvctx_reader(struct work_struct *work)
 		u32 segment = (u32)atomic_fetch_inc(&rec->members[m].next);
 		int err;
 
-		if (segment >= rec->members[m].nr)
+		if (segment >= rec->members[m].nr || !r->member->bdev)
 			break;
 		err = kvctx_recover_segment(r, segment);
 		if (err)

@@ -74,7 +74,8 @@ static u32 dma_align(const struct kvctx_pool *p)
 	u32 i, align = 0;
 
 	for (i = 0; i < p->nr_members; i++)
-		align = max(align, kvctx_io_unit(p->members[i].bdev));
+		if (p->members[i].bdev)
+			align = max(align, kvctx_io_unit(p->members[i].bdev));
 	return align;
 }
 

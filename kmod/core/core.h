@@ -80,6 +80,13 @@ void kvc_member_segments(struct kvc_pool *p, u32 member, u32 *total, u32 *free);
  * never exceed KVC_RECOVER_IO bytes. Different segments may be recovered in parallel, each with its own @r. A read
  * error is reported through @err and makes the segment unusable until the next attach. finish: once, after all.
  * feed: 0 done, 1 read again, -ENOMEM. Allocates.
+ *
+ * A member that is not there is given to kvc_member_fail() before, and not recovered. What it holds is not known: a key
+ * that is not found may be there.
+ *
+ * finish raises the superblock's seq: the caller has to write it before the pool is used. It counts the attaches, and
+ * so makes the sequences of this one newer than those of all before, also where the newest are on members that are
+ * missing now.
  */
 #define KVC_RECOVER_IO	KVC_EXTENT_MAX
 struct kvc_recover {
@@ -100,12 +107,14 @@ void kvc_recover_finish(struct kvc_pool *p);
  * Superblock and tenants. The pool keeps the configuration; changes are prepared in a copy by the caller's sequence:
  * kvc_tenant_add/set/remove change the pool's copy and raise seq; the caller then encodes kvc_super_of() for each
  * member and writes it to the slots of seq (format.h), before the next change: the slots on media alternate. The caller
- * serializes these functions. kvc_super_touch() only raises seq, to write the same again.
+ * serializes these functions. kvc_super_touch() only raises seq, to write the same again; kvc_super_mark() notes which
+ * members are there, before each encode.
  * add: slot number, -EEXIST, -ENOSPC, -EINVAL (name, mode, flags). set, remove: 0, -ENOENT, -EINVAL.
  * Flags are KVC_TENANT_VERIFIED or none.
  */
 const struct kvc_super *kvc_super_of(const struct kvc_pool *p);
 void kvc_super_touch(struct kvc_pool *p);
+void kvc_super_mark(struct kvc_pool *p);
 int kvc_tenant_add(struct kvc_pool *p, const char *name, u32 uid, u32 gid, u32 mode, u32 flags);
 int kvc_tenant_set(struct kvc_pool *p, const char *name, u32 flags);
 int kvc_tenant_remove(struct kvc_pool *p, const char *name);
@@ -155,7 +164,7 @@ void kvc_store_abort(struct kvc_pool *p, struct kvc_store *st);
  * Load. begin finds the page and holds its segment; the caller reads what it wants of [offset, offset + length),
  * checks it against kvc_load_crc(), unless no_crcs says that there are none, and ends the load. end with -EBADMSG drops
  * the page (if it is still the same), any other status only lets go.
- * begin: 0, -ENOENT, -ENODEV (its member is offline).
+ * begin: 0, -ENOENT, -ENODEV (its member is offline; or it is not found, and a member is missing since attach).
  */
 struct kvc_load {
 	u32	member;
@@ -190,7 +199,8 @@ void kvc_lease_put(struct kvc_pool *p, struct kvc_lease *l);
 
 /*
  * Delete. 0: gone from the index, durable at the next flush; -ENOENT; -EAGAIN (no room for the tombstone yet), -ENOSPC,
- * -ENODEV (no member online), -ENOMEM. A page still pending is -ENOENT. Allocates.
+ * -ENODEV (no member online; or not found, and it may come back with a member that is missing since attach), -ENOMEM. A
+ * page still pending is not found. Allocates.
  */
 int kvc_delete(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN]);
 

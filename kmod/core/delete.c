@@ -91,6 +91,8 @@ int kvc_delete(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LE
 
 	os_lock(&sh->lock);
 	r = delete_unlogged(p, bucket, d, key, &entry);
+	if (r == -ENOENT)
+		r = kvc_not_found(p);
 	if (r == 1)
 		first = kvc_member_of(p, kvc_eblock(p, entry)->gseg)->index;
 	os_unlock(&sh->lock);

@@ -144,6 +144,16 @@ void kvc_super_touch(struct kvc_pool *p)
 	os_unlock(&p->domains.lock);
 }
 
+void kvc_super_mark(struct kvc_pool *p)
+{
+	u32 i;
+
+	os_lock(&p->domains.lock);
+	for (i = 0; i < p->super.nr_members; i++)
+		p->super.members[i].flags = kvc_member_online(p, i) ? 0 : KVC_MEMBER_ABSENT;
+	os_unlock(&p->domains.lock);
+}
+
 static int find_tenant(const struct kvc_pool *p, const char *name)
 {
 	int i;

@@ -252,6 +252,7 @@ struct kvc_pool {
 	struct os_atomic turn;		/* member of the next store */
 	struct os_atomic nr_undead;	/* segments with undead set */
 	struct os_atomic nr_offline;
+	u32	nr_unknown;		/* members that were offline in recovery; immutable afterwards */
 	struct os_atomic nr_tombs_chained;
 	struct kvc_shard shards[KVC_SHARDS];
 };
@@ -457,6 +458,12 @@ static inline u64 kvc_tomb_gen(const struct kvc_entry *e)
 }
 
 void kvc_drop_bad(struct kvc_pool *p, u32 entry);
+
+/* A key is in no entry: is it nowhere? */
+static inline int kvc_not_found(const struct kvc_pool *p)
+{
+	return p->nr_unknown ? -ENODEV : -ENOENT;
+}
 
 /* summary.c */
 bool kvc_member_logged(const struct kvc_member *m, u64 mark);

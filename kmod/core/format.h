@@ -84,10 +84,13 @@ enum kvc_reason {
 
 const char *kvc_reason_str(enum kvc_reason r);
 
+#define KVC_MEMBER_ABSENT	1U	/* was not there when this was written */
+
 /* One member, as every superblock lists all of them */
 struct kvc_super_member {
 	u8	uuid[KVC_UUID_LEN];
 	u32	nr_segments;
+	u32	flags;		/* KVC_MEMBER_* */
 };
 
 #define KVC_TENANT_USED		1U
@@ -147,6 +150,19 @@ enum kvc_reason kvc_super_read(const void *buf, u32 slot, struct kvc_super *s);
  */
 u32 kvc_super_choose(const struct kvc_super s[KVC_SUPER_SLOTS], const enum kvc_reason why[KVC_SUPER_SLOTS]);
 u32 kvc_super_worn(const struct kvc_super s[KVC_SUPER_SLOTS], const enum kvc_reason why[KVC_SUPER_SLOTS], u32 chosen);
+
+/*
+ * Do members that are brought together tell one history, or was the pool attached without some of them here, and
+ * without the others there? Each tells the sequence of its superblock and which members were there (kvc_super_there()).
+ * Every superblock was followed by one that one of its members took part in, unless it is the newest.
+ */
+struct kvc_witness {
+	u32	member;
+	u64	seq, there;
+};
+
+u64 kvc_super_there(const struct kvc_super *s);
+bool kvc_one_history(const struct kvc_witness *w, u32 nr);
 
 /* Name rule of pools and tenants: 1..31 of [A-Za-z0-9._-], not beginning with '.' or '-'. */
 bool kvc_name_ok(const char *name);

@@ -19,7 +19,7 @@
 struct kvc_media_member {
 	u8	uuid[KVC_UUID_LEN];
 	__le32	nr_segments;
-	__le32	reserved;
+	__le32	flags;
 } __packed;
 
 struct kvc_media_tenant {
@@ -100,6 +100,7 @@ os_static_assert(BIT(KVC_BLOCK_SHIFT) == KVC_BLOCK, "block size");
 
 KVC_ASSERT_SIZE(struct kvc_media_member, 24);
 KVC_ASSERT_OFFSET(struct kvc_media_member, nr_segments, 16);
+KVC_ASSERT_OFFSET(struct kvc_media_member, flags, 20);
 
 KVC_ASSERT_SIZE(struct kvc_media_tenant, 64);
 KVC_ASSERT_OFFSET(struct kvc_media_tenant, flags, 32);

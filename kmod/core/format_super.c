@@ -22,6 +22,52 @@ u32 kvc_device_segments(u64 device_bytes, u64 segment_size)
 	return (u32)min_t(u64, n, KVC_SEGMENTS_END);
 }
 
+u64 kvc_super_there(const struct kvc_super *s)
+{
+	u64 there = 0;
+	u32 i;
+
+	for (i = 0; i < s->nr_members; i++)
+		if (!(s->members[i].flags & KVC_MEMBER_ABSENT))
+			there |= BIT_ULL(i);
+	return there;
+}
+
+/* The next older sequence, below @below; 0: none */
+static u64 next_older(const struct kvc_witness *w, u32 nr, u64 below)
+{
+	u64 seq = 0;
+	u32 i;
+
+	for (i = 0; i < nr; i++)
+		if (w[i].seq < below)
+			seq = max(seq, w[i].seq);
+	return seq;
+}
+
+bool kvc_one_history(const struct kvc_witness *w, u32 nr)
+{
+	u64 known = 0, seq = U64_MAX, group, there;
+	u32 i;
+
+	while ((seq = next_older(w, nr, seq))) {
+		group = 0;
+		there = 0;
+		for (i = 0; i < nr; i++) {
+			if (w[i].seq != seq)
+				continue;
+			if (group && there != w[i].there)
+				return false;
+			there = w[i].there;
+			group |= BIT_ULL(w[i].member);
+		}
+		if (known && !(known & there))
+			return false;
+		known |= group;
+	}
+	return true;
+}
+
 u32 kvc_super_slot(u64 seq, u32 copy)
 {
 	return copy * 2 + (u32)(seq % 2);
@@ -105,7 +151,8 @@ static enum kvc_reason check_members(const struct kvc_super *s)
 	for (i = 0; i < s->nr_members; i++) {
 		const struct kvc_super_member *m = &s->members[i];
 
-		if (m->nr_segments < KVC_SEGMENTS_MIN || m->nr_segments > KVC_SEGMENTS_END)
+		if (m->nr_segments < KVC_SEGMENTS_MIN || m->nr_segments > KVC_SEGMENTS_END ||
+		    m->flags & ~KVC_MEMBER_ABSENT)
 			return KVC_BAD_GEOMETRY;
 		for (j = 0; j < i; j++)
 			if (!memcmp(m->uuid, s->members[j].uuid, KVC_UUID_LEN))
@@ -207,6 +254,7 @@ void kvc_super_encode(const struct kvc_super *s, u32 member, void *buf)
 	for (i = 0; i < s->nr_members; i++) {
 		memcpy(m->members[i].uuid, s->members[i].uuid, KVC_UUID_LEN);
 		m->members[i].nr_segments = cpu_to_le32(s->members[i].nr_segments);
+		m->members[i].flags = cpu_to_le32(s->members[i].flags);
 	}
 	for (i = 0; i < KVC_TENANTS_MAX; i++)
 		encode_tenant(&s->tenants[i], &m->tenants[i]);
@@ -231,6 +279,7 @@ static void decode_fields(const struct kvc_media_super *m, struct kvc_super *s)
 	for (i = 0; i < KVC_MEMBERS_MAX && i < s->nr_members; i++) {
 		memcpy(s->members[i].uuid, m->members[i].uuid, KVC_UUID_LEN);
 		s->members[i].nr_segments = le32_to_cpu(m->members[i].nr_segments);
+		s->members[i].flags = le32_to_cpu(m->members[i].flags);
 	}
 	for (i = 0; i < KVC_TENANTS_MAX; i++)
 		decode_tenant(&m->tenants[i], &s->tenants[i]);

@@ -13,7 +13,7 @@ static int find_page(struct kvc_pool *p, u32 bucket, struct kvc_domain *d, const
 	u32 found = kvc_index_find(p, bucket, d, key);
 
 	if (found == KVC_NONE || kvc_entry(p, found)->state != KVC_E_LIVE || READ_ONCE(d->dead))
-		return -ENOENT;
+		return kvc_not_found(p);
 	if (unlikely(os_atomic_read(&p->nr_offline)) &&
 	    READ_ONCE(kvc_member_of(p, kvc_eblock(p, found)->gseg)->offline))
 		return -ENODEV;

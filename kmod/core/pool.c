@@ -280,7 +280,7 @@ void kvc_member_segments(struct kvc_pool *p, u32 member, u32 *total, u32 *free)
 
 	os_lock(&m->lock);
 	*total = m->nr_segs;
-	*free = kvc_avail(m);
+	*free = m->offline ? 0 : kvc_avail(m);
 	os_unlock(&m->lock);
 }
 

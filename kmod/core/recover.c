@@ -18,8 +18,10 @@
 #define RECOVER_STEP	(64U << 10)	/* bytes to read when the need is not known */
 
 /*
- * Counters go on this far above everything seen, in case that what could not be read now can be read another time: it
- * is older. Nobody counts to half of the range; who claims so is not believed, or the counters could not go on.
+ * Counters begin at as many gaps as the superblock's sequence says, which counts the attaches, and nobody counts a gap
+ * in one attach. So they are above everything that was ever counted, also where that cannot be read now, or is on a
+ * member that is missing. Whatever media says beyond that they leave as far behind. Nobody counts to half of the range;
+ * who claims so is not believed, or the counters could not go on.
  */
 #define RECOVER_GAP	BIT_ULL(32)
 #define RECOVER_END	(KVC_COUNTER_END / 2)
@@ -369,6 +371,24 @@ static void drop_broken(struct kvc_member *m)
 			drop_segment(m->pool, &m->segs[i]);
 }
 
+/* Nobody knows how old the records of a member that was not read are. */
+static void set_unknown(struct kvc_member *m)
+{
+	u32 i;
+
+	m->pool->nr_unknown++;
+	for (i = 0; i < m->nr_segs; i++)
+		WRITE_ONCE(m->segs[i].min_seq, 0);
+}
+
+static u64 first_count(const struct kvc_pool *p, u64 seen)
+{
+	u64 attaches = p->super.seq < RECOVER_END / RECOVER_GAP / 2 ? p->super.seq : 0;
+	u64 first = attaches * RECOVER_GAP;
+
+	return seen < first ? first : seen + RECOVER_GAP;
+}
+
 void kvc_recover_finish(struct kvc_pool *p)
 {
 	u64 seq = 0, gen = 0;
@@ -381,12 +401,15 @@ void kvc_recover_finish(struct kvc_pool *p)
 		struct kvc_member *m = &p->members[i];
 
 		drop_broken(m);
+		if (m->offline)
+			set_unknown(m);
 		seq = max(seq, m->recovered_seq);
 		gen = max(gen, m->recovered_gen);
 	}
-	os_atomic64_set(&p->seq, seq + RECOVER_GAP);
-	os_atomic64_set(&p->generation, gen + RECOVER_GAP);
-	os_atomic64_set(&p->open_seq, gen + RECOVER_GAP);
+	kvc_super_touch(p);
+	os_atomic64_set(&p->seq, first_count(p, seq));
+	os_atomic64_set(&p->generation, first_count(p, gen));
+	os_atomic64_set(&p->open_seq, first_count(p, gen));
 	kvc_stats_get(p, &st);
 	p->recovered_pages = st.pages;
 	for (i = 0; i < p->super.nr_members; i++)

@@ -106,9 +106,12 @@ void rig_recover(struct rig *r)
 	ret = kvc_pool_create(r->super, 42, &rig_ops, r, &r->pool);
 	if (ret)
 		harness_failf("pool create: %d", ret);
-	for (i = 0; i < kvc_nr_members(r->pool); i++)
-		for (j = 0; j < kvc_nr_segments(r->pool, i); j++)
+	for (i = 0; i < kvc_nr_members(r->pool); i++) {
+		if (r->missing & BIT_ULL(i))
+			kvc_member_fail(r->pool, i);
+		for (j = 0; j < kvc_nr_segments(r->pool, i) && !(r->missing & BIT_ULL(i)); j++)
 			recover_segment(r, i, j, buf);
+	}
 	free(buf);
 	kvc_recover_finish(r->pool);
 	r->d = r->super->tenants[0].flags ? rig_domain(r, 0, 0) : NULL;

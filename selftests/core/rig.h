@@ -21,6 +21,7 @@ struct rig {
 	struct kvc_pool *pool;		/* NULL while detached */
 	struct kvc_domain *d;		/* tenant 0, keyspace 0 */
 	bool	kicked[RIG_MEMBERS_MAX];
+	u64	missing;		/* members that the next attach is without */
 	u32	unreadable;		/* gseg that recovery gets a read error for */
 	u32	spaces;			/* calls of ops->space */
 	u32	written[3];		/* work items executed, by type */

@@ -335,6 +335,9 @@ void life_attach(struct sim *s)
 	s->fault_rng = fault_rng;
 	sim_attach(s);
 	compare_again(s);
+	*s->super = *kvc_super_of(s->pool);
+	write_supers(s);
+	s->super_seq_durable = s->super->seq;
 	sim_trace(s, "attached: %llu pages", (unsigned long long)s->stats.pages);
 }
 

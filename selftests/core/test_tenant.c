@@ -159,7 +159,8 @@ static void flags_of_a_tenant(void **state)
 	assert_int_equal(kvc_super_of(r->pool)->tenants[0].flags, KVC_TENANT_USED);
 	assert_int_equal(kvc_tenant_set(r->pool, "one", 0), 0);
 	assert_int_equal(kvc_tenant_set(r->pool, "default", KVC_TENANT_VERIFIED), 0);
-	assert_int_equal(kvc_super_of(r->pool)->seq, seq + 3);
+	/* the attach raised it, too */
+	assert_int_equal(kvc_super_of(r->pool)->seq, seq + 4);
 	assert_int_equal(kvc_super_check(kvc_super_of(r->pool)), KVC_OK);
 	reattach(r);
 	assert_int_equal(kvc_super_of(r->pool)->tenants[slot].flags, KVC_TENANT_USED);
@@ -168,7 +169,7 @@ static void flags_of_a_tenant(void **state)
 	assert_int_equal(kvc_tenant_set(r->pool, "one", KVC_TENANT_USED), -EINVAL);
 	assert_int_equal(kvc_tenant_set(r->pool, "one", 4), -EINVAL);
 	assert_int_equal(kvc_tenant_add(r->pool, "two", 0, 0, 0600, KVC_TENANT_USED), -EINVAL);
-	assert_int_equal(kvc_super_of(r->pool)->seq, seq + 3);
+	assert_int_equal(kvc_super_of(r->pool)->seq, seq + 5);
 	assert_int_equal(kvc_tenant_remove(r->pool, "default"), 0);
 	assert_int_equal(kvc_super_of(r->pool)->tenants[0].flags, 0);
 	assert_int_equal(kvc_tenant_add(r->pool, "two", 0, 0, 0600, 0), 0);

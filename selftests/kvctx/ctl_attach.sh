@@ -8,7 +8,7 @@ a=$(nvmet_null_blk ctla 64)
 b=$(nvmet_null_blk ctlb 64)
 small=$(nvmet_null_blk ctls 32)
 tiny=$(nvmet_null_blk ctlt 1)
-super_bytes=131072			# both slots
+super_bytes=131072			# both slots of a copy
 modprobe kvctx
 
 format() { kvctxctl pool format "$1" "${@:2}" --force --segment-size 1M; }
@@ -76,7 +76,9 @@ check "one missing slot does not matter" attach "$a"
 check "detach" detach
 ctl_super "$a" damage 0
 ctl_super "$a" damage 1
-check "both slots damaged" refused "$a: superblock damaged: checksum" "$a"
+ctl_super "$a" damage 2
+ctl_super "$a" damage 3
+check "all slots damaged" refused "$a: superblock damaged: checksum" "$a"
 
 for change in version=2 incompat=1 ro_compat=4; do
 	format t "$a" > /dev/null
@@ -114,10 +116,13 @@ check "members keep their place" prints " 1 .*$b" kvctxctl pool show t
 check "detach" detach
 
 # A member that missed a change: the newest configuration counts, and reaches it
+tail_at=$(($(blockdev --getsize64 "$b") / super_bytes - 1))
 dd if="$b" of=/tmp/old-super bs=$super_bytes count=1 status=none
+dd if="$b" of=/tmp/old-tail bs=$super_bytes skip=$tail_at status=none
 check "attach, add a tenant, detach" bash -c "
 	kvctxctl pool attach $a $b && kvctxctl tenant add t late --uid 7 && kvctxctl pool detach t"
 dd if=/tmp/old-super of="$b" oflag=direct bs=$super_bytes status=none
+dd if=/tmp/old-tail of="$b" oflag=direct bs=$super_bytes seek=$tail_at status=none
 check "one member is older" bash -c "! cmp -s <(ctl_super $a show | sed 's/member=.*tenant/tenant/') \
 	<(ctl_super $b show | sed 's/member=.*tenant/tenant/')"
 check "attach" attach "$b" "$a"

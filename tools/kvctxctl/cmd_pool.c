@@ -85,6 +85,7 @@ static int attach_paths(struct ctl *c, char **paths)
 	struct json_object *pools = out_array();
 	struct nl_request rq = {
 		.cmd = KVCTX_CMD_POOL_ATTACH, .devices = paths, .nr_devices = c->nr_args, .object = object_pool,
+		.degraded = c->opt[OPT_DEGRADED].set,
 	};
 	int status = nl_request(c, &rq, pools);
 

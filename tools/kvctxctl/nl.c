@@ -151,6 +151,8 @@ static struct nl_msg *build(const struct nl_request *rq, int family)
 		err = nla_put_string(msg, KVCTX_A_POOL, rq->pool);
 	if (rq->tenant && !err)
 		err = nla_put_string(msg, KVCTX_A_TENANT, rq->tenant);
+	if (rq->degraded && !err)
+		err = nla_put_flag(msg, KVCTX_A_DEGRADED);
 	err = err ?: put_value(msg, KVCTX_A_UID, rq->uid);
 	err = err ?: put_value(msg, KVCTX_A_GID, rq->gid);
 	err = err ?: put_value(msg, KVCTX_A_MODE, rq->mode);

@@ -80,10 +80,21 @@ static void add_uuid(struct json_object *obj, const char *key, struct nlattr *a)
 	out_text(obj, key, text);
 }
 
-static void add_state(struct json_object *obj, struct nlattr *a, const char *zero, const char *one)
+static const char *const pool_states[] = {
+	[KVCTX_POOL_ONLINE] = "online",
+	[KVCTX_POOL_DEGRADED] = "degraded",
+};
+
+static const char *const member_states[] = {
+	[KVCTX_MEMBER_STATE_ONLINE] = "online",
+	[KVCTX_MEMBER_STATE_FAILED] = "failed",
+	[KVCTX_MEMBER_STATE_MISSING] = "missing",
+};
+
+static void add_state(struct json_object *obj, struct nlattr *a, const char *const *names, size_t nr)
 {
 	if (a)
-		out_text(obj, "state", nla_get_u32(a) == 0 ? zero : nla_get_u32(a) == 1 ? one : "unknown");
+		out_text(obj, "state", nla_get_u32(a) < nr ? names[nla_get_u32(a)] : "unknown");
 }
 
 static struct json_object *object_member(struct nlattr *nest)
@@ -97,7 +108,7 @@ static struct json_object *object_member(struct nlattr *nest)
 	add_text(obj, "device", m[KVCTX_M_DEVICE]);
 	add_uuid(obj, "uuid", m[KVCTX_M_UUID]);
 	add_u64(obj, "size", m[KVCTX_M_SIZE]);
-	add_state(obj, m[KVCTX_M_STATE], "online", "failed");
+	add_state(obj, m[KVCTX_M_STATE], member_states, sizeof(member_states) / sizeof(*member_states));
 	add_u32(obj, "segments", m[KVCTX_M_SEGMENTS]);
 	add_u32(obj, "segments_free", m[KVCTX_M_SEGMENTS_FREE]);
 	return obj;
@@ -112,7 +123,7 @@ struct json_object *object_pool(const struct nl_object *o)
 
 	add_text(obj, "name", o->attrs[KVCTX_A_POOL]);
 	add_uuid(obj, "uuid", o->attrs[KVCTX_A_UUID]);
-	add_state(obj, o->attrs[KVCTX_A_STATE], "online", "degraded");
+	add_state(obj, o->attrs[KVCTX_A_STATE], pool_states, sizeof(pool_states) / sizeof(*pool_states));
 	add_u64(obj, "segment_size", o->attrs[KVCTX_A_SEGMENT_SIZE]);
 	add_u32(obj, "chunk_size", o->attrs[KVCTX_A_CHUNK_SIZE]);
 	add_u64(obj, "page_len_max", o->attrs[KVCTX_A_PAGE_LEN_MAX]);

@@ -35,6 +35,8 @@ const struct ctl_option ctl_options[OPT_NR] = {
 		"bytes under one checksum, a power of two from 4K to 1M (default 64K)" },
 	[OPT_FORCE] = { "force", 'f', KIND_FLAG, false, NULL,
 		"format devices that hold something" },
+	[OPT_DEGRADED] = { "degraded", 'D', KIND_FLAG, false, NULL,
+		"attach although members are missing" },
 	[OPT_UID] = { "uid", 0, KIND_USER, false, "USER",
 		"owner of the device node, name or number (default 0)" },
 	[OPT_GID] = { "gid", 0, KIND_GROUP, false, "GROUP",
@@ -101,10 +103,15 @@ const struct ctl_command ctl_commands[] = {
 		.args = {
 			{ KIND_DEVICE, "DEVICE", .many = true, .help = "block device, all members of one pool" },
 		},
+		.options = OPT(DEGRADED),
 		.summary = "bring a pool into service",
 		.text =
 "The pool's name stands on its devices. Each tenant of the pool gets its\n"
-"node /dev/kvctx/POOL/TENANT.",
+"node /dev/kvctx/POOL/TENANT. All members have to be there, unless --degraded\n"
+"is given: the pages of those that are missing are misses then, and come back\n"
+"when they do, but for those that were deleted or stored again meanwhile. Do\n"
+"not attach some members without the others and then the others without them:\n"
+"they are never taken together again.",
 		.example = "kvctxctl pool attach /dev/nvme1n1 /dev/nvme2n1",
 	}, {
 		.noun = "pool", .verb = "detach", .run = cmd_pool_detach,

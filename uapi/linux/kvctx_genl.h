@@ -6,7 +6,9 @@
  * are open to everybody. Every refusal carries a sentence in the extended acknowledgement (NLMSGERR_ATTR_MSG).
  *
  * Commands and the attributes they take; "*" means may repeat, "?" optional
- *   POOL_ATTACH     KVCTX_A_DEVICE*             replies with one POOL object. The pool's name stands on the media
+ *   POOL_ATTACH     KVCTX_A_DEVICE* KVCTX_A_DEGRADED?
+ *                                               replies with one POOL object. The pool's name stands on the media.
+ *                                               Without DEGRADED all members have to be there
  *   POOL_DETACH     KVCTX_A_POOL                -EBUSY while sessions are open
  *   POOL_GET        KVCTX_A_POOL? (dump: none)  POOL objects
  *   TENANT_ADD      KVCTX_A_POOL KVCTX_A_TENANT KVCTX_A_UID? KVCTX_A_GID? KVCTX_A_MODE?
@@ -75,13 +77,20 @@ enum kvctx_genl_attr {
 	KVCTX_A_TENANT_FLAGS,		/* u32: KVCTX_TENANT_* of <linux/kvctx.h>, default 0 */
 	KVCTX_A_PEER,			/* string: PCI name of a device */
 	KVCTX_A_PATH,			/* nested KVCTX_P_* */
+	KVCTX_A_DEGRADED,		/* flag: attach although members are missing */
 	__KVCTX_A_MAX,
 };
 #define KVCTX_A_MAX (__KVCTX_A_MAX - 1)
 
 enum kvctx_pool_state {
 	KVCTX_POOL_ONLINE,
-	KVCTX_POOL_DEGRADED,		/* a member failed: its pages miss, the others serve */
+	KVCTX_POOL_DEGRADED,		/* a member failed or is missing: its pages miss, the others serve */
+};
+
+enum kvctx_member_state {
+	KVCTX_MEMBER_STATE_ONLINE,
+	KVCTX_MEMBER_STATE_FAILED,
+	KVCTX_MEMBER_STATE_MISSING,	/* it was not there at attach */
 };
 
 /* Inside KVCTX_A_MEMBER */
@@ -89,10 +98,10 @@ enum kvctx_genl_member {
 	KVCTX_M_UNSPEC,
 	KVCTX_M_PAD,
 	KVCTX_M_INDEX,			/* u32: position in the pool */
-	KVCTX_M_DEVICE,			/* string: path as given to POOL_ATTACH */
+	KVCTX_M_DEVICE,			/* string: path as given to POOL_ATTACH; none of a missing member */
 	KVCTX_M_UUID,			/* binary, 16 bytes */
 	KVCTX_M_SIZE,			/* u64: bytes of its segments */
-	KVCTX_M_STATE,			/* u32: 0 online, 1 failed */
+	KVCTX_M_STATE,			/* u32: enum kvctx_member_state */
 	KVCTX_M_SEGMENTS,		/* u32: all segments */
 	KVCTX_M_SEGMENTS_FREE,		/* u32: blank or empty ones */
 	__KVCTX_M_MAX,

@@ -129,7 +129,8 @@ static void put_member(struct nl_msg *msg, int index, const char *device, int st
 	struct nlattr *nest = nla_nest_start(msg, KVCTX_A_MEMBER);
 
 	nla_put_u32(msg, KVCTX_M_INDEX, index);
-	nla_put_string(msg, KVCTX_M_DEVICE, device);
+	if (state != KVCTX_MEMBER_STATE_MISSING)
+		nla_put_string(msg, KVCTX_M_DEVICE, device);
 	put_uuid(msg, KVCTX_M_UUID, 16 * (index + 2));
 	nla_put_u64(msg, KVCTX_M_SIZE, 40ULL << 28);
 	nla_put_u32(msg, KVCTX_M_STATE, state);
@@ -155,7 +156,7 @@ static void push_pool(const struct nlmsghdr *rq, const char *name, int flags)
 	nla_put_u32(msg, KVCTX_A_STATE, two ? KVCTX_POOL_DEGRADED : KVCTX_POOL_ONLINE);
 	put_member(msg, 0, "/dev/nvme1n1", 0);
 	if (two)
-		put_member(msg, 1, "/dev/nvme2n1", 1);
+		put_member(msg, 1, "/dev/nvme2n1", (int)fake_number("FAKE_MEMBER", KVCTX_MEMBER_STATE_FAILED));
 	push(msg);
 }
 
@@ -273,6 +274,8 @@ static void log_request(const struct nlmsghdr *rq, struct nlattr **a)
 	nla_for_each_attr(d, genlmsg_attrdata(g, 0), genlmsg_attrlen(g, 0), rem)
 		if (nla_type(d) == KVCTX_A_DEVICE)
 			fake_log("  device=%s", text(d));
+	if (a[KVCTX_A_DEGRADED])
+		fake_log("  degraded");
 	log_number("uid", a[KVCTX_A_UID]);
 	log_number("gid", a[KVCTX_A_GID]);
 	log_number("mode", a[KVCTX_A_MODE]);

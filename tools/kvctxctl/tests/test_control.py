@@ -20,6 +20,15 @@ def test_attach_sends_absolute_paths():
                      f"  device={tool.DIR}/../b"], r
 
 
+def test_attach_degraded():
+    assert good("pool", "attach", "/dev/x", "--degraded").log == ["attach version 1", "  device=/dev/x", "  degraded"]
+    r = good("pool", "attach", "-D", "/dev/x", member=2)
+    assert re.search(r"1 +10.0 GiB +40 +11  missing  -$", r.out, re.M), r
+    members = good("pool", "show", "ctx0", "-o", "json", member=2).json()["pool"]["members"]
+    assert members[1]["state"] == "missing" and "device" not in members[1], members
+    assert good("pool", "show", "ctx0", "-o", "json", member=9).json()["pool"]["members"][1]["state"] == "unknown"
+
+
 def test_attach_shows_the_pool():
     r = good("pool", "attach", "/dev/nvme1n1")
     assert "Attached." in r.out and "degraded" in r.out, r

@@ -151,7 +151,7 @@ def test_own_superblock_in_one_slot_and_damaged():
 
 def test_own_superblock_at_the_end():
     """Something took the first MiB: the copy at the end says what the device is, until it is formatted"""
-    a = image("a", 9 * MIB)
+    a = image("a", 17 * MIB)
     good("pool", "format", "old", a, "--segment-size", "1M")
     put(a, 0, bytes(MIB))
     assert [s["reason"] for s in superblocks(a)] == [BAD_MAGIC, BAD_MAGIC, 0, 0]

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Members that are missing at attach, and come back stale.
+ */
+#include "test.h"
+
+static int make(void **state)
+{
+	struct rig *r = rig_small(2);
+
+	kvc_super_mark(r->pool);
+	rig_write_super(r);
+	*state = r;
+	return 0;
+}
+
+static int unmake(void **state)
+{
+	rig_free(*state);
+	return 0;
+}
+
+/* A store to one of the members */
+static int store_on(struct rig *r, u32 member, u32 id, u32 version, u32 length)
+{
+	struct kvc_store st;
+	u8 key[KVC_KEY_LEN];
+	int ret;
+
+	key_make(key, id);
+	while ((ret = kvc_store_begin(r->pool, r->d, key, length, 0, BIT_ULL(member), &st)) == -EAGAIN)
+		rig_work(r);
+	if (ret)
+		return ret;
+	rig_write_page(r, &st, version);
+	kvc_store_commit(r->pool, &st);
+	return 0;
+}
+
+/* The next attach is without these members; it writes its superblock, as all do. */
+static void attach_without(struct rig *r, u64 missing)
+{
+	rig_detach(r);
+	r->missing = missing;
+	rig_attach(r);
+	kvc_super_mark(r->pool);
+	rig_write_super(r);
+}
+
+static void pages_of_a_missing_member(void **state)
+{
+	struct rig *r = *state;
+	u8 keys[3][KVC_KEY_LEN];
+	struct kvc_lease l;
+	u32 total, free;
+
+	assert_int_equal(store_on(r, 0, 1, 1, 5000), 0);
+	assert_int_equal(store_on(r, 1, 2, 2, 5000), 0);
+	rig_flush(r);
+	attach_without(r, BIT_ULL(1));
+	assert_int_equal(rig_load(r, r->d, 1, 1), 0);
+	assert_int_equal(rig_load(r, r->d, 2, 2), -ENODEV);
+	assert_int_equal(rig_query(r, r->d, 2), -ENODEV);
+	assert_int_equal(rig_lease(r, r->d, 2, &l), -ENODEV);
+	assert_int_equal(rig_delete(r, r->d, 2), -ENODEV);
+	key_make(keys[0], 1);
+	key_make(keys[1], 2);
+	key_make(keys[2], 1);
+	assert_int_equal(kvc_match(r->pool, r->d, keys, 3, NULL, NULL), 1);
+	assert_false(kvc_member_online(r->pool, 1));
+	kvc_member_segments(r->pool, 1, &total, &free);
+	assert_int_equal(total, 16);
+	assert_int_equal(free, 0);
+	assert_int_equal(kvc_super_of(r->pool)->members[1].flags, KVC_MEMBER_ABSENT);
+	assert_int_equal(kvc_super_of(r->pool)->members[0].flags, 0);
+	/* Stores go to the other; nothing is placed on the missing one. */
+	assert_int_equal(store_on(r, 1, 3, 3, 5000), -ENODEV);
+	assert_int_equal(rig_fill(r, 10, 5000, 30), 40);
+	rig_flush(r);
+	attach_without(r, 0);
+	assert_int_equal(kvc_super_of(r->pool)->members[1].flags, 0);
+	assert_int_equal(rig_load(r, r->d, 1, 1), 0);
+	assert_int_equal(rig_load(r, r->d, 2, 2), 0);
+	assert_int_equal(rig_query(r, r->d, 3), -ENOENT);
+	assert_int_equal(rig_load(r, r->d, 25, 25), 0);
+}
+
+/* What was stored again or deleted without the member does not return with it, whatever was reclaimed meanwhile. */
+static void stale_member(void **state)
+{
+	struct rig *r = *state;
+	u32 id, round;
+
+	for (id = 0; id < 8; id++)
+		assert_int_equal(store_on(r, 1, id, id, 5000), 0);
+	rig_flush(r);
+	attach_without(r, BIT_ULL(1));
+	for (id = 0; id < 4; id++)
+		assert_int_equal(store_on(r, 0, id, 100 + id, 5000), 0);
+	rig_flush(r);
+	assert_int_equal(rig_delete(r, r->d, 2), 0);
+	assert_int_equal(rig_delete(r, r->d, 3), 0);
+	rig_flush(r);
+	for (round = 0; round < 3; round++) {
+		rig_fill(r, 1000 * (round + 1), 20000, 400);
+		for (id = 0; id < 2; id++)
+			if (rig_load(r, r->d, id, 100 + id))
+				assert_int_equal(store_on(r, 0, id, 100 + id, 5000), 0);
+		rig_flush(r);
+		attach_without(r, BIT_ULL(1));
+	}
+	assert_true(rig_query(r, r->d, 2) == -ENODEV && rig_query(r, r->d, 3) == -ENODEV);
+	for (id = 0; id < 2; id++)
+		if (rig_query(r, r->d, id) < 0)
+			assert_int_equal(store_on(r, 0, id, 100 + id, 5000), 0);
+	rig_flush(r);
+	attach_without(r, 0);
+	assert_int_equal(rig_load(r, r->d, 0, 100), 0);
+	assert_int_equal(rig_load(r, r->d, 1, 101), 0);
+	assert_int_equal(rig_query(r, r->d, 2), -ENOENT);
+	assert_int_equal(rig_query(r, r->d, 3), -ENOENT);
+	for (id = 4; id < 8; id++)
+		assert_int_equal(rig_load(r, r->d, id, id), 0);
+}
+
+/* All records of some attaches are on the member that is missing then: those made without it are newer all the same. */
+static void newest_records_missing(void **state)
+{
+	struct rig *r = *state;
+	u32 i;
+
+	assert_int_equal(store_on(r, 0, 0, 1, 5000), 0);
+	rig_flush(r);
+	for (i = 0; i < 5; i++) {
+		attach_without(r, 0);
+		assert_int_equal(store_on(r, 1, 7, 10 + i, 5000), i ? -EEXIST : 0);
+		if (i) {
+			assert_int_equal(rig_delete(r, r->d, 7), 0);
+			assert_int_equal(store_on(r, 1, 7, 10 + i, 5000), 0);
+		}
+		assert_int_equal(store_on(r, 1, 8, 8, 5000), i ? -EEXIST : 0);
+		rig_flush(r);
+	}
+	attach_without(r, BIT_ULL(1));
+	assert_int_equal(store_on(r, 0, 7, 20, 5000), 0);
+	assert_int_equal(store_on(r, 0, 8, 21, 5000), 0);
+	rig_flush(r);
+	assert_int_equal(rig_delete(r, r->d, 8), 0);
+	rig_flush(r);
+	attach_without(r, 0);
+	assert_int_equal(rig_load(r, r->d, 7, 20), 0);
+	assert_int_equal(rig_query(r, r->d, 8), -ENOENT);
+}
+
+/* A tenant that was removed meanwhile: its pages on the member stay dead, another tenant of its name has none. */
+static void tenant_removed_meanwhile(void **state)
+{
+	struct rig *r = *state;
+	int slot = kvc_tenant_add(r->pool, "other", 0, 0, 0600, 0);
+	struct kvc_domain *d;
+
+	rig_write_super(r);
+	d = rig_domain(r, (u32)slot, 0);
+	for (u32 id = 0; id < 6; id++)
+		assert_int_equal(rig_store(r, d, id, id, 5000), 0);
+	rig_flush(r);
+	kvc_domain_put(r->pool, d);
+	attach_without(r, BIT_ULL(1));
+	assert_int_equal(kvc_tenant_remove(r->pool, "other"), 0);
+	rig_write_super(r);
+	attach_without(r, 0);
+	assert_int_equal(kvc_tenant_add(r->pool, "other", 0, 0, 0600, 0), slot);
+	d = rig_domain(r, (u32)slot, 0);
+	for (u32 id = 0; id < 6; id++)
+		assert_int_equal(rig_query(r, d, id), -ENOENT);
+	kvc_domain_put(r->pool, d);
+	assert_int_equal(rig_stats(r).pages, 0);
+}
+
+/* Members that tell (member, sequence, who was there) */
+static void histories(void **state)
+{
+	static const struct {
+		u32 nr;
+		bool one;
+		struct kvc_witness w[3];
+	} rows[] = {
+		{ 1, true, { { 0, 5, 1 } } },
+		{ 2, true, { { 0, 5, 3 }, { 1, 5, 3 } } },
+		{ 2, true, { { 0, 6, 3 }, { 1, 5, 3 } } },		/* cut between the two */
+		{ 2, true, { { 0, 9, 1 }, { 1, 5, 3 } } },		/* the second was missing */
+		{ 2, true, { { 1, 5, 3 }, { 0, 9, 1 } } },
+		{ 2, false, { { 0, 6, 1 }, { 1, 6, 2 } } },		/* each without the other */
+		{ 2, false, { { 0, 9, 1 }, { 1, 6, 2 } } },
+		{ 2, false, { { 0, 6, 3 }, { 1, 6, 2 } } },		/* a write that reached one, then the other alone */
+		{ 3, true, { { 0, 5, 3 }, { 1, 6, 6 }, { 2, 6, 6 } } },	/* 0 and 1, then 1 and 2 */
+		{ 3, true, { { 0, 5, 3 }, { 1, 6, 6 }, { 2, 7, 4 } } },	/* and then 2 */
+		{ 3, false, { { 0, 5, 1 }, { 1, 6, 6 }, { 2, 6, 6 } } },	/* 0, then the others */
+		{ 3, false, { { 0, 5, 3 }, { 1, 5, 3 }, { 2, 5, 4 } } },
+		{ 3, true, { { 0, 7, 7 }, { 1, 7, 7 }, { 2, 7, 7 } } },
+	};
+	u32 i;
+
+	(void)state;
+	for (i = 0; i < ARRAY_SIZE(rows); i++)
+		assert_int_equal(kvc_one_history(rows[i].w, rows[i].nr), rows[i].one);
+}
+
+static const struct CMUnitTest members_tests[] = {
+	cmocka_unit_test_setup_teardown(pages_of_a_missing_member, make, unmake),
+	cmocka_unit_test_setup_teardown(stale_member, make, unmake),
+	cmocka_unit_test_setup_teardown(newest_records_missing, make, unmake),
+	cmocka_unit_test_setup_teardown(tenant_removed_meanwhile, make, unmake),
+	cmocka_unit_test(histories),
+};
+
+TEST_GROUP(members);
