@@ -49,7 +49,7 @@ size_t kvctx_msg_pool_size(u32 nr_members)
 	size_t member = nla_total_size(0) + 4 * nla_total_size(4) + nla_total_size(KVCTX_PATH_MAX) +
 			nla_total_size(KVC_UUID_LEN) + nla_total_size_64bit(8);
 
-	return nla_total_size(KVCTX_NAME_MAX) + nla_total_size(KVC_UUID_LEN) + 3 * nla_total_size_64bit(8) +
+	return nla_total_size(KVCTX_NAME_MAX) + nla_total_size(KVC_UUID_LEN) + 5 * nla_total_size_64bit(8) +
 	       2 * nla_total_size(4) + nr_members * member;
 }
 
@@ -66,7 +66,9 @@ int kvctx_msg_pool(struct sk_buff *skb, struct kvctx_pool *p)
 	    nla_put_u64_64bit(skb, KVCTX_A_SEGMENT_SIZE, super->segment_size, KVCTX_A_PAD) ||
 	    nla_put_u32(skb, KVCTX_A_CHUNK_SIZE, super->chunk_size) ||
 	    nla_put_u64_64bit(skb, KVCTX_A_PAGE_LEN_MAX, kvc_page_max(p->core), KVCTX_A_PAD) ||
-	    nla_put_u32(skb, KVCTX_A_STATE, state))
+	    nla_put_u32(skb, KVCTX_A_STATE, state) ||
+	    nla_put_u64_64bit(skb, KVCTX_A_ATTACH_BYTES, p->attach_bytes, KVCTX_A_PAD) ||
+	    nla_put_u64_64bit(skb, KVCTX_A_ATTACH_US, p->attach_us, KVCTX_A_PAD))
 		return -EMSGSIZE;
 	for (i = 0; i < p->nr_members && !err; i++)
 		err = kvctx_msg_member(skb, &p->members[i]);

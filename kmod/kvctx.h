@@ -121,6 +121,7 @@ struct kvctx_pool {
 	u32 sessions;				/* under kvctx_mutex */
 	bool online;				/* recovered: members can be lost */
 	bool stopping;				/* detach: no background work any more, only flushes */
+	u64 attach_bytes, attach_us;		/* what recovery read, and how long it took */
 	atomic_t losses;			/* members lost since attach */
 	struct kvctx_flush *last_flush;		/* for detach, which must not need memory */
 	struct completion flushed;		/* its end */

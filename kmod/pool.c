@@ -366,6 +366,8 @@ static void kvctx_log_attach(struct kvctx_pool *p)
 	kvc_stats_get(p->core, &st);
 	pr_info("kvctx: pool %s attached: %u members, %llu MiB, %llu pages found, %llu records or segments refused\n",
 		p->name, p->nr_members, kvc_capacity(p->core) >> 20, st.recovered_pages, st.recover_skipped);
+	pr_info("kvctx: pool %s: attached by reading %llu KiB of summaries in %llu ms\n",
+		p->name, p->attach_bytes >> 10, div_u64(p->attach_us, 1000));
 }
 
 /* Attach the pool whose members are named by these string attributes, in any order. @degraded: some may be missing. */

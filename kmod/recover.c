@@ -21,6 +21,7 @@ struct kvctx_reader {
 	struct kvctx_recovery *recovery;
 	struct kvctx_member *member;
 	void *buf;
+	u64 bytes;			/* read so far */
 };
 
 struct kvctx_recovery {
@@ -43,9 +44,11 @@ static int kvctx_recover_segment(struct kvctx_reader *r, u32 segment)
 	int ret;
 
 	kvc_recover_start(core, r->member->index, segment, &at);
+	at.keep = r->buf;
 	do {
-		int err = kvctx_io(r->member->bdev, REQ_OP_READ, at.offset, r->buf, at.len);
+		int err = kvctx_io(r->member->bdev, REQ_OP_READ, at.offset, r->buf + at.at, at.len);
 
+		r->bytes += at.len;
 		if (err) {
 			percpu_counter_inc(&r->recovery->pool->counters.io_errors);
 			pr_err_ratelimited("kvctx: pool %s: member %u not read at %llu, error %d\n",
@@ -119,6 +122,7 @@ static struct kvctx_recovery *kvctx_recovery_alloc(struct kvctx_pool *p)
 int kvctx_recover(struct kvctx_pool *p, struct netlink_ext_ack *extack)
 {
 	struct kvctx_recovery *rec = kvctx_recovery_alloc(p);
+	ktime_t start = ktime_get();
 	int err;
 	u32 i;
 
@@ -131,11 +135,14 @@ int kvctx_recover(struct kvctx_pool *p, struct netlink_ext_ack *extack)
 		wait_for_completion(&rec->done);
 	}
 	err = rec->err;
+	for (i = 0; i < rec->nr_readers; i++)
+		p->attach_bytes += rec->readers[i].bytes;
 	kvctx_recovery_free(rec);
 	if (err == -ENOMEM)
 		return kvctx_refuse(extack, NULL, err, "no memory for the index");
 	if (err)
 		return err;
 	kvc_recover_finish(p->core);
+	p->attach_us = (u64)ktime_us_delta(ktime_get(), start);
 	return 0;
 }

@@ -15,8 +15,6 @@
  */
 #include "engine.h"
 
-#define RECOVER_STEP	(64U << 10)	/* bytes to read when the need is not known */
-
 /*
  * Counters begin at as many gaps as the superblock's sequence says, which counts the attaches, and nobody counts a gap
  * in one attach. So they are above everything that was ever counted, also where that cannot be read now, or is on a
@@ -26,12 +24,28 @@
 #define RECOVER_GAP	BIT_ULL(32)
 #define RECOVER_END	(KVC_COUNTER_END / 2)
 
-static void want(const struct kvc_member *m, struct kvc_recover *r, u32 least)
+/*
+ * Ask for the extent at next_block, of which @least bytes are needed and the buffer has @kept already. A step is read
+ * when the need is smaller, or not known.
+ */
+static void want(const struct kvc_member *m, struct kvc_recover *r, u32 least, u32 kept)
 {
-	u32 left = (m->pool->seg_blocks - r->next_block) << KVC_BLOCK_SHIFT;
+	u32 left = ((m->pool->seg_blocks - r->next_block) << KVC_BLOCK_SHIFT) - kept;
 
-	r->offset = kvc_seg_offset(m, r->gseg) + ((u64)r->next_block << KVC_BLOCK_SHIFT);
-	r->len = min(max(least, RECOVER_STEP), left);
+	r->first_block = r->next_block;
+	r->offset = kvc_seg_offset(m, r->gseg) + ((u64)r->next_block << KVC_BLOCK_SHIFT) + kept;
+	r->len = min(min(max(least - kept, KVC_RECOVER_STEP), left), KVC_RECOVER_IO - kept);
+	r->at = kept;
+}
+
+/* An extent of @bytes at @pos of the buffer is there but for its end; @have: bytes in the buffer. */
+static void want_rest(const struct kvc_member *m, struct kvc_recover *r, u32 pos, u32 have, u32 bytes)
+{
+	u32 kept = r->keep ? have - pos : 0;
+
+	if (kept)
+		memmove(r->keep, (u8 *)r->keep + pos, kept);
+	want(m, r, bytes, kept);
 }
 
 void kvc_recover_start(struct kvc_pool *p, u32 member, u32 segment, struct kvc_recover *r)
@@ -44,7 +58,7 @@ void kvc_recover_start(struct kvc_pool *p, u32 member, u32 segment, struct kvc_r
 	memcpy(r->id.pool_uuid, p->super.pool_uuid, KVC_UUID_LEN);
 	r->id.member = m->index;
 	r->id.segment = segment;
-	want(m, r, KVC_BLOCK);
+	want(m, r, KVC_BLOCK, 0);
 }
 
 /* Room in the segment's memory: 0, -ENOMEM, or -EINVAL when it has its share. Member locked. */
@@ -304,22 +318,21 @@ static void end_of_log(struct kvc_member *m, struct kvc_recover *r, int err)
 int kvc_recover_feed(struct kvc_pool *p, struct kvc_recover *r, const void *buf, int err)
 {
 	struct kvc_member *m = &p->members[r->member];
-	u32 base = (u32)((r->offset - kvc_seg_offset(m, r->gseg)) >> KVC_BLOCK_SHIFT);
 	u32 bytes, pos, left;
 	int ret;
 
 	while (!err && r->next_block < p->seg_blocks) {
-		pos = (r->next_block - base) << KVC_BLOCK_SHIFT;
-		left = r->len - pos;
+		pos = (r->next_block - r->first_block) << KVC_BLOCK_SHIFT;
+		left = r->at + r->len - pos;
 		if (left < KVC_BLOCK) {
-			want(m, r, KVC_BLOCK);
+			want(m, r, KVC_BLOCK, 0);
 			return 1;
 		}
 		if (kvc_extent_peek((const u8 *)buf + pos, &bytes) != KVC_OK ||
 		    kvc_blocks(bytes) > p->seg_blocks - r->next_block)
 			break;
 		if (bytes > left) {
-			want(m, r, bytes);
+			want_rest(m, r, pos, r->at + r->len, bytes);
 			return 1;
 		}
 		ret = take_extent(m, r, (const u8 *)buf + pos, bytes);

@@ -87,10 +87,12 @@ static void recover_segment(struct rig *r, u32 member, u32 segment, u8 *buf)
 	int ret;
 
 	kvc_recover_start(r->pool, member, segment, &rec);
+	rec.keep = r->forgetful ? NULL : buf;
 	do {
-		if (rec.len > KVC_RECOVER_IO)
-			harness_failf("recovery reads %u bytes", rec.len);
-		dev_pread(r->devs[rec.member], rec.offset, buf, rec.len);
+		if (!rec.len || rec.len > KVC_RECOVER_IO - rec.at)
+			harness_failf("recovery reads %u bytes to %u", rec.len, rec.at);
+		dev_pread(r->devs[rec.member], rec.offset, buf + rec.at, rec.len);
+		r->read += rec.len;
 		ret = kvc_recover_feed(r->pool, &rec, buf, rec.gseg == r->unreadable ? -EIO : 0);
 	} while (ret == 1);
 	if (ret)
@@ -103,6 +105,7 @@ void rig_recover(struct rig *r)
 	u32 i, j;
 	int ret;
 
+	r->read = 0;
 	ret = kvc_pool_create(r->super, 42, &rig_ops, r, &r->pool);
 	if (ret)
 		harness_failf("pool create: %d", ret);

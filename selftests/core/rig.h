@@ -23,6 +23,8 @@ struct rig {
 	bool	kicked[RIG_MEMBERS_MAX];
 	u64	missing;		/* members that the next attach is without */
 	u32	unreadable;		/* gseg that recovery gets a read error for */
+	bool	forgetful;		/* recovery's buffer is not kept between reads */
+	u64	read;			/* bytes that the last recovery read */
 	u32	spaces;			/* calls of ops->space */
 	u32	written[3];		/* work items executed, by type */
 	u64	discard_max;		/* bytes discarded at a time when there is nothing else to do; 0: never */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Members that are missing at attach, and come back stale.
+ * Members that are missing at attach, and come back stale; what an attach reads.
  */
 #include "test.h"
 
@@ -206,12 +206,124 @@ static void histories(void **state)
 		assert_int_equal(kvc_one_history(rows[i].w, rows[i].nr), rows[i].one);
 }
 
+/* What lies in the logs of all segments, as far as they are valid, and how much of it lies behind the first step */
+static u64 log_bytes(struct rig *r)
+{
+	u8 *buf = malloc(KVC_RECOVER_IO);
+	u64 sum = 0, at, end;
+	u32 i, j, bytes;
+
+	for (i = 0; i < r->nr_members; i++) {
+		for (j = 0; j < r->super->members[i].nr_segments; j++) {
+			at = KVC_DATA_OFFSET + j * r->super->segment_size;
+			end = at + r->super->segment_size;
+			for (; at < end; at += bytes, sum += bytes) {
+				dev_pread(r->devs[i], at, buf, KVC_BLOCK);
+				if (kvc_extent_peek(buf, &bytes) != KVC_OK)
+					break;
+			}
+		}
+	}
+	free(buf);
+	return sum;
+}
+
+/* Attach reads the summaries and at most a step more of each segment, whatever the pages are and however many extents. */
+static void attach_reads_summaries(void **state)
+{
+	static const struct { u32 length, pages, flush_every; u64 segment; u32 segments; } rows[] = {
+		{ 1,	   20000, 7,	4U << 20, 12 },
+		{ 4096,	   4000,  1,	4U << 20, 12 },
+		{ 4096,	   4000,  400,	4U << 20, 12 },
+		{ 40000,   1000,  30,	4U << 20, 12 },
+		{ 3000000, 10,	  1,	4U << 20, 12 },
+		{ 100,	   3000,  5,	KVC_SEGMENT_MIN, 16 },
+		{ 100,	   0,	  1,	KVC_SEGMENT_MIN, 16 },
+	};
+	u64 summaries, step;
+	struct rig *r;
+	u32 i, j;
+
+	(void)state;
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		r = rig_new(2, rows[i].segments, rows[i].segment, KVC_CHUNK_MIN);
+		for (j = 0; j < rows[i].pages; j++) {
+			rig_fill(r, j, rows[i].length, 1);
+			if (j % rows[i].flush_every == 0)
+				rig_flush(r);
+		}
+		rig_flush(r);
+		summaries = log_bytes(r);
+		step = 2ULL * rows[i].segments * KVC_RECOVER_STEP;
+		rig_detach(r);
+		rig_recover(r);
+		assert_true(r->read <= summaries + step && r->read + step >= summaries);
+		rig_free(r);
+	}
+}
+
+/* The bytes grow with the number of pages, not with what is in them. */
+static void attach_is_linear_in_pages(void **state)
+{
+	u64 read[3], big;
+	struct rig *r;
+	u32 i;
+
+	(void)state;
+	for (i = 0; i < ARRAY_SIZE(read); i++) {
+		r = rig_new(2, 64, 1U << 20, KVC_CHUNK_MIN);
+		rig_fill(r, 0, 4000, 5000U << i);
+		assert_int_equal(rig_stats(r).evicted_pages, 0);
+		rig_flush(r);
+		rig_detach(r);
+		rig_recover(r);
+		assert_int_equal(rig_stats(r).recovered_pages, 5000U << i);
+		read[i] = r->read;
+		rig_free(r);
+	}
+	/* 5000, 10000 and 20000 pages beside what an empty pool costs, which is a step for each segment */
+	assert_true(read[2] - read[1] >= 18 * (read[1] - read[0]) / 10);
+	assert_true(read[2] - read[1] <= 22 * (read[1] - read[0]) / 10 + KVC_RECOVER_STEP);
+	/* the pages ten times as long, in segments ten times as long */
+	r = rig_new(2, 64, 10U << 20, 64U << 10);
+	rig_fill(r, 0, 40000, 5000);
+	rig_flush(r);
+	rig_detach(r);
+	rig_recover(r);
+	assert_int_equal(rig_stats(r).recovered_pages, 5000);
+	big = r->read;
+	rig_free(r);
+	assert_true(big <= read[0] + KVC_RECOVER_STEP);
+}
+
+/* The same is found when the buffer is not kept. */
+static void forgetful_reader(void **state)
+{
+	struct rig *r = rig_new(1, 16, 4U << 20, KVC_CHUNK_MIN);
+	u64 read, pages;
+
+	(void)state;
+	rig_fill(r, 0, 900, 3000);
+	rig_flush(r);
+	rig_again(r);
+	read = r->read;
+	pages = rig_stats(r).recovered_pages;
+	r->forgetful = true;
+	rig_again(r);
+	assert_int_equal(rig_stats(r).recovered_pages, pages);
+	assert_true(r->read > read);
+	rig_free(r);
+}
+
 static const struct CMUnitTest members_tests[] = {
 	cmocka_unit_test_setup_teardown(pages_of_a_missing_member, make, unmake),
 	cmocka_unit_test_setup_teardown(stale_member, make, unmake),
 	cmocka_unit_test_setup_teardown(newest_records_missing, make, unmake),
 	cmocka_unit_test_setup_teardown(tenant_removed_meanwhile, make, unmake),
 	cmocka_unit_test(histories),
+	cmocka_unit_test(attach_reads_summaries),
+	cmocka_unit_test(attach_is_linear_in_pages),
+	cmocka_unit_test(forgetful_reader),
 };
 
 TEST_GROUP(members);

@@ -29,6 +29,8 @@ static const struct out_column show_columns[] = {
 	{ "segment_size", "segment size", FORM_SIZE },
 	{ "chunk_size", "chunk size", FORM_SIZE },
 	{ "page_len_max", "longest page", FORM_SIZE },
+	{ "attach_bytes", "attach read", FORM_SIZE },
+	{ "attach_us", "attach took us", FORM_NUMBER },
 	{ NULL }
 };
 

@@ -128,6 +128,8 @@ struct json_object *object_pool(const struct nl_object *o)
 	add_u32(obj, "chunk_size", o->attrs[KVCTX_A_CHUNK_SIZE]);
 	add_u64(obj, "page_len_max", o->attrs[KVCTX_A_PAGE_LEN_MAX]);
 	add_u64(obj, "capacity", o->attrs[KVCTX_A_CAPACITY]);
+	add_u64(obj, "attach_bytes", o->attrs[KVCTX_A_ATTACH_BYTES]);
+	add_u64(obj, "attach_us", o->attrs[KVCTX_A_ATTACH_US]);
 	nla_for_each_attr(a, o->head, o->len, rem) {
 		struct json_object *member;
 

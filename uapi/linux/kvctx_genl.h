@@ -22,7 +22,8 @@
  *                                               -EOPNOTSUPP where the kernel has no PCI peer-to-peer DMA
  *
  * Objects are messages of the command's number that carry
- *   POOL    POOL UUID CAPACITY SEGMENT_SIZE CHUNK_SIZE PAGE_LEN_MAX STATE and one nested KVCTX_A_MEMBER a member
+ *   POOL    POOL UUID CAPACITY SEGMENT_SIZE CHUNK_SIZE PAGE_LEN_MAX STATE ATTACH_BYTES ATTACH_US and one nested
+ *           KVCTX_A_MEMBER a member
  *   TENANT  POOL TENANT UID GID MODE SESSIONS DEV_MAJOR DEV_MINOR TENANT_FLAGS
  *   PEER    POOL PEER and one nested KVCTX_A_PATH a member
  *   STATS   POOL and one u64 KVCTX_S_* a counter, nested in KVCTX_A_STATS
@@ -78,6 +79,8 @@ enum kvctx_genl_attr {
 	KVCTX_A_PEER,			/* string: PCI name of a device */
 	KVCTX_A_PATH,			/* nested KVCTX_P_* */
 	KVCTX_A_DEGRADED,		/* flag: attach although members are missing */
+	KVCTX_A_ATTACH_BYTES,		/* u64: read from the summaries at attach */
+	KVCTX_A_ATTACH_US,		/* u64: how long that took, microseconds */
 	__KVCTX_A_MAX,
 };
 #define KVCTX_A_MAX (__KVCTX_A_MAX - 1)
