@@ -5,7 +5,7 @@
 
 CORE_T		:= selftests/core
 CORE_T_OBJ	= $(addprefix $(O)/obj/$(CORE_T)/,$(addsuffix .o,$(1)))
-CORE_TESTS	:= sim core-unit core-fuzz core-threads core-bench
+CORE_TESTS	:= sim core-unit core-fuzz core-threads core-bench core-image
 CORE_UNITS	:= super extent store keys delete reclaim policy recover tenant members sweep flash
 
 CORE_SIM_OBJS	:= $(call CORE_T_OBJ,dev disk page sim_main sim_model sim_ops sim_read sim_admin sim_work sim_recover sim_life)
@@ -13,6 +13,7 @@ CORE_UNIT_OBJS	:= $(call CORE_T_OBJ,dev disk page rig media golden unit $(CORE_U
 CORE_FUZZ_OBJS	:= $(call CORE_T_OBJ,dev disk page rig media fuzz)
 CORE_THR_OBJS	:= $(call CORE_T_OBJ,page threads)
 CORE_BENCH_OBJS	:= $(call CORE_T_OBJ,page bench)
+CORE_IMAGE_OBJS	:= $(call CORE_T_OBJ,page image)
 
 TESTPROGS	+= $(CORE_TESTS:%=$(O)/test/%)
 CHECKS		+= check-core
@@ -25,6 +26,7 @@ $(O)/test/core-unit: CORE_T_LIBS := -lcmocka
 $(O)/test/core-fuzz: $(CORE_FUZZ_OBJS)
 $(O)/test/core-threads: $(CORE_THR_OBJS)
 $(O)/test/core-bench: $(CORE_BENCH_OBJS)
+$(O)/test/core-image: $(CORE_IMAGE_OBJS)
 $(CORE_TESTS:%=$(O)/test/%): $(KVC_CORE_LIB)
 	@mkdir -p $(@D)
 	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(KVC_CORE_LIB) $(KVC_CORE_LIBS) $(CORE_T_LIBS)
