@@ -206,14 +206,20 @@ void dev_flip(struct dev *d, u64 offset, u32 bit)
 	dev_taint(d, offset, 1);
 }
 
-/* A random place in a block of the data area that was written once; false when luck has it otherwise */
+/* A random place that was written once; false when there is none in the data area, or luck has it otherwise */
 static bool written_place(struct dev *d, u64 *offset)
 {
-	u64 first = KVC_DATA_OFFSET >> KVC_BLOCK_SHIFT;
-	u64 block = first + rng_u64(d->bus->rng) % (d->disk->nr_blocks - first);
+	const struct disk *k = d->disk;
+	u32 tries;
+	u64 block;
 
-	*offset = (block << KVC_BLOCK_SHIFT) + rng_below(d->bus->rng, KVC_BLOCK);
-	return disk_flagged(d->disk, *offset, 1, DISK_TOUCHED);
+	for (tries = 0; tries < 4 && k->nr_touched; tries++) {
+		block = k->touched[rng_below(d->bus->rng, k->nr_touched)];
+		*offset = (block << KVC_BLOCK_SHIFT) + rng_below(d->bus->rng, KVC_BLOCK);
+		if (*offset >= KVC_DATA_OFFSET)
+			return true;
+	}
+	return false;
 }
 
 /* Where a write to the data area really goes: true with @offset changed, or false when it is lost. */
@@ -279,14 +285,18 @@ static void break_off(struct io *io)
 {
 	struct rng *rng = io->dev->bus->rng;
 	struct disk *k = io->dev->disk;
+	u64 torn;
 
 	if (io->flags & DEV_PREFLUSH) {
 		if (rng_chance(rng, 5000))
 			return;
 		disk_flush(k, io->flush_cached);
 	}
+	torn = k->torn;
 	disk_tear(k, rng, io->offset, io->copy, io->len);
 	disk_revert(k, io->offset, io->len);
+	if (io->flags & DEV_FUA)
+		io->dev->bus->counts.torn_forced += k->torn - torn;
 }
 
 static void rot(struct dev *d)

@@ -40,7 +40,7 @@ struct bus_faults {
 };
 
 struct bus_counts {
-	u64	torn, lost, misdirected, flips, bad;
+	u64	torn, torn_forced, lost, misdirected, flips, bad;
 	u64	read_errors, write_errors, bad_reads, gone;
 };
 

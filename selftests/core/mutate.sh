@@ -51,6 +51,13 @@ recovered-seq@kmod/core/recover.c@s/os_atomic64_set(&p->seq, .*/(void)seq;/@the 
 recovered-gen@kmod/core/recover.c@s/os_atomic64_set(&p->generation, .*/(void)gen;/@generations start anew with each attach
 recovery-oldest@kmod/core/recover.c@s/->seq >= rec->seq/->seq <= rec->seq/@the oldest record of a key wins
 recovery-tombs@kmod/core/recover.c@s/^\t\tsupersede(p, bucket, old, e);$/\t\t;/@tombstones do not kill in recovery
+recovery-end@kmod/core/recover.c@s/rec->seq >= RECOVER_END || //@recovery believes numbers near the end of all
+recovery-end-gen@kmod/core/recover.c@s/why != KVC_OK || r->id.generation >= RECOVER_END/why != KVC_OK/@recovery believes generations near the end of all
+attach-count@kmod/core/recover.c@s/attaches \* RECOVER_GAP/0ULL/@attaches without the newest members number as the one before did
+stale-offline@kmod/core/reclaim.c@s/(offline || os_atomic_read(&seg->undead))/(os_atomic_read(\&seg->undead))/@tombstones are dropped while a member is lost
+tomb-offline@kmod/core/delete.c@s/ || os_atomic_read(&p->nr_offline)//@deletes need no tombstone while a member is lost
+stale-unknown@kmod/core/recover.c@/^static void set_unknown/,/^}/s/WRITE_ONCE(m->segs\[i\].min_seq, 0)/;/@tombstones are dropped while their victims are away
+stale-unread@kmod/core/recover.c@/^static void drop_segment/,/^}/s/WRITE_ONCE(seg->min_seq, 0)/;/@tombstones are dropped while their victims cannot be read
 recovery-again@kmod/core/recover.c@s/if (i < \*done)/if (0)/@recovery takes records twice after -ENOMEM
 dedup@kmod/core/store.c@s/return -EEXIST;/return 0;/@a present page is replaced
 abort-stays@kmod/core/store.c@s/if (commit) {/if (commit || true) {/@an abort publishes

@@ -13,15 +13,20 @@
  *
  *   ghost     a version that a weak event took away: media may still hold it
  *
+ *   away      a durable version whose member is out: it has to be there when that is back
+ *
  * After a recovery a key may be in the state of its last strong event that is durable, or in that of any later event.
  * Once a newer version was weakly lost as well, a ghost may be back, unless a durable delete came in between.
  * Where corruption was injected, what lies in a hit segment may be missing, and deleted pages may come back: with the
  * right bytes of some version of their own key, never with others.
+ * Members vanish, with what their caches held, stay away for some lives, and come back with what they had. A delete
+ * holds wherever the member that has its tombstone takes part; so the model remembers which one that was.
  *
  *   sim_main.c   options, seeds, scheduling     sim_model.c  the model
  *   sim_ops.c    users: store, delete           sim_read.c   users: load, match, lease
  *   sim_admin.c  flush, tenants                 sim_work.c   members' workers
- *   sim_recover.c  recovery                     sim_life.c   attach, power cut, detach, comparison
+ *   sim_recover.c  recovery                     sim_format.c  format
+ *   sim_life.c   attach, power cut, detach, comparison
  */
 #ifndef SIM_H
 #define SIM_H
@@ -45,14 +50,15 @@ struct sim_cfg {
 	u32	typical_len;
 	const struct kvc_policy *policy;
 	bool	roomy;			/* the pool is larger than what is stored: nothing may be evicted */
-	bool	leases, tenants, member_fails, alloc_fails, corrupts, io_errors;
+	bool	leases, tenants, member_fails, alloc_fails, corrupts, io_errors, vanish, limits;
 	u32	discards;		/* 0: never, 1: when there is nothing else to do, n: at one of n of those times */
 };
 
 /* What happened, for --verbose and to see that the rates are sane */
 struct sim_counts {
 	u64	stores, loads, deletes, matches, flushes, leases, evicted, moved, bad, cuts, detaches, fails, waits,
-		recovered, missing_excused, steps, ioerrs, nomem, removals, cuts_recovery, cuts_attached, discards;
+		recovered, missing_excused, steps, ioerrs, nomem, removals, cuts_recovery, cuts_attached, discards,
+		cuts_header, cuts_summary, unread, vanished, degraded, returned, came_back, limits;
 	struct bus_counts bus;
 };
 
@@ -65,6 +71,7 @@ struct event {
 	u64	nr;
 	struct mstate state;
 	bool	weak;
+	u8	tomb;			/* of a delete: its tombstone's member + 1, or 0 */
 };
 
 struct place {
@@ -77,8 +84,10 @@ struct mkey {
 	struct mstate cur;		/* as the engine has to see it now */
 	struct place at, before;	/* before: ahead of the last move */
 	bool	pending;		/* a store is under way */
-	bool	doubtful;		/* damage brought a deleted page back, and may take it away again */
+	bool	doubtful;		/* what brought a deleted page back may take it away again */
 	bool	gone;			/* its member failed: -ENODEV is as good as -ENOENT */
+	u32	away;			/* this version has to be back when its member is */
+	u32	tombs;			/* members that have, or had, tombstones of the key; a mask */
 	struct event *events;		/* since the last durable strong one, which comes first */
 	u32	nr_events, room;
 	struct event *ghosts;
@@ -102,7 +111,7 @@ struct mlease {
 /* Every store ever begun, by version */
 struct mversion {
 	struct mkey *key;
-	u32	length;
+	u32	length, member;
 };
 
 enum op_type { OP_STORE, OP_LOAD, OP_FLUSH, OP_SUPER };
@@ -156,6 +165,7 @@ struct sim {
 	struct worker workers[SIM_MEMBERS_MAX];
 	struct op *ops;
 	u32	nr_ops;
+	bool	early;			/* the power goes before there are users */
 	bool	ending;			/* power is off: what completes tells nothing */
 	struct kvc_stats stats;		/* when last looked at */
 
@@ -176,6 +186,8 @@ struct sim {
 	u32	nr_versions, versions_room;
 	u64	placed;			/* blocks given to pages, ever */
 	bool	failed[SIM_MEMBERS_MAX];
+	u32	missing;		/* members that are not there since attach; a mask */
+	bool	degraded;		/* members were missing once */
 	struct place newest[SIM_MEMBERS_MAX];
 	u32	read_errors;		/* reads that failed in recoveries */
 	u64	unread[SIM_MEMBERS_MAX]; /* segments that a recovery could not read, ever; a mask */
@@ -200,6 +212,8 @@ struct mkey *model_key(struct sim *s, u32 tenant, u32 keyspace, u32 id);
 struct mkey *model_random_key(struct sim *s);	/* of a live tenant; NULL when there is none */
 const char *model_name(const struct mkey *k);
 void model_event(struct sim *s, struct mkey *k, struct mstate state, bool weak);
+void model_deleted(struct sim *s, struct mkey *k, u8 tomb);
+void model_missing(struct sim *s);			/* s->missing are not there at attach */
 void model_flushed(struct sim *s, u64 event);
 void model_settle_key(struct sim *s, struct mkey *k);	/* before model_allows(): forget what cannot be any more */
 bool model_allows(const struct mkey *k, struct mstate state);
@@ -207,7 +221,7 @@ void model_forget_key(struct mkey *k);
 void model_recovered(struct sim *s, struct mkey *k, struct mstate state, struct place at);
 void model_member_failed(struct sim *s, u32 member);
 void model_tenant_removed(struct sim *s, u32 tenant);
-u32 model_new_version(struct sim *s, struct mkey *k, u32 length);
+u32 model_new_version(struct sim *s, struct mkey *k, u32 length, u32 member);
 /* No page that should be there lies in the range. */
 void model_check_free(struct sim *s, u32 member, u64 offset, u64 len, const char *what);
 u32 model_leases(const struct sim *s, u32 member, u64 segment);
@@ -232,7 +246,7 @@ bool sim_no_crcs(const struct sim *s, u32 version);	/* was this version stored w
 /* sim_read.c */
 struct mkey *ops_stored_key(struct sim *s);	/* more often than not one that is there */
 bool ops_present(const struct sim *s, const struct mkey *k);
-void ops_check_miss(const struct mkey *k, int r, const char *what);
+void ops_check_miss(const struct sim *s, const struct mkey *k, int r, const char *what);
 void op_load(struct sim *s);
 void op_query(struct sim *s);
 void op_match(struct sim *s);
@@ -251,11 +265,17 @@ bool work_step(struct sim *s, u32 member);	/* false: nothing to do */
 
 /* sim_recover.c */
 void sim_attach(struct sim *s);		/* s->pool, from the devices */
+void sim_attached(struct sim *s);	/* it is going to be used: its superblock is written */
 void sim_attach_cut(struct sim *s);	/* the same, and the power goes somewhere in it */
 
-/* sim_life.c */
+/* sim_format.c */
+void sim_write_super(struct sim *s, const struct kvc_super *super, u32 member, u32 copies);
+void sim_write_supers(struct sim *s);	/* s->super, to all members that are there */
 void life_format(struct sim *s);
+
+/* sim_life.c */
 void life_attach(struct sim *s);
+void life_vanish(struct sim *s);	/* one of the members, if there is another left */
 void life_end(struct sim *s);
 
 #endif

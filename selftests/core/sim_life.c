@@ -1,74 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Lives: format, attach (superblocks, recovery, comparison with the model), power cut, detach. See sim.h.
+ * Lives: attach (members, superblocks, recovery, comparison with the model), power cut, detach. See sim.h.
  */
 #include "sim.h"
-
-static void write_supers(struct sim *s)
-{
-	u8 *buf = malloc(KVC_SUPER_BYTES);
-	u32 i, copy;
-
-	if (!buf)
-		sim_fail("the test itself is out of memory");
-	for (i = 0; i < s->cfg.nr_members; i++) {
-		kvc_super_encode(s->super, i, buf);
-		for (copy = 0; copy < KVC_SUPER_COPIES; copy++)
-			dev_pwrite(s->devs[i], kvc_super_offset(kvc_super_slot(s->super->seq, copy),
-								dev_bytes(s->devs[i])), buf, KVC_SUPER_BYTES);
-	}
-	free(buf);
-}
-
-/* Old data of other owners lies on the devices. */
-static void litter(struct sim *s, struct dev *d)
-{
-	u32 n = rng_below(&s->rng, 20), i;
-	u8 block[KVC_BLOCK];
-	u64 at;
-
-	for (i = 0; i < n; i++) {
-		at = rng_u64(&s->rng) % (dev_bytes(d) / KVC_BLOCK);
-		page_bytes(block, rng_u64(&s->rng), 0, KVC_BLOCK);
-		dev_pwrite(d, at * KVC_BLOCK, block, KVC_BLOCK);
-	}
-}
-
-void life_format(struct sim *s)
-{
-	struct kvc_super *super = calloc(1, sizeof(*super));
-	u32 i;
-
-	if (!super)
-		sim_fail("the test itself is out of memory");
-	s->super = super;
-	super->seq = 1;
-	page_bytes(super->pool_uuid, s->seed, 0, KVC_UUID_LEN);
-	strcpy(super->pool_name, "sim");
-	super->segment_size = s->cfg.segment_size;
-	super->chunk_size = s->cfg.chunk_size;
-	super->nr_members = s->cfg.nr_members;
-	for (i = 0; i < s->cfg.nr_members; i++) {
-		page_bytes(super->members[i].uuid, s->seed + i + 1, 0, KVC_UUID_LEN);
-		super->members[i].nr_segments = s->cfg.nr_segs[i];
-		s->devs[i] = bus_add(s->bus, kvc_device_bytes(s->cfg.nr_segs[i], s->cfg.segment_size));
-		litter(s, s->devs[i]);
-	}
-	for (i = 0; i < SIM_TENANTS; i++) {
-		struct kvc_super_tenant *t = &super->tenants[i * 3];
-
-		snprintf(s->tenants[i].name, KVC_NAME_MAX, "tenant%u", i);
-		s->tenants[i].slot = i * 3;
-		if (i && s->cfg.tenants)
-			continue;
-		strcpy(t->name, s->tenants[i].name);
-		t->flags = KVC_TENANT_USED | (i % 2 ? KVC_TENANT_VERIFIED : 0);
-		t->mode = 0600;
-		s->tenants[i].state = T_LIVE;
-	}
-	s->super_seq_durable = 1;
-	write_supers(s);
-}
 
 /* One end of a member is overwritten, with either copy of the superblock */
 static void lose_end(struct sim *s, struct dev *d)
@@ -83,60 +17,105 @@ static void lose_end(struct sim *s, struct dev *d)
 	free(buf);
 }
 
-/* The superblock of a member, as attach finds it */
-static bool read_member_super(struct sim *s, u32 member, struct kvc_super *found, u8 *buf)
+/* The superblock of a member, as attach finds it, if it is newer than @best; s->super then. */
+static bool newer_super(struct sim *s, u32 member)
 {
+	static struct kvc_super found[KVC_SUPER_SLOTS];
 	struct dev *d = s->devs[member];
 	enum kvc_reason why[KVC_SUPER_SLOTS];
 	u32 i;
 
-	for (i = 0; i < KVC_SUPER_SLOTS; i++) {
-		dev_pread(d, kvc_super_offset(i, dev_bytes(d)), buf, KVC_SUPER_BYTES);
-		why[i] = kvc_super_read(buf, i, &found[i]);
-	}
+	for (i = 0; i < KVC_SUPER_SLOTS; i++)
+		why[i] = kvc_super_read(dev_peek(d, kvc_super_offset(i, dev_bytes(d)), KVC_SUPER_BYTES), i, &found[i]);
 	i = kvc_super_choose(found, why);
-	if (i == KVC_SUPER_SLOTS)
+	if (i == KVC_SUPER_SLOTS || found[i].seq <= s->super->seq)
 		return false;
-	if (i)
-		found[0] = found[i];
-	sim_check(found->member_index == member, "superblock of member %u on %u", found->member_index, member);
+	sim_check(found[i].member_index == member, "superblock of member %u on %u", found[i].member_index, member);
+	*s->super = found[i];
 	return true;
 }
 
 /*
- * The newest valid superblock of all members. Where every superblock that was durable is in both copies of its members
- * one of them may be lost meanwhile; all are written again then.
+ * The newest valid superblock of all members; one that is out comes back if only it has that. Where every superblock
+ * that was durable is in both copies of its members one of them may be lost meanwhile; all are written again then.
  */
 static void read_super(struct sim *s)
 {
-	bool either = !s->cfg.io_errors && !s->cfg.corrupts && !s->cfg.member_fails;
-	struct kvc_super *found = calloc(KVC_SUPER_SLOTS, sizeof(*found));
-	u8 *buf = malloc(KVC_SUPER_BYTES);
-	bool lost = false;
-	u64 best = 0;
+	bool either = !s->cfg.io_errors && !s->cfg.corrupts && !s->cfg.member_fails && !s->cfg.vanish, lost = false;
 	u32 i;
 
-	if (!found || !buf)
-		sim_fail("the test itself is out of memory");
+	s->super->seq = 0;
 	for (i = 0; i < s->cfg.nr_members; i++) {
-		if (either && rng_chance(&s->rng, 3000)) {
+		if (either && rng_chance(&s->rng, 1000)) {
 			lose_end(s, s->devs[i]);
 			lost = true;
 		}
-		if (read_member_super(s, i, found, buf) && found->seq > best) {
-			best = found->seq;
-			*s->super = *found;
-		}
+		if (!dev_gone(s->devs[i]))
+			newer_super(s, i);
 	}
-	sim_check(best >= s->super_seq_durable, "superblock %llu found, %llu was written", (unsigned long long)best,
-		  (unsigned long long)s->super_seq_durable);
+	for (i = 0; i < s->cfg.nr_members; i++)
+		if (dev_gone(s->devs[i]) && newer_super(s, i))
+			dev_return(s->devs[i]);
+	sim_check(s->super->seq >= s->super_seq_durable, "superblock %llu found, %llu was written",
+		  (unsigned long long)s->super->seq, (unsigned long long)s->super_seq_durable);
 	for (i = 0; lost && i < KVC_SUPER_SLOTS / KVC_SUPER_COPIES; i++) {
 		s->super->seq++;
-		write_supers(s);
+		sim_write_supers(s);
 	}
 	s->super_seq_durable = s->super->seq;
-	free(found);
-	free(buf);
+}
+
+static u32 nr_gone(const struct sim *s)
+{
+	u32 i, n = 0;
+
+	for (i = 0; i < s->cfg.nr_members; i++)
+		n += dev_gone(s->devs[i]);
+	return n;
+}
+
+void life_vanish(struct sim *s)
+{
+	u32 i = rng_below(&s->fault_rng, s->cfg.nr_members);
+
+	if (dev_gone(s->devs[i]) || nr_gone(s) + 1 == s->cfg.nr_members)
+		return;
+	dev_vanish(s->devs[i]);
+	s->n.vanished++;
+	sim_trace(s, "member %u vanished", i);
+}
+
+/* Members come back as they were, others are not there this time. */
+static void muster(struct sim *s)
+{
+	u32 i;
+
+	if (!s->cfg.vanish)
+		return;
+	for (i = 0; i < s->cfg.nr_members; i++) {
+		if (!dev_gone(s->devs[i]) || !rng_chance(&s->fault_rng, 4500))
+			continue;
+		dev_return(s->devs[i]);
+		s->n.came_back++;
+		sim_trace(s, "member %u is back", i);
+	}
+	if (rng_chance(&s->fault_rng, 1500))
+		life_vanish(s);
+}
+
+static void note_missing(struct sim *s)
+{
+	u32 i;
+
+	s->missing = 0;
+	for (i = 0; i < s->cfg.nr_members; i++)
+		if (dev_gone(s->devs[i]))
+			s->missing |= BIT(i);
+	if (!s->missing)
+		return;
+	s->degraded = true;
+	s->n.degraded++;
+	sim_trace(s, "attach without members %x", s->missing);
 }
 
 /* Did the change that was under way at the power cut come through? */
@@ -216,8 +195,20 @@ static bool read_page(struct sim *s, struct mkey *k, const struct kvc_load *ld, 
 	return intact;
 }
 
+/* What was durable on a member that was out is there with it, if nothing happened to the key meanwhile. */
+static void check_away(struct sim *s, struct mkey *k, u32 version)
+{
+	if (!k->away || s->missing & BIT(s->versions[k->away].member))
+		return;
+	sim_check(version == k->away || k->doubtful || sim_corrupted(s), "%s: v%u did not come back with member %u",
+		  model_name(k), k->away, s->versions[k->away].member);
+	s->n.returned += version == k->away;
+	k->away = 0;
+}
+
 static void check_missing(struct sim *s, struct mkey *k, const char *what)
 {
+	check_away(s, k, 0);
 	if (!model_allows(k, (struct mstate){ 0 })) {
 		sim_check(model_excused(s, k), "%s v%u is %s after recovery", model_name(k), k->events[0].state.version,
 			  what);
@@ -226,6 +217,14 @@ static void check_missing(struct sim *s, struct mkey *k, const char *what)
 	if (k->events[0].state.version)
 		sim_trace(s, "%s: %s v%u", what, model_name(k), k->events[0].state.version);
 	model_recovered(s, k, (struct mstate){ 0 }, (struct place){ 0 });
+}
+
+/* Was what made older versions of the key impossible damaged, or is it on a member that is not there? */
+static bool may_be_back(struct sim *s, const struct mkey *k)
+{
+	if (k->tombs & s->missing)
+		return true;
+	return sim_corrupted(s) && (model_allows(k, (struct mstate){ 0 }) || model_excused(s, k));
 }
 
 static void check_found(struct sim *s, struct mkey *k, const struct kvc_load *ld)
@@ -239,11 +238,12 @@ static void check_found(struct sim *s, struct mkey *k, const struct kvc_load *ld
 		check_missing(s, k, "damaged");
 		/* It is in the index all the same, until somebody loads it. */
 	} else if (!model_allows(k, state)) {
-		sim_check(sim_corrupted(s) && (!k->events[0].state.version || model_excused(s, k)),
-			  "%s: v%u was found, v%u was durable", model_name(k), state.version,
+		sim_check(may_be_back(s, k), "%s: v%u was found, v%u was durable", model_name(k), state.version,
 			  k->events[0].state.version);
 		k->doubtful = true;
 		s->n.missing_excused++;
+	} else {
+		check_away(s, k, state.version);
 	}
 	sim_check(ld->no_crcs == sim_no_crcs(s, state.version), "%s v%u found: no_crcs is %d", model_name(k),
 		  state.version, ld->no_crcs);
@@ -264,7 +264,8 @@ static void compare_key(struct sim *s, struct mkey *k, u64 *found)
 	key_make(key, k->id);
 	r = kvc_load_begin(s->pool, d, key, &ld);
 	kvc_domain_put(s->pool, d);
-	sim_check(r == 0 || r == -ENOENT, "load of %s after recovery: %d", model_name(k), r);
+	sim_check(r == 0 || r == -ENOENT || (r == -ENODEV && s->missing), "load of %s after recovery: %d",
+		  model_name(k), r);
 	if (r) {
 		check_missing(s, k, "missing");
 		return;
@@ -305,7 +306,7 @@ static void compare_again(struct sim *s)
 		d = sim_domain(s, k);
 		r = kvc_query(s->pool, d, key);
 		kvc_domain_put(s->pool, d);
-		sim_check(r == -ENOENT ? !k->cur.version : r == (int)k->cur.length,
+		sim_check(r == -ENOENT || (r == -ENODEV && s->missing) ? !k->cur.version : r == (int)k->cur.length,
 			  "%s v%u: second recovery says %d", model_name(k), k->cur.version, r);
 	}
 }
@@ -318,10 +319,16 @@ void life_attach(struct sim *s)
 {
 	struct rng rng, fault_rng;
 
+	muster(s);
 	read_super(s);
+	note_missing(s);
 	settle_tenants(s);
-	while (rng_chance(&s->rng, 500))
+	if (s->missing)
+		model_missing(s);
+	while (rng_chance(&s->rng, 500)) {
 		sim_attach_cut(s);
+		read_super(s);
+	}
 	rng = s->rng;
 	fault_rng = s->fault_rng;
 	sim_attach(s);
@@ -335,9 +342,7 @@ void life_attach(struct sim *s)
 	s->fault_rng = fault_rng;
 	sim_attach(s);
 	compare_again(s);
-	*s->super = *kvc_super_of(s->pool);
-	write_supers(s);
-	s->super_seq_durable = s->super->seq;
+	sim_attached(s);
 	sim_trace(s, "attached: %llu pages", (unsigned long long)s->stats.pages);
 }
 
@@ -364,10 +369,27 @@ static void check_stats(struct sim *s)
 		  (unsigned long long)bytes);
 }
 
+/* What the engine was writing when the power went */
+static void note_writes(struct sim *s)
+{
+	u32 i;
+
+	for (i = 0; i < s->cfg.nr_members; i++) {
+		const struct kvc_work *w = &s->workers[i].w;
+
+		if (!s->workers[i].busy || w->type != KVC_WORK_WRITE)
+			continue;
+		if ((w->offset - KVC_DATA_OFFSET) % s->cfg.segment_size)
+			s->n.cuts_summary++;
+		else
+			s->n.cuts_header++;
+	}
+}
+
 /* The life ends: power cut at any point, or detach, with or without a flush. */
 void life_end(struct sim *s)
 {
-	u32 how = rng_below(&s->rng, 4);
+	u32 how = s->early ? 0 : rng_below(&s->rng, 4);
 
 	sim_trace(s, "end of life: %s", how < 2 ? "power cut" : how == 2 ? "detach" : "detach without flush");
 	if (how >= 2) {
@@ -381,8 +403,10 @@ void life_end(struct sim *s)
 		s->n.cuts++;
 	}
 	s->ending = true;
-	if (how < 2)
+	if (how < 2) {
+		note_writes(s);
 		bus_power_cut(s->bus);
+	}
 	ops_drop_waiters(s);
 	ops_drop_leases(s);
 	while (s->ops) {

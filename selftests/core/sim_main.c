@@ -77,14 +77,14 @@ static void set_faults(struct sim *s)
 	struct bus_faults f = { 0 };
 
 	if (s->cfg.corrupts) {
-		f.lost = rng_below(&s->fault_rng, 20);
-		f.misdirected = rng_below(&s->fault_rng, 10);
-		f.flip = rng_below(&s->fault_rng, 30);
+		f.lost = rng_below(&s->fault_rng, 60);
+		f.misdirected = rng_below(&s->fault_rng, 30);
+		f.flip = rng_below(&s->fault_rng, 80);
 	}
 	if (s->cfg.io_errors) {
-		f.read_error = rng_below(&s->fault_rng, 100);
-		f.write_error = rng_below(&s->fault_rng, 30);
-		f.bad = rng_below(&s->fault_rng, 40);
+		f.read_error = rng_below(&s->fault_rng, 300);
+		f.write_error = rng_below(&s->fault_rng, 60);
+		f.bad = rng_below(&s->fault_rng, 150);
 	}
 	bus_faults(s->bus, &f);
 }
@@ -135,7 +135,10 @@ static void set_cfg(struct sim *s)
 	if (rng_chance(r, 3000))
 		c->segment_size += KVC_BLOCK * rng_below(r, 64);
 	c->chunk_size = KVC_CHUNK_MIN << rng_below(r, 5);
-	c->roomy = rng_chance(r, 1500);
+	c->vanish = c->nr_members > 1 && rng_chance(r, 4000);
+	if (c->vanish)
+		c->lives += rng_below(r, 3);
+	c->roomy = !c->vanish && rng_chance(r, 1500);
 	for (i = 0; i < c->nr_members; i++)
 		c->nr_segs[i] = c->roomy ? rng_range(r, 48, 64) : rng_range(r, KVC_SEGMENTS_MIN, z->segs);
 	c->nr_keys = rng_range(r, 4, z->keys);
@@ -146,17 +149,36 @@ static void set_cfg(struct sim *s)
 	c->alloc_fails = rng_chance(r, 2000);
 	c->corrupts = rng_chance(r, 2500);
 	c->io_errors = rng_chance(r, 2500);
+	c->limits = !c->vanish && rng_chance(r, 1000);
 	c->policy = any_policy(r);
 	c->discards = rng_below(r, 4);
 	set_faults(s);
 }
 
+/* Members vanish, and sooner or later somebody tells the engine. */
+static void lose_members(struct sim *s)
+{
+	u32 i;
+
+	if (!s->cfg.vanish)
+		return;
+	if (rng_chance(&s->fault_rng, 40))
+		life_vanish(s);
+	for (i = 0; i < s->cfg.nr_members; i++) {
+		if (!dev_gone(s->devs[i]) || s->failed[i] || !rng_chance(&s->fault_rng, 500))
+			continue;
+		kvc_member_fail(s->pool, i);
+		model_member_failed(s, i);
+	}
+}
+
 /* One thing that may happen next */
 static void step(struct sim *s)
 {
-	u32 n = rng_below(&s->rng, 100), i;
+	u32 n = s->early ? 35 + rng_below(&s->rng, 65) : rng_below(&s->rng, 100), i;
 
 	s->n.steps++;
+	lose_members(s);
 	if (n < 35) {
 		if (s->nr_ops < 64)
 			ops_random(s);
@@ -240,18 +262,20 @@ static void run_seed(u64 seed, bool verbose, struct total *total)
 	s->fault_rng.state = rng_mix(seed + 3);
 	s->bus = bus_new(&s->bus_rng);
 	set_cfg(s);
-	sim_trace(s, "%u members, segments of %llu, chunks of %u, %s, %s%s%s%s%s%s%s", s->cfg.nr_members,
+	sim_trace(s, "%u members, segments of %llu, chunks of %u, %s, %s%s%s%s%s%s%s%s%s", s->cfg.nr_members,
 		  (unsigned long long)s->cfg.segment_size, s->cfg.chunk_size,
 		  s->cfg.policy->name, s->cfg.roomy ? "roomy " : "",
 		  s->cfg.leases ? "leases " : "", s->cfg.tenants ? "tenants " : "",
 		  s->cfg.member_fails ? "failures " : "", s->cfg.alloc_fails ? "nomem " : "",
-		  s->cfg.corrupts ? "corruption " : "", s->cfg.io_errors ? "errors" : "");
+		  s->cfg.corrupts ? "corruption " : "", s->cfg.io_errors ? "errors " : "",
+		  s->cfg.vanish ? "vanish " : "", s->cfg.limits ? "limits" : "");
 	model_init(s);
 	life_format(s);
 	sim_alloc_fails(s, true);
 	for (life = 0; life < s->cfg.lives; life++) {
 		life_attach(s);
-		steps = rng_range(&s->rng, 1, s->cfg.steps);
+		s->early = rng_chance(&s->rng, 1500);
+		steps = rng_range(&s->rng, 1, s->early ? 30 : s->cfg.steps);
 		while (steps--)
 			step(s);
 		life_end(s);
@@ -282,6 +306,23 @@ static void print_counts(u64 seeds, u64 first, const struct sim_counts *n)
 	printf("sim: %llu I/O errors, %llu damaged pages, %llu lost to damage, %llu refused allocations, %llu discards\n",
 	       (unsigned long long)n->ioerrs, (unsigned long long)n->bad, (unsigned long long)n->missing_excused,
 	       (unsigned long long)n->nomem, (unsigned long long)n->discards);
+}
+
+static void print_faults(const struct sim_counts *n)
+{
+	printf("sim: power went in %llu recoveries, after %llu, while %llu headers and %llu summaries were written\n",
+	       (unsigned long long)n->cuts_recovery, (unsigned long long)n->cuts_attached,
+	       (unsigned long long)n->cuts_header, (unsigned long long)n->cuts_summary);
+	printf("sim: %llu writes torn, %llu of them with FUA; %llu lost, %llu misdirected, %llu failed, %llu bits flipped\n",
+	       (unsigned long long)n->bus.torn, (unsigned long long)n->bus.torn_forced, (unsigned long long)n->bus.lost, (unsigned long long)n->bus.misdirected,
+	       (unsigned long long)n->bus.write_errors, (unsigned long long)n->bus.flips);
+	printf("sim: %llu blocks went bad, %llu reads met them, %llu others failed, %llu segments not recovered\n",
+	       (unsigned long long)n->bus.bad, (unsigned long long)n->bus.bad_reads,
+	       (unsigned long long)n->bus.read_errors, (unsigned long long)n->unread);
+	printf("sim: %llu members vanished, %llu came back with %llu pages, %llu attaches without some\n",
+	       (unsigned long long)n->vanished, (unsigned long long)n->came_back, (unsigned long long)n->returned,
+	       (unsigned long long)n->degraded);
+	printf("sim: %llu pools with numbers near their limits and beyond\n", (unsigned long long)n->limits);
 }
 
 static double now(clockid_t clock)
@@ -354,6 +395,7 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	print_counts(i, base, &total.sum);
+	print_faults(&total.sum);
 	used = now(CLOCK_PROCESS_CPUTIME_ID);
 	printf("sim: %.1f s of one core: %.0f histories a minute\n", used, (double)i * 60 / used);
 	return 0;

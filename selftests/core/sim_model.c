@@ -118,11 +118,21 @@ void model_event(struct sim *s, struct mkey *k, struct mstate state, bool weak)
 		push(&k->ghosts, &k->nr_ghosts, &k->ghosts_room, (struct event){ .nr = e.nr, .state = k->cur });
 	k->cur = state;
 	k->doubtful &= weak;
+	if (!weak)
+		k->away = 0;
 	if (!state.version) {
 		k->at.offset = 0;
 		k->before.offset = 0;
 	}
 	push_event(k, e);
+}
+
+void model_deleted(struct sim *s, struct mkey *k, u8 tomb)
+{
+	model_event(s, k, (struct mstate){ 0 }, false);
+	k->events[k->nr_events - 1].tomb = tomb;
+	if (tomb)
+		k->tombs |= BIT(tomb - 1);
 }
 
 void model_settle_key(struct sim *s, struct mkey *k)
@@ -159,31 +169,58 @@ void model_forget_key(struct mkey *k)
 	k->pending = false;
 	k->gone = false;
 	k->doubtful = false;
+	k->away = 0;
+	k->tombs = 0;
 	k->nr_events = 0;
 	k->nr_ghosts = 0;
 	push_event(k, (struct event){ 0 });
 }
 
+/* Was this version stored on a member that is not there? */
+static bool is_out(const struct sim *s, u32 version)
+{
+	return version && s->missing & BIT(s->versions[version].member);
+}
+
+/* Ghosts of a key that was not found lie on members that are not there. */
+static void drop_ghosts_here(const struct sim *s, struct mkey *k)
+{
+	u32 i, n = 0;
+
+	for (i = 0; i < k->nr_ghosts; i++)
+		if (is_out(s, k->ghosts[i].state.version))
+			k->ghosts[n++] = k->ghosts[i];
+	k->nr_ghosts = n;
+}
+
 /*
  * What recovery found is on media. Older versions may lie behind what was found, and appear when that goes; behind
- * nothing lies nothing.
+ * nothing lies nothing. On members that are not there may be older ones, and newer ones, which win when they come back.
  */
 void model_recovered(struct sim *s, struct mkey *k, struct mstate state, struct place at)
 {
 	u32 i;
 
 	prune(k, s->durable);
-	k->doubtful |= sim_corrupted(s) && state.version && model_allows(k, (struct mstate){ 0 });
-	if (!state.version)
-		k->nr_ghosts = 0;
-	for (i = 0; i < k->nr_events && state.version; i++)
+	k->doubtful |= state.version && sim_corrupted(s) && model_allows(k, (struct mstate){ 0 });
+	/* A tombstone that comes back takes it away again. */
+	k->doubtful |= state.version && k->tombs & s->missing;
+	for (i = 0; i < k->nr_events; i++)
 		if (k->events[i].state.version && k->events[i].state.version != state.version)
 			push(&k->ghosts, &k->nr_ghosts, &k->ghosts_room, k->events[i]);
+	if (!state.version)
+		drop_ghosts_here(s, k);
 	k->pending = false;
 	k->gone = false;
 	k->before = (struct place){ 0 };
 	k->nr_events = 1;
 	k->events[0] = (struct event){ .nr = s->event, .state = state };
+	for (i = 0; state.version && i < k->nr_ghosts; i++) {
+		struct event e = { .nr = s->event, .state = k->ghosts[i].state, .weak = true };
+
+		if (is_out(s, e.state.version) && e.state.version > state.version)
+			push_event(k, e);
+	}
 	k->cur = state;
 	k->at = at;
 }
@@ -193,18 +230,67 @@ static void weaken(struct mkey *k, u32 event)
 	struct event ghost = k->events[event - 1];
 
 	k->events[event].weak = true;
+	ghost.tomb = 0;
 	ghost.nr = k->events[event].nr;
 	if (ghost.state.version)
 		push(&k->ghosts, &k->nr_ghosts, &k->ghosts_room, ghost);
 }
 
 /*
- * The pages of the member are out of reach, and come back with it. A tombstone may have been on it, not yet durable,
- * so deletes that no flush covered are weak.
+ * Deletes that no flush covered are weak if their tombstones were on the member; so are those that needed none, as
+ * long as it was an earlier one that covered the older records.
+ */
+static void weaken_deletes(struct mkey *k, u32 member)
+{
+	bool lost = false;
+	u32 i;
+
+	for (i = 1; i < k->nr_events; i++) {
+		const struct event *e = &k->events[i];
+
+		if (e->state.version || e->weak)
+			continue;
+		if (e->tomb)
+			lost = e->tomb == member + 1;
+		if (lost)
+			weaken(k, i);
+	}
+}
+
+/* Nothing but this one version can be on media, and it is. */
+static void note_away(const struct sim *s, struct mkey *k, u32 member)
+{
+	u32 version = k->events[0].state.version;
+
+	if (k->nr_events == 1 && version && !k->doubtful && s->versions[version].member == member)
+		k->away = version;
+}
+
+void model_missing(struct sim *s)
+{
+	u32 i, j, m;
+
+	for (i = 0; i < s->nr_keys; i++) {
+		struct mkey *k = &s->keys[i];
+		bool out = false;
+
+		prune(k, s->durable);
+		for (m = 0; m < s->cfg.nr_members; m++)
+			if (s->missing & BIT(m))
+				note_away(s, k, m);
+		for (j = 0; j < k->nr_events; j++)
+			out |= is_out(s, k->events[j].state.version);
+		if (out)
+			push_event(k, (struct event){ .nr = ++s->event, .weak = true });
+	}
+}
+
+/*
+ * The pages of the member are out of reach, and come back with it.
  */
 void model_member_failed(struct sim *s, u32 member)
 {
-	u32 i, j;
+	u32 i;
 
 	if (s->failed[member])
 		return;
@@ -215,9 +301,9 @@ void model_member_failed(struct sim *s, u32 member)
 		struct mkey *k = &s->keys[i];
 
 		prune(k, s->durable);
-		for (j = 1; j < k->nr_events; j++)
-			if (!k->events[j].state.version && !k->events[j].weak)
-				weaken(k, j);
+		weaken_deletes(k, member);
+		if (k->cur.version)
+			note_away(s, k, member);
 		if (k->cur.version && k->at.member == member) {
 			model_event(s, k, (struct mstate){ 0 }, true);
 			k->gone = true;
@@ -230,17 +316,19 @@ void model_tenant_removed(struct sim *s, u32 tenant)
 	u32 i;
 
 	for (i = 0; i < s->nr_keys; i++)
-		if (s->keys[i].tenant == tenant)
+		if (s->keys[i].tenant == tenant) {
 			model_event(s, &s->keys[i], (struct mstate){ 0 }, true);
+			s->keys[i].away = 0;
+		}
 }
 
-u32 model_new_version(struct sim *s, struct mkey *k, u32 length)
+u32 model_new_version(struct sim *s, struct mkey *k, u32 length, u32 member)
 {
 	if (s->nr_versions >= s->versions_room) {
 		s->versions_room = s->versions_room ? s->versions_room * 2 : 1024;
 		s->versions = must(realloc(s->versions, sizeof(*s->versions) * s->versions_room));
 	}
-	s->versions[s->nr_versions] = (struct mversion){ .key = k, .length = length };
+	s->versions[s->nr_versions] = (struct mversion){ .key = k, .length = length, .member = member };
 	return s->nr_versions++;
 }
 
@@ -300,7 +388,7 @@ static bool segment_hit(const struct sim *s, struct place at)
 bool model_excused(const struct sim *s, const struct mkey *k)
 {
 	if (!k->at.offset || k->doubtful)
-		return sim_corrupted(s);
+		return sim_corrupted(s) || (k->doubtful && s->degraded);
 	return segment_hit(s, k->at) || (k->before.offset && segment_hit(s, k->before));
 }
 
@@ -345,7 +433,7 @@ static bool in_index(struct sim *s, const struct mkey *k)
 	key_make(key, k->id);
 	r = kvc_query(s->pool, d, key);
 	kvc_domain_put(s->pool, d);
-	return r != -ENOENT;
+	return r >= 0;
 }
 
 static bool should_be(const struct sim *s, const struct mkey *k)

@@ -172,7 +172,7 @@ static void store_began(struct op *op)
 		  "store of %u bytes: length %u, %u chunks", op->length, op->st.length, op->st.nr_chunks);
 	sim_check(!s->failed[op->st.member], "store on failed member %u", op->st.member);
 	check_place(s, op->st.member, op->st.offset, op->length, "store");
-	op->version = model_new_version(s, op->key, op->length);
+	op->version = model_new_version(s, op->key, op->length, op->st.member);
 	op->epoch = s->tenants[op->key->tenant].epoch;
 	op->key->pending = true;
 	s->newest[op->st.member] = (struct place){ op->st.member, op->st.offset };
@@ -235,7 +235,7 @@ static void store_try(struct op *op)
 	} else if (r == -ENODEV) {
 		sim_check(all_failed(s), "store of %s: -ENODEV", model_name(k));
 	} else if (r == -ENOSPC) {
-		sim_check(s->nr_leases || s->n.ioerrs || s->read_errors, "store of %s: -ENOSPC", model_name(k));
+		sim_check(s->nr_leases || s->n.ioerrs || s->read_errors || s->n.vanished, "store of %s: -ENOSPC", model_name(k));
 	} else if (r == -EAGAIN) {
 		sim_check(!s->cfg.roomy || s->nr_ops > 1 || s->workers[0].kicked, "store of %s: -EAGAIN",
 			  model_name(k));
@@ -309,29 +309,40 @@ void ops_drop_waiters(struct sim *s)
 static void op_delete(struct sim *s)
 {
 	struct mkey *k = rng_chance(&s->rng, 5000) ? ops_stored_key(s) : model_random_key(s);
+	u32 tries = s->cfg.vanish ? rng_below(&s->rng, 12) : 0;
+	u64 marks[SIM_MEMBERS_MAX];
 	struct kvc_domain *d;
 	u8 key[KVC_KEY_LEN];
 	int r;
+	u32 i;
 
+	/* Deletes of what is out of reach have to hold when it is back. */
+	for (; k && !k->gone && tries; tries--)
+		k = model_random_key(s);
 	if (!k)
 		return;
 	key_make(key, k->id);
 	d = sim_domain(s, k);
+	for (i = 0; i < s->cfg.nr_members; i++)
+		marks[i] = kvc_flush_mark(s->pool, i);
 	r = kvc_delete(s->pool, d, key);
 	kvc_domain_put(s->pool, d);
 	ops_note_failures(s);
 	if (r == -ENOMEM && s->cfg.alloc_fails) {
 		s->n.nomem++;
 	} else if (r == -EAGAIN || r == -ENOSPC) {
-		sim_check(ops_present(s, k), "delete of absent %s: %d", model_name(k), r);
+		sim_check(ops_present(s, k) || k->gone, "delete of absent %s: %d", model_name(k), r);
 	} else if (r == 0) {
 		sim_check(ops_present(s, k) || k->gone, "delete of absent %s succeeded", model_name(k));
 		s->n.deletes++;
-		model_event(s, k, (struct mstate){ 0 }, false);
+		for (i = 0; i < s->cfg.nr_members && marks[i] == kvc_flush_mark(s->pool, i); i++)
+			;
+		model_deleted(s, k, i < s->cfg.nr_members ? (u8)(i + 1) : 0);
 		k->gone = false;
-		sim_trace(s, "delete %s, event %llu", model_name(k), (unsigned long long)s->event);
+		sim_trace(s, "delete %s, event %llu, tombstone on %d", model_name(k), (unsigned long long)s->event,
+			  i < s->cfg.nr_members ? (int)i : -1);
 	} else {
-		ops_check_miss(k, r, "delete");
+		ops_check_miss(s, k, r, "delete");
 	}
 }
 

@@ -62,10 +62,10 @@ bool ops_present(const struct sim *s, const struct mkey *k)
 	return k->cur.version && s->tenants[k->tenant].state == T_LIVE;
 }
 
-void ops_check_miss(const struct mkey *k, int r, const char *what)
+void ops_check_miss(const struct sim *s, const struct mkey *k, int r, const char *what)
 {
 	sim_check(!k->cur.version, "%s of present %s v%u: %d", what, model_name(k), k->cur.version, r);
-	sim_check(r == -ENOENT || (r == -ENODEV && k->gone), "%s of absent %s: %d", what, model_name(k), r);
+	sim_check(r == -ENOENT || (r == -ENODEV && (k->gone || s->missing)), "%s of absent %s: %d", what, model_name(k), r);
 }
 
 struct mkey *ops_stored_key(struct sim *s)
@@ -98,7 +98,7 @@ void op_load(struct sim *s)
 	r = kvc_load_begin(s->pool, d, key, &ld);
 	kvc_domain_put(s->pool, d);
 	if (r) {
-		ops_check_miss(k, r, "load");
+		ops_check_miss(s, k, r, "load");
 		return;
 	}
 	sim_check(ops_present(s, k) && ld.length == k->cur.length, "load of %s v%u: length %u, should be %u",
@@ -137,7 +137,7 @@ void op_query(struct sim *s)
 	r = kvc_query(s->pool, d, key);
 	kvc_domain_put(s->pool, d);
 	if (r < 0)
-		ops_check_miss(k, r, "query");
+		ops_check_miss(s, k, r, "query");
 	else
 		sim_check((u32)r == k->cur.length, "query of %s: %d, should be %u", model_name(k), r, k->cur.length);
 }
@@ -227,7 +227,7 @@ void op_lease(struct sim *s)
 		sim_check(ops_present(s, k), "lease of absent %s", model_name(k));
 		lease_add(s, k, lease);
 	} else if (!ops_present(s, k)) {
-		ops_check_miss(k, r, "lease");
+		ops_check_miss(s, k, r, "lease");
 	} else {
 		sim_check(r == -ENOENT, "lease of present %s: %d", model_name(k), r);
 	}

@@ -16,11 +16,14 @@ struct job {
 static void note_unread(struct sim *s, const struct kvc_recover *r)
 {
 	s->read_errors++;
+	s->n.unread++;
 	s->unread[r->member] |= BIT_ULL(segment_of(s, r->offset));
 }
 
 static int read_error(struct sim *s, const struct kvc_recover *r)
 {
+	if (dev_gone(s->devs[r->member]))
+		return -ENODEV;
 	if (dev_bad(s->devs[r->member], r->offset, r->len))
 		return -EIO;
 	return s->cfg.io_errors && rng_chance(&s->fault_rng, 10) ? -EIO : 0;
@@ -44,9 +47,9 @@ static void read_and_feed(struct sim *s, struct job *j)
 	void *exact = NULL;
 
 	sim_check(j->r.len > 0 && j->r.len <= KVC_RECOVER_IO, "recovery reads %u bytes", j->r.len);
-	if (err) {
+	if (err == -EIO) {
 		note_unread(s, &j->r);
-	} else if (rng_chance(&s->fault_rng, 300)) {
+	} else if (!err && rng_chance(&s->fault_rng, 300)) {
 		/* For AddressSanitizer, which cannot see where a part of the device ends */
 		exact = malloc(j->r.len);
 		if (!exact)
@@ -102,7 +105,6 @@ static void create(struct sim *s)
 
 	for (i = 0; i < SIM_MEMBERS_MAX; i++)
 		s->workers[i] = (struct worker){ .sim = s, .member = i };
-	memset(s->failed, 0, sizeof(s->failed));
 	memset(s->newest, 0, sizeof(s->newest));
 	do {
 		r = kvc_pool_create(s->super, salt, &sim_ops, s, &s->pool);
@@ -112,6 +114,11 @@ static void create(struct sim *s)
 		r = kvc_pool_set_policy(s->pool, s->cfg.policy);
 	} while (r == -ENOMEM && s->cfg.alloc_fails);
 	sim_check(r == 0, "set policy: %d", r);
+	for (i = 0; i < s->cfg.nr_members; i++) {
+		s->failed[i] = s->missing & BIT(i);
+		if (s->failed[i])
+			kvc_member_fail(s->pool, i);
+	}
 }
 
 void sim_attach(struct sim *s)
@@ -121,14 +128,25 @@ void sim_attach(struct sim *s)
 	kvc_stats_get(s->pool, &s->stats);
 }
 
+void sim_attached(struct sim *s)
+{
+	*s->super = *kvc_super_of(s->pool);
+	sim_write_supers(s);
+	s->super_seq_durable = s->super->seq;
+}
+
 void sim_attach_cut(struct sim *s)
 {
 	u64 unread[SIM_MEMBERS_MAX];
+	u32 i;
 
 	memcpy(unread, s->unread, sizeof(unread));
 	create(s);
-	if (!recover(s, rng_below(&s->rng, s->cfg.nr_members * 6)))
-		s->n.cuts_recovery++;
+	s->n.cuts_recovery++;
+	if (recover(s, rng_below(&s->rng, s->cfg.nr_members * 8)))
+		for (i = 0; i < s->cfg.nr_members; i++)
+			if (rng_chance(&s->rng, 5000))
+				sim_write_super(s, kvc_super_of(s->pool), i, 1);
 	kvc_pool_destroy(s->pool);
 	bus_power_cut(s->bus);
 	memcpy(s->unread, unread, sizeof(unread));

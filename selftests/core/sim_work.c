@@ -78,7 +78,7 @@ static void work_end(struct worker *wk, int err)
 		model_moved(s, &wk->w);
 	if (wk->w.type == KVC_WORK_MOVE && err == -EBADMSG)
 		model_move_bad(s, &wk->w);
-	s->n.ioerrs += err == -EIO;
+	s->n.ioerrs += err && err != -EBADMSG;
 	model_look(s);
 }
 

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What lies on the devices before the first life. See sim.h.
+ */
+#include "format_media.h"
+#include "sim.h"
+
+void sim_write_super(struct sim *s, const struct kvc_super *super, u32 member, u32 copies)
+{
+	struct dev *d = s->devs[member];
+	static u8 buf[KVC_SUPER_BYTES];
+	u32 i;
+
+	if (dev_gone(d))
+		return;
+	kvc_super_encode(super, member, buf);
+	for (i = 0; i < copies; i++)
+		dev_pwrite(d, kvc_super_offset(kvc_super_slot(super->seq, i), dev_bytes(d)), buf, KVC_SUPER_BYTES);
+}
+
+void sim_write_supers(struct sim *s)
+{
+	u32 i;
+
+	for (i = 0; i < s->cfg.nr_members; i++)
+		sim_write_super(s, s->super, i, KVC_SUPER_COPIES);
+}
+
+/* Old data of other owners lies on the devices. */
+static void litter(struct sim *s, struct dev *d)
+{
+	u32 n = rng_below(&s->rng, 8), i;
+	u8 block[KVC_BLOCK];
+	u64 at;
+
+	for (i = 0; i < n; i++) {
+		at = rng_u64(&s->rng) % (dev_bytes(d) / KVC_BLOCK);
+		page_bytes(block, rng_u64(&s->rng), 0, KVC_BLOCK);
+		dev_pwrite(d, at * KVC_BLOCK, block, KVC_BLOCK);
+	}
+}
+
+/* What recovery believes ends here, and each attach leaves a gap of numbers; see recover.c. */
+#define BELIEVED_END	(KVC_COUNTER_END / 2)
+#define GAP		BIT_ULL(32)
+
+/* A segment by hand: header @generation, and an extent with one record, of a page, numbered @seq. */
+static void plant(struct sim *s, u32 member, u32 segment, u64 generation, struct kvc_rec *rec)
+{
+	u64 at = KVC_DATA_OFFSET + segment * s->cfg.segment_size;
+	struct kvc_seg_id id = { .member = member, .segment = segment, .generation = generation };
+	struct kvc_extent_writer w;
+	u8 buf[KVC_BLOCK];
+	void *crcs;
+
+	id.salt = rng_u64(&s->rng);
+	memcpy(id.pool_uuid, s->super->pool_uuid, KVC_UUID_LEN);
+	kvc_extent_begin(&w, buf, sizeof(buf));
+	dev_pwrite(s->devs[member], at, buf, kvc_extent_end(&w, &id, 0));
+	kvc_extent_begin(&w, buf, sizeof(buf));
+	rec->type = KVC_REC_PAGE;
+	rec->block = 9;
+	rec->length = 1000;
+	rec->nr_crcs = 1;
+	if (!kvc_extent_add(&w, rec, &crcs))
+		sim_fail("no room for a record");
+	kvc_put_crc(crcs, 0, 0);
+	dev_pwrite(s->devs[member], at + KVC_BLOCK, buf, kvc_extent_end(&w, &id, 1));
+}
+
+/*
+ * Media whose numbers end just where they must for the lives that are to come; and segments with numbers beyond what is
+ * believed, of a page that the simulation would find.
+ */
+static void plant_limits(struct sim *s)
+{
+	u64 last = BELIEVED_END - (s->cfg.lives + 2) * GAP - rng_below(&s->rng, 100);
+	u64 beyond = BELIEVED_END + (rng_chance(&s->rng, 5000) ? 0 : rng_u64(&s->rng) % BELIEVED_END);
+	u32 m = s->cfg.nr_members - 1;
+	struct kvc_rec rec = { 0 };
+
+	rec.tenant = KVC_TENANTS_MAX - 1;
+	rec.seq = last;
+	plant(s, 0, 0, last, &rec);
+	rec.tenant = s->tenants[0].slot;
+	key_make(rec.key, 0);
+	keyspace_make(rec.keyspace, 0);
+	rec.seq = 1;
+	plant(s, m, 1, beyond, &rec);
+	rec.seq = beyond;
+	plant(s, m, 2, 1, &rec);
+	s->n.limits++;
+}
+
+void life_format(struct sim *s)
+{
+	struct kvc_super *super = calloc(1, sizeof(*super));
+	u32 i;
+
+	if (!super)
+		sim_fail("the test itself is out of memory");
+	s->super = super;
+	super->seq = 1;
+	page_bytes(super->pool_uuid, s->seed, 0, KVC_UUID_LEN);
+	strcpy(super->pool_name, "sim");
+	super->segment_size = s->cfg.segment_size;
+	super->chunk_size = s->cfg.chunk_size;
+	super->nr_members = s->cfg.nr_members;
+	for (i = 0; i < s->cfg.nr_members; i++) {
+		page_bytes(super->members[i].uuid, s->seed + i + 1, 0, KVC_UUID_LEN);
+		super->members[i].nr_segments = s->cfg.nr_segs[i];
+		s->devs[i] = bus_add(s->bus, kvc_device_bytes(s->cfg.nr_segs[i], s->cfg.segment_size));
+		dev_unit(s->devs[i], rng_chance(&s->rng, 5000) ? KVC_BLOCK : DEV_SECTOR);
+		litter(s, s->devs[i]);
+	}
+	for (i = 0; i < SIM_TENANTS; i++) {
+		struct kvc_super_tenant *t = &super->tenants[i * 3];
+
+		snprintf(s->tenants[i].name, KVC_NAME_MAX, "tenant%u", i);
+		s->tenants[i].slot = i * 3;
+		if (i && s->cfg.tenants)
+			continue;
+		strcpy(t->name, s->tenants[i].name);
+		t->flags = KVC_TENANT_USED | (i % 2 ? KVC_TENANT_VERIFIED : 0);
+		t->mode = 0600;
+		s->tenants[i].state = T_LIVE;
+	}
+	if (s->cfg.limits)
+		plant_limits(s);
+	s->super_seq_durable = 1;
+	sim_write_supers(s);
+}
