@@ -87,6 +87,7 @@ struct mkey {
 	bool	doubtful;		/* what brought a deleted page back may take it away again */
 	bool	gone;			/* its member failed: -ENODEV is as good as -ENOENT */
 	u32	away;			/* this version has to be back when its member is */
+	u32	on;			/* members on which it was ever stored; a mask */
 	u32	tombs;			/* members that have, or had, tombstones of the key; a mask */
 	struct event *events;		/* since the last durable strong one, which comes first */
 	u32	nr_events, room;
@@ -228,7 +229,7 @@ u32 model_leases(const struct sim *s, u32 member, u64 segment);
 u64 segment_of(const struct sim *s, u64 offset);
 bool segment_tainted(const struct sim *s, struct place at);
 bool model_excused(const struct sim *s, const struct mkey *k);
-bool sim_corrupted(const struct sim *s);
+bool model_damaged(const struct sim *s, const struct mkey *k);
 /* Whatever the engine evicted since the last look */
 void model_look(struct sim *s);
 

@@ -200,7 +200,7 @@ static void check_away(struct sim *s, struct mkey *k, u32 version)
 {
 	if (!k->away || s->missing & BIT(s->versions[k->away].member))
 		return;
-	sim_check(version == k->away || k->doubtful || sim_corrupted(s), "%s: v%u did not come back with member %u",
+	sim_check(version == k->away || k->doubtful || model_damaged(s, k), "%s: v%u did not come back with member %u",
 		  model_name(k), k->away, s->versions[k->away].member);
 	s->n.returned += version == k->away;
 	k->away = 0;
@@ -224,7 +224,7 @@ static bool may_be_back(struct sim *s, const struct mkey *k)
 {
 	if (k->tombs & s->missing)
 		return true;
-	return sim_corrupted(s) && (model_allows(k, (struct mstate){ 0 }) || model_excused(s, k));
+	return model_damaged(s, k) && (model_allows(k, (struct mstate){ 0 }) || model_excused(s, k));
 }
 
 static void check_found(struct sim *s, struct mkey *k, const struct kvc_load *ld)

@@ -171,6 +171,7 @@ void model_forget_key(struct mkey *k)
 	k->doubtful = false;
 	k->away = 0;
 	k->tombs = 0;
+	k->on = 0;
 	k->nr_events = 0;
 	k->nr_ghosts = 0;
 	push_event(k, (struct event){ 0 });
@@ -202,7 +203,7 @@ void model_recovered(struct sim *s, struct mkey *k, struct mstate state, struct 
 	u32 i;
 
 	prune(k, s->durable);
-	k->doubtful |= state.version && sim_corrupted(s) && model_allows(k, (struct mstate){ 0 });
+	k->doubtful |= state.version && model_damaged(s, k) && model_allows(k, (struct mstate){ 0 });
 	/* A tombstone that comes back takes it away again. */
 	k->doubtful |= state.version && k->tombs & s->missing;
 	for (i = 0; i < k->nr_events; i++)
@@ -328,6 +329,7 @@ u32 model_new_version(struct sim *s, struct mkey *k, u32 length, u32 member)
 		s->versions_room = s->versions_room ? s->versions_room * 2 : 1024;
 		s->versions = must(realloc(s->versions, sizeof(*s->versions) * s->versions_room));
 	}
+	k->on |= BIT(member);
 	s->versions[s->nr_versions] = (struct mversion){ .key = k, .length = length, .member = member };
 	return s->nr_versions++;
 }
@@ -369,13 +371,17 @@ bool segment_tainted(const struct sim *s, struct place at)
 	return dev_tainted(s->devs[at.member], start, s->cfg.segment_size);
 }
 
-bool sim_corrupted(const struct sim *s)
+/* Unreadable segments only matter to keys that have records on their members; what corruption hit is not known. */
+bool model_damaged(const struct sim *s, const struct mkey *k)
 {
 	u32 i;
 
-	for (i = 0; i < s->cfg.nr_members; i++)
-		if (s->unread[i] || dev_tainted(s->devs[i], KVC_DATA_OFFSET, dev_bytes(s->devs[i]) - KVC_DATA_OFFSET))
+	for (i = 0; i < s->cfg.nr_members; i++) {
+		if (s->unread[i] && (k->on | k->tombs) & BIT(i))
 			return true;
+		if (dev_tainted(s->devs[i], KVC_DATA_OFFSET, dev_bytes(s->devs[i]) - KVC_DATA_OFFSET))
+			return true;
+	}
 	return false;
 }
 
@@ -388,7 +394,7 @@ static bool segment_hit(const struct sim *s, struct place at)
 bool model_excused(const struct sim *s, const struct mkey *k)
 {
 	if (!k->at.offset || k->doubtful)
-		return sim_corrupted(s) || (k->doubtful && s->degraded);
+		return model_damaged(s, k) || (k->doubtful && s->degraded);
 	return segment_hit(s, k->at) || (k->before.offset && segment_hit(s, k->before));
 }
 
