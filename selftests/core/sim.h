@@ -58,7 +58,7 @@ struct sim_cfg {
 struct sim_counts {
 	u64	stores, loads, deletes, matches, flushes, leases, evicted, moved, bad, cuts, detaches, fails, waits,
 		recovered, missing_excused, steps, ioerrs, nomem, removals, cuts_recovery, cuts_attached, discards,
-		cuts_header, cuts_summary, unread, vanished, degraded, returned, came_back, limits;
+		cuts_header, cuts_summary, unread, vanished, degraded, returned, came_back, deleted_out, limits;
 	struct bus_counts bus;
 };
 

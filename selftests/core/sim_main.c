@@ -319,9 +319,9 @@ static void print_faults(const struct sim_counts *n)
 	printf("sim: %llu blocks went bad, %llu reads met them, %llu others failed, %llu segments not recovered\n",
 	       (unsigned long long)n->bus.bad, (unsigned long long)n->bus.bad_reads,
 	       (unsigned long long)n->bus.read_errors, (unsigned long long)n->unread);
-	printf("sim: %llu members vanished, %llu came back with %llu pages, %llu attaches without some\n",
+	printf("sim: %llu members vanished, %llu came back with %llu pages, %llu were deleted meanwhile; %llu attaches without\n",
 	       (unsigned long long)n->vanished, (unsigned long long)n->came_back, (unsigned long long)n->returned,
-	       (unsigned long long)n->degraded);
+	       (unsigned long long)n->deleted_out, (unsigned long long)n->degraded);
 	printf("sim: %llu pools with numbers near their limits and beyond\n", (unsigned long long)n->limits);
 }
 

@@ -335,6 +335,7 @@ static void op_delete(struct sim *s)
 	} else if (r == 0) {
 		sim_check(ops_present(s, k) || k->gone, "delete of absent %s succeeded", model_name(k));
 		s->n.deletes++;
+		s->n.deleted_out += k->gone;
 		for (i = 0; i < s->cfg.nr_members && marks[i] == kvc_flush_mark(s->pool, i); i++)
 			;
 		model_deleted(s, k, i < s->cfg.nr_members ? (u8)(i + 1) : 0);
