@@ -177,20 +177,18 @@ static u32 find_version(struct sim *s, const struct mkey *k, const struct kvc_lo
 /* Read a found page whole. True when it is intact. */
 static bool read_page(struct sim *s, struct mkey *k, const struct kvc_load *ld, u32 *version)
 {
-	u8 *buf = malloc(padded(ld->length));
+	const u8 *buf = dev_peek(s->devs[ld->member], ld->offset, padded(ld->length));
 	bool *bad = calloc(ld->nr_chunks, sizeof(*bad)), intact = true;
 	u32 i, chunk = s->cfg.chunk_size;
 
-	if (!buf || !bad)
+	if (!bad)
 		sim_fail("the test itself is out of memory");
-	dev_pread(s->devs[ld->member], ld->offset, buf, padded(ld->length));
 	for (i = 0; i < ld->nr_chunks; i++) {
 		bad[i] = !ld->no_crcs && page_crc(buf + i * chunk, min(chunk, ld->length - i * chunk)) !=
 					 kvc_load_crc(s->pool, ld, i);
 		intact &= !bad[i];
 	}
 	*version = find_version(s, k, ld, buf, bad);
-	free(buf);
 	free(bad);
 	return intact;
 }

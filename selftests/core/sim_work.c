@@ -79,7 +79,6 @@ static void work_end(struct worker *wk, int err)
 	if (wk->w.type == KVC_WORK_MOVE && err == -EBADMSG)
 		model_move_bad(s, &wk->w);
 	s->n.ioerrs += err && err != -EBADMSG;
-	model_look(s);
 }
 
 static void plain_done(void *arg, int err)
