@@ -51,7 +51,7 @@ struct sim_cfg {
 	const struct kvc_policy *policy;
 	bool	roomy;			/* the pool is larger than what is stored: nothing may be evicted */
 	bool	leases, tenants, member_fails, alloc_fails, corrupts, io_errors, vanish, limits;
-	u32	discards;		/* 0: never, 1: when there is nothing else to do, n: at one of n of those times */
+	u32	discards;		/* 0: never, n: at one of n times when there is nothing else to do */
 };
 
 /* What happened, for --verbose and to see that the rates are sane */

@@ -303,7 +303,7 @@ static void print_counts(u64 seeds, u64 first, const struct sim_counts *n)
 	printf("sim: %llu pages recovered, %llu evicted, %llu moved; %llu tenants removed, %llu members failed\n",
 	       (unsigned long long)n->recovered, (unsigned long long)n->evicted, (unsigned long long)n->moved,
 	       (unsigned long long)n->removals, (unsigned long long)n->fails);
-	printf("sim: %llu I/O errors, %llu damaged pages, %llu lost to damage, %llu refused allocations, %llu discards\n",
+	printf("sim: %llu I/O errors, %llu pages damaged, %llu lost by that, %llu allocations refused, %llu discards\n",
 	       (unsigned long long)n->ioerrs, (unsigned long long)n->bad, (unsigned long long)n->missing_excused,
 	       (unsigned long long)n->nomem, (unsigned long long)n->discards);
 }
@@ -313,13 +313,14 @@ static void print_faults(const struct sim_counts *n)
 	printf("sim: power went in %llu recoveries, after %llu, while %llu headers and %llu summaries were written\n",
 	       (unsigned long long)n->cuts_recovery, (unsigned long long)n->cuts_attached,
 	       (unsigned long long)n->cuts_header, (unsigned long long)n->cuts_summary);
-	printf("sim: %llu writes torn, %llu of them with FUA; %llu lost, %llu misdirected, %llu failed, %llu bits flipped\n",
-	       (unsigned long long)n->bus.torn, (unsigned long long)n->bus.torn_forced, (unsigned long long)n->bus.lost, (unsigned long long)n->bus.misdirected,
+	printf("sim: %llu writes torn, %llu with FUA; %llu lost, %llu misdirected, %llu failed; %llu bits flipped\n",
+	       (unsigned long long)n->bus.torn, (unsigned long long)n->bus.torn_forced,
+	       (unsigned long long)n->bus.lost, (unsigned long long)n->bus.misdirected,
 	       (unsigned long long)n->bus.write_errors, (unsigned long long)n->bus.flips);
 	printf("sim: %llu blocks went bad, %llu reads met them, %llu others failed, %llu segments not recovered\n",
 	       (unsigned long long)n->bus.bad, (unsigned long long)n->bus.bad_reads,
 	       (unsigned long long)n->bus.read_errors, (unsigned long long)n->unread);
-	printf("sim: %llu members vanished, %llu came back with %llu pages, %llu were deleted meanwhile; %llu attaches without\n",
+	printf("sim: %llu members vanished, %llu came back with %llu pages, %llu deleted meanwhile; %llu degraded\n",
 	       (unsigned long long)n->vanished, (unsigned long long)n->came_back, (unsigned long long)n->returned,
 	       (unsigned long long)n->deleted_out, (unsigned long long)n->degraded);
 	printf("sim: %llu pools with numbers near their limits and beyond\n", (unsigned long long)n->limits);
@@ -382,8 +383,8 @@ int main(int argc, char **argv)
 		} else if (c == 'd') {
 			digest = true;
 		} else {
-			fprintf(stderr, "usage: %s [--seed N | --seconds S --seed-base N|random --count N] [--verbose] [--digest]\n",
-				argv[0]);
+			fprintf(stderr, "usage: %s [--seed N | --seconds S --seed-base N|random --count N]"
+				" [--verbose] [--digest]\n", argv[0]);
 			return 2;
 		}
 	}

@@ -235,7 +235,8 @@ static void store_try(struct op *op)
 	} else if (r == -ENODEV) {
 		sim_check(all_failed(s), "store of %s: -ENODEV", model_name(k));
 	} else if (r == -ENOSPC) {
-		sim_check(s->nr_leases || s->n.ioerrs || s->read_errors || s->n.vanished, "store of %s: -ENOSPC", model_name(k));
+		sim_check(s->nr_leases || s->n.ioerrs || s->read_errors || s->n.vanished, "store of %s: -ENOSPC",
+			  model_name(k));
 	} else if (r == -EAGAIN) {
 		sim_check(!s->cfg.roomy || s->nr_ops > 1 || s->workers[0].kicked, "store of %s: -EAGAIN",
 			  model_name(k));

@@ -65,7 +65,8 @@ bool ops_present(const struct sim *s, const struct mkey *k)
 void ops_check_miss(const struct sim *s, const struct mkey *k, int r, const char *what)
 {
 	sim_check(!k->cur.version, "%s of present %s v%u: %d", what, model_name(k), k->cur.version, r);
-	sim_check(r == -ENOENT || (r == -ENODEV && (k->gone || s->missing)), "%s of absent %s: %d", what, model_name(k), r);
+	sim_check(r == -ENOENT || (r == -ENODEV && (k->gone || s->missing)), "%s of absent %s: %d", what,
+		  model_name(k), r);
 }
 
 struct mkey *ops_stored_key(struct sim *s)
