@@ -226,6 +226,32 @@ static void unreadable_segment(void **state)
 	rig_free(r);
 }
 
+/* Nobody knows what it holds: tombstones are kept as long as it cannot be read. */
+static void unreadable_victim(void **state)
+{
+	struct rig *r = rig_small(1);
+	struct kvc_load ld;
+
+	(void)state;
+	rig_fill(r, 0, 30000, 30);
+	rig_flush(r);
+	assert_int_equal(rig_hold(r, r->d, 0, &ld), 0);
+	kvc_load_end(r->pool, &ld, 0);
+	assert_int_equal(rig_delete(r, r->d, 0), 0);
+	rig_flush(r);
+	rig_detach(r);
+	r->unreadable = (u32)((ld.offset - KVC_DATA_OFFSET) / KVC_SEGMENT_MIN);
+	rig_attach(r);
+	rig_fill(r, 100, 30000, 400);
+	rig_flush(r);
+	r->unreadable = KVC_NONE;
+	rig_detach(r);
+	rig_recover(r);
+	assert_int_equal(rig_load(r, r->d, 1, 1), 0);
+	assert_int_equal(rig_query(r, r->d, 0), -ENOENT);
+	rig_free(r);
+}
+
 static const struct CMUnitTest recover_tests[] = {
 	cmocka_unit_test_setup_teardown(empty_pool, make, unmake),
 	cmocka_unit_test_setup_teardown(bad_super_is_refused, make, unmake),
@@ -235,6 +261,7 @@ static const struct CMUnitTest recover_tests[] = {
 	cmocka_unit_test_setup_teardown(salt_tells_lives_apart, make, unmake),
 	cmocka_unit_test_setup_teardown(newest_record_counts, make, unmake),
 	cmocka_unit_test(unreadable_segment),
+	cmocka_unit_test(unreadable_victim),
 };
 
 TEST_GROUP(recover);
