@@ -79,6 +79,8 @@ help:
 	@echo "  make check         the native tests alone (engine, library, tools), under sanitizers"
 	@echo "  make fuzz          long fuzzing of the engine's parsers (FUZZ_SECONDS=600)"
 	@echo "  make mutate        break the engine on purpose and see the tests fail"
+	@echo "  make crash-test    guests under load are killed, and what they flushed has to be there (N=200 [SEED=])"
+	@echo "  make crash-mutate  break the module on purpose and see that fail"
 	@echo "  make cuda          the CUDA kernel and example, where nvcc is"
 	@echo "  make bench-core    figures of the engine: lookups, match, bytes per page"
 	@echo "  make bench         beside raw io_uring, 15 minutes (BENCH=full: all of it; STRICT=1: a missed bar is an error)"
@@ -108,7 +110,7 @@ check: deps
 	@selftests/all $(CHECKS)
 
 test:
-	@selftests/all deps setup guest $(CHECKS) check-kmod check-vm check-insn $(KERNELS:%=check-guest-%)
+	@selftests/all deps setup guest $(CHECKS) check-kmod check-vm check-insn check-crash $(KERNELS:%=check-guest-%)
 
 demo:
 	@tools/demo/run --kernel "$(KERNEL)" $(if $(TRACE),--trace "$(TRACE)") $(if $(REQUESTS),--requests "$(REQUESTS)")
