@@ -81,6 +81,7 @@ help:
 	@echo "  make mutate        break the engine on purpose and see the tests fail"
 	@echo "  make crash-test    guests under load are killed, and what they flushed has to be there (N=200 [SEED=])"
 	@echo "  make crash-mutate  break the module on purpose and see that fail"
+	@echo "  make hostile-test  tampered pools, attached one after another (N=1000 [SEED=])"
 	@echo "  make cuda          the CUDA kernel and example, where nvcc is"
 	@echo "  make bench-core    figures of the engine: lookups, match, bytes per page"
 	@echo "  make bench         beside raw io_uring, 15 minutes (BENCH=full: all of it; STRICT=1: a missed bar is an error)"

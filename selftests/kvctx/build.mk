@@ -33,12 +33,22 @@ $(CRASH_PLUGIN): selftests/vm/volatile.c
 	@mkdir -p $(@D)
 	$(Q_LD)$(CC) -O2 -g -Wall -Wextra -Werror -D_GNU_SOURCE -shared -fPIC -o $@ $< $(call pkg,nbdkit)
 
+# Tampered pools
+GUESTPROGS	+= $(O)/selftests/hostile
+
+$(O)/obj/selftests/kvctx/hostile.o: OBJ_CFLAGS = $(KVC_CORE_CFLAGS) -Iselftests/core $(call pkg,libnl-genl-3.0)
+$(O)/selftests/hostile: $(O)/obj/selftests/kvctx/hostile.o $(O)/obj/selftests/kvctx/ktest.o \
+			$(O)/obj/selftests/core/media.o $(O)/obj/selftests/core/page.o $(KVC_CORE_LIB)
+	@mkdir -p $(@D)
+	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ $(KVC_CORE_LIBS) $(call pkglibs,libnl-genl-3.0)
+
 # N, SEED and KERNEL are the user's
 N		?=
 CRASH_TEST	= selftests/kvctx/crash-test --kernel $(KERNEL) \
 		  $(if $(filter command line environment,$(origin SEED)),--seed $(SEED))
+HOSTILE		= hostile.sh $(or $(N),1000) $(if $(filter command line environment,$(origin SEED)),$(SEED))
 
-.PHONY: crash-test crash-mutate check-crash
+.PHONY: crash-test crash-mutate hostile-test check-crash
 crash-test: deps guest $(CRASH_PLUGIN)
 	@$(CRASH_TEST) --kills $(or $(N),200)
 
@@ -48,6 +58,9 @@ check-crash: $(CRASH_PLUGIN)
 
 crash-mutate: deps guest $(CRASH_PLUGIN)
 	@selftests/kvctx/crash-mutate
+
+hostile-test: guest
+	@selftests/vm/run --kernel $(KERNEL) --timeout 7200 -- /kvctx/selftests/kvctx/run-guest "$(HOSTILE)"
 
 .PHONY: check-guest-6.12 check-guest-7.2
 check-guest-6.12 check-guest-7.2: check-guest-%:
