@@ -9,7 +9,7 @@ KVC_CORE_CFLAGS	:= -Ikmod/core/os-native -Ikmod/core
 KVC_CORE_LIBS	:= -lisal -lpthread
 KVC_CORE_OBJS	:= $(KVC_CORE_FILES:%=$(O)/obj/kmod/core/%.o) $(O)/obj/kmod/core/os-native/os.o
 
-$(O)/obj/kmod/core/%.o: OBJ_CFLAGS := $(KVC_CORE_CFLAGS)
+$(O)/obj/kmod/core/%.o: OBJ_CFLAGS := $(KVC_CORE_CFLAGS) $(KVC_CORE_COVER)
 
 $(KVC_CORE_LIB): $(KVC_CORE_OBJS)
 	@mkdir -p $(@D)

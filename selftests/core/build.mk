@@ -10,7 +10,8 @@ CORE_UNITS	:= super extent store keys delete reclaim policy recover tenant membe
 
 CORE_SIM_OBJS	:= $(call CORE_T_OBJ,dev disk page sim_main sim_model sim_ops sim_read sim_admin sim_work sim_recover sim_format sim_life)
 CORE_UNIT_OBJS	:= $(call CORE_T_OBJ,dev disk page rig media golden unit $(CORE_UNITS:%=test_%))
-CORE_FUZZ_OBJS	:= $(call CORE_T_OBJ,dev disk page rig media fuzz)
+CORE_FUZZ_PARTS	:= $(call CORE_T_OBJ,dev disk page rig media fuzz_mutate fuzz_media fuzz_image fuzz_pool)
+CORE_FUZZ_OBJS	:= $(call CORE_T_OBJ,fuzz) $(CORE_FUZZ_PARTS)
 CORE_THR_OBJS	:= $(call CORE_T_OBJ,page threads)
 CORE_BENCH_OBJS	:= $(call CORE_T_OBJ,page bench)
 CORE_IMAGE_OBJS	:= $(call CORE_T_OBJ,page image)
@@ -35,9 +36,25 @@ $(CORE_TESTS:%=$(O)/test/%): $(KVC_CORE_LIB)
 CORE_TSAN	:= CFLAGS="-O1 -g -fsanitize=thread -Wno-tsan" LDFLAGS=-fsanitize=thread
 SECONDS		?=
 SEED		?=
-FUZZ_TIME	:= $(or $(FUZZ_SECONDS),600)
+FUZZ_TARGETS	:= super header extent image
 
-.PHONY: check-core core-asan core-tsan sim fuzz mutate bench-core
+# The fuzz targets with libFuzzer, which needs clang. Only the engine is watched: how the input was made is no news.
+FUZZ_PROGS	:= $(FUZZ_TARGETS:%=$(O)/test/fuzz-%)
+$(O)/obj/$(CORE_T)/fuzz_lib-%.o: $(CORE_T)/fuzz_lib.c
+	@mkdir -p $(@D)
+	$(Q_CC)$(CC) $(KVCTX_CFLAGS) $(OBJ_CFLAGS) -DFUZZ_TARGET=fuzz_$* $(CFLAGS) -MMD -MP -c -o $@ $<
+
+$(FUZZ_PROGS): $(O)/test/fuzz-%: $(O)/obj/$(CORE_T)/fuzz_lib-%.o $(CORE_FUZZ_PARTS) $(KVC_CORE_LIB)
+	@mkdir -p $(@D)
+	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -fsanitize=fuzzer -o $@ $(filter %.o,$^) $(KVC_CORE_LIB) $(KVC_CORE_LIBS)
+
+.PHONY: check-core core-asan core-tsan sim fuzz fuzz-build fuzz-programs fuzz-keep mutate bench-core
+fuzz-programs: $(FUZZ_PROGS)
+
+fuzz-build:
+	@selftests/deps fuzz
+	@$(MAKE) --no-print-directory O=$(O)/fuzz SAN=1 CC=clang KVC_CORE_COVER=-fsanitize=fuzzer-no-link fuzz-programs
+
 core-asan:
 	@$(MAKE) --no-print-directory O=$(O)/asan SAN=1 $(CORE_TESTS:%=$(O)/asan/test/%)
 
@@ -52,8 +69,11 @@ sim: $(O)/test/sim
 	@$(O)/test/sim $(if $(or $(SECONDS),$(if $(SEED),,60)),--seconds $(or $(SECONDS),60) --seed-base \
 		$(or $(SEED),random),--seed $(SEED)) $(if $(VERBOSE),--verbose)
 
-fuzz: core-asan
-	@$(O)/asan/test/core-fuzz --seconds $(FUZZ_TIME) --seed $$(date +%s)
+fuzz: fuzz-build
+	@$(CORE_T)/fuzz run $(O)/fuzz $(FUZZ_TARGETS)
+
+fuzz-keep: fuzz-build
+	@$(CORE_T)/fuzz keep $(O)/fuzz $(FUZZ_TARGETS)
 
 mutate:
 	@$(CORE_T)/mutate.sh

@@ -37,7 +37,7 @@ static void finish_io(struct rig *r)
 		;
 }
 
-struct rig *rig_new(u32 members, u32 segments, u64 segment_size, u32 chunk_size)
+struct rig *rig_format(u32 members, u32 segments, u64 segment_size, u32 chunk_size)
 {
 	struct rig *r = must(calloc(1, sizeof(*r)));
 	struct kvc_super *s = must(calloc(1, sizeof(*s)));
@@ -63,6 +63,13 @@ struct rig *rig_new(u32 members, u32 segments, u64 segment_size, u32 chunk_size)
 	strcpy(s->tenants[0].name, "default");
 	s->tenants[0].flags = KVC_TENANT_USED;
 	s->tenants[0].mode = 0600;
+	return r;
+}
+
+struct rig *rig_new(u32 members, u32 segments, u64 segment_size, u32 chunk_size)
+{
+	struct rig *r = rig_format(members, segments, segment_size, chunk_size);
+
 	rig_attach(r);
 	return r;
 }
@@ -102,7 +109,7 @@ static void recover_segment(struct rig *r, u32 member, u32 segment, u8 *buf)
 void rig_recover(struct rig *r)
 {
 	u8 *buf = must(malloc(KVC_RECOVER_IO));
-	u32 i, j;
+	u32 i, j, nr;
 	int ret;
 
 	r->read = 0;
@@ -112,8 +119,9 @@ void rig_recover(struct rig *r)
 	for (i = 0; i < kvc_nr_members(r->pool); i++) {
 		if (r->missing & BIT_ULL(i))
 			kvc_member_fail(r->pool, i);
-		for (j = 0; j < kvc_nr_segments(r->pool, i) && !(r->missing & BIT_ULL(i)); j++)
-			recover_segment(r, i, j, buf);
+		nr = r->missing & BIT_ULL(i) ? 0 : kvc_nr_segments(r->pool, i);
+		for (j = 0; j < nr; j++)
+			recover_segment(r, i, r->backwards ? nr - 1 - j : j, buf);
 	}
 	free(buf);
 	kvc_recover_finish(r->pool);

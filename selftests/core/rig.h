@@ -25,12 +25,15 @@ struct rig {
 	u32	unreadable;		/* gseg that recovery gets a read error for */
 	bool	forgetful;		/* recovery's buffer is not kept between reads */
 	u64	read;			/* bytes that the last recovery read */
+	bool	backwards;		/* recovery begins with the last segment of each member */
 	u32	spaces;			/* calls of ops->space */
 	u32	written[3];		/* work items executed, by type */
 	u64	discard_max;		/* bytes discarded at a time when there is nothing else to do; 0: never */
 };
 
-/* Formats and attaches. Tenant "default" is in slot 0. */
+/* Devices and a superblock in memory, nothing attached. Tenant "default" is in slot 0. */
+struct rig *rig_format(u32 members, u32 segments, u64 segment_size, u32 chunk_size);
+/* The same, and attaches. */
 struct rig *rig_new(u32 members, u32 segments, u64 segment_size, u32 chunk_size);
 /* A pool that most tests can use: @members of 16 segments of 256 KiB, chunks of 4 KiB */
 struct rig *rig_small(u32 members);
