@@ -9,6 +9,7 @@
  *	out.c		tables and JSON
  *	nl.c		generic netlink
  *	objects.c	netlink objects to JSON
+ *	media.c		devices of pools that are not attached
  *	peers.c		paths between the memory of PCI peers and members
  *	cmd_*.c		the commands
  *
@@ -67,6 +68,7 @@ enum ctl_opt {
 	OPT_CHUNK_SIZE,
 	OPT_FORCE,
 	OPT_DEGRADED,
+	OPT_DATA,
 	OPT_UID,
 	OPT_GID,
 	OPT_MODE,
@@ -181,6 +183,8 @@ int cmd_tenant_list(struct ctl *c);
 int cmd_connect(struct ctl *c);
 int cmd_disconnect(struct ctl *c);
 int cmd_stat(struct ctl *c);
+int cmd_check(struct ctl *c);
+int cmd_dump(struct ctl *c);
 int cmd_load(struct ctl *c);
 int cmd_unload(struct ctl *c);
 int cmd_version(struct ctl *c);

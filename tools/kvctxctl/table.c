@@ -34,9 +34,11 @@ const struct ctl_option ctl_options[OPT_NR] = {
 	[OPT_CHUNK_SIZE] = { "chunk-size", 0, KIND_SIZE, false, "SIZE",
 		"bytes under one checksum, a power of two from 4K to 1M (default 64K)" },
 	[OPT_FORCE] = { "force", 'f', KIND_FLAG, false, NULL,
-		"format devices that hold something" },
+		"format devices that hold something, look at those in use" },
 	[OPT_DEGRADED] = { "degraded", 'D', KIND_FLAG, false, NULL,
 		"attach although members are missing" },
+	[OPT_DATA] = { "data", 0, KIND_FLAG, false, NULL,
+		"read every page too and compare it with its checksums" },
 	[OPT_UID] = { "uid", 0, KIND_USER, false, "USER",
 		"owner of the device node, name or number (default 0)" },
 	[OPT_GID] = { "gid", 0, KIND_GROUP, false, "GROUP",
@@ -214,6 +216,37 @@ const struct ctl_command ctl_commands[] = {
 "before; with -o json each report is one object on one line and holds the\n"
 "counters themselves.",
 		.example = "kvctxctl stat --watch 5 ctx0",
+	}, {
+		.noun = "check", .run = cmd_check,
+		.args = {
+			{ KIND_DEVICE, "DEVICE", .many = true,
+			  .help = "block device or image file, all members of one pool" },
+		},
+		.options = OPT(DATA) | OPT(FORCE),
+		.summary = "see whether a pool that is not attached is sound",
+		.text =
+"Reads superblocks and the logs of all segments as an attach would, and writes\n"
+"nothing. Exit status 1 if anything is damaged: a superblock slot, a log, with\n"
+"--data a page, or a member is missing. What a power cut tears is damage too;\n"
+"an attach copes with all of it, and loses what the damaged part named. A pool\n"
+"in use changes under the reader: --force looks at it anyway, and may call\n"
+"damage what is on its way.",
+		.example = "kvctxctl check --data /dev/nvme1n1 /dev/nvme2n1",
+	}, {
+		.noun = "dump", .run = cmd_dump,
+		.args = {
+			{ KIND_DEVICE, "DEVICE", .help = "block device or image file" },
+			{ KIND_TEXT, "WHAT", .optional = true, .many = true,
+			  .help = "super (default), segment N, or page KEY..." },
+		},
+		.options = OPT(FORCE),
+		.summary = "show what lies on a member of a pool",
+		.text =
+"super: the superblocks, also damaged ones. segment N: header, extents and\n"
+"records of a segment. page KEY...: every record of a key on this member, also\n"
+"of pages that are gone; the key, or how it begins, in hexadecimal. Exit\n"
+"status 1 if what is shown is damaged.",
+		.example = "kvctxctl dump /dev/nvme1n1 segment 3",
 	}, {
 		.noun = "load", .run = cmd_load,
 		.summary = "load the kernel module",

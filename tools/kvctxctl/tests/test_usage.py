@@ -9,7 +9,7 @@ import tool
 from tool import USAGE, bad, good, real, run
 
 COMMANDS = ["pool format", "pool attach", "pool detach", "pool list", "pool show", "tenant add", "tenant set", "tenant remove",
-            "tenant list", "connect", "disconnect", "stat", "load", "unload", "version"]
+            "tenant list", "connect", "disconnect", "stat", "check", "dump", "load", "unload", "version"]
 
 
 def test_help():
@@ -59,7 +59,8 @@ def test_no_command():
 def test_arguments():
     for name, least, most in (("pool format", 2, None), ("pool attach", 1, None), ("pool detach", 1, 1),
                               ("pool list", 0, 0), ("pool show", 1, 1), ("tenant add", 2, 2),
-                              ("tenant remove", 2, 2), ("tenant list", 0, 1), ("stat", 0, 1), ("load", 0, 0),
+                              ("tenant remove", 2, 2), ("tenant list", 0, 1), ("stat", 0, 1), ("check", 1, None),
+                             ("dump", 1, None), ("load", 0, 0),
                               ("unload", 0, 0), ("version", 0, 0)):
         for n in range(least):
             bad(USAGE, "missing", *name.split(), *["word"] * n)
@@ -193,8 +194,9 @@ def test_completion_syntax():
 
 
 def test_completion_of_commands():
-    assert complete("") == ["pool", "tenant", "connect", "disconnect", "stat", "load", "unload", "version"]
-    assert complete("c") == ["connect"]
+    assert complete("") == ["pool", "tenant", "connect", "disconnect", "stat", "check", "dump", "load", "unload",
+                            "version"]
+    assert complete("c") == ["connect", "check"]
     assert complete("pool", "") == ["format", "attach", "detach", "list", "show"]
     assert complete("-o", "json", "tenant", "r") == ["remove"]
     assert complete("--output", "=", "json", "tenant", "r") == ["remove"]

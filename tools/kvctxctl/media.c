@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Devices opened for reading. See media.h.
+ *
+ * A log ends at the first extent that fails a check. Whether that is where it was written to, or damage, its header
+ * tells: one with the pool's UUID, the segment's number, and the generation and salt of extent 0 is a part of the log.
+ * Where nothing of the log is left at its end, the blocks behind it are searched for another extent of it, as far as
+ * one may be long: if there is one, the extent in between was lost.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "../../kmod/core/format_media.h"
+#include "media.h"
+
+static int failed(const struct media *d, const char *doing, int err)
+{
+	ctl_error(d->path, "%s: %s", doing, strerror(err));
+	return CTL_NODEV;
+}
+
+static int refused(const struct media *d, const char *why)
+{
+	ctl_error(d->path, "%s", why);
+	return CTL_NODEV;
+}
+
+/* O_EXCL on a block device is refused while it is mounted or held by another one, as by an attached pool */
+int media_open(struct media *d, const char *path, bool force)
+{
+	bool block;
+
+	memset(d, 0, sizeof(*d));
+	d->path = path;
+	d->fd = -1;
+	d->chosen = KVC_SUPER_SLOTS;
+	if (stat(path, &d->st))
+		return failed(d, "cannot open", errno);
+	block = S_ISBLK(d->st.st_mode);
+	if (!block && !S_ISREG(d->st.st_mode))
+		return refused(d, "neither a block device nor a file");
+	d->fd = open(path, O_RDONLY | O_CLOEXEC | (block && !force ? O_EXCL : 0));
+	if (d->fd < 0 && errno == EBUSY)
+		return refused(d, "in use: mounted, or of an attached pool; --force looks at it anyway");
+	if (d->fd < 0)
+		return failed(d, "cannot open", errno);
+	if (fstat(d->fd, &d->st) || S_ISBLK(d->st.st_mode) != block)
+		return refused(d, "changed while it was opened");
+	d->size = (u64)d->st.st_size;
+	if (block && ioctl(d->fd, BLKGETSIZE64, &d->size))
+		return failed(d, "cannot read its size", errno);
+	/* The module does not write through the page cache: what is there may be old */
+	posix_fadvise(d->fd, 0, 0, POSIX_FADV_DONTNEED);
+	return CTL_OK;
+}
+
+void media_close(struct media *d)
+{
+	if (d->fd >= 0)
+		close(d->fd);
+	free(d->super);
+}
+
+int media_read(const struct media *d, void *buf, size_t len, u64 offset)
+{
+	while (len) {
+		ssize_t n = pread(d->fd, buf, len, (off_t)offset);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? errno : EIO;
+		buf = (char *)buf + n;
+		len -= (size_t)n;
+		offset += (u64)n;
+	}
+	return 0;
+}
+
+bool media_same(const struct media *a, const struct media *b)
+{
+	if (S_ISBLK(a->st.st_mode) && S_ISBLK(b->st.st_mode))
+		return a->st.st_rdev == b->st.st_rdev;
+	return a->st.st_dev == b->st.st_dev && a->st.st_ino == b->st.st_ino;
+}
+
+int media_read_supers(struct media *d)
+{
+	u8 *buf = malloc(KVC_SUPER_BYTES);
+
+	d->super = calloc(KVC_SUPER_SLOTS, sizeof(*d->super));
+	if (!buf || !d->super) {
+		free(buf);
+		failed(d, "cannot read its superblocks", ENOMEM);
+		return CTL_FAILED;
+	}
+	if (d->size < KVC_DEVICE_MIN) {
+		free(buf);
+		return refused(d, "no kvctx superblock, too small for one");
+	}
+	for (u32 i = 0; i < KVC_SUPER_SLOTS; i++) {
+		d->err[i] = media_read(d, buf, KVC_SUPER_BYTES, kvc_super_offset(i, d->size));
+		d->why[i] = d->err[i] ? KVC_BAD_CRC : kvc_super_read(buf, i, &d->super[i]);
+	}
+	d->chosen = kvc_super_choose(d->super, d->why);
+	free(buf);
+	return CTL_OK;
+}
+
+int media_no_super(const struct media *d)
+{
+	enum kvc_reason why = KVC_BAD_MAGIC;
+
+	for (u32 i = 0; i < KVC_SUPER_SLOTS; i++) {
+		if (d->err[i])
+			return failed(d, "superblock cannot be read", d->err[i]);
+		if (d->why[i] == KVC_BAD_VERSION || d->why[i] == KVC_BAD_FEATURES) {
+			ctl_error(d->path, "superblock: %s", kvc_reason_str(d->why[i]));
+			return CTL_NOSUPP;
+		}
+		if (d->why[i] != KVC_BAD_MAGIC && why == KVC_BAD_MAGIC)
+			why = d->why[i];
+	}
+	if (why == KVC_BAD_MAGIC)
+		return refused(d, "no kvctx superblock");
+	ctl_error(d->path, "superblock damaged: %s", kvc_reason_str(why));
+	return CTL_FAILED;
+}
+
+void media_log_start(struct media_log *l, const struct media *d, const struct kvc_super *s, u32 member, u32 segment,
+		     void *buf)
+{
+	memset(l, 0, sizeof(*l));
+	l->d = d;
+	l->buf = buf;
+	l->offset = KVC_DATA_OFFSET + segment * s->segment_size;
+	l->seg_blocks = (u32)(s->segment_size >> KVC_BLOCK_SHIFT);
+	l->chunk = s->chunk_size;
+	memcpy(l->id.pool_uuid, s->pool_uuid, KVC_UUID_LEN);
+	l->id.member = member;
+	l->id.segment = segment;
+}
+
+/* Does this block say that an extent of this log begins here? */
+static bool is_ours(const struct media_log *l, const void *block, u32 first)
+{
+	const struct kvc_media_extent *m = block;
+
+	if (le32_to_cpu(m->magic) != KVC_EXTENT_MAGIC || memcmp(m->pool_uuid, l->id.pool_uuid, KVC_UUID_LEN) ||
+	    le32_to_cpu(m->member) != l->id.member || le32_to_cpu(m->segment) != l->id.segment ||
+	    le32_to_cpu(m->first_block) != first)
+		return false;
+	return l->nr_extents == 0 ||
+	       (le64_to_cpu(m->generation) == l->id.generation && le64_to_cpu(m->salt) == l->id.salt);
+}
+
+static bool end_with(struct media_log *l, enum media_end end, enum kvc_reason why, int err)
+{
+	l->end = end;
+	l->why = why;
+	l->err = err;
+	return false;
+}
+
+/* The block at the log's end is in the buffer, and no extent. */
+static bool end_here(struct media_log *l, enum kvc_reason why)
+{
+	u32 from = l->block + 1, nr = min(KVC_EXTENT_MAX >> KVC_BLOCK_SHIFT, l->seg_blocks - from), i;
+
+	if (is_ours(l, l->buf, l->block))
+		return end_with(l, END_DAMAGED, why, 0);
+	if (l->nr_extents == 0 || media_read(l->d, l->buf, nr * KVC_BLOCK, l->offset + (u64)from * KVC_BLOCK))
+		return end_with(l, END_FREE, why, 0);
+	for (i = 0; i < nr; i++) {
+		if (!is_ours(l, l->buf + i * KVC_BLOCK, from + i))
+			continue;
+		l->lost = from + i;
+		return end_with(l, END_LOST, why, 0);
+	}
+	return end_with(l, END_FREE, why, 0);
+}
+
+bool media_log_next(struct media_log *l)
+{
+	u64 at;
+	enum kvc_reason why;
+	int err;
+
+	l->block += l->bytes >> KVC_BLOCK_SHIFT;
+	l->bytes = 0;
+	if (l->block >= l->seg_blocks)
+		return end_with(l, END_FULL, KVC_OK, 0);
+	at = l->offset + (u64)l->block * KVC_BLOCK;
+	err = media_read(l->d, l->buf, KVC_BLOCK, at);
+	if (err)
+		return end_with(l, END_DAMAGED, KVC_OK, err);
+	why = kvc_extent_peek(l->buf, &l->bytes);
+	if (why == KVC_OK && kvc_blocks(l->bytes) > l->seg_blocks - l->block)
+		why = KVC_BAD_GEOMETRY;
+	if (why == KVC_OK) {
+		err = media_read(l->d, l->buf + KVC_BLOCK, l->bytes - KVC_BLOCK, at + KVC_BLOCK);
+		if (err)
+			return end_with(l, END_DAMAGED, KVC_OK, err);
+		why = kvc_extent_open(&l->xr, l->buf, l->bytes, &l->id, l->block, l->seg_blocks, l->chunk);
+	}
+	if (why != KVC_OK)
+		return end_here(l, why);
+	l->nr_extents++;
+	return true;
+}
+
+void media_hex(const void *bytes, size_t n, char *text)
+{
+	const u8 *b = bytes;
+
+	*text = 0;
+	for (size_t i = 0; i < n; i++)
+		sprintf(text + 2 * i, "%02x", b[i]);
+}
