@@ -138,6 +138,13 @@ def test_bytes_of_a_dead_page_do_not_matter():
     good("check", "--data", *devices)
 
 
+def test_of_two_records_of_a_key_one_is_the_page():
+    devices = write([size(1), log(0, 1, 5), page(1, 2, 9000, 1), page(1, 5, 8000, 2), page(1, 8, 7000, 2), end()])
+    flip(devices[0], block(1, 63 - 2))
+    c = good("check", "--data", *devices, "-o", "json").json()["check"]
+    assert (c["pages"], c["tenants"][0]["pages"], c["data"]["bytes"]) == (1, 1, 8000), c
+
+
 def test_page_without_checksums():
     devices = write([size(), log(0, 1, 5), page(1, 2, 9000, 1 | 1 << 63), end()])
     flip(devices[0], block(1, 63 - 2))
