@@ -18,11 +18,22 @@
 /*
  * Counters begin at as many gaps as the superblock's sequence says, which counts the attaches, and nobody counts a gap
  * in one attach. So they are above everything that was ever counted, also where that cannot be read now, or is on a
- * member that is missing. Whatever media says beyond that they leave as far behind. Nobody counts to half of the range;
- * who claims so is not believed, or the counters could not go on.
+ * member that is missing. Whatever media says beyond that they leave as far behind.
+ *
+ * Nobody counts to half of the range; who claims so is not believed, or the counters could not go on. What is counted
+ * behind a claim just below that has to be believed by the attaches that follow: each believes two gaps more.
  */
 #define RECOVER_GAP	BIT_ULL(32)
-#define RECOVER_END	(KVC_COUNTER_END / 2)
+#define RECOVER_ATTACHES	BIT_ULL(28)
+
+os_static_assert(2 * RECOVER_ATTACHES * RECOVER_GAP <= KVC_COUNTER_END / 2, "room for what is believed");
+
+static bool believed(const struct kvc_pool *p, u64 counter)
+{
+	u64 attaches = min(p->super.seq, RECOVER_ATTACHES - 1);
+
+	return counter < KVC_COUNTER_END / 2 + 2 * attaches * RECOVER_GAP;
+}
 
 /*
  * Ask for the extent at next_block, of which @least bytes are needed and the buffer has @kept already. A step is read
@@ -223,7 +234,7 @@ static int add_record(struct kvc_member *m, struct kvc_seg *seg, const struct kv
 
 	if (rec->type == KVC_REC_TOMBSTONE && !victim_exists(p, rec))
 		return -EINVAL;
-	if (rec->seq >= RECOVER_END || rec->victim_gen >= RECOVER_END)
+	if (!believed(p, rec->seq) || !believed(p, rec->victim_gen))
 		return -EINVAL;
 	r = kvc_domain_of_record(p, rec, &d);
 	if (r)
@@ -280,7 +291,7 @@ static int take_extent(struct kvc_member *m, struct kvc_recover *r, const void *
 	why = kvc_extent_open(&xr, buf, bytes, &r->id, r->next_block, p->seg_blocks, p->chunk_size);
 	if (why == KVC_BAD_CRC)
 		skipped(m);
-	if (why != KVC_OK || r->id.generation >= RECOVER_END)
+	if (why != KVC_OK || !believed(p, r->id.generation))
 		return -EINVAL;
 	if (r->next_block == 0) {
 		os_lock(&m->lock);
@@ -396,7 +407,7 @@ static void set_unknown(struct kvc_member *m)
 
 static u64 first_count(const struct kvc_pool *p, u64 seen)
 {
-	u64 attaches = p->super.seq < RECOVER_END / RECOVER_GAP / 2 ? p->super.seq : 0;
+	u64 attaches = p->super.seq < RECOVER_ATTACHES ? p->super.seq : 0;
 	u64 first = attaches * RECOVER_GAP;
 
 	return seen < first ? first : seen + RECOVER_GAP;

@@ -252,6 +252,84 @@ static void unreadable_victim(void **state)
 	rig_free(r);
 }
 
+/* Put another sequence or generation into the header and the one record of the log at @at. */
+static void claim(struct rig *r, u64 at, u64 seq, u64 generation)
+{
+	u8 *log = malloc(2 * KVC_BLOCK);
+	struct kvc_media_extent *m = (struct kvc_media_extent *)log, *second = (struct kvc_media_extent *)(log + KVC_BLOCK);
+
+	assert_non_null(log);
+	dev_pread(r->devs[0], at, log, 2 * KVC_BLOCK);
+	if (seq)
+		((struct kvc_media_rec *)(second + 1))->seq = cpu_to_le64(seq);
+	if (generation) {
+		m->generation = cpu_to_le64(generation);
+		second->generation = m->generation;
+	}
+	media_fix_extent(m, KVC_BLOCK);
+	media_fix_extent(second, KVC_BLOCK);
+	dev_pwrite(r->devs[0], at, log, 2 * KVC_BLOCK);
+	free(log);
+}
+
+/*
+ * Found by fuzzing: what was counted behind the highest counter that is believed was not believed by the next attach,
+ * so all pages were lost that were stored after a hostile record had been read.
+ */
+static void counters_go_on_behind_a_claim(void **state)
+{
+	u64 high = KVC_COUNTER_END / 2 - 1;
+	struct kvc_load ld;
+	u32 what, i;
+
+	(void)state;
+	for (what = 0; what < 2; what++) {
+		struct rig *r = rig_small(1);
+
+		assert_int_equal(rig_store(r, r->d, 1, 1, 5000), 0);
+		rig_flush(r);
+		assert_int_equal(rig_hold(r, r->d, 1, &ld), 0);
+		kvc_load_end(r->pool, &ld, 0);
+		rig_detach(r);
+		claim(r, segment_start(r, ld.offset), what ? 0 : high, what ? high : 0);
+		for (i = 2; i < 10; i++) {
+			rig_attach(r);
+			rig_write_super(r);
+			assert_int_equal(rig_load(r, r->d, 1, 1), 0);
+			if (i > 2)
+				assert_int_equal(rig_load(r, r->d, i - 1, i - 1), 0);
+			assert_int_equal(rig_store(r, r->d, i, i, 5000), 0);
+			rig_flush(r);
+			rig_detach(r);
+		}
+		rig_free(r);
+	}
+}
+
+/* Beyond half of the range nobody is believed; at its end the counters could not go on. */
+static void claims_of_too_much(void **state)
+{
+	struct kvc_load ld;
+	u32 what;
+
+	(void)state;
+	for (what = 0; what < 2; what++) {
+		struct rig *r = rig_small(1);
+		u64 high = KVC_COUNTER_END - 1;
+
+		assert_int_equal(rig_store(r, r->d, 1, 1, 5000), 0);
+		rig_flush(r);
+		assert_int_equal(rig_hold(r, r->d, 1, &ld), 0);
+		kvc_load_end(r->pool, &ld, 0);
+		rig_detach(r);
+		claim(r, segment_start(r, ld.offset), what ? 0 : high, what ? high : 0);
+		rig_attach(r);
+		assert_int_equal(rig_query(r, r->d, 1), -ENOENT);
+		assert_int_equal(rig_stats(r).recover_skipped, what ? 0 : 1);
+		rig_free(r);
+	}
+}
+
 static const struct CMUnitTest recover_tests[] = {
 	cmocka_unit_test_setup_teardown(empty_pool, make, unmake),
 	cmocka_unit_test_setup_teardown(bad_super_is_refused, make, unmake),
@@ -262,6 +340,8 @@ static const struct CMUnitTest recover_tests[] = {
 	cmocka_unit_test_setup_teardown(newest_record_counts, make, unmake),
 	cmocka_unit_test(unreadable_segment),
 	cmocka_unit_test(unreadable_victim),
+	cmocka_unit_test(counters_go_on_behind_a_claim),
+	cmocka_unit_test(claims_of_too_much),
 };
 
 TEST_GROUP(recover);

@@ -109,7 +109,7 @@ def test_bad_record():
 
 def test_record_that_the_engine_refuses():
     """A sequence that nobody can have counted to"""
-    devices = write([size(), log(0, 1, 5), page(1, 2, 9000, 1 << 61), end()])
+    devices = write([size(), log(0, 1, 5), page(1, 2, 9000, (1 << 62) - 1), end()])
     damaged("log: segment 1: block 2: record with a field out of range", *devices)
 
 
