@@ -77,6 +77,7 @@ help:
 	@echo "Test it"
 	@echo "  make test          everything: native tests, then the module on kernels $(KERNELS)"
 	@echo "  make check         the native tests alone (engine, library, tools), under sanitizers"
+	@echo "  make sim           the engine on devices that lose, tear and rot (SECONDS=60); SEED=n repeats one history"
 	@echo "  make fuzz          long fuzzing of what reads media, with libFuzzer (FUZZ_SECONDS=600)"
 	@echo "  make mutate        break the engine on purpose and see the tests fail"
 	@echo "  make crash-test    guests under load are killed, and what they flushed has to be there (N=200 [SEED=])"
