@@ -336,7 +336,7 @@ static int perform(struct io *io)
 
 	if (io->dev->gone) {
 		b->counts.gone++;
-		return -ENODEV;
+		return rng_chance(b->rng, 5000) ? -ENODEV : -EIO;
 	}
 	rot(io->dev);
 	if (io->op == OP_READ)

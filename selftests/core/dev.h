@@ -11,7 +11,7 @@
  *   - a discarded block reads as zeros or as before, the device's choice
  * Beyond that it may be told to lie: lost, misdirected and flipped blocks ("corruption", remembered as taint). It may
  * fail: I/O errors that pass, blocks that cannot be read before they are written again, or all of it: a device that
- * vanished loses its cache as in a power cut, answers nothing but -ENODEV, and comes back with what it had.
+ * vanished loses its cache as in a power cut, answers nothing but -ENODEV or -EIO, and comes back with what it had.
  *
  * What the bus checks of its user, each a failure of the test: I/O beyond the device or unaligned, I/O in flight that
  * overlaps other I/O in flight (unless both read), a buffer that changes while it is written.

@@ -69,8 +69,8 @@ static void plant(struct sim *s, u32 member, u32 segment, u64 generation, struct
 }
 
 /*
- * Media whose numbers end just where they must for the lives that are to come; and segments with numbers beyond what is
- * believed, of a page that the simulation would find.
+ * Media whose numbers end just where they must for the lives that are to come, or a superblock that was written as often
+ * as attaches count; and segments with numbers beyond what is believed, of a page that the simulation would find.
  */
 static void plant_limits(struct sim *s)
 {
@@ -79,9 +79,13 @@ static void plant_limits(struct sim *s)
 	u32 m = s->cfg.nr_members - 1;
 	struct kvc_rec rec = { 0 };
 
-	rec.tenant = KVC_TENANTS_MAX - 1;
-	rec.seq = last;
-	plant(s, 0, 0, last, &rec);
+	if (rng_chance(&s->rng, 5000)) {
+		s->super->seq = BELIEVED_END / GAP / 2 - rng_below(&s->rng, 6);
+	} else {
+		rec.tenant = KVC_TENANTS_MAX - 1;
+		rec.seq = last;
+		plant(s, 0, 0, last, &rec);
+	}
 	rec.tenant = s->tenants[0].slot;
 	key_make(rec.key, 0);
 	keyspace_make(rec.keyspace, 0);
@@ -127,6 +131,6 @@ void life_format(struct sim *s)
 	}
 	if (s->cfg.limits)
 		plant_limits(s);
-	s->super_seq_durable = 1;
+	s->super_seq_durable = super->seq;
 	sim_write_supers(s);
 }

@@ -37,13 +37,14 @@ static bool newer_super(struct sim *s, u32 member)
 
 /*
  * The newest valid superblock of all members; one that is out comes back if only it has that. Where every superblock
- * that was durable is in both copies of its members one of them may be lost meanwhile; all are written again then.
+ * that was durable is in both copies of its members, @either may be lost meanwhile; all are written again then.
  */
-static void read_super(struct sim *s)
+static void read_super(struct sim *s, bool either)
 {
-	bool either = !s->cfg.io_errors && !s->cfg.corrupts && !s->cfg.member_fails && !s->cfg.vanish, lost = false;
+	bool lost = false;
 	u32 i;
 
+	either &= !s->cfg.io_errors && !s->cfg.corrupts && !s->cfg.member_fails && !s->cfg.vanish;
 	s->super->seq = 0;
 	for (i = 0; i < s->cfg.nr_members; i++) {
 		if (either && rng_chance(&s->rng, 1000)) {
@@ -318,14 +319,14 @@ void life_attach(struct sim *s)
 	struct rng rng, fault_rng;
 
 	muster(s);
-	read_super(s);
+	read_super(s, true);
 	note_missing(s);
 	settle_tenants(s);
 	if (s->missing)
 		model_missing(s);
 	while (rng_chance(&s->rng, 500)) {
 		sim_attach_cut(s);
-		read_super(s);
+		read_super(s, false);
 	}
 	rng = s->rng;
 	fault_rng = s->fault_rng;
