@@ -51,8 +51,9 @@ recovered-seq@kmod/core/recover.c@s/os_atomic64_set(&p->seq, .*/(void)seq;/@the 
 recovered-gen@kmod/core/recover.c@s/os_atomic64_set(&p->generation, .*/(void)gen;/@generations start anew with each attach
 recovery-oldest@kmod/core/recover.c@s/->seq >= rec->seq/->seq <= rec->seq/@the oldest record of a key wins
 recovery-tombs@kmod/core/recover.c@s/^\t\tsupersede(p, bucket, old, e);$/\t\t;/@tombstones do not kill in recovery
-recovery-end@kmod/core/recover.c@s/rec->seq >= RECOVER_END || //@recovery believes numbers near the end of all
-recovery-end-gen@kmod/core/recover.c@s/why != KVC_OK || r->id.generation >= RECOVER_END/why != KVC_OK/@recovery believes generations near the end of all
+recovery-end@kmod/core/recover.c@s/!believed(p, rec->seq) || //@recovery believes numbers near the end of all
+recovery-end-gen@kmod/core/recover.c@s/why != KVC_OK || !believed(p, r->id.generation)/why != KVC_OK/@recovery believes generations near the end of all
+recovery-end-stays@kmod/core/recover.c@s/KVC_COUNTER_END \/ 2 + 2 \* attaches \* RECOVER_GAP/KVC_COUNTER_END \/ 2/;s/u64 attaches = min(/u64 attaches __attribute__((unused)) = min(/@what is counted behind the last believed number is not believed
 attach-count@kmod/core/recover.c@s/attaches \* RECOVER_GAP/0ULL/@attaches without the newest members number as the one before did
 stale-offline@kmod/core/reclaim.c@s/(offline || os_atomic_read(&seg->undead))/(os_atomic_read(\&seg->undead))/@tombstones are dropped while a member is lost
 tomb-offline@kmod/core/delete.c@s/ || os_atomic_read(&p->nr_offline)//@deletes need no tombstone while a member is lost

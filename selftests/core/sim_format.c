@@ -40,9 +40,10 @@ static void litter(struct sim *s, struct dev *d)
 	}
 }
 
-/* What recovery believes ends here, and each attach leaves a gap of numbers; see recover.c. */
+/* Where what recovery believes ends, two gaps further with each attach, and how many attaches count; see recover.c. */
 #define BELIEVED_END	(KVC_COUNTER_END / 2)
 #define GAP		BIT_ULL(32)
+#define ATTACHES	BIT_ULL(28)
 
 /* A segment by hand: header @generation, and an extent with one record, of a page, numbered @seq. */
 static void plant(struct sim *s, u32 member, u32 segment, u64 generation, struct kvc_rec *rec)
@@ -69,23 +70,24 @@ static void plant(struct sim *s, u32 member, u32 segment, u64 generation, struct
 }
 
 /*
- * Media whose numbers end just where they must for the lives that are to come, or a superblock that was written as often
- * as attaches count; and segments with numbers beyond what is believed, of a page that the simulation would find.
+ * A superblock that was written as often as attaches count; or media whose numbers are the last that are believed, and
+ * segments with numbers beyond those, of a page that the simulation would find.
  */
 static void plant_limits(struct sim *s)
 {
-	u64 last = BELIEVED_END - (s->cfg.lives + 2) * GAP - rng_below(&s->rng, 100);
-	u64 beyond = BELIEVED_END + (rng_chance(&s->rng, 5000) ? 0 : rng_u64(&s->rng) % BELIEVED_END);
+	u64 last = BELIEVED_END + 2 * GAP * rng_below(&s->rng, 2) * s->super->seq - 1 - rng_below(&s->rng, 3);
+	u64 beyond = BELIEVED_END + (rng_u64(&s->rng) % BELIEVED_END | 1000 * GAP);
 	u32 m = s->cfg.nr_members - 1;
 	struct kvc_rec rec = { 0 };
 
-	if (rng_chance(&s->rng, 5000)) {
-		s->super->seq = BELIEVED_END / GAP / 2 - rng_below(&s->rng, 6);
-	} else {
-		rec.tenant = KVC_TENANTS_MAX - 1;
-		rec.seq = last;
-		plant(s, 0, 0, last, &rec);
+	s->n.limits++;
+	if (rng_chance(&s->rng, 3000)) {
+		s->super->seq = ATTACHES - rng_below(&s->rng, 6);
+		return;
 	}
+	rec.tenant = KVC_TENANTS_MAX - 1;
+	rec.seq = last;
+	plant(s, 0, 0, last, &rec);
 	rec.tenant = s->tenants[0].slot;
 	key_make(rec.key, 0);
 	keyspace_make(rec.keyspace, 0);
@@ -93,7 +95,6 @@ static void plant_limits(struct sim *s)
 	plant(s, m, 1, beyond, &rec);
 	rec.seq = beyond;
 	plant(s, m, 2, 1, &rec);
-	s->n.limits++;
 }
 
 void life_format(struct sim *s)
