@@ -56,6 +56,7 @@ struct kvc_stats {
 	u64	evicted_pages, moved_pages, moved_bytes;
 	u64	segments_sealed, segments_reclaimed, summary_writes;
 	u64	recovered_pages, recover_skipped;
+	u64	unadmitted;			/* stores that the write budget turned away */
 };
 
 /*
@@ -123,6 +124,16 @@ void kvc_super_mark(struct kvc_pool *p);
 int kvc_tenant_add(struct kvc_pool *p, const char *name, u32 uid, u32 gid, u32 mode, u32 flags);
 int kvc_tenant_set(struct kvc_pool *p, const char *name, u32 flags);
 int kvc_tenant_remove(struct kvc_pool *p, const char *name);
+/* 0, -EINVAL (out of range), -ENOMEM. Allocates. */
+int kvc_pool_set(struct kvc_pool *p, const struct kvc_settings *settings);
+
+/*
+ * Write budget, see budget.c. The caller tells the seconds, from any origin, before a store (cheap when nothing is to
+ * be done), and every byte that it writes for the pool. left: bytes; 0 also without a budget.
+ */
+void kvc_budget_tick(struct kvc_pool *p, u64 now);
+void kvc_budget_spend(struct kvc_pool *p, u64 bytes);
+u64 kvc_budget_left(const struct kvc_pool *p);
 
 /*
  * Domains. get: finds or makes the domain of a tenant's keyspace and takes a reference (allocates; NULL: no memory).
@@ -136,7 +147,8 @@ void kvc_domain_put(struct kvc_pool *p, struct kvc_domain *d);
  * sets the CRC of each chunk, then commits (publishes; cannot fail) or aborts. Who does not know the CRCs sets no_crcs
  * before the commit: the page is marked, and nobody checks it. The page goes to one of @members, a mask by number.
  * begin: 0, -EEXIST (present: DEDUP), -EINPROGRESS (pending by another: DEDUP), -EAGAIN (no space yet: reclaim was
- * asked for, wait for ops->space), -ENOSPC (nothing evictable), -ENODEV (none of the members online, or the tenant was
+ * asked for, wait for ops->space), -ENOSPC (nothing evictable), -EDQUOT (the write budget is spent and the key was not
+ * seen before; now it was), -ENODEV (none of the members online, or the tenant was
  * removed), -EINVAL (length 0 or over kvc_page_max()), -ENOMEM. Allocates.
  */
 #define KVC_ANY_MEMBER	(~0ULL)

@@ -5,7 +5,7 @@
  * Locks, outermost first
  *   member->lock   heads, segment states, reservation and summary of the member's segments
  *   shard->lock    the shard's buckets; everything in an entry that changes; the shard's counters
- *   table->lock, domains.lock   innermost, one or the other
+ *   table->lock, domains.lock, budget.lock   innermost, one of them
  *
  * A segment's entries are appended under the member lock while it is OPEN (tombstones: SEALING too) and freed when it
  * is DRAINING, after all of them left the index and the last hold was dropped. So whoever sees an entry in a bucket
@@ -211,7 +211,7 @@ struct kvc_shard {
 	struct kvc_buckets table;
 	u32	inserts;		/* wraps; see check_index() */
 	u64	pages, bytes;
-	u64	loads, load_bytes, misses, dedups, deletes, bad_pages, evicted;
+	u64	loads, load_bytes, misses, dedups, deletes, bad_pages, evicted, unadmitted;
 } __aligned(64);
 
 struct kvc_domain {
@@ -224,6 +224,17 @@ struct kvc_domain {
 
 #define KVC_DOMAIN_BUCKETS	256U
 #define KVC_DOMAINS_MAX		(1024U << 10)
+
+struct kvc_budget {
+	struct os_lock lock;
+	u64	per_day;		/* bytes; 0: no limit */
+	u64	now;			/* seconds; when it was filled last */
+	u64	part;			/* bytes of a day's fraction that were not given yet */
+	bool	started;		/* the caller has told the time */
+	struct os_atomic64 left;	/* bytes, signed */
+	u32	nr_sets;		/* set before seen is */
+	u32	*seen;			/* NULL until there was a limit */
+};
 
 struct kvc_domains {
 	struct os_lock lock;
@@ -248,6 +259,7 @@ struct kvc_pool {
 	struct kvc_member *members;	/* KVC_MEMBERS_MAX */
 	struct kvc_table eblocks;
 	struct kvc_domains domains;
+	struct kvc_budget budget;
 	struct os_atomic64 seq, generation, open_seq, salts;
 	struct os_atomic turn;		/* member of the next store */
 	struct os_atomic nr_undead;	/* segments with undead set */
@@ -480,6 +492,14 @@ void kvc_work_init(struct kvc_member *m, struct kvc_seg *seg, struct kvc_work *w
 u32 kvc_ready(const struct kvc_member *m);
 struct kvc_seg *kvc_ready_take(struct kvc_member *m);
 void kvc_discard_done(struct kvc_member *m, struct kvc_work *w);
+
+/* budget.c */
+void kvc_budget_init(struct kvc_budget *b);
+void kvc_budget_destroy(struct kvc_budget *b);
+void kvc_budget_limit(struct kvc_budget *b, u64 per_day);
+int kvc_budget_remember(struct kvc_pool *p);		/* allocates */
+void kvc_budget_note(struct kvc_pool *p, const struct kvc_domain *d, const u8 *key);
+bool kvc_budget_admits(struct kvc_pool *p, const struct kvc_domain *d, const u8 *key);
 
 /* reclaim.c */
 int kvc_reclaim_next(struct kvc_member *m, struct kvc_work *w);

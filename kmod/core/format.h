@@ -58,6 +58,11 @@
 #define KVC_CHUNK_DEFAULT	(64U << 10)
 #define KVC_SEGMENTS_MIN	4			/* fewest segments of a member */
 #define KVC_EXTENT_MAX		(1024U << 10)	/* longest summary extent, bytes */
+#define KVC_DISCARD_MIN		(1ULL << 20)	/* rate of discards, bytes a second */
+#define KVC_DISCARD_MAX		(1ULL << 40)
+#define KVC_DISCARD_DEFAULT	(1ULL << 30)
+#define KVC_BUDGET_MIN		(1ULL << 20)	/* bytes written a day */
+#define KVC_BUDGET_MAX		(1ULL << 60)
 
 #define KVC_FORMAT_VERSION	1
 
@@ -107,6 +112,12 @@ struct kvc_super_tenant {
 	u32	uid, gid, mode;	/* of the device node */
 };
 
+/* What an operator may change while the pool is attached */
+struct kvc_settings {
+	u64	discard_rate;		/* bytes a second on each member, KVC_DISCARD_MIN..MAX; 0: no discards */
+	u64	write_budget;		/* bytes a day, KVC_BUDGET_MIN..MAX; 0: no limit */
+};
+
 /* The superblock in CPU form. About 17 KiB: allocate it, do not put it on a stack. */
 struct kvc_super {
 	u64	seq;				/* raised at each write */
@@ -117,6 +128,7 @@ struct kvc_super {
 	u32	chunk_size;			/* bytes under one CRC32C, power of two */
 	u32	nr_members;
 	u32	member_index;			/* of the device this was read from */
+	struct kvc_settings settings;
 	struct kvc_super_member members[KVC_MEMBERS_MAX];
 	struct kvc_super_tenant tenants[KVC_TENANTS_MAX];
 };
@@ -124,6 +136,8 @@ struct kvc_super {
 /* Bytes that nr_segments segments need on a device, and how many fit on one. */
 u64 kvc_device_bytes(u32 nr_segments, u64 segment_size);
 u32 kvc_device_segments(u64 device_bytes, u64 segment_size);	/* 0 when fewer than KVC_SEGMENTS_MIN fit */
+
+bool kvc_settings_ok(const struct kvc_settings *s);
 
 /* Fields in range and consistent? Called by encode's users before writing and by decode after reading. */
 enum kvc_reason kvc_super_check(const struct kvc_super *s);

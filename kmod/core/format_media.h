@@ -51,7 +51,10 @@ struct kvc_media_super {
 	__le32	chunk_size;
 	__le32	nr_members;
 	__le32	member_index;
-	__le32	reserved[35];
+	__le32	reserved1;
+	__le64	discard_rate;	/* bytes a second on each member; 0: off */
+	__le64	write_budget;	/* bytes a day; 0: off */
+	__le32	reserved2[30];
 	struct kvc_media_member members[KVC_MEMBERS_MAX];
 	struct kvc_media_host hosts[KVC_MEMBERS_MAX];
 	struct kvc_media_tenant tenants[KVC_TENANTS_MAX];
@@ -125,6 +128,8 @@ KVC_ASSERT_OFFSET(struct kvc_media_super, segment_size, 96);
 KVC_ASSERT_OFFSET(struct kvc_media_super, chunk_size, 104);
 KVC_ASSERT_OFFSET(struct kvc_media_super, nr_members, 108);
 KVC_ASSERT_OFFSET(struct kvc_media_super, member_index, 112);
+KVC_ASSERT_OFFSET(struct kvc_media_super, discard_rate, 120);
+KVC_ASSERT_OFFSET(struct kvc_media_super, write_budget, 128);
 KVC_ASSERT_OFFSET(struct kvc_media_super, members, 256);
 KVC_ASSERT_OFFSET(struct kvc_media_super, hosts, 1792);
 KVC_ASSERT_OFFSET(struct kvc_media_super, tenants, 5888);

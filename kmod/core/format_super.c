@@ -182,6 +182,17 @@ static enum kvc_reason check_tenants(const struct kvc_super *s)
 	return KVC_OK;
 }
 
+static bool in_range(u64 n, u64 lo, u64 hi)
+{
+	return n >= lo && n <= hi;
+}
+
+bool kvc_settings_ok(const struct kvc_settings *s)
+{
+	return (!s->discard_rate || in_range(s->discard_rate, KVC_DISCARD_MIN, KVC_DISCARD_MAX)) &&
+	       (!s->write_budget || in_range(s->write_budget, KVC_BUDGET_MIN, KVC_BUDGET_MAX));
+}
+
 enum kvc_reason kvc_super_check(const struct kvc_super *s)
 {
 	enum kvc_reason why;
@@ -192,7 +203,7 @@ enum kvc_reason kvc_super_check(const struct kvc_super *s)
 		return KVC_BAD_GEOMETRY;
 	if (s->chunk_size < KVC_CHUNK_MIN || s->chunk_size > KVC_CHUNK_MAX || (s->chunk_size & (s->chunk_size - 1)))
 		return KVC_BAD_GEOMETRY;
-	if (s->seq >= KVC_COUNTER_END || !kvc_name_ok(s->pool_name))
+	if (s->seq >= KVC_COUNTER_END || !kvc_name_ok(s->pool_name) || !kvc_settings_ok(&s->settings))
 		return KVC_BAD_GEOMETRY;
 	why = check_members(s);
 	if (why != KVC_OK)
@@ -251,6 +262,8 @@ void kvc_super_encode(const struct kvc_super *s, u32 member, void *buf)
 	m->chunk_size = cpu_to_le32(s->chunk_size);
 	m->nr_members = cpu_to_le32(s->nr_members);
 	m->member_index = cpu_to_le32(member);
+	m->discard_rate = cpu_to_le64(s->settings.discard_rate);
+	m->write_budget = cpu_to_le64(s->settings.write_budget);
 	for (i = 0; i < s->nr_members; i++) {
 		memcpy(m->members[i].uuid, s->members[i].uuid, KVC_UUID_LEN);
 		m->members[i].nr_segments = cpu_to_le32(s->members[i].nr_segments);
@@ -276,6 +289,8 @@ static void decode_fields(const struct kvc_media_super *m, struct kvc_super *s)
 	s->chunk_size = le32_to_cpu(m->chunk_size);
 	s->nr_members = le32_to_cpu(m->nr_members);
 	s->member_index = le32_to_cpu(m->member_index);
+	s->settings.discard_rate = le64_to_cpu(m->discard_rate);
+	s->settings.write_budget = le64_to_cpu(m->write_budget);
 	for (i = 0; i < KVC_MEMBERS_MAX && i < s->nr_members; i++) {
 		memcpy(s->members[i].uuid, m->members[i].uuid, KVC_UUID_LEN);
 		s->members[i].nr_segments = le32_to_cpu(m->members[i].nr_segments);

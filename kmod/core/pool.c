@@ -137,7 +137,11 @@ static int pool_init(struct kvc_pool *p)
 
 	set_geometry(p);
 	kvc_index_init(p);
+	kvc_budget_init(&p->budget);
+	kvc_budget_limit(&p->budget, p->super.settings.write_budget);
 	r = kvc_domains_init(p);
+	if (!r && p->super.settings.write_budget)
+		r = kvc_budget_remember(p);
 	if (!r)
 		r = alloc_eblocks(p);
 	if (!r)
@@ -200,9 +204,28 @@ void kvc_pool_destroy(struct kvc_pool *p)
 		free_member(&p->members[i]);
 	kvc_table_destroy(&p->eblocks, os_free);
 	kvc_domains_destroy(p);
+	kvc_budget_destroy(&p->budget);
 	os_free(p->members);
 	kvc_index_destroy(p);
 	os_free(p);
+}
+
+int kvc_pool_set(struct kvc_pool *p, const struct kvc_settings *settings)
+{
+	int r;
+
+	if (!kvc_settings_ok(settings))
+		return -EINVAL;
+	r = settings->write_budget ? kvc_budget_remember(p) : 0;
+	if (r)
+		return r;
+	if (settings->write_budget != p->super.settings.write_budget)
+		kvc_budget_limit(&p->budget, settings->write_budget);
+	os_lock(&p->domains.lock);
+	p->super.settings = *settings;
+	p->super.seq++;
+	os_unlock(&p->domains.lock);
+	return 0;
 }
 
 u32 kvc_page_max(const struct kvc_pool *p)
@@ -247,6 +270,7 @@ static void add_shards(struct kvc_pool *p, struct kvc_stats *st)
 		st->deletes += sh->deletes;
 		st->bad_pages += sh->bad_pages;
 		st->evicted_pages += sh->evicted;
+		st->unadmitted += sh->unadmitted;
 		os_unlock(&sh->lock);
 	}
 }

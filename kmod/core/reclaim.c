@@ -353,6 +353,7 @@ static void evict_page(struct kvc_pool *p, u32 entry)
 	os_lock(&sh->lock);
 	if (kvc_entry(p, entry)->state == KVC_E_LIVE) {
 		kvc_page_drop(p, bucket, entry);
+		kvc_budget_note(p, kvc_domain(p, kvc_entry(p, entry)->domain), kvc_entry(p, entry)->key);
 		sh->evicted++;
 	}
 	os_unlock(&sh->lock);

@@ -108,6 +108,16 @@ static int store_on(struct kvc_member *m, struct kvc_domain *d, u32 bucket, cons
 	return r;
 }
 
+static int refuse_unseen(struct kvc_pool *p, u32 bucket)
+{
+	struct kvc_shard *sh = kvc_shard(p, bucket);
+
+	os_lock(&sh->lock);
+	sh->unadmitted++;
+	os_unlock(&sh->lock);
+	return -EDQUOT;
+}
+
 int kvc_store_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN], u32 length, u32 depth,
 		    u64 members, struct kvc_store *st)
 {
@@ -121,6 +131,8 @@ int kvc_store_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_K
 	r = check_index(p, bucket, d, key, &absent);
 	if (r)
 		return r;
+	if (!kvc_budget_admits(p, d, key))
+		return refuse_unseen(p, bucket);
 	turn = os_atomic_inc_return(&p->turn);
 	do {
 		for (i = 0; i < nr; i++) {

@@ -16,6 +16,7 @@ void media_sample_super(struct kvc_super *s)
 	s->segment_size = 1U << 20;
 	s->chunk_size = 64U << 10;
 	s->nr_members = 2;
+	s->settings = (struct kvc_settings){ KVC_DISCARD_DEFAULT, 5ULL << 40 };
 	page_bytes(s->members[0].uuid, 2, 0, KVC_UUID_LEN);
 	page_bytes(s->members[1].uuid, 3, 0, KVC_UUID_LEN);
 	s->members[0].nr_segments = 4;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What the device is spared: discards at the caller's pace, and streams.
+ * What the device is spared: discards at the caller's pace, streams, the write budget.
  */
 #include "test.h"
 
@@ -166,12 +166,173 @@ static void streams(void **state)
 	assert_true(meta);
 }
 
+#define DAY	86400U
+#define BUDGET	(8ULL << 20)
+
+static void set_budget(struct rig *r, u64 bytes)
+{
+	assert_int_equal(kvc_pool_set(r->pool, &(struct kvc_settings){ .write_budget = bytes }), 0);
+}
+
+/* A store as a caller with a clock does it: everything written is spent. */
+static int paid_store(struct rig *r, u32 id, u64 now)
+{
+	struct kvc_store st;
+	int ret;
+
+	kvc_budget_tick(r->pool, now);
+	while ((ret = rig_begin(r, r->d, id, PAGE, &st)) == -EAGAIN)
+		rig_work(r);
+	if (ret)
+		return ret;
+	rig_write_page(r, &st, id);
+	kvc_store_commit(r->pool, &st);
+	kvc_budget_spend(r->pool, kvc_blocks(PAGE) * (u64)KVC_BLOCK);
+	return 0;
+}
+
+/* Stores new pages until one is refused; how many were not */
+static u32 spend_all(struct rig *r, u32 *id, u64 now)
+{
+	u32 n = 0;
+	int ret;
+
+	while (!(ret = paid_store(r, (*id)++, now)))
+		n++;
+	assert_int_equal(ret, -EDQUOT);
+	return n;
+}
+
+#define COST	(8U * KVC_BLOCK)	/* of a page */
+
+/* A day's bytes at once, a tenth more after a tenth of a day, another day's after any time. */
+static void budget_of_a_day(void **state)
+{
+	u64 now = 1000000, before;
+	struct rig *r = *state;
+	u32 id = 0;
+
+	set_budget(r, BUDGET);
+	assert_int_equal(kvc_budget_left(r->pool), BUDGET);
+	assert_int_equal(spend_all(r, &id, now), BUDGET / COST);
+	assert_int_equal(kvc_budget_left(r->pool), 0);
+	assert_int_equal(rig_stats(r).unadmitted, 1);
+	/* Nothing comes of asking often. */
+	for (before = id; id < before + 100; )
+		assert_int_equal(paid_store(r, id++, now), -EDQUOT);
+	now += DAY / 10;
+	assert_in_range(spend_all(r, &id, now), BUDGET / COST / 10, BUDGET / COST / 10 + 1);
+	now += 100 * DAY;
+	assert_int_equal(spend_all(r, &id, now), BUDGET / COST);
+	/* The clock does not go back. */
+	assert_int_equal(spend_all(r, &id, now - DAY), 0);
+	assert_int_equal(rig_stats(r).pages + rig_stats(r).evicted_pages, rig_stats(r).stores);
+}
+
+/* Fractions of a byte a second add up: a small budget, filled each second, over ten days. */
+static void budget_loses_nothing(void **state)
+{
+	u64 now = 5, given = 0, left;
+	struct rig *r = *state;
+	u32 i;
+
+	set_budget(r, KVC_BUDGET_MIN);
+	kvc_budget_tick(r->pool, now);
+	kvc_budget_spend(r->pool, KVC_BUDGET_MIN);
+	for (i = 0; i < 10 * DAY; i++) {
+		kvc_budget_tick(r->pool, ++now);
+		left = kvc_budget_left(r->pool);
+		assert_in_range(left, KVC_BUDGET_MIN / DAY, KVC_BUDGET_MIN / DAY + 1);
+		kvc_budget_spend(r->pool, left);
+		given += left;
+	}
+	assert_int_equal(given, 10 * KVC_BUDGET_MIN);
+}
+
+/* The largest budget does not overflow, and debts are forgiven beyond a day. */
+static void budget_extremes(void **state)
+{
+	struct rig *r = *state;
+	u32 i;
+
+	set_budget(r, KVC_BUDGET_MAX);
+	kvc_budget_tick(r->pool, 1);
+	for (i = 0; i < 5; i++)
+		kvc_budget_spend(r->pool, KVC_BUDGET_MAX);
+	assert_int_equal(kvc_budget_left(r->pool), 0);
+	kvc_budget_tick(r->pool, 2);
+	kvc_budget_tick(r->pool, 2 + DAY);
+	assert_in_range(kvc_budget_left(r->pool), 0, KVC_BUDGET_MAX / DAY);
+	kvc_budget_tick(r->pool, 2 + DAY + DAY / 2);
+	assert_in_range(kvc_budget_left(r->pool), KVC_BUDGET_MAX / 2, KVC_BUDGET_MAX / 2 + KVC_BUDGET_MAX / DAY);
+	kvc_budget_tick(r->pool, ~0ULL);
+	assert_int_equal(kvc_budget_left(r->pool), KVC_BUDGET_MAX);
+}
+
+/* What was refused once, or evicted, is stored; what is there is a duplicate as ever. */
+static void seen_pages_pass(void **state)
+{
+	struct kvc_domain *other;
+	struct rig *r = *state;
+	u32 id = 0, gone, n;
+
+	set_budget(r, BUDGET);
+	n = spend_all(r, &id, 1);
+	assert_int_equal(paid_store(r, id - 1, 1), 0);
+	assert_int_equal(paid_store(r, id - 1, 1), -EEXIST);
+	assert_int_equal(paid_store(r, n - 1, 1), -EEXIST);
+	assert_int_equal(rig_load(r, r->d, id - 1, id - 1), 0);
+	/* The same key elsewhere was not. */
+	other = rig_domain(r, 0, 1);
+	assert_int_equal(rig_store(r, other, id - 1, 0, PAGE), -EDQUOT);
+	assert_int_equal(rig_store(r, other, id - 1, 0, PAGE), 0);
+	kvc_domain_put(r->pool, other);
+	/* The newest that reclaim has dropped is remembered. */
+	for (gone = 0; rig_query(r, r->d, gone + 1) == -ENOENT; gone++)
+		;
+	assert_true(gone > 50);
+	assert_int_equal(paid_store(r, gone, 1), 0);
+	assert_int_equal(paid_store(r, 70000, 1), -EDQUOT);
+}
+
+/* Off is off; a change counts what was spent already; all of it is on media. */
+static void budget_is_changed(void **state)
+{
+	struct rig *r = *state;
+	u64 seq = kvc_super_of(r->pool)->seq;
+	u32 id = 0;
+
+	set_budget(r, BUDGET);
+	assert_int_equal(kvc_super_of(r->pool)->seq, seq + 1);
+	spend_all(r, &id, 1);
+	set_budget(r, 2 * BUDGET);
+	assert_int_equal(spend_all(r, &id, 1), BUDGET / COST);
+	set_budget(r, BUDGET);
+	assert_int_equal(spend_all(r, &id, 1 + DAY / 2), 0);
+	set_budget(r, 0);
+	assert_int_equal(kvc_budget_left(r->pool), 0);
+	rig_fill(r, 100000, PAGE, 300);
+	assert_int_equal(kvc_pool_set(r->pool, &(struct kvc_settings){ .write_budget = 1 }), -EINVAL);
+	assert_int_equal(kvc_pool_set(r->pool, &(struct kvc_settings){ .discard_rate = 1 }), -EINVAL);
+	set_budget(r, BUDGET);
+	rig_write_super(r);
+	rig_again(r);
+	assert_int_equal(kvc_super_of(r->pool)->settings.write_budget, BUDGET);
+	id = 200000;
+	assert_int_equal(spend_all(r, &id, 1), BUDGET / COST);
+}
+
 static const struct CMUnitTest flash_tests[] = {
 	cmocka_unit_test_setup_teardown(without_discards, make, unmake),
 	cmocka_unit_test_setup_teardown(in_parts, make, unmake),
 	cmocka_unit_test_setup_teardown(discarding_is_left_alone, make, unmake),
 	cmocka_unit_test_setup_teardown(failed_discards, make, unmake),
 	cmocka_unit_test_setup_teardown(streams, make, unmake),
+	cmocka_unit_test_setup_teardown(budget_of_a_day, make, unmake),
+	cmocka_unit_test_setup_teardown(budget_loses_nothing, make, unmake),
+	cmocka_unit_test_setup_teardown(budget_extremes, make, unmake),
+	cmocka_unit_test_setup_teardown(seen_pages_pass, make, unmake),
+	cmocka_unit_test_setup_teardown(budget_is_changed, make, unmake),
 };
 
 TEST_GROUP(flash);

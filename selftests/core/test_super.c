@@ -105,6 +105,24 @@ static void refused_sizes(void **state)
 	REFUSED(f, KVC_OK, m->chunk_size = cpu_to_le32(KVC_CHUNK_MAX));
 }
 
+static void refused_settings(void **state)
+{
+	struct fixture *f = *state;
+	struct kvc_media_super *m = &f->media;
+
+	REFUSED(f, KVC_OK, m->discard_rate = 0);
+	REFUSED(f, KVC_OK, m->discard_rate = cpu_to_le64(KVC_DISCARD_MIN));
+	REFUSED(f, KVC_OK, m->discard_rate = cpu_to_le64(KVC_DISCARD_MAX));
+	REFUSED(f, KVC_BAD_GEOMETRY, m->discard_rate = cpu_to_le64(KVC_DISCARD_MIN - 1));
+	REFUSED(f, KVC_BAD_GEOMETRY, m->discard_rate = cpu_to_le64(KVC_DISCARD_MAX + 1));
+	REFUSED(f, KVC_BAD_GEOMETRY, m->discard_rate = cpu_to_le64(~0ULL));
+	REFUSED(f, KVC_OK, m->write_budget = 0);
+	REFUSED(f, KVC_OK, m->write_budget = cpu_to_le64(KVC_BUDGET_MIN));
+	REFUSED(f, KVC_OK, m->write_budget = cpu_to_le64(KVC_BUDGET_MAX));
+	REFUSED(f, KVC_BAD_GEOMETRY, m->write_budget = cpu_to_le64(KVC_BUDGET_MIN - 1));
+	REFUSED(f, KVC_BAD_GEOMETRY, m->write_budget = cpu_to_le64(KVC_BUDGET_MAX + 1));
+}
+
 static void refused_members(void **state)
 {
 	struct fixture *f = *state;
@@ -305,6 +323,7 @@ static const struct CMUnitTest super_tests[] = {
 	cmocka_unit_test_setup_teardown(every_byte_counts, make, unmake),
 	cmocka_unit_test_setup_teardown(refused_header, make, unmake),
 	cmocka_unit_test_setup_teardown(refused_sizes, make, unmake),
+	cmocka_unit_test_setup_teardown(refused_settings, make, unmake),
 	cmocka_unit_test_setup_teardown(refused_members, make, unmake),
 	cmocka_unit_test_setup_teardown(refused_tenants, make, unmake),
 	cmocka_unit_test(slots_alternate),

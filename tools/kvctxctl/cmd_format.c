@@ -312,6 +312,7 @@ static int describe(struct format *f)
 	snprintf(t->name, sizeof(t->name), "default");
 	t->flags = KVC_TENANT_USED;
 	t->mode = 0600;
+	s->settings.discard_rate = KVC_DISCARD_DEFAULT;
 	why = kvc_super_check(s);
 	if (!err && why == KVC_OK)
 		return CTL_OK;

@@ -152,6 +152,10 @@ static inline void os_atomic64_sub(struct os_atomic64 *a, u64 n)
 	atomic64_sub((s64)n, &a->v);
 }
 
+/* A pointer that others find without a lock, and what it points to with it */
+#define os_publish(pp, p)		smp_store_release(pp, p)	/* pairs with os_published() */
+#define os_published(pp)		smp_load_acquire(pp)		/* pairs with os_publish() */
+
 #define os_mb()				smp_mb()	/* users name what it pairs with */
 
 #endif

@@ -209,6 +209,10 @@ static inline void os_atomic64_sub(struct os_atomic64 *a, u64 n)
 	__atomic_sub_fetch(&a->v, n, __ATOMIC_RELAXED);
 }
 
+/* A pointer that others find without a lock, and what it points to with it */
+#define os_publish(pp, p)		__atomic_store_n(pp, p, __ATOMIC_RELEASE)
+#define os_published(pp)		__atomic_load_n(pp, __ATOMIC_ACQUIRE)
+
 #define os_mb()				__atomic_thread_fence(__ATOMIC_SEQ_CST)
 
 #endif

@@ -39,6 +39,8 @@ static void put_slot(int slot, enum kvc_reason why, const struct kvc_super *s)
 		       (unsigned long long)s->seq, s->pool_name, s->member_index, s->nr_members);
 		printf("\"segment_size\": %llu, \"chunk_size\": %u, \"segments\": %u, ",
 		       (unsigned long long)s->segment_size, s->chunk_size, s->members[s->member_index].nr_segments);
+		printf("\"discard_rate\": %llu, \"write_budget\": %llu, ",
+		       (unsigned long long)s->settings.discard_rate, (unsigned long long)s->settings.write_budget);
 		put_hex("uuid", s->pool_uuid, KVC_UUID_LEN);
 		put_hex("member_uuid", s->members[s->member_index].uuid, KVC_UUID_LEN);
 		put_tenants(s);
