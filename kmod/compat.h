@@ -8,6 +8,8 @@
 #ifndef KVCTX_COMPAT_H
 #define KVCTX_COMPAT_H
 
+#include <linux/bio.h>
+#include <linux/blkdev.h>
 #include <linux/io_uring/cmd.h>
 #include <linux/pci.h>
 
@@ -66,6 +68,31 @@ static inline void kvctx_uring_done(struct io_uring_cmd *cmd, s32 res, u64 extra
 				    unsigned int issue_flags)
 {
 	io_uring_cmd_done(cmd, res, extra, issue_flags);
+}
+#endif
+
+/*
+ * Write streams: a number from 1 to so many as the device has. Since 6.16; a field of struct bio, which Kbuild looks
+ * for. Can go when 6.12 does.
+ */
+#ifdef KVCTX_WRITE_STREAMS
+static inline u32 kvctx_max_write_streams(struct block_device *bdev)
+{
+	return bdev_max_write_streams(bdev);
+}
+
+static inline void kvctx_set_write_stream(struct bio *bio, u32 stream)
+{
+	bio->bi_write_stream = (u8)min(stream, 255U);
+}
+#else
+static inline u32 kvctx_max_write_streams(struct block_device *bdev)
+{
+	return 0;
+}
+
+static inline void kvctx_set_write_stream(struct bio *bio, u32 stream)
+{
 }
 #endif
 

@@ -53,7 +53,14 @@ struct kvctx_device {
 __printf(4, 5)
 int kvctx_refuse(struct netlink_ext_ack *extack, const char *path, int err, const char *fmt, ...);
 
-int kvctx_io(struct block_device *bdev, blk_opf_t opf, u64 offset, void *buf, size_t len);	/* no lock */
+int kvctx_io_stream(struct block_device *bdev, blk_opf_t opf, u32 stream, u64 offset, void *buf, size_t len);
+
+/* No lock; the same for reads, and for what the engine's own structures are */
+static inline int kvctx_io(struct block_device *bdev, blk_opf_t opf, u64 offset, void *buf, size_t len)
+{
+	return kvctx_io_stream(bdev, opf, KVC_STREAM_META, offset, buf, len);
+}
+
 int kvctx_device_open(struct kvctx_device *dev, struct netlink_ext_ack *extack);
 int kvctx_device_read_super(struct kvctx_device *dev, struct kvc_super *super, struct netlink_ext_ack *extack);
 bool kvctx_device_bind(struct kvctx_device *dev, struct kvctx_member *m);
@@ -71,6 +78,11 @@ void kvctx_worker_init(struct kvctx_member *m);
 void kvctx_worker_kick(struct kvctx_member *m);			/* no lock, any context */
 void kvctx_pool_flush(struct kvctx_pool *p);
 
+/* flash.c: discards, by a member's worker */
+int kvctx_discard_next(struct kvctx_member *m, struct kvc_work *w);
+void kvctx_discard(struct kvctx_member *m, const struct kvc_work *w);
+unsigned long kvctx_discard_delay(struct kvctx_member *m);
+
 /* recover.c */
 int kvctx_recover(struct kvctx_pool *p, struct netlink_ext_ack *extack);
 
@@ -78,6 +90,7 @@ int kvctx_recover(struct kvctx_pool *p, struct netlink_ext_ack *extack);
 struct kvctx_pool *kvctx_pool_find(const char *name);		/* either mutex */
 struct kvctx_pool *kvctx_pool_attach(struct nlattr **devices, u32 nr, bool degraded, struct netlink_ext_ack *extack);
 int kvctx_pool_detach(struct kvctx_pool *p, struct netlink_ext_ack *extack);
+int kvctx_pool_set(struct kvctx_pool *p, const struct kvc_settings *settings, struct netlink_ext_ack *extack);
 void kvctx_pools_exit(void);					/* no lock; waits for sessions */
 
 /* tenant.c */

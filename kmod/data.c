@@ -47,6 +47,7 @@ static struct percpu_counter *counter(struct kvctx_pool *p, u32 i)
 	struct percpu_counter *const all[] = {
 		&c->io_errors, &c->flushes, &c->store_waits, &c->bounced_blocks, &c->inflight, &c->rereads,
 		&c->turn_waits, &c->slot_hits, &c->prefetches,
+		&c->host_written, &c->reclaim_written, &c->meta_written, &c->discarded,
 	};
 
 	static_assert(sizeof(all) / sizeof(*all) == sizeof(*c) / sizeof(*all[0]));

@@ -141,9 +141,9 @@ static size_t kvctx_bio_fill(struct bio *bio, void *buf, size_t len)
 
 /*
  * Read or write a buffer of kvmalloc() and wait. Whole blocks; the buffer begins at a block's alignment. With
- * REQ_PREFLUSH the device's cache is flushed before the first byte.
+ * REQ_PREFLUSH the device's cache is flushed before the first byte. @stream: of a write.
  */
-int kvctx_io(struct block_device *bdev, blk_opf_t opf, u64 offset, void *buf, size_t len)
+int kvctx_io_stream(struct block_device *bdev, blk_opf_t opf, u32 stream, u64 offset, void *buf, size_t len)
 {
 	while (len) {
 		struct bio *bio;
@@ -152,6 +152,8 @@ int kvctx_io(struct block_device *bdev, blk_opf_t opf, u64 offset, void *buf, si
 
 		bio = bio_alloc(bdev, bio_max_segs(DIV_ROUND_UP(len, PAGE_SIZE)), opf, GFP_NOIO);
 		bio->bi_iter.bi_sector = offset >> SECTOR_SHIFT;
+		if (op_is_write(opf))
+			kvctx_bio_stream(bio, stream);
 		done = kvctx_bio_fill(bio, buf, len);
 		if (op_is_write(opf) && is_vmalloc_addr(buf))
 			flush_kernel_vmap_range(buf, done);

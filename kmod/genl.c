@@ -38,6 +38,12 @@ static const struct nla_policy kvctx_pool_policy[] = {
 	[KVCTX_A_POOL] = { .type = NLA_NUL_STRING, .len = KVCTX_NAME_MAX - 1 },
 };
 
+static const struct nla_policy kvctx_pool_set_policy[] = {
+	[KVCTX_A_POOL] = { .type = NLA_NUL_STRING, .len = KVCTX_NAME_MAX - 1 },
+	[KVCTX_A_DISCARD_RATE] = { .type = NLA_U64 },
+	[KVCTX_A_WRITE_BUDGET] = { .type = NLA_U64 },
+};
+
 static const struct nla_policy kvctx_tenant_policy[] = {
 	[KVCTX_A_POOL] = { .type = NLA_NUL_STRING, .len = KVCTX_NAME_MAX - 1 },
 	[KVCTX_A_TENANT] = { .type = NLA_NUL_STRING, .len = KVCTX_NAME_MAX - 1 },
@@ -225,6 +231,28 @@ static int kvctx_do_detach(struct sk_buff *skb, struct genl_info *info)
 	struct kvctx_pool *p = kvctx_pool_of(info);
 
 	return IS_ERR(p) ? PTR_ERR(p) : kvctx_pool_detach(p, info->extack);
+}
+
+static int kvctx_do_set_pool(struct sk_buff *skb, struct genl_info *info)
+{
+	const struct nlattr *rate = info->attrs[KVCTX_A_DISCARD_RATE], *budget = info->attrs[KVCTX_A_WRITE_BUDGET];
+	struct kvctx_pool *p = kvctx_pool_of(info);
+	struct kvc_settings settings;
+	int err;
+
+	if (IS_ERR(p))
+		return PTR_ERR(p);
+	if (!rate && !budget)
+		return kvctx_missing_attr(info, KVCTX_A_DISCARD_RATE, "settings of the pool");
+	settings = kvc_super_of(p->core)->settings;
+	if (rate)
+		settings.discard_rate = nla_get_u64(rate);
+	if (budget)
+		settings.write_budget = nla_get_u64(budget);
+	err = kvctx_pool_set(p, &settings, info->extack);
+	if (!err)
+		kvctx_event_pool(KVCTX_CMD_POOL_SET, p);
+	return err;
 }
 
 static int kvctx_do_get_pool(struct sk_buff *skb, struct genl_info *info)
@@ -499,6 +527,7 @@ static const struct genl_split_ops kvctx_ops[] = {
 	KVCTX_DUMP(KVCTX_CMD_STATS_GET, kvctx_dump_start, kvctx_pool_policy),
 	KVCTX_DO(KVCTX_CMD_TENANT_SET, kvctx_do_set_tenant, kvctx_tenant_set_policy, KVCTX_CHANGES),
 	KVCTX_DUMP(KVCTX_CMD_PEER_GET, kvctx_dump_start_peers, kvctx_pool_policy),
+	KVCTX_DO(KVCTX_CMD_POOL_SET, kvctx_do_set_pool, kvctx_pool_set_policy, KVCTX_CHANGES),
 };
 
 static struct genl_family kvctx_family __ro_after_init = {

@@ -49,7 +49,7 @@ size_t kvctx_msg_pool_size(u32 nr_members)
 	size_t member = nla_total_size(0) + 4 * nla_total_size(4) + nla_total_size(KVCTX_PATH_MAX) +
 			nla_total_size(KVC_UUID_LEN) + nla_total_size_64bit(8);
 
-	return nla_total_size(KVCTX_NAME_MAX) + nla_total_size(KVC_UUID_LEN) + 5 * nla_total_size_64bit(8) +
+	return nla_total_size(KVCTX_NAME_MAX) + nla_total_size(KVC_UUID_LEN) + 8 * nla_total_size_64bit(8) +
 	       2 * nla_total_size(4) + nr_members * member;
 }
 
@@ -68,7 +68,12 @@ int kvctx_msg_pool(struct sk_buff *skb, struct kvctx_pool *p)
 	    nla_put_u64_64bit(skb, KVCTX_A_PAGE_LEN_MAX, kvc_page_max(p->core), KVCTX_A_PAD) ||
 	    nla_put_u32(skb, KVCTX_A_STATE, state) ||
 	    nla_put_u64_64bit(skb, KVCTX_A_ATTACH_BYTES, p->attach_bytes, KVCTX_A_PAD) ||
-	    nla_put_u64_64bit(skb, KVCTX_A_ATTACH_US, p->attach_us, KVCTX_A_PAD))
+	    nla_put_u64_64bit(skb, KVCTX_A_ATTACH_US, p->attach_us, KVCTX_A_PAD) ||
+	    nla_put_u64_64bit(skb, KVCTX_A_DISCARD_RATE, super->settings.discard_rate, KVCTX_A_PAD) ||
+	    nla_put_u64_64bit(skb, KVCTX_A_WRITE_BUDGET, super->settings.write_budget, KVCTX_A_PAD))
+		return -EMSGSIZE;
+	if (super->settings.write_budget &&
+	    nla_put_u64_64bit(skb, KVCTX_A_WRITE_BUDGET_LEFT, kvc_budget_left(p->core), KVCTX_A_PAD))
 		return -EMSGSIZE;
 	for (i = 0; i < p->nr_members && !err; i++)
 		err = kvctx_msg_member(skb, &p->members[i]);
@@ -161,6 +166,11 @@ int kvctx_msg_stats(struct sk_buff *skb, struct kvctx_pool *p)
 		{ KVCTX_S_TURN_WAITS,		percpu_counter_sum_positive(&c->turn_waits) },
 		{ KVCTX_S_SLOT_HITS,		percpu_counter_sum_positive(&c->slot_hits) },
 		{ KVCTX_S_PREFETCHES,		percpu_counter_sum_positive(&c->prefetches) },
+		{ KVCTX_S_HOST_WRITTEN_BYTES,	percpu_counter_sum_positive(&c->host_written) },
+		{ KVCTX_S_RECLAIM_WRITTEN_BYTES, percpu_counter_sum_positive(&c->reclaim_written) },
+		{ KVCTX_S_META_WRITTEN_BYTES,	percpu_counter_sum_positive(&c->meta_written) },
+		{ KVCTX_S_DISCARDED_BYTES,	percpu_counter_sum_positive(&c->discarded) },
+		{ KVCTX_S_UNADMITTED,		st.unadmitted },
 	};
 	struct nlattr *nest;
 	u32 i;

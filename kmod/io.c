@@ -148,6 +148,8 @@ static void transfer_add(struct transfer *t, struct page *page, u32 n, u32 offse
 		transfer_submit(t);
 		t->bio = transfer_bio(t);
 		t->bio->bi_ioprio = kvctx_ioprio(t->op);
+		if (op_is_write(t->opf))
+			kvctx_bio_stream(t->bio, t->op->store.stream);
 		t->bio->bi_iter.bi_sector = (t->op->device_offset + t->pos) >> SECTOR_SHIFT;
 		__bio_add_page(t->bio, page, n, offset);
 	}

@@ -12,6 +12,7 @@
  *   device.c  opening devices, superblocks   io.c       pages to bios, bounce blocks
  *   member.c  losing a member                lease.c    leases and their time limits
  *   worker.c  background work, flush         park.c     waiting for space
+ *   flash.c   discards, streams, accounts
  *   tenant.c  tenants and their nodes        turn.c     priorities: waiting for a turn at a device
  *                                            slots.c    pages read ahead
  *                                            data.c     resources of the above
@@ -102,13 +103,17 @@ struct kvctx_member {
 	struct delayed_work work;
 	spinlock_t flush_lock;			/* flushes */
 	struct list_head flushes;
-	void *move_buf;				/* of the worker alone */
+	/* of the worker alone */
+	void *move_buf;
+	ktime_t discard_at;			/* not earlier, see flash.c */
+	bool no_discard;			/* the device refused one */
 	struct kvctx_turn turn ____cacheline_aligned_in_smp;
 };
 
 struct kvctx_counters {
 	struct percpu_counter io_errors, flushes, store_waits, bounced_blocks, inflight, rereads;
 	struct percpu_counter turn_waits, slot_hits, prefetches;
+	struct percpu_counter host_written, reclaim_written, meta_written, discarded;	/* bytes, see flash.c */
 };
 
 struct kvctx_pool {
@@ -131,6 +136,8 @@ struct kvctx_pool {
 	struct llist_head bottom;		/* data side: operations to be ended in softirq context */
 	struct work_struct bottom_work;		/* of those, on system_bh_wq */
 	struct kvctx_counters counters;
+	u64 discard_rate;			/* as the superblock has it; written under kvctx_mutex */
+	u64 write_budget;			/* likewise */
 
 	/* data side: STOREs and DELETEs that wait for space, see park.c */
 	spinlock_t parked_lock;
@@ -158,6 +165,9 @@ struct kvctx_tenant *kvctx_tenant_get(u32 minor);	/* counts a session; NULL: gon
 void kvctx_tenant_put(struct kvctx_tenant *t);		/* uncounts it. May sleep */
 void kvctx_flush_start(struct kvctx_flush *f);
 void kvctx_member_failed(struct kvctx_member *m);	/* from any process context; asynchronous */
+
+void kvctx_bio_stream(struct bio *bio, u32 stream);
+void kvctx_count_written(struct kvctx_pool *p, struct percpu_counter *c, u64 bytes);
 
 /* Data side, for the control side */
 extern const struct file_operations kvctx_fops;

@@ -82,6 +82,7 @@ static int kvctx_member_write_super(struct kvctx_member *m, u64 seq)
 		int r = kvctx_io(m->bdev, REQ_OP_WRITE | REQ_SYNC | REQ_META | REQ_PREFLUSH | REQ_FUA, offset,
 				 p->super_buf, KVC_SUPER_BYTES);
 
+		kvctx_count_written(p, &p->counters.meta_written, KVC_SUPER_BYTES);
 		if (!r) {
 			written++;
 			continue;

@@ -210,6 +210,8 @@ static struct kvctx_pool *kvctx_pool_alloc(const struct kvc_super *super)
 	init_completion(&p->flushed);
 	strscpy(p->name, super->pool_name);
 	p->nr_members = super->nr_members;
+	p->discard_rate = super->settings.discard_rate;
+	p->write_budget = super->settings.write_budget;
 	p->members = kvcalloc(p->nr_members, sizeof(*p->members), GFP_KERNEL);
 	p->super_buf = kvmalloc(KVC_SUPER_BYTES, GFP_KERNEL);
 	p->last_flush = kzalloc(struct_size(p->last_flush, on, p->nr_members), GFP_KERNEL);
@@ -402,6 +404,32 @@ struct kvctx_pool *kvctx_pool_attach(struct nlattr **devices, u32 nr, bool degra
 out:
 	kvctx_gathering_free(g);
 	return err ? ERR_PTR(err) : p;
+}
+
+/* In force at once. A worker that stays away from discards by the old rate looks at the new one. */
+int kvctx_pool_set(struct kvctx_pool *p, const struct kvc_settings *settings, struct netlink_ext_ack *extack)
+{
+	u32 i;
+	int err;
+
+	lockdep_assert_held(&kvctx_admin_mutex);
+	if (!kvc_settings_ok(settings))
+		return kvctx_refuse(extack, NULL, -EINVAL, "discard rate: 1M to 1T, write budget: from 1M");
+	mutex_lock(&kvctx_mutex);
+	err = kvc_pool_set(p->core, settings);
+	if (!err) {
+		WRITE_ONCE(p->discard_rate, settings->discard_rate);
+		WRITE_ONCE(p->write_budget, settings->write_budget);
+		kvctx_generation++;
+	}
+	mutex_unlock(&kvctx_mutex);
+	if (err)
+		return kvctx_refuse(extack, NULL, err, "settings cannot be changed, error %d", -err);
+	for (i = 0; i < p->nr_members; i++)
+		kvctx_worker_kick(&p->members[i]);
+	if (kvctx_members_write_super(p))
+		return kvctx_refuse(extack, NULL, -EIO, "set until detach: no superblock could be written");
+	return 0;
 }
 
 static int kvctx_unpublish(struct kvctx_pool *p, struct netlink_ext_ack *extack)

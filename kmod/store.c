@@ -10,7 +10,8 @@
  * Pages from peer memory, and those of callers who say so (NO_VERIFY), are not read by the CPU: they get the CRCs that
  * the caller sent, or none. Otherwise the caller's CRCs are compared.
  *
- * A STORE of a key that is present, or on its way, completes at once as a duplicate.
+ * A STORE of a key that is present, or on its way, completes at once as a duplicate; one that the write budget turns
+ * away completes at once with nothing stored.
  *
  * STORE and DELETE may find no space and wait (park.c). FLUSH is started at once and never waits to be started, so
  * it has no deadline to miss.
@@ -106,6 +107,7 @@ static void store_go(struct kvctx_op *op, int err)
 	if (!store_reads(op))
 		store_given_crcs(op);
 	kvctx_io_submit(op, REQ_OP_WRITE, op->bytes);
+	kvctx_count_written(op->session->pool, &op->session->pool->counters.host_written, op->bytes);
 	if (store_reads(op))
 		kvctx_op_process(op, store_crc_work);
 	kvctx_io_put(op);
@@ -116,10 +118,16 @@ static int store_attempt(struct kvctx_op *op)
 	struct kvctx_session *s = op->session;
 	int err;
 
+	if (READ_ONCE(s->pool->write_budget))
+		kvc_budget_tick(s->pool->core, (u64)ktime_get_boottime_seconds());
 	err = kvc_store_begin(s->pool->core, s->domain, op->key, op->length, op->depth, op->members,
 			      &op->store);
 	if (err == -EEXIST || err == -EINPROGRESS) {
 		kvctx_op_complete(op, op->length, KVCTX_CQE_DEDUP | (err == -EEXIST ? 0 : KVCTX_CQE_PENDING));
+		return 0;
+	}
+	if (err == -EDQUOT) {
+		kvctx_op_complete(op, 0, KVCTX_CQE_UNADMITTED);
 		return 0;
 	}
 	if (err)

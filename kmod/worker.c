@@ -16,7 +16,6 @@
 #include "ctrl.h"
 
 #define KVCTX_MOVE_BYTES	KVC_CHUNK_MAX	/* a move goes in such steps: whole chunks of any size */
-#define KVCTX_DISCARD_BYTES	(32ULL << 20)	/* discarded at a time, in between other work */
 #define KVCTX_RETRY		(HZ / 10)	/* when memory was short */
 
 static bool kvctx_failed(const struct kvctx_member *m)
@@ -86,6 +85,7 @@ void kvctx_pool_flush(struct kvctx_pool *p)
 
 static int kvctx_write(struct kvctx_member *m, const struct kvc_work *w)
 {
+	kvctx_count_written(m->pool, &m->pool->counters.meta_written, w->len);
 	return kvctx_io(m->bdev, REQ_OP_WRITE | REQ_SYNC | REQ_META | REQ_PREFLUSH | REQ_FUA, w->offset, w->buf,
 			w->len);
 }
@@ -119,8 +119,10 @@ static int kvctx_move(struct kvctx_member *m, const struct kvc_work *w)
 		err = kvctx_io(m->bdev, REQ_OP_READ, w->src_offset + pos, m->move_buf, padded);
 		if (!err && !w->no_crcs)
 			err = kvctx_move_check(m, w, pos, n);
-		if (!err)
-			err = kvctx_io(m->bdev, REQ_OP_WRITE, w->offset + pos, m->move_buf, padded);
+		if (err)
+			return err;
+		kvctx_count_written(m->pool, &m->pool->counters.reclaim_written, padded);
+		err = kvctx_io_stream(m->bdev, REQ_OP_WRITE, w->stream, w->offset + pos, m->move_buf, padded);
 		if (err)
 			return err;
 	}
@@ -130,12 +132,6 @@ static int kvctx_move(struct kvctx_member *m, const struct kvc_work *w)
 static bool kvctx_flush_waits(struct kvctx_member *m)
 {
 	return !list_empty_careful(&m->flushes);
-}
-
-/* A favour to the device: no harm when it fails. */
-static void kvctx_discard(struct kvctx_member *m, const struct kvc_work *w)
-{
-	blkdev_issue_discard(m->bdev, w->offset >> SECTOR_SHIFT, w->discard_len >> SECTOR_SHIFT, GFP_NOIO);
 }
 
 static void kvctx_execute(struct kvctx_member *m, struct kvc_work *w)
@@ -215,8 +211,8 @@ static int kvctx_background(struct kvctx_member *m)
 	if (kvctx_failed(m) || READ_ONCE(m->pool->stopping))
 		return 0;
 	ret = kvc_work_next(m->pool->core, m->index, &w);
-	if (!ret && bdev_max_discard_sectors(m->bdev))
-		ret = kvc_discard_next(m->pool->core, m->index, KVCTX_DISCARD_BYTES, &w);
+	if (!ret)
+		ret = kvctx_discard_next(m, &w);
 	if (ret == 1)
 		kvctx_execute(m, &w);
 	return ret;
@@ -226,6 +222,7 @@ static void kvctx_worker(struct work_struct *work)
 {
 	struct kvctx_member *m = container_of(to_delayed_work(work), struct kvctx_member, work);
 	unsigned int flags = memalloc_noio_save();
+	unsigned long delay;
 	int ret;
 
 	do {
@@ -234,8 +231,9 @@ static void kvctx_worker(struct work_struct *work)
 		cond_resched();
 	} while (ret == 1);
 	memalloc_noio_restore(flags);
-	if (ret == -ENOMEM)
-		queue_delayed_work(m->pool->bg_wq, &m->work, KVCTX_RETRY);
+	delay = ret == -ENOMEM ? KVCTX_RETRY : kvctx_discard_delay(m);
+	if (delay && !READ_ONCE(m->pool->stopping))
+		queue_delayed_work(m->pool->bg_wq, &m->work, delay);
 }
 
 void kvctx_worker_init(struct kvctx_member *m)

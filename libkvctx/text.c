@@ -50,7 +50,7 @@ const char *kvctx_strerror(int res)
 }
 
 static const char * const flag_names[] = {
-	"VERIFIED", "P2P", "STAGED", "DEDUP", "FROM_DRAM", "PENDING",
+	"VERIFIED", "P2P", "STAGED", "DEDUP", "FROM_DRAM", "PENDING", "UNADMITTED",
 };
 
 #define KNOWN_FLAGS	((1U << ARRAY_SIZE(flag_names)) - 1)

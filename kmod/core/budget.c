@@ -4,8 +4,8 @@
  * pages that were seen before are stored.
  *
  * It is a bucket that holds one day's bytes and is filled evenly over the day, full in the beginning: what was not
- * written yesterday may be written today, not what was left of the day before. Admitted pages and reclaim may overdraw it,
- * by another day's bytes at most; that is paid back before a new page is admitted.
+ * written yesterday may be written today, not what was left of the day before. Admitted pages and reclaim may overdraw
+ * it, by another day's bytes at most; that is paid back before a new page is admitted.
  *
  * Seen before are the keys that were refused, or evicted, lately: a table of fingerprints in small sets, newest first.
  * It is read and written without a lock. Two keys of one fingerprint, or one that a race has lost, cost a page admitted

@@ -182,15 +182,15 @@ static enum kvc_reason check_tenants(const struct kvc_super *s)
 	return KVC_OK;
 }
 
-static bool in_range(u64 n, u64 lo, u64 hi)
+static bool between(u64 n, u64 lo, u64 hi)
 {
 	return n >= lo && n <= hi;
 }
 
 bool kvc_settings_ok(const struct kvc_settings *s)
 {
-	return (!s->discard_rate || in_range(s->discard_rate, KVC_DISCARD_MIN, KVC_DISCARD_MAX)) &&
-	       (!s->write_budget || in_range(s->write_budget, KVC_BUDGET_MIN, KVC_BUDGET_MAX));
+	return (!s->discard_rate || between(s->discard_rate, KVC_DISCARD_MIN, KVC_DISCARD_MAX)) &&
+	       (!s->write_budget || between(s->write_budget, KVC_BUDGET_MIN, KVC_BUDGET_MAX));
 }
 
 enum kvc_reason kvc_super_check(const struct kvc_super *s)

@@ -230,8 +230,9 @@ static void completion_flags_have_names(void **state)
 	expect_flags(KVCTX_CQE_STAGED, "STAGED");
 	expect_flags(KVCTX_CQE_DEDUP | KVCTX_CQE_PENDING, "DEDUP|PENDING");
 	expect_flags(KVCTX_CQE_FROM_DRAM, "FROM_DRAM");
+	expect_flags(KVCTX_CQE_UNADMITTED, "UNADMITTED");
 	expect_flags(0x80000000, "0x80000000");
-	expect_flags(~0U, "VERIFIED|P2P|STAGED|DEDUP|FROM_DRAM|PENDING|0xffffffc0");
+	expect_flags(~0U, "VERIFIED|P2P|STAGED|DEDUP|FROM_DRAM|PENDING|UNADMITTED|0xffffff80");
 }
 
 static void keys_of_64_bits(void **state)

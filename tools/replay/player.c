@@ -175,6 +175,8 @@ static void account_store(struct player *p, size_t place, const struct io *io)
 		s->dedup_pages++;
 		return;
 	}
+	if (io->flags & KVCTX_CQE_UNADMITTED)
+		return;
 	s->pages_stored++;
 	s->bytes_stored += p->options->page_size;
 }

@@ -314,7 +314,7 @@ struct kvctx_paths {
 };
 
 enum kvctx_opcode {
-	KVCTX_OP_STORE		= 1,	/* write a page; res: its bytes */
+	KVCTX_OP_STORE		= 1,	/* write a page; res: its bytes, or 0 with UNADMITTED */
 	KVCTX_OP_LOAD		= 2,	/* read a page or a byte range of it; res: bytes read */
 	KVCTX_OP_DELETE		= 3,	/* drop a page; res: 0, or -ENOENT; durable after FLUSH */
 	KVCTX_OP_QUERY		= 4,	/* res: bytes of the page, or -ENOENT */
@@ -396,6 +396,9 @@ struct kvctx_sqe {
 #define KVCTX_CQE_FROM_DRAM	(1U << 4)	/* served from a slot, without the device */
 #define KVCTX_CQE_PENDING	(1U << 5)	/* with DEDUP: another writer has not completed the page yet; FLUSH
 						 * covers it only from then on
+						 */
+#define KVCTX_CQE_UNADMITTED	(1U << 6)	/* STORE: the pool's write budget is spent and the page was not seen
+						 * before; nothing was written, res is 0
 						 */
 
 /**

@@ -11,6 +11,8 @@
  *                                               Without DEGRADED all members have to be there
  *   POOL_DETACH     KVCTX_A_POOL                -EBUSY while sessions are open
  *   POOL_GET        KVCTX_A_POOL? (dump: none)  POOL objects
+ *   POOL_SET        KVCTX_A_POOL KVCTX_A_DISCARD_RATE? KVCTX_A_WRITE_BUDGET?
+ *                                               kept on the media; what is not given stays; -EINVAL for neither
  *   TENANT_ADD      KVCTX_A_POOL KVCTX_A_TENANT KVCTX_A_UID? KVCTX_A_GID? KVCTX_A_MODE?
  *                   KVCTX_A_TENANT_FLAGS?
  *   TENANT_SET      KVCTX_A_POOL KVCTX_A_TENANT KVCTX_A_TENANT_FLAGS
@@ -22,14 +24,14 @@
  *                                               -EOPNOTSUPP where the kernel has no PCI peer-to-peer DMA
  *
  * Objects are messages of the command's number that carry
- *   POOL    POOL UUID CAPACITY SEGMENT_SIZE CHUNK_SIZE PAGE_LEN_MAX STATE ATTACH_BYTES ATTACH_US and one nested
- *           KVCTX_A_MEMBER a member
+ *   POOL    POOL UUID CAPACITY SEGMENT_SIZE CHUNK_SIZE PAGE_LEN_MAX STATE ATTACH_BYTES ATTACH_US DISCARD_RATE
+ *           WRITE_BUDGET, with a budget WRITE_BUDGET_LEFT, and one nested KVCTX_A_MEMBER a member
  *   TENANT  POOL TENANT UID GID MODE SESSIONS DEV_MAJOR DEV_MINOR TENANT_FLAGS
  *   PEER    POOL PEER and one nested KVCTX_A_PATH a member
  *   STATS   POOL and one u64 KVCTX_S_* a counter, nested in KVCTX_A_STATS
  *
- * Multicast group "mgmt": an object of the same form after POOL_ATTACH, POOL_DETACH, TENANT_ADD, TENANT_SET,
- * TENANT_REMOVE, and MEMBER_LOST (POOL, MEMBER) when a member fails.
+ * Multicast group "mgmt": an object of the same form after POOL_ATTACH, POOL_DETACH, POOL_SET, TENANT_ADD,
+ * TENANT_SET, TENANT_REMOVE, and MEMBER_LOST (POOL, MEMBER) when a member fails.
  */
 #ifndef _UAPI_LINUX_KVCTX_GENL_H
 #define _UAPI_LINUX_KVCTX_GENL_H
@@ -50,6 +52,7 @@ enum kvctx_genl_cmd {
 	KVCTX_CMD_MEMBER_LOST,		/* event only */
 	KVCTX_CMD_TENANT_SET,
 	KVCTX_CMD_PEER_GET,
+	KVCTX_CMD_POOL_SET,
 	__KVCTX_CMD_MAX,
 };
 #define KVCTX_CMD_MAX (__KVCTX_CMD_MAX - 1)
@@ -81,6 +84,9 @@ enum kvctx_genl_attr {
 	KVCTX_A_DEGRADED,		/* flag: attach although members are missing */
 	KVCTX_A_ATTACH_BYTES,		/* u64: read from the summaries at attach */
 	KVCTX_A_ATTACH_US,		/* u64: how long that took, microseconds */
+	KVCTX_A_DISCARD_RATE,		/* u64: bytes a second on each member, 1 MiB to 1 TiB; 0: no discards */
+	KVCTX_A_WRITE_BUDGET,		/* u64: bytes a day, 1 MiB to 1 EiB; 0: no limit */
+	KVCTX_A_WRITE_BUDGET_LEFT,	/* u64: bytes that may be written now */
 	__KVCTX_A_MAX,
 };
 #define KVCTX_A_MAX (__KVCTX_A_MAX - 1)
@@ -154,6 +160,11 @@ enum kvctx_genl_stat {
 	KVCTX_S_TURN_WAITS,		/* operations that waited for more urgent ones */
 	KVCTX_S_SLOT_HITS,		/* LOADs, PREFETCHes and GETs that found the page in a slot */
 	KVCTX_S_PREFETCHES,		/* pages read into slots */
+	KVCTX_S_HOST_WRITTEN_BYTES,	/* sent to the devices: pages of STOREs, padded to blocks */
+	KVCTX_S_RECLAIM_WRITTEN_BYTES,	/* the same: pages moved by reclaim */
+	KVCTX_S_META_WRITTEN_BYTES,	/* the same: headers, summaries, superblocks */
+	KVCTX_S_DISCARDED_BYTES,
+	KVCTX_S_UNADMITTED,		/* STOREs that the write budget turned away */
 	__KVCTX_S_MAX,
 };
 #define KVCTX_S_MAX (__KVCTX_S_MAX - 1)
