@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * pool attach, detach, list, show. Format is in cmd_format.c, the paths to peers' memory in peers.c.
+ * pool attach, detach, list, show, set. Format is in cmd_format.c, the paths to peers' memory in peers.c.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "../../kmod/core/format.h"
 #include "nl.h"
 #include "out.h"
 
@@ -31,6 +32,8 @@ static const struct out_column show_columns[] = {
 	{ "page_len_max", "longest page", FORM_SIZE },
 	{ "attach_bytes", "attach read", FORM_SIZE },
 	{ "attach_us", "attach took us", FORM_NUMBER },
+	{ "discard", "discard", FORM_TEXT },
+	{ "budget", "write budget", FORM_TEXT },
 	{ NULL }
 };
 
@@ -43,6 +46,22 @@ static const struct out_column member_columns[] = {
 	{ "device", "DEVICE", FORM_TEXT },
 	{ NULL }
 };
+
+static void settings_text(struct json_object *pool)
+{
+	uint64_t rate = out_get_number(pool, "discard_rate"), budget = out_get_number(pool, "write_budget");
+	char text[80], size[32], left[32];
+
+	out_size_text(rate, size, sizeof(size));
+	snprintf(text, sizeof(text), "%s/s", size);
+	if (out_get(pool, "discard_rate"))
+		out_text(pool, "discard", rate ? text : "off");
+	out_size_text(budget, size, sizeof(size));
+	out_size_text(out_get_number(pool, "write_budget_left"), left, sizeof(left));
+	snprintf(text, sizeof(text), "%s a day, %s left now", size, left);
+	if (out_get(pool, "write_budget"))
+		out_text(pool, "budget", budget ? text : "off");
+}
 
 /* Print the first of @pools, after the line @headline if there is one in text form; frees @pools */
 static int put_pool(const struct ctl *c, struct json_object *pools, const char *headline)
@@ -62,6 +81,7 @@ static int put_pool(const struct ctl *c, struct json_object *pools, const char *
 	} else {
 		if (headline)
 			puts(headline);
+		settings_text(pool);
 		out_fields(pool, show_columns);
 		putchar('\n');
 		out_table(out_get(pool, "members"), member_columns);
@@ -132,6 +152,39 @@ int cmd_pool_detach(struct ctl *c)
 	}
 	root = out_root();
 	out_text(root, "detached", c->args[0]);
+	out_json(root);
+	json_object_put(root);
+	return CTL_OK;
+}
+
+int cmd_pool_set(struct ctl *c)
+{
+	struct ctl_value rate = c->opt[OPT_DISCARD];
+	struct nl_request rq = {
+		.cmd = KVCTX_CMD_POOL_SET, .pool = c->args[0],
+		.discard_rate = &rate, .write_budget = &c->opt[OPT_WRITE_BUDGET],
+	};
+	struct json_object *none, *root;
+	int status;
+
+	if (!rate.set && !c->opt[OPT_WRITE_BUDGET].set) {
+		ctl_command_error(c, "give --discard, --write-budget or both");
+		fputs("Try 'kvctxctl pool set --help'.\n", stderr);
+		return CTL_USAGE;
+	}
+	if (rate.num == CTL_DEFAULT)
+		rate.num = KVC_DISCARD_DEFAULT;
+	none = out_array();
+	status = nl_request(c, &rq, none);
+	json_object_put(none);
+	if (status)
+		return status;
+	if (!c->json) {
+		printf("Pool %s set.\n", c->args[0]);
+		return CTL_OK;
+	}
+	root = out_root();
+	out_text(root, "set", c->args[0]);
 	out_json(root);
 	json_object_put(root);
 	return CTL_OK;

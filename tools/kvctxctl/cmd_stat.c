@@ -59,9 +59,11 @@ static void put_counters(struct json_object *pool)
 		num = out_get_number(pool, key);
 		if (strstr(key, "bytes"))
 			out_size_text(num, size, sizeof(size));
-		printf("  %-18s %20llu%s%s%s\n", key, (unsigned long long)num, *size ? "  (" : "", size,
+		printf("  %-21s %20llu%s%s%s\n", key, (unsigned long long)num, *size ? "  (" : "", size,
 		       *size ? ")" : "");
 	}
+	if (out_get(pool, "write_amplification"))
+		printf("  %-21s %20s\n", "write_amplification", out_get_text(pool, "write_amplification"));
 }
 
 static void put_once(const struct ctl *c, const struct sample *s)

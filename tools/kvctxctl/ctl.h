@@ -58,6 +58,8 @@ enum ctl_kind {
 	KIND_GROUP,
 	KIND_TRANSPORT,
 	KIND_FORMAT,
+	KIND_RATE,		/* bytes a second, or on (num is CTL_DEFAULT), or off (0) */
+	KIND_LIMIT,		/* bytes, or off (0) */
 };
 
 enum ctl_opt {
@@ -87,8 +89,12 @@ enum ctl_opt {
 	OPT_TIMEOUT,
 	OPT_WATCH,
 	OPT_COUNT,
+	OPT_DISCARD,
+	OPT_WRITE_BUDGET,
 	OPT_NR,
 };
+
+#define CTL_DEFAULT	UINT64_MAX
 
 #define OPT(name)	(1U << OPT_##name)
 #define OPTS_COMMON	(OPT(OUTPUT) | OPT(HELP))
@@ -176,6 +182,7 @@ int cmd_pool_attach(struct ctl *c);
 int cmd_pool_detach(struct ctl *c);
 int cmd_pool_list(struct ctl *c);
 int cmd_pool_show(struct ctl *c);
+int cmd_pool_set(struct ctl *c);
 int cmd_tenant_add(struct ctl *c);
 int cmd_tenant_set(struct ctl *c);
 int cmd_tenant_remove(struct ctl *c);

@@ -47,6 +47,9 @@ static const struct nla_policy policy[KVCTX_A_MAX + 1] = {
 	[KVCTX_A_STATS] = { .type = NLA_NESTED },
 	[KVCTX_A_TENANT_FLAGS] = { .type = NLA_U32 },
 	[KVCTX_A_PEER] = { .type = NLA_NUL_STRING },
+	[KVCTX_A_DISCARD_RATE] = { .type = NLA_U64 },
+	[KVCTX_A_WRITE_BUDGET] = { .type = NLA_U64 },
+	[KVCTX_A_WRITE_BUDGET_LEFT] = { .type = NLA_U64 },
 };
 
 static int on_object(struct nl_msg *msg, void *arg)
@@ -135,6 +138,11 @@ static int put_value(struct nl_msg *msg, int attr, const struct ctl_value *v)
 	return v && v->set ? nla_put_u32(msg, attr, (uint32_t)v->num) : 0;
 }
 
+static int put_long(struct nl_msg *msg, int attr, const struct ctl_value *v)
+{
+	return v && v->set ? nla_put_u64(msg, attr, v->num) : 0;
+}
+
 static struct nl_msg *build(const struct nl_request *rq, int family)
 {
 	struct nl_msg *msg = nlmsg_alloc_size(request_size(rq));
@@ -157,6 +165,8 @@ static struct nl_msg *build(const struct nl_request *rq, int family)
 	err = err ?: put_value(msg, KVCTX_A_GID, rq->gid);
 	err = err ?: put_value(msg, KVCTX_A_MODE, rq->mode);
 	err = err ?: put_value(msg, KVCTX_A_TENANT_FLAGS, rq->flags);
+	err = err ?: put_long(msg, KVCTX_A_DISCARD_RATE, rq->discard_rate);
+	err = err ?: put_long(msg, KVCTX_A_WRITE_BUDGET, rq->write_budget);
 	if (err) {
 		nlmsg_free(msg);
 		return NULL;

@@ -38,6 +38,11 @@ const struct stat_name stat_names[KVCTX_S_MAX + 1] = {
 	[KVCTX_S_TURN_WAITS] = { "turn_waits" },
 	[KVCTX_S_SLOT_HITS] = { "slot_hits" },
 	[KVCTX_S_PREFETCHES] = { "prefetches" },
+	[KVCTX_S_HOST_WRITTEN_BYTES] = { "host_written_bytes" },
+	[KVCTX_S_RECLAIM_WRITTEN_BYTES] = { "reclaim_written_bytes" },
+	[KVCTX_S_META_WRITTEN_BYTES] = { "meta_written_bytes" },
+	[KVCTX_S_DISCARDED_BYTES] = { "discarded_bytes" },
+	[KVCTX_S_UNADMITTED] = { "unadmitted" },
 };
 
 const int nr_stat_names = KVCTX_S_MAX + 1;
@@ -130,6 +135,9 @@ struct json_object *object_pool(const struct nl_object *o)
 	add_u64(obj, "capacity", o->attrs[KVCTX_A_CAPACITY]);
 	add_u64(obj, "attach_bytes", o->attrs[KVCTX_A_ATTACH_BYTES]);
 	add_u64(obj, "attach_us", o->attrs[KVCTX_A_ATTACH_US]);
+	add_u64(obj, "discard_rate", o->attrs[KVCTX_A_DISCARD_RATE]);
+	add_u64(obj, "write_budget", o->attrs[KVCTX_A_WRITE_BUDGET]);
+	add_u64(obj, "write_budget_left", o->attrs[KVCTX_A_WRITE_BUDGET_LEFT]);
 	nla_for_each_attr(a, o->head, o->len, rem) {
 		struct json_object *member;
 
@@ -208,6 +216,16 @@ struct json_object *object_peer(const struct nl_object *o)
 	return obj;
 }
 
+/* All that was written over what was asked for; nothing before anything was */
+static void add_amplification(struct json_object *obj)
+{
+	uint64_t host = out_get_number(obj, "host_written_bytes");
+	uint64_t more = out_get_number(obj, "reclaim_written_bytes") + out_get_number(obj, "meta_written_bytes");
+
+	if (host)
+		out_ratio(obj, "write_amplification", 1 + (double)more / (double)host);
+}
+
 struct json_object *object_stats(const struct nl_object *o)
 {
 	struct json_object *obj = out_object();
@@ -219,5 +237,6 @@ struct json_object *object_stats(const struct nl_object *o)
 	for (int i = 0; i < nr_stat_names; i++)
 		if (stat_names[i].key && s[i] && nla_len(s[i]) >= (int)sizeof(uint64_t))
 			add_u64(obj, stat_names[i].key, s[i]);
+	add_amplification(obj);
 	return obj;
 }

@@ -56,6 +56,14 @@ void out_bool(struct json_object *obj, const char *key, bool yes)
 	out_add(obj, key, need(json_object_new_boolean(yes)));
 }
 
+void out_ratio(struct json_object *obj, const char *key, double ratio)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%.3f", ratio);
+	out_add(obj, key, need(json_object_new_double_s(ratio, text)));
+}
+
 struct json_object *out_get(struct json_object *obj, const char *key)
 {
 	struct json_object *val = NULL;

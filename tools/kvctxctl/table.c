@@ -75,6 +75,10 @@ const struct ctl_option ctl_options[OPT_NR] = {
 		"print what changed every SECONDS (default 1) until interrupted" },
 	[OPT_COUNT] = { "count", 'c', KIND_NUMBER, false, "N",
 		"with --watch: end after N reports" },
+	[OPT_DISCARD] = { "discard", 0, KIND_RATE, false, "RATE",
+		"on (1G), off, or bytes a second on each member, 1M to 1T" },
+	[OPT_WRITE_BUDGET] = { "write-budget", 0, KIND_LIMIT, false, "SIZE",
+		"off, or bytes a day that may be written to all members together, from 1M" },
 };
 
 const struct ctl_noun ctl_nouns[] = {
@@ -138,6 +142,19 @@ const struct ctl_command ctl_commands[] = {
 "with memory for peers, as a GPU, reaches without host memory, and over how\n"
 "many hops, or why not.",
 		.example = "kvctxctl pool show ctx0",
+	}, {
+		.noun = "pool", .verb = "set", .run = cmd_pool_set,
+		.args = { { KIND_POOL, "POOL", .help = "name of an attached pool" } },
+		.options = OPT(DISCARD) | OPT(WRITE_BUDGET),
+		.summary = "change how a pool treats its devices",
+		.text =
+"In force at once and kept on the devices. --discard: the devices are told\n"
+"which bytes are old, so fast at most; where space is wanted earlier it is\n"
+"used as it is. --write-budget: past so many bytes a day, whoever writes them,\n"
+"a page is stored only when it was turned away or evicted not long ago. The\n"
+"budget of a day is there at once after attach, is filled evenly and does not\n"
+"grow beyond one day's.",
+		.example = "kvctxctl pool set ctx0 --discard 512M --write-budget 2T",
 	}, {
 		.noun = "tenant", .verb = "add", .run = cmd_tenant_add,
 		.args = {
@@ -212,7 +229,8 @@ const struct ctl_command ctl_commands[] = {
 		.summary = "show counters",
 		.text =
 "Counted since attach, except pages, bytes, sessions and inflight, which are\n"
-"as of now. With --watch a line for each pool tells rates since the line\n"
+"as of now. Write amplification is all bytes written over those of stored\n"
+"pages. With --watch a line for each pool tells rates since the line\n"
 "before; with -o json each report is one object on one line and holds the\n"
 "counters themselves.",
 		.example = "kvctxctl stat --watch 5 ctx0",

@@ -103,6 +103,17 @@ static const char *parse_size(const char *text, uint64_t *num)
 	return NULL;
 }
 
+/* A size that is not 0, or one of the words */
+static const char *parse_rate(const char *text, bool on, uint64_t *num)
+{
+	*num = strcmp(text, "off") ? CTL_DEFAULT : 0;
+	if (!*num || (on && !strcmp(text, "on")))
+		return NULL;
+	if (parse_size(text, num))
+		return on ? "not on, off or bytes a second such as 512M" : "not off or a size such as 500G";
+	return *num ? NULL : "0 is said as 'off'";
+}
+
 static const char *parse_seconds(const char *text, uint64_t *num)
 {
 	size_t whole = strspn(text, "0123456789");
@@ -174,6 +185,9 @@ const char *ctl_value_parse(enum ctl_kind kind, const char *text, struct ctl_val
 			"a name has 1 to 31 of A-Z a-z 0-9 . _ - and begins with neither . nor -";
 	case KIND_SIZE:
 		return parse_size(text, &v->num);
+	case KIND_RATE:
+	case KIND_LIMIT:
+		return parse_rate(text, kind == KIND_RATE, &v->num);
 	case KIND_NUMBER:
 		return parse_number(text, INT32_MAX, &v->num);
 	case KIND_SECONDS:

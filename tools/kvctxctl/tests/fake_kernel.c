@@ -14,7 +14,7 @@
  *	FAKE_CAPPED	"1": the error does not repeat the request
  *	FAKE_IN_DONE	"1": a dump's error comes at its end
  *	FAKE_INTERRUPTED	so many dumps are interrupted by a change
- *	FAKE_OLD	"1": a kernel that knows no counters but the first, and no flags of tenants
+ *	FAKE_OLD	"1": a kernel that knows no counters but the first, no flags of tenants and no settings of pools
  *	FAKE_PEERS	"no": no device has memory for peers; "none": the kernel knows nothing of it
  *	FAKE_REASON	why the second peer has no path to the first member
  *	FAKE_BAD	"1": answers with attributes of a wrong size
@@ -154,6 +154,12 @@ static void push_pool(const struct nlmsghdr *rq, const char *name, int flags)
 		nla_put_u32(msg, KVCTX_A_CHUNK_SIZE, 65536);
 	nla_put_u64(msg, KVCTX_A_PAGE_LEN_MAX, 128ULL << 20);
 	nla_put_u32(msg, KVCTX_A_STATE, two ? KVCTX_POOL_DEGRADED : KVCTX_POOL_ONLINE);
+	if (!fake_is("FAKE_OLD", "1")) {
+		nla_put_u64(msg, KVCTX_A_DISCARD_RATE, two ? 512ULL << 20 : 0);
+		nla_put_u64(msg, KVCTX_A_WRITE_BUDGET, two ? 2ULL << 40 : 0);
+		if (two)
+			nla_put_u64(msg, KVCTX_A_WRITE_BUDGET_LEFT, 1ULL << 40);
+	}
 	put_member(msg, 0, "/dev/nvme1n1", 0);
 	if (two)
 		put_member(msg, 1, "/dev/nvme2n1", (int)fake_number("FAKE_MEMBER", KVCTX_MEMBER_STATE_FAILED));
@@ -252,11 +258,17 @@ static void log_number(const char *name, struct nlattr *a)
 		fake_log("  %s=%u", name, nla_get_u32(a));
 }
 
+static void log_long(const char *name, struct nlattr *a)
+{
+	if (a)
+		fake_log("  %s=%llu", name, (unsigned long long)nla_get_u64(a));
+}
+
 static void log_request(const struct nlmsghdr *rq, struct nlattr **a)
 {
 	static const char *const names[] = {
 		"?", "attach", "detach", "pool", "tenant-add", "tenant-remove", "tenants", "stats", "lost",
-		"tenant-set", "peers",
+		"tenant-set", "peers", "pool-set",
 	};
 	const struct genlmsghdr *g = nlmsg_data(rq);
 	struct nlattr *d;
@@ -265,7 +277,7 @@ static void log_request(const struct nlmsghdr *rq, struct nlattr **a)
 	/* libnl waits for an acknowledgment of all but dumps */
 	if (!(rq->nlmsg_flags & NLM_F_ACK))
 		abort();
-	fake_log("%s%s version %d", names[g->cmd < 11 ? g->cmd : 0],
+	fake_log("%s%s version %d", names[g->cmd < sizeof(names) / sizeof(*names) ? g->cmd : 0],
 		 (rq->nlmsg_flags & NLM_F_DUMP) == NLM_F_DUMP ? " dump" : "", g->version);
 	if (a[KVCTX_A_POOL])
 		fake_log("  pool=%s", text(a[KVCTX_A_POOL]));
@@ -280,6 +292,8 @@ static void log_request(const struct nlmsghdr *rq, struct nlattr **a)
 	log_number("gid", a[KVCTX_A_GID]);
 	log_number("mode", a[KVCTX_A_MODE]);
 	log_number("flags", a[KVCTX_A_TENANT_FLAGS]);
+	log_long("discard_rate", a[KVCTX_A_DISCARD_RATE]);
+	log_long("write_budget", a[KVCTX_A_WRITE_BUDGET]);
 }
 
 static void request(const struct nlmsghdr *rq)

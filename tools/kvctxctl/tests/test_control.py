@@ -9,6 +9,7 @@ from tool import FAILED, NODEV, NOSUPP, USAGE, bad, good, run, spawn
 
 EVERY = [                       # each command that asks the kernel
     ["pool", "attach", "/dev/x"], ["pool", "detach", "ctx0"], ["pool", "list"], ["pool", "show", "ctx0"],
+    ["pool", "set", "ctx0", "--discard=off"],
     ["tenant", "add", "ctx0", "t"], ["tenant", "set", "ctx0", "t", "--allow-unverified"], ["tenant", "remove", "ctx0", "t"], ["tenant", "list"], ["stat"],
 ]
 DUMPS = [["pool", "list"], ["tenant", "list"], ["stat"]]
@@ -58,7 +59,7 @@ def test_show_json():
     assert pool == {
         "name": "ctx0", "uuid": "00010203-0405-0607-0809-0a0b0c0d0e0f", "state": "degraded",
         "capacity": 80 << 28, "segment_size": 1 << 28, "chunk_size": 65536, "page_len_max": 128 << 20,
-        "free": 21 << 28,
+        "free": 21 << 28, "discard_rate": 512 << 20, "write_budget": 2 << 40, "write_budget_left": 1 << 40,
     }, pool
     assert members[1] == {
         "index": 1, "device": "/dev/nvme2n1", "uuid": "30313233-3435-3637-3839-3a3b3c3d3e3f", "size": 40 << 28,
@@ -139,6 +140,34 @@ def test_detach():
     assert good("pool", "detach", "ctx0", "-o", "json").json() == {"format": 1, "detached": "ctx0"}
 
 
+def test_show_settings():
+    text = good("pool", "show", "ctx0").out
+    assert re.search(r"^discard +512.0 MiB/s$", text, re.M), text
+    assert re.search(r"^write budget +2.0 TiB a day, 1.0 TiB left now$", text, re.M), text
+    text = good("pool", "show", "ctx1").out
+    assert re.search(r"^discard +off$", text, re.M) and re.search(r"^write budget +off$", text, re.M), text
+    assert re.search(r"^write budget +-$", good("pool", "show", "ctx0", old=1).out, re.M)
+    assert "write_budget" not in good("pool", "show", "ctx0", "-o", "json", old=1).out
+
+
+def test_pool_set():
+    r = good("pool", "set", "ctx0", "--discard", "on")
+    assert r.log == ["pool-set version 1", "  pool=ctx0", f"  discard_rate={1 << 30}"], r
+    assert r.out == "Pool ctx0 set.\n", r
+    r = good("pool", "set", "ctx0", "--discard=64M", "--write-budget=2T", "-o", "json")
+    assert r.log[2:] == [f"  discard_rate={64 << 20}", f"  write_budget={2 << 40}"], r
+    assert r.json() == {"format": 1, "set": "ctx0"}, r
+    assert good("pool", "set", "ctx0", "--discard=off").log[2:] == ["  discard_rate=0"]
+    assert good("pool", "set", "ctx0", "--write-budget", "off").log[2:] == ["  write_budget=0"]
+    r = bad(USAGE, "give --discard, --write-budget or both", "pool", "set", "ctx0")
+    assert not r.log, r
+    bad(USAGE, "not off or a size", "pool", "set", "ctx0", "--write-budget", "on")
+    bad(USAGE, "not on, off or bytes", "pool", "set", "ctx0", "--discard", "fast")
+    bad(USAGE, "said as 'off'", "pool", "set", "ctx0", "--discard", "0")
+    bad(USAGE, "said as 'off'", "pool", "set", "ctx0", "--write-budget", "0G")
+    bad(USAGE, "write-budget", "pool", "attach", "/dev/x", "--write-budget", "1G")
+
+
 def test_tenant_add():
     r = good("tenant", "add", "ctx0", "llama")
     assert r.log == ["tenant-add version 1", "  pool=ctx0", "  tenant=llama"], r
@@ -198,10 +227,12 @@ def test_stat_has_every_counter():
     assert len(want) > 20
     r = good("stat", "ctx0", "-o", "json")
     assert r.log == ["stats dump version 1", "  pool=ctx0"], r
-    assert r.json() == {"format": 1, "stats": [dict(want, pool="ctx0")]}, r
+    written = [want[f"{what}_written_bytes"] for what in ("host", "reclaim", "meta")]
+    factor = round(sum(written) / written[0], 3)
+    assert r.json() == {"format": 1, "stats": [dict(want, pool="ctx0", write_amplification=factor)]}, r
     lines = [line.split() for line in good("stat", "ctx0").out.splitlines()]
-    assert lines[0] == ["pool", "ctx0"]
-    assert {line[0]: int(line[1]) for line in lines[1:]} == want
+    assert lines[0] == ["pool", "ctx0"] and lines[-1] == ["write_amplification", f"{factor:.3f}"], lines
+    assert {line[0]: int(line[1]) for line in lines[1:-1]} == want
 
 
 def test_stat_all_pools():

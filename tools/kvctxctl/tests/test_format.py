@@ -55,6 +55,7 @@ def test_defaults():
     good("pool", "format", "p", a)
     s = superblocks(a)[0]
     assert (s["segment_size"], s["chunk_size"], s["segments"]) == (256 * MIB, 65536, 4), s
+    assert (s["discard_rate"], s["write_budget"]) == (1 << 30, 0), s
 
 
 def test_uuids_differ_each_time():
