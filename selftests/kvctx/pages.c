@@ -3,7 +3,7 @@
  * Pages for the test scripts: the same keys and bytes in every run, so that one process can look for what another
  * stored before a detach, a reboot of the target, or an accident.
  *
- *	pages store FROM COUNT SIZE [nowait]    prints "stored=N dedup=N again=N errors=N"
+ *	pages store FROM COUNT SIZE [nowait]    prints "stored=N dedup=N again=N errors=N unadmitted=N"
  *	pages load FROM COUNT SIZE              prints "right=N wrong=N bad=N missing=N gone=N errors=N"
  *	pages delete FROM COUNT                 prints "deleted=N missing=N errors=N"
  *	pages flush                             prints "flushed"
@@ -46,7 +46,7 @@ static void session(struct kt *k)
 }
 
 struct tally {
-	unsigned long right, wrong, dedup, again, bad, missing, gone, errors;
+	unsigned long right, wrong, dedup, again, unadmitted, bad, missing, gone, errors;
 };
 
 static void count(struct kt *k, struct tally *t, const struct kvctx_cqe *cqe, bool load, uint32_t size, uint64_t from)
@@ -60,6 +60,8 @@ static void count(struct kt *k, struct tally *t, const struct kvctx_cqe *cqe, bo
 			t->wrong++;
 		else
 			t->right++;
+	} else if (cqe->res == 0 && cqe->flags == KVCTX_CQE_UNADMITTED) {
+		t->unadmitted++;
 	} else if (cqe->res == -EAGAIN) {
 		t->again++;
 	} else if (cqe->res == -EBADMSG) {
@@ -201,8 +203,8 @@ int main(int argc, char **argv)
 	session(&k);
 	if (!strcmp(verb, "store") && argc >= 5) {
 		transfer(&k, false, num(argv[2]), num(argv[3]), num(argv[4]), argc > 5 ? KVCTX_OP_NOWAIT : 0, &t);
-		printf("stored=%lu dedup=%lu again=%lu errors=%lu\n", t.right, t.dedup, t.again,
-		       t.errors + t.bad + t.missing + t.gone);
+		printf("stored=%lu dedup=%lu again=%lu errors=%lu unadmitted=%lu\n", t.right, t.dedup, t.again,
+		       t.errors, t.unadmitted);
 	} else if (!strcmp(verb, "load") && argc == 5) {
 		transfer(&k, true, num(argv[2]), num(argv[3]), num(argv[4]), 0, &t);
 		printf("right=%lu wrong=%lu bad=%lu missing=%lu gone=%lu errors=%lu\n", t.right, t.wrong, t.bad,
