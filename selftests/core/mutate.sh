@@ -5,11 +5,11 @@
 #
 #   selftests/core/mutate.sh [NAME...]
 #
-# Each mutation is applied to a copy of the sources, which is built and tested:
-# unit tests first, then the simulation, the fuzzers, and for the mutations of
-# locks the threads under ThreadSanitizer. A mutation that no test notices, or
-# that does not apply any more, is a failure. MUTATE_SIM_SECONDS (60) bounds
-# the simulation of each.
+# Each mutation is applied to a copy of the sources, which is built and tested,
+# the cheapest test first: unit tests, the simulation, the fuzzers; for the
+# mutations of locks the threads under ThreadSanitizer. A mutation that no test
+# notices, or that does not apply any more, is a failure. MUTATE_SIM_SECONDS
+# (60) bounds the simulation of each; JOBS (1) mutations are tried at a time.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
 
@@ -18,15 +18,15 @@ mutations() {
 	cat <<'LIST'
 extent-crc@kmod/core/format.c@s/if (crc_without_field(m, len, .*/if (0)/@checksum of summaries is not checked
 super-crc@kmod/core/format_super.c@s/if (super_crc(buf) != le32_to_cpu(m->crc))/if (0)/@checksum of superblocks is not checked
-key-39@kmod/core/index.c@s/memcmp(e->key, key, KVC_KEY_LEN)/memcmp(e->key, key, KVC_KEY_LEN - 1)/@the last byte of keys is not compared
-key-first@kmod/core/index.c@s/memcmp(e->key, key, KVC_KEY_LEN)/memcmp(e->key + 1, key + 1, KVC_KEY_LEN - 1)/@the first byte of keys is not compared
-key-hash@kmod/core/index.c@s/e->domain == d->id \&\& !memcmp(e->key, key, KVC_KEY_LEN)/e->domain == d->id/@the hash is taken for the key
+key-last@kmod/core/index.c@s/ | (x\[4\] ^ y\[4\]))/)/@the last word of keys is not compared
+key-first@kmod/core/index.c@s/(x\[0\] ^ y\[0\]) | //@the first word of keys is not compared
+key-hash@kmod/core/index.c@s/e->domain == d->id \&\& key_equal(e->key, key)/e->domain == d->id/@the hash is taken for the key
 domain-mix@kmod/core/index.c@s/e->domain == d->id \&\& //@domains are not compared
 keyspace-mix@kmod/core/domain.c@s/memcmp(d->keyspace, keyspace, KVC_KEYSPACE_LEN)/memcmp(d->keyspace, keyspace, 8)/@half of the keyspace is not compared
 epoch@kmod/core/domain.c@s/(epoch \&\& \*epoch != t->epoch)/0/@recovery believes records of removed tenants
 record-block@kmod/core/format.c@s/rec->block == 0 || rec->block >= r->seg_blocks ||/rec->block == 0 ||/@a record may name blocks beyond its segment
 record-crcs@kmod/core/format.c@s/return rec->nr_crcs == (rec->length - 1) .*/return true;/@a record may have any number of CRCs
-no-header@kmod/core/summary.c@s/work_init(m, seg, w, KVC_WORK_WRITE, KVC_W_HEADER, 0);/& kvc_header_done(m, w, 0); return -EAGAIN;/@segments are used without a new header
+no-header@kmod/core/summary.c@s/work_init(m, seg, w, KVC_WORK_WRITE, KVC_W_HEADER, 0);/& kvc_header_done(m, w, 0); return -EAGAIN;/@a segment is reused before its new header is durable
 no-preflush@selftests/core/sim_work.c@s/DEV_PREFLUSH | DEV_FUA, plain_done/DEV_FUA, plain_done/@summaries do not flush the pages first
 no-fua@selftests/core/sim_work.c@s/DEV_PREFLUSH | DEV_FUA, plain_done/DEV_PREFLUSH, plain_done/@summaries are not durable when they are done
 no-tombstone@kmod/core/delete.c@s/^\treturn e->logged || e->copy .*/\t(void)p; (void)e; return false;/@deletes leave no tombstone
@@ -67,10 +67,27 @@ space-between@kmod/core/segment.c@s/return seg->log_end + kvc_log_blocks(p, seg-
 flush-open@kmod/core/summary.c@s/if (m->head\[i\] \&\& due(m->head\[i\]))/if (0)/@flush forgets open segments
 flushed-early@kmod/core/summary.c@s/return !seg->writing || .*/return true;/@a summary on its way counts as durable
 lost-kick@kmod/core/load.c@s/^\t\tkvc_kick(kvc_member_of(p, gseg));/\t\t;/@the last hold wakes nobody
-lost-space@kmod/core/summary.c@s/^\tkvc_space(m->pool);/\t;/@nobody is told of free segments
+lost-space@kmod/core/pool.c@/^void kvc_space_made/,/^}/s/^\tkvc_space(m->pool);/\t;/@nobody is told of free segments
 leak-entries@kmod/core/entry.c@s/kvc_domain_put(p, kvc_domain(p, eb->e\[i\].domain));/;/@entries never let go of their domain
 member-gone@kmod/core/load.c@s/if (unlikely(os_atomic_read(&p->nr_offline)) \&\&/if (0 \&\&/@pages of a lost member are handed out
 tenant-sweep@kmod/core/domain.c@s/kvc_index_sweep(p, of_dead_domain);/(void)of_dead_domain;/@pages of a removed tenant stay in the index
+tombstone-lost-member@kmod/core/delete.c@s/ || os_atomic_read(&p->nr_offline)//@deletes forget records on lost members
+tombstone-lost-carried@kmod/core/reclaim.c@s/bool offline = os_atomic_read(&p->nr_offline);/bool offline = false;/@reclaim drops tombstones of records on lost members
+super-older@kmod/core/format_super.c@s/s\[b\].seq > s\[a\].seq/s[b].seq < s[a].seq/@the older superblock counts
+settings@kmod/core/format_super.c@s/ || !kvc_settings_ok(&s->settings)//@settings on media are not checked
+nomem-half@kmod/core/entry.c@/^static int grow_crcs/,/^}/s/return -ENOMEM;/return 0;/@a lack of memory for CRCs is ignored
+read-error@kmod/core/recover.c@s/seg->broken = true;/;/@what lies in front of a read error is believed
+discard-meets-pages@kmod/core/discard.c@s/if (seg == m->discarding)/if (0)/;s/ - (m->discarding ? 1 : 0)//@a segment is reused while it is being discarded
+discard-header@kmod/core/segment.c@s/seg->discarded = 1;/seg->discarded = 0;/@new headers are discarded with old pages
+discard-hope@kmod/core/segment.c@s/"headed",\t S(BLANK), false, false/"headed", S(BLANK), false, true/@stores wait for discards that nobody makes
+discard-tells@kmod/core/discard.c@s/^\tif (m->wanted)/\tif (0)/@who waits for a segment under discard is not told
+streams@kmod/core/store.c@s/KVC_STREAM_NEW + seg->head/KVC_STREAM_NEW/@moved pages go to the stream of new ones
+budget-none@kmod/core/budget.c@s/left(&p->budget) > 0 ||/true ||/@the write budget is not kept
+budget-all@kmod/core/budget.c@s/ || seen_before(p, d, key)//@pages seen before are not admitted
+budget-evicted@kmod/core/reclaim.c@s/^\t\tkvc_budget_note(.*/\t\t;/@evicted pages are not remembered
+budget-fraction@kmod/core/budget.c@s/b->part += seconds .*/;/@fractions of bytes are lost
+budget-grows@kmod/core/budget.c@s/(u64)min_t(s64, (s64)more, (s64)limit - n)/more/@the budget grows beyond a day's
+budget-debt@kmod/core/budget.c@s/if (n < -(s64)limit)/if (0)/@debts grow without bound
 lock-query@kmod/core/load.c@/^int kvc_query/,/^}/s/os_\(un\)\?lock(&sh->lock);/;/@query takes no lock
 lock-commit@kmod/core/store.c@/^static void end_store/,/^}/s/os_\(un\)\?lock(&m->lock);/;/@commit takes no member lock
 LIST
@@ -79,95 +96,113 @@ LIST
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 tsan=(CFLAGS="-O1 -g -fsanitize=thread -Wno-tsan -Wno-error" LDFLAGS=-fsanitize=thread)
+names=$*
 
-# The sources as they were when this began; the file that was changed last is
-# new to make once more.
-last=
-fresh() {
-	[ -z "$last" ] || cp "$tmp/orig/$last" "$tmp/$last"
-}
-
+# prepare DIR: a copy of what is built
 prepare() {
-	mkdir -p "$tmp/kmod" "$tmp/selftests" "$tmp/orig/kmod" "$tmp/orig/selftests"
-	cp Makefile "$tmp"
-	cp -r kmod/core "$tmp/kmod/core"
-	cp -r selftests/core "$tmp/selftests/core"
-	cp -r kmod/core "$tmp/orig/kmod/core"
-	cp -r selftests/core "$tmp/orig/selftests/core"
+	mkdir -p "$1/kmod" "$1/selftests"
+	cp Makefile "$1"
+	cp -r kmod/core "$1/kmod/core"
+	cp -r selftests/core "$1/selftests/core"
 }
 
+# build DIR TARGET...
 build() {
-	make -s -C "$tmp" --no-print-directory -j2 "$@" > "$tmp/log" 2>&1
+	make -s -C "$1" --no-print-directory -j2 "${@:2}" > "$1/log" 2>&1
 }
 
-# why PATTERN: the first line of the log that says what failed
+# why DIR PATTERN: the first line of the log that says what failed
 why() {
 	local line
 
-	line=$(grep -aom 1 -- "$1" "$tmp/log")
+	line=$(grep -aom 1 -- "$2" "$1/log")
 	echo "${line:-ended without a word, or never}"
 }
 
-# The tests, in the order of their cost; prints the first that fails
-caught() {
-	local seconds=${MUTATE_SIM_SECONDS:-60} t=$tmp/build/test
+# fails DIR SECONDS PROGRAM...: it fails, or does not end
+fails() {
+	! (cd "$1" && timeout "$2" "${@:3}") > "$1/log" 2>&1
+}
 
-	if [[ $1 == lock-* ]]; then
-		build O=build/tsan "${tsan[@]}" build/tsan/test/core-threads || return 2
-		(cd "$tmp" && timeout 120 build/tsan/test/core-threads --seconds 5) > "$tmp/log" 2>&1 && return 1
-		echo "threads: $(why 'ThreadSanitizer: [a-z ]*\|threads: .*\|invariant broken.*')"
+# The tests, in the order of their cost; prints the first that fails. 1: none, 2: does not build
+caught() {
+	local dir=$1 seconds=${MUTATE_SIM_SECONDS:-60} plain=(CFLAGS="-O1 -Wno-error" O=build)
+
+	if [[ $2 == lock-* ]]; then
+		build "$dir" O=build/tsan "${tsan[@]}" build/tsan/test/core-threads || return 2
+		fails "$dir" 120 build/tsan/test/core-threads --seconds 5 || return 1
+		echo "threads: $(why "$dir" 'ThreadSanitizer: [a-z ]*\|threads: .*\|invariant broken.*')"
 		return 0
 	fi
-	build CFLAGS="-O1 -Wno-error" O=build build/test/core-unit build/test/sim build/test/core-fuzz || return 2
-	if ! (cd "$tmp" && timeout 120 "$t/core-unit") > "$tmp/log" 2>&1; then
-		echo "unit: $(why '  FAILED  \] [a-z].*\|invariant broken.*' | sed 's/.*] //')"
+	build "$dir" "${plain[@]}" build/test/core-unit || return 2
+	if fails "$dir" 120 build/test/core-unit; then
+		echo "unit: $(why "$dir" '  FAILED  \] [a-z].*\|invariant broken.*' | sed 's/.*] //')"
 		return 0
 	fi
-	if ! (cd "$tmp" && timeout $((seconds + 60)) "$t/sim" --seconds "$seconds") > "$tmp/log" 2>&1; then
-		echo "sim: $(why 'seed [0-9]*: .*\|invariant broken.*')"
+	build "$dir" "${plain[@]}" build/test/sim || return 2
+	if fails "$dir" $((seconds + 60)) build/test/sim --seconds "$seconds"; then
+		echo "sim: $(why "$dir" 'seed [0-9]*: .*\|invariant broken.*')"
 		return 0
 	fi
-	if ! (cd "$tmp" && timeout 60 "$t/core-fuzz" --seconds 10) > "$tmp/log" 2>&1; then
-		echo "fuzz: $(head -n 1 "$tmp/log")"
+	build "$dir" "${plain[@]}" build/test/core-fuzz || return 2
+	if fails "$dir" 60 build/test/core-fuzz --seconds 10; then
+		echo "fuzz: $(head -n 1 "$dir/log")"
 		return 0
 	fi
 	return 1
 }
 
-prepare
-echo "mutate: the tests pass without any mutation?"
-how=$(caught none)
-if [ $? != 1 ]; then
-	echo "mutate: they do not: ${how:-does not build}"
-	tail -n 20 "$tmp/log"
-	exit 1
-fi
-passed=0 failed=0
-while IFS=@ read -r name file script text; do
-	if [ $# -gt 0 ] && [[ " $* " != *" $name "* ]]; then
-		continue
-	fi
-	fresh
-	last=$file
-	sed -i "$script" "$tmp/$file"
-	if cmp -s "$tmp/orig/$file" "$tmp/$file"; then
+# try DIR NAME FILE SCRIPT TEXT: one mutation, taken back afterwards
+try() {
+	local dir=$1 name=$2 file=$3 how
+
+	sed -i "$4" "$dir/$file"
+	if cmp -s "$tmp/none/$file" "$dir/$file"; then
 		echo "FAILED  $name: does not apply to $file any more"
-		failed=$((failed + 1))
-		continue
+		return
 	fi
-	how=$(caught "$name")
+	how=$(caught "$dir" "$name")
 	case $? in
 	0)
-		printf 'caught  %-18s %s (%s)\n' "$name" "$text" "$how"
-		passed=$((passed + 1)) ;;
+		printf 'caught  %-22s %s (%s)\n' "$name" "$5" "$how" ;;
 	1)
-		echo "FAILED  $name: no test noticed that $text"
-		failed=$((failed + 1)) ;;
+		echo "FAILED  $name: no test noticed that $5" ;;
 	*)
 		echo "FAILED  $name: does not build"
-		tail -n 5 "$tmp/log"
-		failed=$((failed + 1)) ;;
+		tail -n 5 "$dir/log" ;;
 	esac
-done < <(mutations)
+	# newer than what was built from the broken one
+	cp "$tmp/none/$file" "$dir/$file"
+}
+
+# worker N: every JOBSth mutation from the Nth on
+worker() {
+	local dir=$tmp/$1 nr=0 name file script text
+
+	cp -a "$tmp/none" "$dir"
+	while IFS=@ read -r name file script text; do
+		[ -z "$names" ] || [[ " $names " == *" $name "* ]] || continue
+		[ $((nr++ % jobs)) = "$1" ] || continue
+		try "$dir" "$name" "$file" "$script" "$text"
+	done < <(mutations)
+}
+
+jobs=${JOBS:-1}
+prepare "$tmp/none"
+echo "mutate: the tests pass without any mutation?"
+how=$(MUTATE_SIM_SECONDS=10 caught "$tmp/none" none)
+if [ $? != 1 ]; then
+	echo "mutate: they do not: ${how:-does not build}"
+	tail -n 20 "$tmp/none/log"
+	exit 1
+fi
+{
+	for ((i = 0; i < jobs; i++)); do
+		worker $i &
+	done
+	wait
+} | tee "$tmp/out"
+passed=$(grep -c '^caught ' "$tmp/out")
+failed=$(grep -c '^FAILED ' "$tmp/out")
 echo "mutate: $passed passed, $failed failed, 0 skipped"
-[ "$failed" = 0 ]
+[ "$failed" = 0 ] && [ "$passed" -gt 0 ]
