@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
 """check: what is sound, what is damaged, and how it says so."""
 import os
+import shutil
+import subprocess
 
-import pools
 import tool
 from pools import block, change_super, end, flip, log, page, size, sound, write
 from tool import FAILED, NODEV, NOSUPP, USAGE, bad, good, image, put, run
@@ -216,8 +217,27 @@ def test_cannot_be_read():
     assert good("check", "--force", *devices).status == 0
 
 
+def test_block_device_in_use():
+    """Held by another as an attached pool holds it"""
+    devices = write(sound())
+    done = subprocess.run(["losetup", "--find", "--show", devices[0]], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                          text=True, check=False) if shutil.which("losetup") else None
+    if not done or done.returncode:
+        raise tool.Skip("no loop device")
+    loop = done.stdout.strip()
+    try:
+        good("check", loop, devices[1])
+        holder = os.open(loop, os.O_RDWR | os.O_EXCL)
+        bad(NODEV, [f"{loop}: in use", "--force"], "check", loop, devices[1])
+        bad(NODEV, [f"{loop}: in use", "--force"], "dump", loop)
+        good("check", "--force", loop, devices[1])
+        good("dump", "--force", loop)
+        os.close(holder)
+    finally:
+        subprocess.run(["losetup", "--detach", loop], check=False)
+
+
 def test_much_damage_is_counted():
-    """Each of 4 slots of 64 members, and not one line less"""
     program = [size(3, 6)] + [op for m in range(3) for s in range(6) for op in (log(m, s, 5), page(1, 2, 9000, 1), end())]
     devices = write(program)
     for device in devices:
@@ -233,4 +253,3 @@ def test_write_nothing():
     for d in devices:
         os.chmod(d, 0o444)
     good("check", "--data", *devices)
-    assert pools.CORPUS
