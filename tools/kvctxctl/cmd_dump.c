@@ -113,6 +113,8 @@ static void add_super(struct json_object *o, const struct kvc_media_super *m)
 	add_name(o, "pool_name", m->pool_name);
 	out_number(o, "segment_size", le64_to_cpu(m->segment_size));
 	out_number(o, "chunk_size", le32_to_cpu(m->chunk_size));
+	out_number(o, "discard_rate", le64_to_cpu(m->discard_rate));
+	out_number(o, "write_budget", le64_to_cpu(m->write_budget));
 	out_number(o, "nr_members", le32_to_cpu(m->nr_members));
 	out_number(o, "member_index", le32_to_cpu(m->member_index));
 	out_add(o, "members", members_json(m));
