@@ -4,7 +4,7 @@
 # The guest of the crash test: attach the pool of this life, which is made first when there is none, and run
 # `crash run` on it until the power is cut. The kernel's command line says what pool:
 #
-#   kvctx.crash=LIFE,VERB,KIND,ROOM,MEMBERS,SEGMENT
+#   crash_test=LIFE,VERB,KIND,ROOM,MEMBERS,SEGMENT
 #
 # QEMU's SSD takes writes with FUA and forgets to force them. So each has two namespaces on one medium, the second of
 # which forces every write, and the members are disks that use them both: see twin/kvctx_twin.c.
@@ -12,7 +12,7 @@
 PATH=$(dirname "$0")/..:$PATH
 
 IFS=, read -r life verb kind room members segment < <(
-	grep -oE 'kvctx\.crash=[^ ]+' /proc/cmdline | cut -d= -f2)
+	grep -oE 'crash_test=[^ ]+' /proc/cmdline | cut -d= -f2)
 
 give_up() {
 	echo "FAILED $*"
