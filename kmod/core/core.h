@@ -12,7 +12,9 @@
  *   gseg      a segment: its member's number and its own on that member in one
  *   entry     a page's line in the index; lives in its segment's entry blocks, in the order of allocation
  *   domain    interned (tenant slot, epoch, keyspace): what a key is looked up in
- *   head      an open segment that takes pages: one for new pages, one for moved pages, on each member
+ *   head      an open segment that takes pages: of each member, one for new pages, one for moved pages and, where the
+ *             policy wants it, one for new pages that are known from before
+ *   ghost     what is remembered of an evicted page: the hash of its key
  *   hold      a load, lease or move that keeps a segment's bytes where they are
  *   undead    a segment whose pages left the index but whose header on media is still believed by recovery
  *
@@ -155,7 +157,8 @@ void kvc_domain_put(struct kvc_pool *p, struct kvc_domain *d);
 
 /*
  * What is written falls into streams that live differently long, for devices that keep such apart: the engine's own
- * structures, new pages, and from 2 on pages that reclaim has moved, the higher the longer they are likely to stay.
+ * structures, new pages, and from 2 on pages that came back or that reclaim has moved, the higher the longer they are
+ * likely to stay.
  */
 #define KVC_STREAM_META	0U
 #define KVC_STREAM_NEW	1U
@@ -276,21 +279,42 @@ void kvc_member_fail(struct kvc_pool *p, u32 member);
 bool kvc_member_online(const struct kvc_pool *p, u32 member);
 
 /*
- * Reclaim policy: which sealed segment of a member goes next, and which of its pages are worth rewriting. Called with
- * the member locked. The engine bounds rewriting to a quarter of the segment's bytes.
+ * Reclaim policy: which sealed segment of a member goes next, which of its pages are worth rewriting, and what is
+ * remembered of a page that goes. victim: called with the member locked; keep and moved_hits: with a shard locked. The
+ * engine bounds rewriting to a quarter of the segment's bytes.
+ *
+ * Pages of a queue share segments. New pages go to KVC_QUEUE_NEW; rewritten ones to KVC_QUEUE_LONG, and with @ghosts
+ * the new pages that were evicted a while ago, too.
  */
+enum kvc_queue {
+	KVC_QUEUE_NEW,
+	KVC_QUEUE_LONG,
+};
+
 struct kvc_victim_view {
 	u32	gseg;
 	u64	open_seq;		/* order in which segments were opened */
 	u64	live_bytes;
 	u32	leases;			/* a leased segment may not be chosen */
+	enum kvc_queue queue;
 };
+
+struct kvc_page_view {
+	u32	hits;			/* loads since it was stored, at most KVC_HITS_MAX; fewer once it was moved */
+	u32	depth, length;
+	enum kvc_queue queue;		/* of the segment that it is in */
+};
+
+#define KVC_HITS_MAX	15U
 
 struct kvc_policy {
 	const char *name;
+	bool	ghosts;			/* evicted pages are remembered */
 	/* index into v[0..nr) or KVC_NONE */
 	u32 (*victim)(const struct kvc_victim_view *v, u32 nr);
-	bool (*keep)(u32 hits, u32 depth, u32 length);
+	bool (*keep)(const struct kvc_page_view *page);
+	/* hits of the page once it was moved */
+	u32 (*moved_hits)(const struct kvc_page_view *page);
 };
 
 /*

@@ -18,7 +18,7 @@
 #include "core.h"
 #include "format_media.h"
 
-#define KVC_HITS_MAX		15U
+#define KVC_QUEUES_SEGMENTS	12U		/* of a member that has a head for each queue */
 #define KVC_LOG_THRESHOLD	(64U << 10)	/* unlogged record bytes that start a summary unasked */
 
 /* id -> pointer, for ids handed out by the table itself. get needs no lock as long as the id is in use. */
@@ -160,6 +160,7 @@ struct kvc_seg_list {
 /* A head is a stream of its own, KVC_STREAM_NEW + head. */
 enum kvc_head {
 	KVC_HEAD_NEW,
+	KVC_HEAD_LONG,		/* new pages of KVC_QUEUE_LONG; not on members of few segments */
 	KVC_HEAD_MOVE,
 	KVC_NR_HEADS,
 };
@@ -212,6 +213,7 @@ struct kvc_shard {
 	u32	inserts;		/* wraps; see check_index() */
 	u64	pages, bytes;
 	u64	loads, load_bytes, misses, dedups, deletes, bad_pages, evicted, unadmitted;
+	u32	*ghosts;		/* hashes of evicted pages, or NULL */
 } __aligned(64);
 
 struct kvc_domain {
@@ -249,6 +251,8 @@ struct kvc_pool {
 	const struct kvc_ops *ops;
 	void	*owner;
 	const struct kvc_policy *policy;
+	u32	nr_ghosts;		/* of each shard */
+	u32	*ghosts;		/* of all shards, or NULL */
 	u32	seg_blocks, chunk_size;
 	u32	page_max;		/* bytes */
 	u32	extent_max;		/* bytes of the longest extent written here */
@@ -500,6 +504,13 @@ void kvc_budget_limit(struct kvc_budget *b, u64 per_day);
 int kvc_budget_remember(struct kvc_pool *p);		/* allocates */
 void kvc_budget_note(struct kvc_pool *p, const struct kvc_domain *d, const u8 *key);
 bool kvc_budget_admits(struct kvc_pool *p, const struct kvc_domain *d, const u8 *key);
+
+/* ghost.c. add, seen, forget: shard locked. seen: was it evicted not long ago? */
+int kvc_ghosts_init(struct kvc_pool *p);
+void kvc_ghosts_destroy(struct kvc_pool *p);
+void kvc_ghost_add(struct kvc_pool *p, u32 bucket);
+bool kvc_ghost_seen(struct kvc_pool *p, u32 bucket);
+void kvc_ghost_forget(struct kvc_pool *p, u32 bucket);
 
 /* reclaim.c */
 int kvc_reclaim_next(struct kvc_member *m, struct kvc_work *w);

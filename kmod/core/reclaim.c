@@ -15,6 +15,11 @@
  */
 #include "engine.h"
 
+static enum kvc_queue queue_of(const struct kvc_seg *seg)
+{
+	return seg->head == KVC_HEAD_NEW ? KVC_QUEUE_NEW : KVC_QUEUE_LONG;
+}
+
 static u32 fill_views(struct kvc_member *m)
 {
 	struct kvc_pool *p = m->pool;
@@ -28,6 +33,7 @@ static u32 fill_views(struct kvc_member *m)
 			.open_seq = seg->open_seq,
 			.live_bytes = os_atomic64_read(&seg->live_bytes),
 			.leases = os_atomic_read(&seg->leases),
+			.queue = queue_of(seg),
 		};
 	}
 	return n;
@@ -198,17 +204,29 @@ static int carry(struct kvc_member *m)
 	return -EAGAIN;
 }
 
+static struct kvc_page_view view_of(const struct kvc_member *m, const struct kvc_entry *e)
+{
+	return (struct kvc_page_view){
+		.hits = e->hits,
+		.depth = e->depth,
+		.length = e->length,
+		.queue = queue_of(m->reclaim.victim),
+	};
+}
+
 /* Length of the page if it is worth moving and the budget allows it, else 0 */
 static u32 worth_moving(struct kvc_member *m, u32 entry)
 {
 	struct kvc_pool *p = m->pool;
 	struct kvc_shard *sh = kvc_shard(p, kvc_entry_bucket(p, entry));
 	const struct kvc_entry *e = kvc_entry(p, entry);
+	struct kvc_page_view page;
 	u32 length = 0;
 
 	os_lock(&sh->lock);
+	page = view_of(m, e);
 	if (e->state == KVC_E_LIVE && !READ_ONCE(kvc_domain(p, e->domain)->dead) &&
-	    kvc_blocks(e->length) <= m->reclaim.budget && p->policy->keep(e->hits, e->depth, e->length))
+	    kvc_blocks(e->length) <= m->reclaim.budget && p->policy->keep(&page))
 		length = e->length;
 	os_unlock(&sh->lock);
 	return length;
@@ -220,6 +238,7 @@ static int start_move(struct kvc_member *m, u32 entry, u32 length, struct kvc_wo
 	struct kvc_pool *p = m->pool;
 	struct kvc_shard *sh = kvc_shard(p, kvc_entry_bucket(p, entry));
 	const struct kvc_entry *e = kvc_entry(p, entry);
+	struct kvc_page_view page;
 	struct kvc_entry *copy;
 	struct kvc_seg *seg;
 	u32 to, i;
@@ -236,7 +255,8 @@ static int start_move(struct kvc_member *m, u32 entry, u32 length, struct kvc_wo
 		copy = kvc_entry(p, to);
 		copy->state = KVC_E_COPYING;
 		copy->seq = e->seq;
-		copy->hits = e->hits / 2;
+		page = view_of(m, e);
+		copy->hits = p->policy->moved_hits(&page) & KVC_HITS_MAX;
 		copy->no_crcs = e->no_crcs;
 		os_atomic_inc(&m->reclaim.victim->holds);
 		kvc_fill_load(p, entry, &w->src);
@@ -354,6 +374,7 @@ static void evict_page(struct kvc_pool *p, u32 entry)
 	if (kvc_entry(p, entry)->state == KVC_E_LIVE) {
 		kvc_page_drop(p, bucket, entry);
 		kvc_budget_note(p, kvc_domain(p, kvc_entry(p, entry)->domain), kvc_entry(p, entry)->key);
+		kvc_ghost_add(p, bucket);
 		sh->evicted++;
 	}
 	os_unlock(&sh->lock);

@@ -146,7 +146,7 @@ u32 kvc_avail(const struct kvc_member *m)
 /* New pages leave one free segment to the move head: without it nothing could be reclaimed any more. */
 static struct kvc_seg *open_head(struct kvc_member *m, enum kvc_head which)
 {
-	u32 spare = which == KVC_HEAD_NEW ? 1 : 0;
+	u32 spare = which == KVC_HEAD_MOVE ? 0 : 1;
 	struct kvc_pool *p = m->pool;
 	struct kvc_seg *seg = kvc_ready(m) > spare ? kvc_ready_take(m) : NULL;
 

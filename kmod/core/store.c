@@ -45,8 +45,14 @@ static int check_present(struct kvc_pool *p, u32 bucket, u32 entry)
 	return -EEXIST;
 }
 
-/* The same; @absent: out: what sh->inserts is as long as the key is in no entry */
-static int check_index(struct kvc_pool *p, u32 bucket, struct kvc_domain *d, const u8 *key, u32 *absent)
+/* What was known of a key that is not in the index, before any member was locked */
+struct absence {
+	u32	inserts;		/* what sh->inserts is as long as the key is in no entry */
+	bool	ghost;			/* it was evicted not long ago */
+};
+
+/* The same; @ab: out */
+static int check_index(struct kvc_pool *p, u32 bucket, struct kvc_domain *d, const u8 *key, struct absence *ab)
 {
 	struct kvc_shard *sh = kvc_shard(p, bucket);
 	u32 entry;
@@ -54,15 +60,29 @@ static int check_index(struct kvc_pool *p, u32 bucket, struct kvc_domain *d, con
 
 	os_lock(&sh->lock);
 	entry = kvc_index_find(p, bucket, d, key);
-	*absent = entry == KVC_NONE ? sh->inserts : sh->inserts - 1;
+	ab->inserts = entry == KVC_NONE ? sh->inserts : sh->inserts - 1;
+	ab->ghost = kvc_ghost_seen(p, bucket);
 	r = check_present(p, bucket, entry);
 	os_unlock(&sh->lock);
 	return r;
 }
 
-/* One member: 0, -EAGAIN, -ENODEV, or an answer that ends the search; 1: grow the index. @absent: see check_index() */
+/* Room in the queue where the page belongs, or else in the other one */
+static int prepare(struct kvc_member *m, bool ghost, u32 length, struct kvc_seg **seg)
+{
+	u32 blocks = kvc_blocks(length), nr_crcs = kvc_chunks(m->pool, length);
+	bool queues = m->pool->ghosts && m->nr_segs >= KVC_QUEUES_SEGMENTS;
+	enum kvc_head head = queues && ghost ? KVC_HEAD_LONG : KVC_HEAD_NEW;
+	int r = kvc_head_prepare(m, head, blocks, nr_crcs, seg);
+
+	if (r == -EAGAIN && queues)
+		r = kvc_head_prepare(m, ghost ? KVC_HEAD_NEW : KVC_HEAD_LONG, blocks, nr_crcs, seg);
+	return r;
+}
+
+/* One member: 0, -EAGAIN, -ENODEV, or an answer that ends the search; 1: grow the index. */
 static int reserve_on(struct kvc_member *m, struct kvc_domain *d, u32 bucket, const u8 *key, u32 length, u32 depth,
-		      u32 absent, struct kvc_store *st)
+		      const struct absence *ab, struct kvc_store *st)
 {
 	struct kvc_pool *p = m->pool;
 	struct kvc_shard *sh = kvc_shard(p, bucket);
@@ -71,11 +91,11 @@ static int reserve_on(struct kvc_member *m, struct kvc_domain *d, u32 bucket, co
 	int r;
 
 	os_lock(&m->lock);
-	r = kvc_head_prepare(m, KVC_HEAD_NEW, kvc_blocks(length), kvc_chunks(p, length), &seg);
+	r = prepare(m, ab->ghost, length, &seg);
 	if (r)
 		goto out_member;
 	os_lock_inner(&sh->lock);
-	if (sh->inserts != absent)
+	if (sh->inserts != ab->inserts)
 		old = kvc_index_find(p, bucket, d, key);
 	r = check_present(p, bucket, old);
 	if (!r && !kvc_index_room(p, bucket))
@@ -86,6 +106,7 @@ static int reserve_on(struct kvc_member *m, struct kvc_domain *d, u32 bucket, co
 		kvc_page_drop(p, bucket, old);
 	entry = kvc_seg_reserve_page(m, seg, d, key, length, depth);
 	kvc_index_insert(p, bucket, entry);
+	kvc_ghost_forget(p, bucket);
 	kvc_fill_store(p, entry, st);
 	st->bucket = bucket;
 out_shard:
@@ -96,14 +117,14 @@ out_member:
 }
 
 static int store_on(struct kvc_member *m, struct kvc_domain *d, u32 bucket, const u8 *key, u32 length, u32 depth,
-		    u32 absent, struct kvc_store *st)
+		    const struct absence *ab, struct kvc_store *st)
 {
 	int r;
 
 	do {
 		r = kvc_index_grow(m->pool, bucket);
 		if (!r)
-			r = reserve_on(m, d, bucket, key, length, depth, absent, st);
+			r = reserve_on(m, d, bucket, key, length, depth, ab, st);
 	} while (r == 1);
 	return r;
 }
@@ -121,14 +142,15 @@ static int refuse_unseen(struct kvc_pool *p, u32 bucket)
 int kvc_store_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN], u32 length, u32 depth,
 		    u64 members, struct kvc_store *st)
 {
-	u32 bucket = kvc_bucket(p, d, key), nr = p->super.nr_members, absent, turn, i, n;
+	u32 bucket = kvc_bucket(p, d, key), nr = p->super.nr_members, turn, i, n;
+	struct absence ab;
 	int r;
 
 	if (length == 0 || length > p->page_max)
 		return -EINVAL;
 	if (READ_ONCE(d->dead))
 		return -ENODEV;
-	r = check_index(p, bucket, d, key, &absent);
+	r = check_index(p, bucket, d, key, &ab);
 	if (r)
 		return r;
 	if (!kvc_budget_admits(p, d, key))
@@ -139,7 +161,7 @@ int kvc_store_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_K
 			n = (turn + i) % nr;
 			if (!(members & BIT_ULL(n)))
 				continue;
-			r = store_on(&p->members[n], d, bucket, key, length, depth, absent, st);
+			r = store_on(&p->members[n], d, bucket, key, length, depth, &ab, st);
 			if (r != -EAGAIN && r != -ENODEV)
 				return r;
 		}

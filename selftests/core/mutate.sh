@@ -43,7 +43,7 @@ leases-chosen@kmod/core/reclaim.c@s/leased = os_atomic_read(.*/leased = false;/;
 unlogged-moves@kmod/core/reclaim.c@s/if (!copies_logged(m)) {/if (0) {/@moved pages need not be durable
 moves-lost@kmod/core/reclaim.c@s/kvc_index_insert(p, bucket, w->dst.entry);/kvc_page_drop(p, bucket, w->dst.entry);/@moved pages leave the index
 move-unbounded@kmod/core/reclaim.c@s,seg_blocks / 4,seg_blocks,@all of a segment may be rewritten
-move-nothing@kmod/core/policy.c@s/return hits > 0;/return hits > 100;/@hot pages are not kept
+move-nothing@kmod/core/policy.c@s/return page->hits > 0;/return page->hits > 100;/@hot pages are not kept
 move-bad@kmod/core/reclaim.c@s/if (err == -EBADMSG)/if (0)/@a damaged page that was to be moved is not dropped
 newest-victim@kmod/core/policy.c@s/v\[i\].open_seq < v\[best\].open_seq/v[i].open_seq > v[best].open_seq/@the newest segment goes first
 commit-order@kmod/core/store.c@s/e->seq = os_atomic64_inc_return(&p->seq);/e->seq = 1;/@stores have no order
