@@ -2,10 +2,14 @@
 /*
  * Figures of the engine alone, without I/O: lookups, match, stores, memory of a page. Nothing is asserted about time.
  *
- *	core-bench [--pages N]
+ *	core-bench [--pages N[,N...]] [--json FILE]
  *
- * The pool is large enough for all pages; their bytes are never written. Members are simulated by doing what
+ * Each pool is large enough for its pages; their bytes are never written. Members are simulated by doing what
  * recovery and the work items need: nothing is read back but headers that are not there.
+ *
+ * Times are processor time of the one thread, the best of several rounds. A lookup is a page of a kvc_match() of BATCH
+ * random keys, all of them present. In the kernel the engine's memory is mapped by huge pages; to have it so here needs
+ * GLIBC_TUNABLES=glibc.malloc.hugetlb=1, as `make bench-core` sets it. What became of that is printed.
  */
 #include <getopt.h>
 #include <malloc.h>
@@ -17,10 +21,26 @@
 
 #define PAGE		(256U << 10)
 #define MATCHED		10000U
+#define BATCH		128U
+#define BATCHES		64U
+#define ROUNDS		7U
+#define LOOKUPS		(1U << 20)	/* of a round */
 
 static struct kvc_pool *pool;
 static struct kvc_domain *domain;
-static u32 nr_pages = 200000;
+static u32 nr_pages;
+static u8 keys[BATCHES * BATCH][KVC_KEY_LEN];
+
+/* What --json tells, of the sizes that it knows */
+static struct result {
+	const char *name;
+	u32	pages;
+	double	ns, bytes;
+} results[] = {
+	{ "64k", 64U << 10, 0, 0 },
+	{ "16m", 16U << 20, 0, 0 },
+	{ "64m", 64U << 20, 0, 0 },
+};
 
 static void ignore_kick(void *owner, u32 member)
 {
@@ -39,7 +59,7 @@ static double now(void)
 {
 	struct timespec ts;
 
-	clock_gettime(CLOCK_MONOTONIC, &ts);
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
 	return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
 }
 
@@ -118,78 +138,155 @@ static void store(u32 id)
 	kvc_store_commit(pool, &st);
 }
 
-static void bench_stores(void)
+static void progress(u32 done)
+{
+	if (nr_pages >= 4U << 20 && done % (nr_pages / 8) == 0)
+		fprintf(stderr, "bench: %u of %u pages stored\n", done, nr_pages);
+}
+
+/* Of what this process has in memory, percent */
+static double huge_share(void)
+{
+	double rss = 0, huge = 0, kb;
+	char line[128];
+	FILE *f = fopen("/proc/self/smaps_rollup", "r");
+
+	while (f && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "Rss: %lf", &kb) == 1)
+			rss = kb;
+		if (sscanf(line, "AnonHugePages: %lf", &kb) == 1)
+			huge = kb;
+	}
+	if (f)
+		fclose(f);
+	return rss > 0 ? 100 * huge / rss : 0;
+}
+
+static double bench_stores(void)
 {
 	size_t before = heap();
-	double t = now();
+	double t = now(), bytes;
 	u32 i;
 
 	make_pool();
-	for (i = 0; i < nr_pages; i++)
+	for (i = 0; i < nr_pages; i++) {
+		progress(i);
 		store(i);
+	}
 	do_work();
 	t = now() - t;
+	bytes = (double)(heap() - before) / nr_pages;
 	printf("store begin + commit   %8.0f ns each, with work in between\n", t / nr_pages * 1e9);
-	printf("memory                 %8.1f bytes a page of 256 KiB, everything included\n",
-	       (double)(heap() - before) / nr_pages);
+	printf("memory                 %8.1f bytes a page of 256 KiB, everything included; %.0f %% in huge pages\n", bytes,
+	       huge_share());
+	return bytes;
 }
 
-static void bench_lookups(void)
+static void match_batches(void)
 {
-	u32 n = 2000000, i, found = 0;
-	struct rng rng = { .state = 5 };
-	struct kvc_load ld;
-	u8 key[KVC_KEY_LEN];
-	double t, making;
+	u32 lens[BATCH], i;
 
-	t = now();
-	for (i = 0; i < n; i++)
-		digest(key, rng_below(&rng, nr_pages));
-	making = now() - t;
-	t = now();
-	for (i = 0; i < n; i++) {
-		digest(key, rng_below(&rng, nr_pages));
-		found += kvc_query(pool, domain, key) == (int)PAGE;
+	for (i = 0; i < BATCHES; i++)
+		if (kvc_match(pool, domain, (const u8 (*)[KVC_KEY_LEN])&keys[i * BATCH], BATCH, lens, NULL) != BATCH)
+			abort();
+}
+
+static void lease_batches(void)
+{
+	struct kvc_lease leases[BATCH];
+	u32 i, j;
+
+	for (i = 0; i < BATCHES; i++) {
+		if (kvc_match(pool, domain, (const u8 (*)[KVC_KEY_LEN])&keys[i * BATCH], BATCH, NULL, leases) != BATCH)
+			abort();
+		for (j = 0; j < BATCH; j++)
+			kvc_lease_put(pool, &leases[j]);
 	}
-	t = now() - t - making;
-	printf("lookups                %8.2f million/s (hits, random keys, one thread)\n", found / t * 1e-6);
-	t = now();
-	for (i = 0; i < n; i++) {
-		digest(key, rng_below(&rng, nr_pages));
-		if (!kvc_load_begin(pool, domain, key, &ld))
-			kvc_load_end(pool, &ld, 0);
+}
+
+static void query_each(void)
+{
+	u32 i;
+
+	for (i = 0; i < BATCHES * BATCH; i++)
+		if (kvc_query(pool, domain, keys[i]) != (int)PAGE)
+			abort();
+}
+
+static void load_each(void)
+{
+	struct kvc_load ld;
+	u32 i;
+
+	for (i = 0; i < BATCHES * BATCH; i++) {
+		if (kvc_load_begin(pool, domain, keys[i], &ld))
+			abort();
+		kvc_load_end(pool, &ld, 0);
 	}
-	t = now() - t - making;
-	printf("load begin + end       %8.0f ns each\n", t / n * 1e9);
-	t = now();
-	for (i = 0, found = 0; i < n; i++) {
-		digest(key, nr_pages + rng_below(&rng, nr_pages));
-		found += kvc_query(pool, domain, key) == -ENOENT;
+}
+
+static void miss_each(void)
+{
+	u32 i;
+
+	for (i = 0; i < BATCHES * BATCH; i++)
+		if (kvc_query(pool, domain, keys[i]) != -ENOENT)
+			abort();
+}
+
+/* ns for each of keys[], drawn anew for each @run from the pages from @first on: the best round */
+static double measure(void (*run)(void), u32 first)
+{
+	static struct rng rng = { .state = 5 };
+	double best = 1e9, t, sum;
+	u32 round, n, i;
+
+	for (round = 0; round < ROUNDS; round++) {
+		for (n = 0, sum = 0; n < LOOKUPS; n += BATCHES * BATCH) {
+			for (i = 0; i < BATCHES * BATCH; i++)
+				digest(keys[i], first + rng_below(&rng, nr_pages));
+			t = now();
+			run();
+			sum += now() - t;
+		}
+		best = sum / n < best ? sum / n : best;
 	}
-	t = now() - t - making;
-	printf("lookups                %8.2f million/s (misses)\n", found / t * 1e-6);
+	return best * 1e9;
+}
+
+static double bench_lookups(void)
+{
+	double ns = measure(match_batches, 0), leased = measure(lease_batches, 0), one = measure(query_each, 0);
+
+	printf("lookups                %8.2f million/s, %.0f ns each (matches of %u random pages, one thread)\n", 1e3 / ns, ns,
+	       BATCH);
+	printf("    with a lease       %8.2f million/s, %.0f ns each\n", 1e3 / leased, leased);
+	printf("    one by one         %8.2f million/s, %.0f ns each\n", 1e3 / one, one);
+	printf("load begin + end       %8.0f ns each\n", measure(load_each, 0));
+	printf("misses                 %8.0f ns each, one by one\n", measure(miss_each, nr_pages));
+	return ns;
 }
 
 static void bench_match(void)
 {
-	u8 (*keys)[KVC_KEY_LEN] = malloc(sizeof(*keys) * MATCHED);
+	u8 (*all)[KVC_KEY_LEN] = malloc(sizeof(*all) * MATCHED);
 	u32 *lens = malloc(sizeof(*lens) * MATCHED);
 	struct kvc_lease *leases = malloc(sizeof(*leases) * MATCHED);
 	double plain = 1e9, leased = 1e9, t;
 	u32 i, round, n = min(MATCHED, nr_pages);
 
-	if (!keys || !lens || !leases)
+	if (!all || !lens || !leases)
 		abort();
 	for (round = 0; round < 20; round++) {
 		for (i = 0; i < n; i++)
-			digest(keys[i], (round * n + i) % nr_pages);
+			digest(all[i], (round * n + i) % nr_pages);
 		t = now();
-		if (kvc_match(pool, domain, (const u8 (*)[KVC_KEY_LEN])keys, n, lens, NULL) != n)
+		if (kvc_match(pool, domain, (const u8 (*)[KVC_KEY_LEN])all, n, lens, NULL) != n)
 			abort();
 		t = now() - t;
 		plain = t < plain ? t : plain;
 		t = now();
-		if (kvc_match(pool, domain, (const u8 (*)[KVC_KEY_LEN])keys, n, lens, leases) != n)
+		if (kvc_match(pool, domain, (const u8 (*)[KVC_KEY_LEN])all, n, lens, leases) != n)
 			abort();
 		t = now() - t;
 		leased = t < leased ? t : leased;
@@ -197,31 +294,89 @@ static void bench_match(void)
 			kvc_lease_put(pool, &leases[i]);
 	}
 	printf("match of %u keys    %8.0f us, with leases %.0f us (best of 20)\n", n, plain * 1e6, leased * 1e6);
-	free(keys);
+	free(all);
 	free(lens);
 	free(leases);
+}
+
+/* One size: its own pool, made, measured and taken down. */
+static void bench(u32 pages)
+{
+	double bytes, ns;
+	u32 i;
+
+	nr_pages = pages;
+	printf("%u pages of 256 KiB, chunks of 64 KiB\n", nr_pages);
+	bytes = bench_stores();
+	ns = bench_lookups();
+	bench_match();
+	fflush(stdout);
+	for (i = 0; i < ARRAY_SIZE(results); i++) {
+		if (results[i].pages == pages) {
+			results[i].ns = ns;
+			results[i].bytes = bytes;
+		}
+	}
+	kvc_domain_put(pool, domain);
+	kvc_pool_destroy(pool);
+	malloc_trim(0);
+}
+
+static void put_figure(FILE *f, const char *name, const char *size, double v, const char *end)
+{
+	fprintf(f, "  \"%s%s\": ", name, size);
+	if (v > 0)
+		fprintf(f, "%.2f%s\n", v, end);
+	else
+		fprintf(f, "null%s\n", end);
+}
+
+/* What was not measured is null. */
+static int write_json(const char *path)
+{
+	const struct result *big = &results[1];
+	FILE *f = fopen(path, "w");
+	u32 i;
+
+	if (!f) {
+		perror(path);
+		return 1;
+	}
+	fprintf(f, "{\n");
+	put_figure(f, "lookup_Mops", "", big->ns > 0 ? 1e3 / big->ns : 0, ",");
+	put_figure(f, "bytes_per_page", "", big->bytes, ",");
+	for (i = 0; i < ARRAY_SIZE(results); i++)
+		put_figure(f, "lookup_ns_", results[i].name, results[i].ns, i + 1 < ARRAY_SIZE(results) ? "," : "");
+	fprintf(f, "}\n");
+	return fclose(f) != 0;
 }
 
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "pages", required_argument, NULL, 'n' },
+		{ "pages", required_argument, NULL, 'n' }, { "json", required_argument, NULL, 'j' },
 		{ NULL, 0, NULL, 0 },
 	};
+	const char *sizes = "200000", *json = NULL;
+	char *end;
 	int c;
 
 	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (c != 'n')
+		if (c == 'n')
+			sizes = optarg;
+		else if (c == 'j')
+			json = optarg;
+		else
 			return 2;
-		nr_pages = (u32)strtoul(optarg, NULL, 0);
 	}
-	if (!nr_pages)
-		return 2;
-	printf("%u pages of 256 KiB, chunks of 64 KiB\n", nr_pages);
-	bench_stores();
-	bench_lookups();
-	bench_match();
-	kvc_domain_put(pool, domain);
-	kvc_pool_destroy(pool);
-	return 0;
+	for (;; sizes = end + 1) {
+		unsigned long n = strtoul(sizes, &end, 0);
+
+		if (!n || n > 1U << 30 || (*end && *end != ','))
+			return 2;
+		bench((u32)n);
+		if (!*end)
+			break;
+	}
+	return json ? write_json(json) : 0;
 }

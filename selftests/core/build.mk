@@ -6,7 +6,7 @@
 CORE_T		:= selftests/core
 CORE_T_OBJ	= $(addprefix $(O)/obj/$(CORE_T)/,$(addsuffix .o,$(1)))
 CORE_TESTS	:= sim core-unit core-fuzz core-threads core-bench core-image
-CORE_UNITS	:= super extent store keys delete reclaim policy recover tenant members sweep flash
+CORE_UNITS	:= super extent store keys index delete reclaim policy recover tenant members sweep flash
 
 CORE_SIM_OBJS	:= $(call CORE_T_OBJ,dev disk page sim_main sim_model sim_ops sim_read sim_admin sim_work sim_recover sim_format sim_life)
 CORE_UNIT_OBJS	:= $(call CORE_T_OBJ,dev disk page rig media golden unit $(CORE_UNITS:%=test_%))
@@ -55,6 +55,9 @@ fuzz-build:
 	@selftests/deps fuzz
 	@$(MAKE) --no-print-directory O=$(O)/fuzz SAN=1 CC=clang KVC_CORE_COVER=-fsanitize=fuzzer-no-link fuzz-programs
 
+# The largest takes 6 GiB of memory and some minutes; BENCH_PAGES=65536,16777216 leaves it out.
+BENCH_PAGES	?= 65536,16777216,67108864
+
 core-asan:
 	@$(MAKE) --no-print-directory O=$(O)/asan SAN=1 $(CORE_TESTS:%=$(O)/asan/test/%)
 
@@ -79,4 +82,4 @@ mutate:
 	@$(CORE_T)/mutate.sh
 
 bench-core: $(O)/test/core-bench
-	@$(O)/test/core-bench
+	@GLIBC_TUNABLES=glibc.malloc.hugetlb=1 $(O)/test/core-bench --pages $(BENCH_PAGES) --json $(O)/bench-core.json
