@@ -185,8 +185,9 @@ static int carry(struct kvc_member *m)
 			r = carry_tomb(m, entry);
 			if (r == -EAGAIN)
 				break;
+			/* the member may have gone meanwhile */
 			if (r)
-				return r;
+				return r == -ENODEV ? 0 : r;
 		}
 		rc->cursor.index++;
 	}
