@@ -66,13 +66,20 @@ static u32 tag_at(const struct kvc_line *line, u32 i)
 	return line->tags[i / 4] >> i % 4 * 8 & 0xff;
 }
 
+os_static_assert(KVC_LINE_SLOTS == 12, "halves of a line");
+
 static u32 used_slots(const struct kvc_line *line)
 {
-	u32 n = 0;
+	u32 n = line->slot[7] ? 8 : 0;
 
-	while (n < KVC_LINE_SLOTS && line->slot[n])
-		n++;
-	return n;
+	/* the used ones come first */
+	if (line->slot[n + 3])
+		n += 4;
+	if (n == KVC_LINE_SLOTS)
+		return n;
+	if (line->slot[n + 1])
+		n += 2;
+	return line->slot[n] ? n + 1 : n;
 }
 
 static u32 take_spare(struct kvc_buckets *t)
