@@ -33,15 +33,15 @@ void kvctx_count_written(struct kvctx_pool *p, struct percpu_counter *c, u64 byt
 
 void kvctx_bio_stream(struct bio *bio, u32 stream)
 {
-	u32 max = kvctx_max_write_streams(bio->bi_bdev);
+	u32 max = kvctx_max_write_streams(bio->bi_bdev), pages = max > 2 ? max - 1 : max;
 
-	/* new pages live shorter than moved ones; the engine's structures are few, and go to the last stream */
+	/* new pages live shorter than moved ones; the engine's structures are few, and have the last stream of three */
 	if (stream == KVC_STREAM_META) {
 		bio->bi_write_hint = WRITE_LIFE_SHORT;
 		kvctx_set_write_stream(bio, max);
 	} else {
 		bio->bi_write_hint = min_t(u32, WRITE_LIFE_MEDIUM + stream - KVC_STREAM_NEW, WRITE_LIFE_EXTREME);
-		kvctx_set_write_stream(bio, min(stream, max));
+		kvctx_set_write_stream(bio, min(stream, pages));
 	}
 }
 
