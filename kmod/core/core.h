@@ -257,6 +257,7 @@ struct kvc_work {
 	u32	len;			/* WRITE: bytes; MOVE: page bytes */
 	u64	discard_len;
 	void	*buf;			/* WRITE; owned by the engine until done */
+	u32	src_member;		/* MOVE; another one when that is leaving */
 	u64	src_offset;		/* MOVE */
 	u32	nr_chunks;		/* MOVE */
 	bool	no_crcs;		/* MOVE: there is nothing to check it with */
@@ -273,6 +274,29 @@ u64 kvc_flush_mark(struct kvc_pool *p, u32 member);
 bool kvc_flushed(struct kvc_pool *p, u32 member, u64 mark);
 u32 kvc_work_crc(struct kvc_pool *p, const struct kvc_work *w, u32 chunk);
 void kvc_work_done(struct kvc_pool *p, struct kvc_work *w, int err);
+
+/*
+ * Members come and go while the pool is in use. The caller serializes these with what changes the superblock.
+ *
+ * add: the number of the new member, -ENOSPC (no number is left), -EINVAL (superblock fails its check), -ENOMEM. It is
+ * in the superblock, which the caller writes to the new member first, then to all. No segment of the device may hold a
+ * header of this pool. Then join: it is used from now on; or cancel: the superblock is without it again, to be written.
+ *
+ * leave: nothing is placed on the member any more, and its pages leave it: to other members, if @move, as far as these
+ * have room without evicting for it and can be written, else from the index. Irreversible until the next attach.
+ * -EINVAL (there is none), -EBUSY (no other member is online), -EALREADY. This is work of the member, also when it is
+ * offline; its MOVEs read from it and write to another one. It rests while no other member is online. When left says
+ * that it is over the caller flushes the other members; then remove takes the member out of the superblock; when that
+ * is written to the others, forget ends it, and the device is free.
+ */
+int kvc_member_add(struct kvc_pool *p, const u8 uuid[KVC_UUID_LEN], u32 nr_segments);
+void kvc_member_join(struct kvc_pool *p, u32 member);
+void kvc_member_cancel(struct kvc_pool *p, u32 member);
+int kvc_member_leave(struct kvc_pool *p, u32 member, bool move);
+bool kvc_member_left(const struct kvc_pool *p, u32 member);
+void kvc_member_remove(struct kvc_pool *p, u32 member);
+void kvc_member_forget(struct kvc_pool *p, u32 member);
+u64 kvc_member_bytes(const struct kvc_pool *p, u32 member);	/* of the pages on it */
 
 /* The member is gone: its pages are not found, nothing is placed on it. Irreversible until the next attach. */
 void kvc_member_fail(struct kvc_pool *p, u32 member);

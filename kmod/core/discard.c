@@ -43,7 +43,7 @@ int kvc_discard_next(struct kvc_pool *p, u32 member, u64 max, struct kvc_work *w
 	u32 end;
 
 	os_lock(&m->lock);
-	if (!m->offline && m->list[KVC_S_HEADED].count) {
+	if (!m->offline && !m->leaving && m->list[KVC_S_HEADED].count) {
 		seg = kvc_seg(p, m->list[KVC_S_HEADED].first);
 		m->discarding = seg;
 	}

@@ -149,8 +149,12 @@ void kvc_super_mark(struct kvc_pool *p)
 	u32 i;
 
 	os_lock(&p->domains.lock);
-	for (i = 0; i < p->super.nr_members; i++)
-		p->super.members[i].flags = kvc_member_online(p, i) ? 0 : KVC_MEMBER_ABSENT;
+	for (i = 0; i < p->super.nr_members; i++) {
+		const struct kvc_member *m = &p->members[i];
+		bool there = m->joining || !READ_ONCE(m->offline) || !p->super.members[i].nr_segments;
+
+		p->super.members[i].flags = there ? 0 : KVC_MEMBER_ABSENT;
+	}
 	os_unlock(&p->domains.lock);
 }
 

@@ -182,6 +182,10 @@ struct kvc_reclaim {
 	u32	budget;		/* blocks that may still be moved */
 	u64	stale_seq;	/* records of pages without a tombstone, outside of the victim, are not older */
 	u64	mark;		/* commits that must be logged before the victim goes */
+	/* leave.c */
+	u32	rounds;		/* that the victim was gone over again after moves had failed */
+	bool	failed;		/* a move did, in this round */
+	bool	stayed;		/* a page did, for a lease, or the place that it was moved to went */
 };
 
 struct kvc_member {
@@ -195,6 +199,12 @@ struct kvc_member {
 	bool	wanted;			/* somebody was refused; written under the lock */
 	bool	hopeless;		/* those who wait were told that waiting does not help */
 	bool	stuck;			/* a victim's tombstones found no room */
+	bool	joining;		/* it was added, and is not used yet; its superblock is being written */
+	bool	unknown;		/* it was missing at recovery */
+	bool	leaving;		/* nothing is placed on it any more; written under the lock */
+	bool	moving;			/* leaving: its pages go to others, as far as there is room */
+	bool	left;			/* leaving: it has no pages any more */
+	bool	removed;		/* it is in the superblock no more */
 	struct kvc_seg_list list[KVC_NR_S];
 	struct kvc_seg *head[KVC_NR_HEADS];
 	struct kvc_seg *discarding;	/* HEADED, part of it is out to be discarded */
@@ -261,6 +271,7 @@ struct kvc_pool {
 	u64	salt_seed;
 	u64	recovered_pages;
 	struct kvc_member *members;	/* KVC_MEMBERS_MAX */
+	struct os_atomic nr_members;	/* of these are there, or were, or are holes; see member.c */
 	struct kvc_table eblocks;
 	struct kvc_domains domains;
 	struct kvc_budget budget;
@@ -268,7 +279,8 @@ struct kvc_pool {
 	struct os_atomic turn;		/* member of the next store */
 	struct os_atomic nr_undead;	/* segments with undead set */
 	struct os_atomic nr_offline;
-	u32	nr_unknown;		/* members that were offline in recovery; immutable afterwards */
+	struct os_atomic nr_unknown;	/* members that were offline in recovery */
+	struct os_atomic nr_leaving;
 	struct os_atomic nr_tombs_chained;
 	struct kvc_shard shards[KVC_SHARDS];
 };
@@ -422,7 +434,20 @@ static inline struct kvc_domain *kvc_domain(const struct kvc_pool *p, u32 id)
 	return kvc_table_get(&p->domains.table, id);
 }
 
+/* member.c */
+int kvc_member_init(struct kvc_pool *p, u32 index, u32 nr_segs);
+bool kvc_another_online(const struct kvc_pool *p, u32 member);
+void kvc_member_exit(struct kvc_member *m);
+
+/* store.c */
+int kvc_page_prepare(struct kvc_member *m, bool lasting, u32 length, struct kvc_seg **seg);
+
 /* segment.c: states, heads, room. Member locked. */
+static inline enum kvc_queue kvc_queue_of(const struct kvc_seg *seg)
+{
+	return seg->head == KVC_HEAD_NEW ? KVC_QUEUE_NEW : KVC_QUEUE_LONG;
+}
+
 bool kvc_state_leasable(u32 state);
 void kvc_seg_set_state(struct kvc_member *m, struct kvc_seg *seg, enum kvc_seg_state to);
 void kvc_seg_undead(struct kvc_pool *p, struct kvc_seg *seg);	/* no lock needed */
@@ -478,7 +503,7 @@ void kvc_drop_bad(struct kvc_pool *p, u32 entry);
 /* A key is in no entry: is it nowhere? */
 static inline int kvc_not_found(const struct kvc_pool *p)
 {
-	return p->nr_unknown ? -ENODEV : -ENOENT;
+	return os_atomic_read(&p->nr_unknown) ? -ENODEV : -ENOENT;
 }
 
 /* summary.c */
@@ -515,5 +540,15 @@ void kvc_ghost_forget(struct kvc_pool *p, u32 bucket);
 /* reclaim.c */
 int kvc_reclaim_next(struct kvc_member *m, struct kvc_work *w);
 void kvc_move_done(struct kvc_member *m, struct kvc_work *w, int err);
+void kvc_victim_let_go(struct kvc_member *m);
+int kvc_victim_evict(struct kvc_member *m);
+int kvc_victim_finish(struct kvc_member *m);
+u64 kvc_oldest_stale(const struct kvc_pool *p, const struct kvc_seg *victim, const struct kvc_member *without);
+bool kvc_entry_is_tomb(struct kvc_pool *p, u32 entry);
+int kvc_tomb_carry(struct kvc_member *m, enum kvc_head which, u32 entry);
+int kvc_move_start(struct kvc_member *m, enum kvc_head which, u32 entry, u32 length, struct kvc_work *w);
+
+/* leave.c */
+int kvc_leave_next(struct kvc_member *m, struct kvc_work *w);
 
 #endif

@@ -91,7 +91,7 @@ const char *kvc_reason_str(enum kvc_reason r);
 
 #define KVC_MEMBER_ABSENT	1U	/* was not there when this was written */
 
-/* One member, as every superblock lists all of them */
+/* One member, as every superblock lists all of them. All zero: a hole, where one was removed; the last is none. */
 struct kvc_super_member {
 	u8	uuid[KVC_UUID_LEN];
 	u32	nr_segments;
@@ -138,6 +138,7 @@ u64 kvc_device_bytes(u32 nr_segments, u64 segment_size);
 u32 kvc_device_segments(u64 device_bytes, u64 segment_size);	/* 0 when fewer than KVC_SEGMENTS_MIN fit */
 
 bool kvc_settings_ok(const struct kvc_settings *s);
+bool kvc_super_hole(const struct kvc_super *s, u32 member);
 
 /* Fields in range and consistent? Called by encode's users before writing and by decode after reading. */
 enum kvc_reason kvc_super_check(const struct kvc_super *s);

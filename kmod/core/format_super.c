@@ -28,7 +28,7 @@ u64 kvc_super_there(const struct kvc_super *s)
 	u32 i;
 
 	for (i = 0; i < s->nr_members; i++)
-		if (!(s->members[i].flags & KVC_MEMBER_ABSENT))
+		if (!kvc_super_hole(s, i) && !(s->members[i].flags & KVC_MEMBER_ABSENT))
 			there |= BIT_ULL(i);
 	return there;
 }
@@ -142,15 +142,26 @@ bool kvc_name_ok(const char *name)
 	return i > 0 && i < KVC_NAME_MAX;
 }
 
+bool kvc_super_hole(const struct kvc_super *s, u32 member)
+{
+	static const struct kvc_super_member none;
+
+	return !memcmp(&s->members[member], &none, sizeof(none));
+}
+
 static enum kvc_reason check_members(const struct kvc_super *s)
 {
 	u32 i, j;
 
 	if (s->nr_members < 1 || s->nr_members > KVC_MEMBERS_MAX || s->member_index >= s->nr_members)
 		return KVC_BAD_GEOMETRY;
+	if (kvc_super_hole(s, s->member_index) || kvc_super_hole(s, s->nr_members - 1))
+		return KVC_BAD_GEOMETRY;
 	for (i = 0; i < s->nr_members; i++) {
 		const struct kvc_super_member *m = &s->members[i];
 
+		if (kvc_super_hole(s, i))
+			continue;
 		if (m->nr_segments < KVC_SEGMENTS_MIN || m->nr_segments > KVC_SEGMENTS_END ||
 		    m->flags & ~KVC_MEMBER_ABSENT)
 			return KVC_BAD_GEOMETRY;

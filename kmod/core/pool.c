@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The pool: making and unmaking it, its numbers, its members.
+ * The pool: making and unmaking it, its numbers.
  */
 #include "engine.h"
 
@@ -9,9 +9,15 @@ void kvc_kick(struct kvc_member *m)
 	m->pool->ops->kick(m->pool->owner, m->index);
 }
 
+/* A member that is leaving may have waited for room on another one. */
 void kvc_space(struct kvc_pool *p)
 {
+	u32 i;
+
 	p->ops->space(p->owner);
+	for (i = 0; os_atomic_read(&p->nr_leaving) && i < kvc_nr_members(p); i++)
+		if (READ_ONCE(p->members[i].leaving))
+			kvc_kick(&p->members[i]);
 }
 
 void kvc_space_made(struct kvc_member *m)
@@ -53,62 +59,19 @@ static void set_geometry(struct kvc_pool *p)
 	p->extent_fill = p->extent_max - KVC_EXTENT_HEADER - kvc_page_rec_bytes(p, p->page_max);
 }
 
-static void set_members(struct kvc_pool *p)
-{
-	u32 i, n;
-
-	for (i = 0; i < p->super.nr_members; i++) {
-		struct kvc_member *m = &p->members[i];
-
-		n = p->super.members[i].nr_segments;
-		os_lock_init(&m->lock);
-		m->pool = p;
-		m->index = i;
-		m->nr_segs = n;
-		m->low = n < 8 ? 2 : max_t(u32, 3, n / 50);
-		m->stock = min_t(u32, m->low, 4);
-	}
-}
-
-static void set_segments(struct kvc_pool *p)
-{
-	u32 i, j;
-
-	for (i = 0; i < p->super.nr_members; i++) {
-		struct kvc_member *m = &p->members[i];
-
-		for (j = 0; j < KVC_NR_S; j++) {
-			m->list[j].first = KVC_NONE;
-			m->list[j].last = KVC_NONE;
-		}
-		os_lock(&m->lock);
-		for (j = 0; j < m->nr_segs; j++) {
-			struct kvc_seg *seg = &m->segs[j];
-
-			seg->member = (u8)i;
-			kvc_seg_reset(p, seg);
-			kvc_seg_set_state(m, seg, KVC_S_BLANK);
-		}
-		os_unlock(&m->lock);
-	}
-}
-
-static int alloc_members(struct kvc_pool *p)
+static int init_members(struct kvc_pool *p)
 {
 	u32 i;
+	int r;
 
 	p->members = os_zalloc(sizeof(*p->members) * KVC_MEMBERS_MAX);
 	if (!p->members)
 		return -ENOMEM;
-	set_members(p);
 	for (i = 0; i < p->super.nr_members; i++) {
-		struct kvc_member *m = &p->members[i];
-
-		m->segs = os_zalloc(sizeof(*m->segs) * m->nr_segs);
-		m->extent = os_alloc(p->extent_max);
-		m->views = os_alloc(sizeof(*m->views) * m->nr_segs);
-		if (!m->segs || !m->extent || !m->views)
-			return -ENOMEM;
+		r = kvc_member_init(p, i, p->super.members[i].nr_segments);
+		os_atomic_set(&p->nr_members, i + 1);
+		if (r)
+			return r;
 	}
 	return 0;
 }
@@ -125,10 +88,7 @@ static u64 count_segments(const struct kvc_pool *p)
 
 static int alloc_eblocks(struct kvc_pool *p)
 {
-	u64 eblocks, per_seg = p->seg_blocks / KVC_EBLOCK_ENTRIES + 1;
-
-	eblocks = min_t(u64, per_seg * count_segments(p) + p->super.nr_members * 64, KVC_EBLOCK_MAX);
-	return kvc_table_init(&p->eblocks, (u32)eblocks);
+	return kvc_table_init(&p->eblocks, KVC_EBLOCK_MAX);
 }
 
 static int pool_init(struct kvc_pool *p)
@@ -145,9 +105,7 @@ static int pool_init(struct kvc_pool *p)
 	if (!r)
 		r = alloc_eblocks(p);
 	if (!r)
-		r = alloc_members(p);
-	if (!r)
-		set_segments(p);
+		r = init_members(p);
 	return r;
 }
 
@@ -177,32 +135,12 @@ int kvc_pool_create(const struct kvc_super *super, u64 salt_seed, const struct k
 	return 0;
 }
 
-static void free_crcs(struct kvc_seg *seg)
-{
-	u32 i;
-
-	for (i = 0; i < seg->crc_room / KVC_CBLOCK_CRCS; i++)
-		os_free(seg->crcs[i]);
-	os_free(seg->crcs);
-}
-
-static void free_member(struct kvc_member *m)
-{
-	u32 i;
-
-	for (i = 0; m->segs && i < m->nr_segs; i++)
-		free_crcs(&m->segs[i]);
-	os_free(m->segs);
-	os_free(m->extent);
-	os_free(m->views);
-}
-
 void kvc_pool_destroy(struct kvc_pool *p)
 {
 	u32 i;
 
-	for (i = 0; p->members && i < p->super.nr_members; i++)
-		free_member(&p->members[i]);
+	for (i = 0; i < kvc_nr_members(p); i++)
+		kvc_member_exit(&p->members[i]);
 	kvc_table_destroy(&p->eblocks, os_free);
 	kvc_domains_destroy(p);
 	kvc_budget_destroy(&p->budget);
@@ -237,7 +175,7 @@ u32 kvc_page_max(const struct kvc_pool *p)
 
 u32 kvc_nr_members(const struct kvc_pool *p)
 {
-	return p->super.nr_members;
+	return os_atomic_read(&p->nr_members);
 }
 
 u32 kvc_chunk_size(const struct kvc_pool *p)
@@ -284,7 +222,7 @@ void kvc_stats_get(struct kvc_pool *p, struct kvc_stats *st)
 	memset(st, 0, sizeof(*st));
 	add_shards(p, st);
 	st->recovered_pages = p->recovered_pages;
-	for (i = 0; i < p->super.nr_members; i++) {
+	for (i = 0; i < kvc_nr_members(p); i++) {
 		struct kvc_member *m = &p->members[i];
 
 		os_lock(&m->lock);
@@ -298,33 +236,4 @@ void kvc_stats_get(struct kvc_pool *p, struct kvc_stats *st)
 		st->recover_skipped += m->recover_skipped;
 		os_unlock(&m->lock);
 	}
-}
-
-void kvc_member_segments(struct kvc_pool *p, u32 member, u32 *total, u32 *free)
-{
-	struct kvc_member *m = &p->members[member];
-
-	os_lock(&m->lock);
-	*total = m->nr_segs;
-	*free = m->offline ? 0 : kvc_avail(m);
-	os_unlock(&m->lock);
-}
-
-bool kvc_member_online(const struct kvc_pool *p, u32 member)
-{
-	return !READ_ONCE(p->members[member].offline);
-}
-
-void kvc_member_fail(struct kvc_pool *p, u32 member)
-{
-	struct kvc_member *m = &p->members[member];
-
-	os_lock(&m->lock);
-	if (!m->offline) {
-		WRITE_ONCE(m->offline, true);
-		os_atomic_inc(&p->nr_offline);
-		kvc_kick(m);
-		kvc_space(p);
-	}
-	os_unlock(&m->lock);
 }

@@ -15,11 +15,6 @@
  */
 #include "engine.h"
 
-static enum kvc_queue queue_of(const struct kvc_seg *seg)
-{
-	return seg->head == KVC_HEAD_NEW ? KVC_QUEUE_NEW : KVC_QUEUE_LONG;
-}
-
 static u32 fill_views(struct kvc_member *m)
 {
 	struct kvc_pool *p = m->pool;
@@ -33,7 +28,7 @@ static u32 fill_views(struct kvc_member *m)
 			.open_seq = seg->open_seq,
 			.live_bytes = os_atomic64_read(&seg->live_bytes),
 			.leases = os_atomic_read(&seg->leases),
-			.queue = queue_of(seg),
+			.queue = kvc_queue_of(seg),
 		};
 	}
 	return n;
@@ -84,25 +79,40 @@ out:
 }
 
 /* The victim gets away. Member locked. */
-static void let_go(struct kvc_member *m)
+void kvc_victim_let_go(struct kvc_member *m)
 {
 	kvc_seg_set_state(m, m->reclaim.victim, KVC_S_SEALED);
 	m->reclaim.victim = NULL;
 	m->reclaim.phase = KVC_R_IDLE;
 }
 
-static u64 oldest_stale_on(const struct kvc_member *m, const struct kvc_seg *victim)
+static u64 oldest_stale_on(struct kvc_member *m, const struct kvc_seg *victim)
 {
 	bool offline = READ_ONCE(m->offline);
 	u64 oldest = U64_MAX;
-	u32 i;
+	u32 nr_segs, i;
 
-	for (i = 0; i < m->nr_segs; i++) {
+	os_lock(&m->lock);
+	nr_segs = m->nr_segs;
+	os_unlock(&m->lock);
+	for (i = 0; i < nr_segs; i++) {
 		const struct kvc_seg *seg = &m->segs[i];
 
 		if (seg != victim && (offline || os_atomic_read(&seg->undead)))
 			oldest = min(oldest, READ_ONCE(seg->min_seq));
 	}
+	return oldest;
+}
+
+/* Over all members but @without, and all segments but @victim; either may be NULL. */
+u64 kvc_oldest_stale(const struct kvc_pool *p, const struct kvc_seg *victim, const struct kvc_member *without)
+{
+	u64 oldest = U64_MAX;
+	u32 nr = kvc_nr_members(p), i;
+
+	for (i = 0; i < nr; i++)
+		if (&p->members[i] != without)
+			oldest = min(oldest, oldest_stale_on(&p->members[i], victim));
 	return oldest;
 }
 
@@ -113,14 +123,10 @@ static u64 oldest_stale_on(const struct kvc_member *m, const struct kvc_seg *vic
 static u64 oldest_stale(const struct kvc_pool *p, const struct kvc_seg *victim)
 {
 	bool offline = os_atomic_read(&p->nr_offline);
-	u64 oldest = U64_MAX;
-	u32 i;
 
 	if (!offline && os_atomic_read(&p->nr_undead) == os_atomic_read(&victim->undead))
-		return oldest;
-	for (i = 0; i < p->super.nr_members; i++)
-		oldest = min(oldest, oldest_stale_on(&p->members[i], victim));
-	return oldest;
+		return U64_MAX;
+	return kvc_oldest_stale(p, victim, NULL);
 }
 
 /* May media hold, outside of the victim, a page record older than this tombstone? */
@@ -135,7 +141,8 @@ static bool tomb_needed(const struct kvc_pool *p, const struct kvc_reclaim *rc, 
 	return named != rc->victim && READ_ONCE(named->generation) == kvc_tomb_gen(e);
 }
 
-static int carry_tomb(struct kvc_member *m, u32 entry)
+/* Copy a tombstone to @m: 0, -EAGAIN (no room), -ENODEV, -ENOMEM */
+int kvc_tomb_carry(struct kvc_member *m, enum kvc_head which, u32 entry)
 {
 	struct kvc_pool *p = m->pool;
 	struct kvc_shard *sh = kvc_shard(p, kvc_entry_bucket(p, entry));
@@ -144,7 +151,7 @@ static int carry_tomb(struct kvc_member *m, u32 entry)
 	int r;
 
 	os_lock(&m->lock);
-	r = kvc_tomb_prepare(m, KVC_HEAD_MOVE, &seg);
+	r = kvc_tomb_prepare(m, which, &seg);
 	if (!r) {
 		os_lock(&sh->lock);
 		kvc_tomb_append(m, seg, &(struct kvc_tomb){
@@ -160,7 +167,7 @@ static int carry_tomb(struct kvc_member *m, u32 entry)
 	return r;
 }
 
-static bool is_tomb(struct kvc_pool *p, u32 entry)
+bool kvc_entry_is_tomb(struct kvc_pool *p, u32 entry)
 {
 	struct kvc_shard *sh = kvc_shard(p, kvc_entry_bucket(p, entry));
 	bool tomb;
@@ -181,8 +188,8 @@ static int carry(struct kvc_member *m)
 	if (rc->cursor.index == 0)
 		rc->stale_seq = oldest_stale(p, rc->victim);
 	while ((entry = kvc_cursor_entry(p, rc->victim, &rc->cursor)) != KVC_NONE) {
-		if (is_tomb(p, entry) && tomb_needed(p, rc, kvc_entry(p, entry))) {
-			r = carry_tomb(m, entry);
+		if (kvc_entry_is_tomb(p, entry) && tomb_needed(p, rc, kvc_entry(p, entry))) {
+			r = kvc_tomb_carry(m, KVC_HEAD_MOVE, entry);
 			if (r == -EAGAIN)
 				break;
 			/* the member may have gone meanwhile */
@@ -194,7 +201,7 @@ static int carry(struct kvc_member *m)
 	if (entry != KVC_NONE) {
 		/* No room for its tombstones: nothing can be reclaimed until something else changes. */
 		os_lock(&m->lock);
-		let_go(m);
+		kvc_victim_let_go(m);
 		m->stuck = true;
 		kvc_space(p);
 		os_unlock(&m->lock);
@@ -205,13 +212,15 @@ static int carry(struct kvc_member *m)
 	return -EAGAIN;
 }
 
-static struct kvc_page_view view_of(const struct kvc_member *m, const struct kvc_entry *e)
+static struct kvc_page_view view_of(const struct kvc_pool *p, u32 entry)
 {
+	const struct kvc_entry *e = kvc_entry(p, entry);
+
 	return (struct kvc_page_view){
 		.hits = e->hits,
 		.depth = e->depth,
 		.length = e->length,
-		.queue = queue_of(m->reclaim.victim),
+		.queue = kvc_queue_of(kvc_entry_seg(p, entry)),
 	};
 }
 
@@ -225,7 +234,7 @@ static u32 worth_moving(struct kvc_member *m, u32 entry)
 	u32 length = 0;
 
 	os_lock(&sh->lock);
-	page = view_of(m, e);
+	page = view_of(p, entry);
 	if (e->state == KVC_E_LIVE && !READ_ONCE(kvc_domain(p, e->domain)->dead) &&
 	    kvc_blocks(e->length) <= m->reclaim.budget && p->policy->keep(&page))
 		length = e->length;
@@ -233,8 +242,26 @@ static u32 worth_moving(struct kvc_member *m, u32 entry)
 	return length;
 }
 
-/* 1: @w moves the page; 0: it is gone; -EAGAIN: no room; -ENODEV, -ENOMEM */
-static int start_move(struct kvc_member *m, u32 entry, u32 length, struct kvc_work *w)
+static void fill_move(struct kvc_work *w, u32 length)
+{
+	w->type = KVC_WORK_MOVE;
+	w->kind = KVC_W_MOVE;
+	w->member = w->dst.member;
+	w->src_member = w->src.member;
+	w->stream = w->dst.stream;
+	w->gseg = w->src.gseg;
+	w->offset = w->dst.offset;
+	w->src_offset = w->src.offset;
+	w->len = length;
+	w->nr_chunks = w->src.nr_chunks;
+	w->no_crcs = w->src.no_crcs;
+}
+
+/*
+ * To the move head of @m, where pages age, or to the queue of its head @which. 1: @w moves the page; 0: it is gone;
+ * -EAGAIN: no room; -ENODEV, -ENOMEM
+ */
+int kvc_move_start(struct kvc_member *m, enum kvc_head which, u32 entry, u32 length, struct kvc_work *w)
 {
 	struct kvc_pool *p = m->pool;
 	struct kvc_shard *sh = kvc_shard(p, kvc_entry_bucket(p, entry));
@@ -247,7 +274,10 @@ static int start_move(struct kvc_member *m, u32 entry, u32 length, struct kvc_wo
 
 	memset(w, 0, sizeof(*w));
 	os_lock(&m->lock);
-	r = kvc_head_prepare(m, KVC_HEAD_MOVE, kvc_blocks(length), kvc_chunks(p, length), &seg);
+	if (which == KVC_HEAD_MOVE)
+		r = kvc_head_prepare(m, which, kvc_blocks(length), kvc_chunks(p, length), &seg);
+	else
+		r = kvc_page_prepare(m, which == KVC_HEAD_LONG, length, &seg);
 	if (r)
 		goto out;
 	os_lock(&sh->lock);
@@ -256,10 +286,10 @@ static int start_move(struct kvc_member *m, u32 entry, u32 length, struct kvc_wo
 		copy = kvc_entry(p, to);
 		copy->state = KVC_E_COPYING;
 		copy->seq = e->seq;
-		page = view_of(m, e);
-		copy->hits = p->policy->moved_hits(&page) & KVC_HITS_MAX;
+		page = view_of(p, entry);
+		copy->hits = which == KVC_HEAD_MOVE ? p->policy->moved_hits(&page) & KVC_HITS_MAX : e->hits;
 		copy->no_crcs = e->no_crcs;
-		os_atomic_inc(&m->reclaim.victim->holds);
+		os_atomic_inc(&kvc_entry_seg(p, entry)->holds);
 		kvc_fill_load(p, entry, &w->src);
 		kvc_fill_store(p, to, &w->dst);
 		r = 1;
@@ -271,7 +301,7 @@ out:
 		return r;
 	for (i = 0; i < w->src.nr_chunks; i++)
 		kvc_store_crc(p, &w->dst, i, kvc_load_crc(p, &w->src, i));
-	m->reclaim.budget -= kvc_blocks(length);
+	fill_move(w, length);
 	return 1;
 }
 
@@ -283,23 +313,14 @@ static int next_move(struct kvc_member *m, struct kvc_work *w)
 
 	while ((entry = kvc_cursor_entry(m->pool, rc->victim, &rc->cursor)) != KVC_NONE) {
 		length = worth_moving(m, entry);
-		r = length ? start_move(m, entry, length, w) : 0;
+		r = length ? kvc_move_start(m, KVC_HEAD_MOVE, entry, length, w) : 0;
 		if (r == -ENOMEM)
 			return r;
 		if (r < 0)
 			break;
 		rc->cursor.index++;
 		if (r == 1) {
-			w->type = KVC_WORK_MOVE;
-			w->kind = KVC_W_MOVE;
-			w->member = m->index;
-			w->stream = w->dst.stream;
-			w->gseg = w->src.gseg;
-			w->offset = w->dst.offset;
-			w->src_offset = w->src.offset;
-			w->len = length;
-			w->nr_chunks = w->src.nr_chunks;
-			w->no_crcs = w->src.no_crcs;
+			rc->budget -= kvc_blocks(length);
 			return 1;
 		}
 	}
@@ -340,6 +361,11 @@ void kvc_move_done(struct kvc_member *m, struct kvc_work *w, int err)
 	kvc_seg_end_page(m, kvc_seg(p, w->dst.gseg), copy, ok);
 	os_unlock(&sh->lock);
 	os_unlock(&m->lock);
+	/* this is the thread of the victim's member */
+	if (err && err != -EBADMSG)
+		kvc_member_of(p, w->src.gseg)->reclaim.failed = true;
+	else if (!ok)
+		kvc_member_of(p, w->src.gseg)->reclaim.stayed = true;
 	kvc_hold_put(p, w->src.gseg);
 }
 
@@ -381,7 +407,8 @@ static void evict_page(struct kvc_pool *p, u32 entry)
 	os_unlock(&sh->lock);
 }
 
-static int evict(struct kvc_member *m)
+/* The victim's pages leave the index, unless it is leased: then it gets away. */
+int kvc_victim_evict(struct kvc_member *m)
 {
 	struct kvc_reclaim *rc = &m->reclaim;
 	bool leased;
@@ -392,7 +419,7 @@ static int evict(struct kvc_member *m)
 	os_mb();
 	leased = os_atomic_read(&rc->victim->leases) != 0;
 	if (leased)
-		let_go(m);
+		kvc_victim_let_go(m);
 	else
 		kvc_seg_undead(m->pool, rc->victim);
 	os_unlock(&m->lock);
@@ -408,7 +435,8 @@ static int evict(struct kvc_member *m)
 	return -EAGAIN;
 }
 
-static int finish(struct kvc_member *m)
+/* The victim is BLANK after its last hold. 0: not yet */
+int kvc_victim_finish(struct kvc_member *m)
 {
 	struct kvc_reclaim *rc = &m->reclaim;
 	struct kvc_seg *seg = rc->victim;
@@ -440,9 +468,9 @@ int kvc_reclaim_next(struct kvc_member *m, struct kvc_work *w)
 	case KVC_R_LOG:
 		return make_durable(m, w);
 	case KVC_R_EVICT:
-		return evict(m);
+		return kvc_victim_evict(m);
 	case KVC_R_WAIT:
-		return finish(m);
+		return kvc_victim_finish(m);
 	}
 	return 0;
 }

@@ -146,8 +146,14 @@ static bool covers(const struct kvc_entry *a, const struct kvc_entry *b)
 	return a->seq == b->seq || (a->block == b->block && kvc_tomb_gen(a) == kvc_tomb_gen(b));
 }
 
+static bool victim_exists(const struct kvc_pool *p, const struct kvc_rec *rec)
+{
+	return rec->length < kvc_nr_members(p) && rec->block < p->members[rec->length].nr_segs;
+}
+
 /*
  * A tombstone is an entry whether it won or not, unless another covers it: reclaim copies it while it may be needed.
+ * One that names a segment which is not there, as its member was removed, names none: its own, generation 0.
  */
 static void add_tomb(struct kvc_pool *p, struct kvc_seg *seg, struct kvc_domain *d, const struct kvc_rec *rec,
 		     u32 bucket)
@@ -156,12 +162,14 @@ static void add_tomb(struct kvc_pool *p, struct kvc_seg *seg, struct kvc_domain 
 	u32 entry = kvc_seg_append(p, seg, d, rec->key);
 	struct kvc_entry *e = kvc_entry(p, entry);
 	struct kvc_entry *o;
+	u64 gen;
 
 	e->state = KVC_E_TOMB;
 	e->seq = rec->seq;
-	e->block = kvc_gseg_of(rec->length, rec->block);
-	e->length = (u32)rec->victim_gen;
-	e->depth = (u32)(rec->victim_gen >> 32);
+	e->block = victim_exists(p, rec) ? kvc_gseg_of(rec->length, rec->block) : kvc_gseg(p, seg);
+	gen = victim_exists(p, rec) ? rec->victim_gen : 0;
+	e->length = (u32)gen;
+	e->depth = (u32)(gen >> 32);
 	e->logged = 1;
 	if (old != KVC_NONE) {
 		o = kvc_entry(p, old);
@@ -176,11 +184,6 @@ static void add_tomb(struct kvc_pool *p, struct kvc_seg *seg, struct kvc_domain 
 	}
 	kvc_index_insert(p, bucket, entry);
 	os_atomic_inc(&p->nr_tombs_chained);
-}
-
-static bool victim_exists(const struct kvc_pool *p, const struct kvc_rec *rec)
-{
-	return rec->length < p->super.nr_members && rec->block < p->members[rec->length].nr_segs;
 }
 
 /* A record of a domain that there is: 0, -ENOMEM, -EINVAL; 1: grow the index. Member locked. */
@@ -232,8 +235,6 @@ static int add_record(struct kvc_member *m, struct kvc_seg *seg, const struct kv
 	struct kvc_domain *d;
 	int r;
 
-	if (rec->type == KVC_REC_TOMBSTONE && !victim_exists(p, rec))
-		return -EINVAL;
 	if (!believed(p, rec->seq) || !believed(p, rec->victim_gen))
 		return -EINVAL;
 	r = kvc_domain_of_record(p, rec, &d);
@@ -400,7 +401,8 @@ static void set_unknown(struct kvc_member *m)
 {
 	u32 i;
 
-	m->pool->nr_unknown++;
+	m->unknown = true;
+	os_atomic_inc(&m->pool->nr_unknown);
 	for (i = 0; i < m->nr_segs; i++)
 		WRITE_ONCE(m->segs[i].min_seq, 0);
 }
@@ -421,11 +423,11 @@ void kvc_recover_finish(struct kvc_pool *p)
 
 	if (os_atomic_read(&p->nr_tombs_chained))
 		kvc_index_sweep(p, is_tomb);
-	for (i = 0; i < p->super.nr_members; i++) {
+	for (i = 0; i < kvc_nr_members(p); i++) {
 		struct kvc_member *m = &p->members[i];
 
 		drop_broken(m);
-		if (m->offline)
+		if (m->offline && m->nr_segs)
 			set_unknown(m);
 		seq = max(seq, m->recovered_seq);
 		gen = max(gen, m->recovered_gen);
@@ -436,6 +438,6 @@ void kvc_recover_finish(struct kvc_pool *p)
 	os_atomic64_set(&p->open_seq, first_count(p, gen));
 	kvc_stats_get(p, &st);
 	p->recovered_pages = st.pages;
-	for (i = 0; i < p->super.nr_members; i++)
+	for (i = 0; i < kvc_nr_members(p); i++)
 		kvc_kick(&p->members[i]);
 }

@@ -189,7 +189,7 @@ int kvc_head_prepare(struct kvc_member *m, enum kvc_head which, u32 blocks, u32 
 	int r;
 
 	for (;;) {
-		if (m->offline)
+		if (m->offline || m->leaving)
 			return -ENODEV;
 		seg = m->head[which];
 		if (seg && !fits(m->pool, seg, blocks, rec_bytes)) {
@@ -248,7 +248,7 @@ int kvc_tomb_prepare(struct kvc_member *m, enum kvc_head which, struct kvc_seg *
 	int r;
 
 	for (;;) {
-		if (m->offline)
+		if (m->offline || m->leaving)
 			return -ENODEV;
 		seg = tomb_seg(m, which);
 		if (!seg)
@@ -329,7 +329,7 @@ bool kvc_member_hope(struct kvc_member *m)
 	bool hope = false;
 	u32 i, gseg;
 
-	if (m->offline)
+	if (m->offline || m->leaving)
 		return false;
 	WRITE_ONCE(m->wanted, true);
 	os_mb();
@@ -353,15 +353,15 @@ int kvc_refusal(struct kvc_pool *p, u64 members)
 	bool hope = false, online = false, room = false;
 	u32 i;
 
-	for (i = 0; i < p->super.nr_members; i++) {
+	for (i = 0; i < kvc_nr_members(p); i++) {
 		struct kvc_member *m = &p->members[i];
 
 		if (!(members & BIT_ULL(i)))
 			continue;
 		os_lock(&m->lock);
-		online |= !m->offline;
+		online |= !m->offline && !m->leaving;
 		hope |= kvc_member_hope(m);
-		room |= !m->offline && kvc_ready(m) > 1;
+		room |= !m->offline && !m->leaving && kvc_ready(m) > 1;
 		kvc_kick(m);
 		os_unlock(&m->lock);
 	}

@@ -67,16 +67,16 @@ static int check_index(struct kvc_pool *p, u32 bucket, struct kvc_domain *d, con
 	return r;
 }
 
-/* Room in the queue where the page belongs, or else in the other one */
-static int prepare(struct kvc_member *m, bool ghost, u32 length, struct kvc_seg **seg)
+/* Room for a new page in the queue where it belongs, or else in the other one. Member locked. */
+int kvc_page_prepare(struct kvc_member *m, bool lasting, u32 length, struct kvc_seg **seg)
 {
 	u32 blocks = kvc_blocks(length), nr_crcs = kvc_chunks(m->pool, length);
 	bool queues = m->pool->ghosts && m->nr_segs >= KVC_QUEUES_SEGMENTS;
-	enum kvc_head head = queues && ghost ? KVC_HEAD_LONG : KVC_HEAD_NEW;
+	enum kvc_head head = queues && lasting ? KVC_HEAD_LONG : KVC_HEAD_NEW;
 	int r = kvc_head_prepare(m, head, blocks, nr_crcs, seg);
 
 	if (r == -EAGAIN && queues)
-		r = kvc_head_prepare(m, ghost ? KVC_HEAD_NEW : KVC_HEAD_LONG, blocks, nr_crcs, seg);
+		r = kvc_head_prepare(m, lasting ? KVC_HEAD_NEW : KVC_HEAD_LONG, blocks, nr_crcs, seg);
 	return r;
 }
 
@@ -91,7 +91,7 @@ static int reserve_on(struct kvc_member *m, struct kvc_domain *d, u32 bucket, co
 	int r;
 
 	os_lock(&m->lock);
-	r = prepare(m, ab->ghost, length, &seg);
+	r = kvc_page_prepare(m, ab->ghost, length, &seg);
 	if (r)
 		goto out_member;
 	os_lock_inner(&sh->lock);
@@ -142,7 +142,7 @@ static int refuse_unseen(struct kvc_pool *p, u32 bucket)
 int kvc_store_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN], u32 length, u32 depth,
 		    u64 members, struct kvc_store *st)
 {
-	u32 bucket = kvc_bucket(p, d, key), nr = p->super.nr_members, turn, i, n;
+	u32 bucket = kvc_bucket(p, d, key), nr = kvc_nr_members(p), turn, i, n;
 	struct absence ab;
 	int r;
 

@@ -25,7 +25,7 @@ void kvc_table_destroy(struct kvc_table *t, void (*drop)(void *obj))
 
 	if (!t->leaves)
 		return;
-	for (i = 0; i <= t->max >> KVC_LEAF_SHIFT; i++) {
+	for (i = 0; i <= t->used >> KVC_LEAF_SHIFT; i++) {
 		if (!t->leaves[i])
 			continue;
 		for (j = 0; j < KVC_LEAF_SLOTS; j++)

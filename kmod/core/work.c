@@ -11,6 +11,10 @@ int kvc_work_next(struct kvc_pool *p, u32 member, struct kvc_work *w)
 	int r;
 
 	do {
+		if (READ_ONCE(m->leaving)) {
+			r = kvc_leave_next(m, w);
+			continue;
+		}
 		if (READ_ONCE(m->offline))
 			return 0;
 		r = kvc_header_next(m, w);

@@ -156,13 +156,29 @@ void rig_again(struct rig *r)
 	rig_attach(r);
 }
 
+int rig_add_member(struct rig *r, u32 segments)
+{
+	u8 uuid[KVC_UUID_LEN];
+	int n;
+
+	memset(uuid, 0x70 + ++r->added, KVC_UUID_LEN);
+	n = kvc_member_add(r->pool, uuid, segments);
+	if (n < 0)
+		return n;
+	r->devs[n] = bus_add(r->bus, kvc_device_bytes(segments, r->super->segment_size));
+	r->nr_members = max(r->nr_members, (u32)n + 1);
+	return n;
+}
+
 void rig_write_super(struct rig *r)
 {
 	u8 *buf = must(malloc(KVC_SUPER_BYTES));
 	u32 i, copy;
 
 	*r->super = *kvc_super_of(r->pool);
-	for (i = 0; i < r->nr_members; i++) {
+	for (i = 0; i < r->super->nr_members; i++) {
+		if (kvc_super_hole(r->super, i))
+			continue;
 		kvc_super_encode(r->super, i, buf);
 		for (copy = 0; copy < KVC_SUPER_COPIES; copy++)
 			dev_pwrite(r->devs[i], kvc_super_offset(kvc_super_slot(r->super->seq, copy),
@@ -276,7 +292,7 @@ static int exec_move(struct rig *r, const struct kvc_work *w)
 	u8 *buf = must(malloc(padded));
 	int err = 0;
 
-	dev_pread(r->devs[w->member], w->src_offset, buf, padded);
+	dev_pread(r->devs[w->src_member], w->src_offset, buf, padded);
 	for (i = 0; i < w->nr_chunks && !err && !w->no_crcs; i++)
 		if (page_crc(buf + (size_t)i * chunk, min(chunk, w->len - i * chunk)) != kvc_work_crc(r->pool, w, i))
 			err = -EBADMSG;

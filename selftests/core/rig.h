@@ -21,6 +21,7 @@ struct rig {
 	struct kvc_pool *pool;		/* NULL while detached */
 	struct kvc_domain *d;		/* tenant 0, keyspace 0 */
 	bool	kicked[RIG_MEMBERS_MAX];
+	int	added;			/* members since rig_new() */
 	u64	missing;		/* members that the next attach is without */
 	u32	unreadable;		/* gseg that recovery gets a read error for */
 	bool	forgetful;		/* recovery's buffer is not kept between reads */
@@ -44,6 +45,7 @@ void rig_attach(struct rig *r);
 void rig_detach(struct rig *r);		/* nothing is flushed */
 void rig_cut(struct rig *r);		/* power cut and detach */
 void rig_again(struct rig *r);		/* detach, attach */
+int rig_add_member(struct rig *r, u32 segments);	/* a new device; the superblock is not written */
 void rig_write_super(struct rig *r);	/* what the pool has now, to all members and into @super */
 
 /* Begin with any result; 0 stores the page with the bytes of @version. */

@@ -120,7 +120,7 @@ static void start_move(struct worker *wk)
 	wk->buf = calloc(1, padded(w->len));
 	if (!wk->buf)
 		sim_fail("the test itself is out of memory");
-	dev_read(s->devs[wk->member], w->src_offset, wk->buf, padded(w->len), move_read_done, wk);
+	dev_read(s->devs[w->src_member], w->src_offset, wk->buf, padded(w->len), move_read_done, wk);
 }
 
 static const char *const names[] = { "write", "move", "discard" };

@@ -137,8 +137,23 @@ static void refused_members(void **state)
 	REFUSED(f, KVC_BAD_GEOMETRY, m->members[1].nr_segments = cpu_to_le32(KVC_SEGMENTS_MIN - 1));
 	REFUSED(f, KVC_BAD_GEOMETRY, m->members[1].nr_segments = cpu_to_le32(KVC_SEGMENTS_END + 1));
 	REFUSED(f, KVC_BAD_GEOMETRY, memcpy(m->members[1].uuid, m->members[0].uuid, KVC_UUID_LEN));
-	/* A third member that is all zero */
+	/* A third member that is all zero: the last is no hole, nor is this one */
 	REFUSED(f, KVC_BAD_GEOMETRY, m->nr_members = cpu_to_le32(3));
+}
+
+/* A member that was removed leaves a hole. */
+static void holes(void **state)
+{
+	struct fixture *f = *state;
+	struct kvc_media_super *m = &f->media;
+
+	REFUSED(f, KVC_OK, memset(&m->members[0], 0, sizeof(m->members[0])));
+	assert_true(kvc_super_hole(&f->out, 0));
+	assert_int_equal(kvc_super_there(&f->out), 2);
+	REFUSED(f, KVC_BAD_GEOMETRY, memset(&m->members[1], 0, sizeof(m->members[1])));
+	REFUSED(f, KVC_BAD_GEOMETRY, m->members[0].nr_segments = 0);
+	REFUSED(f, KVC_BAD_GEOMETRY, memset(&m->members[0], 0, sizeof(m->members[0])); m->members[0].flags = cpu_to_le32(1));
+	REFUSED(f, KVC_BAD_GEOMETRY, memset(&m->members[0], 0, sizeof(m->members[0])); m->member_index = 0);
 }
 
 static void refused_tenants(void **state)
@@ -325,6 +340,7 @@ static const struct CMUnitTest super_tests[] = {
 	cmocka_unit_test_setup_teardown(refused_sizes, make, unmake),
 	cmocka_unit_test_setup_teardown(refused_settings, make, unmake),
 	cmocka_unit_test_setup_teardown(refused_members, make, unmake),
+	cmocka_unit_test_setup_teardown(holes, make, unmake),
 	cmocka_unit_test_setup_teardown(refused_tenants, make, unmake),
 	cmocka_unit_test(slots_alternate),
 	cmocka_unit_test(slots_at_both_ends),

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Members: made with the pool or added to it, lost, removed.
+ *
+ * A member's number is its place in p->members for as long as the pool is attached, and in the superblock for ever; one
+ * that was removed leaves a hole there, which is filled after another attach at the earliest. Who goes over the members
+ * reads kvc_nr_members() once; it only grows, and what is below it is complete. A hole is a member that is offline and
+ * has no segments; a removed one keeps them until the pool goes, so that tombstones may name them.
+ */
+#include "engine.h"
+
+static void init_lists(struct kvc_member *m)
+{
+	u32 i;
+
+	for (i = 0; i < KVC_NR_S; i++) {
+		m->list[i].first = KVC_NONE;
+		m->list[i].last = KVC_NONE;
+	}
+}
+
+/* Others may know of the member, as a hole. */
+static int alloc_segments(struct kvc_member *m, u32 nr_segs)
+{
+	struct kvc_victim_view *views = os_alloc(sizeof(*views) * nr_segs);
+	struct kvc_seg *segs = os_zalloc(sizeof(*segs) * nr_segs);
+	u8 *extent = os_alloc(m->pool->extent_max);
+	u32 i;
+
+	if (!views || !segs || !extent) {
+		os_free(views);
+		os_free(segs);
+		os_free(extent);
+		return -ENOMEM;
+	}
+	os_lock(&m->lock);
+	m->views = views;
+	m->extent = extent;
+	m->segs = segs;
+	m->nr_segs = nr_segs;
+	m->low = nr_segs < 8 ? 2 : max_t(u32, 3, nr_segs / 50);
+	m->stock = min_t(u32, m->low, 4);
+	for (i = 0; i < nr_segs; i++) {
+		segs[i].member = (u8)m->index;
+		kvc_seg_reset(m->pool, &segs[i]);
+		kvc_seg_set_state(m, &segs[i], KVC_S_BLANK);
+	}
+	os_unlock(&m->lock);
+	return 0;
+}
+
+/* Nobody knows of it yet. 0 or -ENOMEM. No segments: a hole. */
+int kvc_member_init(struct kvc_pool *p, u32 index, u32 nr_segs)
+{
+	struct kvc_member *m = &p->members[index];
+
+	os_lock_init(&m->lock);
+	m->pool = p;
+	m->index = index;
+	m->offline = !nr_segs;
+	init_lists(m);
+	return nr_segs ? alloc_segments(m, nr_segs) : 0;
+}
+
+static void free_crcs(struct kvc_seg *seg)
+{
+	u32 i;
+
+	for (i = 0; i < seg->crc_room / KVC_CBLOCK_CRCS; i++)
+		os_free(seg->crcs[i]);
+	os_free(seg->crcs);
+}
+
+void kvc_member_exit(struct kvc_member *m)
+{
+	u32 i;
+
+	for (i = 0; i < m->nr_segs; i++)
+		free_crcs(&m->segs[i]);
+	os_free(m->segs);
+	os_free(m->extent);
+	os_free(m->views);
+}
+
+void kvc_member_segments(struct kvc_pool *p, u32 member, u32 *total, u32 *free)
+{
+	struct kvc_member *m = &p->members[member];
+
+	os_lock(&m->lock);
+	*total = m->nr_segs;
+	*free = m->offline ? 0 : kvc_avail(m);
+	os_unlock(&m->lock);
+}
+
+bool kvc_member_online(const struct kvc_pool *p, u32 member)
+{
+	return !READ_ONCE(p->members[member].offline);
+}
+
+void kvc_member_fail(struct kvc_pool *p, u32 member)
+{
+	struct kvc_member *m = &p->members[member];
+
+	os_lock(&m->lock);
+	if (!m->offline) {
+		WRITE_ONCE(m->offline, true);
+		os_atomic_inc(&p->nr_offline);
+		kvc_kick(m);
+		kvc_space(p);
+	}
+	os_unlock(&m->lock);
+}
+
+/* The number of a new member: a hole that no member had since attach, or the next one. */
+static u32 free_number(const struct kvc_pool *p)
+{
+	u32 nr = kvc_nr_members(p), i;
+
+	for (i = 0; i < nr; i++)
+		if (kvc_super_hole(&p->super, i) && !p->members[i].segs)
+			return i;
+	return nr;
+}
+
+/* Describe the member, all zero for a hole, in the superblock; its seq is raised. */
+static void set_super(struct kvc_pool *p, u32 member, const struct kvc_super_member *sm)
+{
+	struct kvc_super *s = &p->super;
+
+	os_lock(&p->domains.lock);
+	s->members[member] = *sm;
+	s->nr_members = max(s->nr_members, member + 1);
+	while (kvc_super_hole(s, s->nr_members - 1))
+		s->nr_members--;
+	s->seq++;
+	os_unlock(&p->domains.lock);
+}
+
+static bool uuid_known(const struct kvc_pool *p, const u8 *uuid)
+{
+	u32 i;
+
+	for (i = 0; i < p->super.nr_members; i++)
+		if (!memcmp(p->super.members[i].uuid, uuid, KVC_UUID_LEN))
+			return true;
+	return false;
+}
+
+/* The segments are made while it is offline, or not counted: nobody looks at them. */
+int kvc_member_add(struct kvc_pool *p, const u8 uuid[KVC_UUID_LEN], u32 nr_segments)
+{
+	struct kvc_super_member sm = { .nr_segments = nr_segments };
+	u32 member = free_number(p);
+	struct kvc_member *m;
+	int r;
+
+	if (nr_segments < KVC_SEGMENTS_MIN || nr_segments > KVC_SEGMENTS_END || uuid_known(p, uuid))
+		return -EINVAL;
+	if (member == KVC_MEMBERS_MAX)
+		return -ENOSPC;
+	m = &p->members[member];
+	if (member == kvc_nr_members(p)) {
+		kvc_member_init(p, member, 0);
+		/* pairs with the acquire in kvc_nr_members(): it is complete, and a hole */
+		os_atomic_xchg(&p->nr_members, member + 1);
+	}
+	r = alloc_segments(m, nr_segments);
+	if (r)
+		return r;
+	m->joining = true;
+	memcpy(sm.uuid, uuid, KVC_UUID_LEN);
+	set_super(p, member, &sm);
+	return (int)member;
+}
+
+void kvc_member_join(struct kvc_pool *p, u32 member)
+{
+	struct kvc_member *m = &p->members[member];
+
+	os_lock(&m->lock);
+	m->joining = false;
+	WRITE_ONCE(m->offline, false);
+	os_unlock(&m->lock);
+	kvc_kick(m);
+	kvc_space(p);
+}
+
+void kvc_member_cancel(struct kvc_pool *p, u32 member)
+{
+	static const struct kvc_super_member none;
+	struct kvc_member *m = &p->members[member];
+
+	m->joining = false;
+	set_super(p, member, &none);
+	m->removed = true;
+}
+
+/* Is there a member to take what this one has? */
+bool kvc_another_online(const struct kvc_pool *p, u32 member)
+{
+	u32 nr = kvc_nr_members(p), i;
+
+	for (i = 0; i < nr; i++)
+		if (i != member && !READ_ONCE(p->members[i].offline) && !READ_ONCE(p->members[i].leaving))
+			return true;
+	return false;
+}
+
+int kvc_member_leave(struct kvc_pool *p, u32 member, bool move)
+{
+	struct kvc_member *m = &p->members[member];
+	u32 i;
+
+	if (member >= kvc_nr_members(p) || kvc_super_hole(&p->super, member))
+		return -EINVAL;
+	if (m->leaving)
+		return -EALREADY;
+	if (!kvc_another_online(p, member))
+		return -EBUSY;
+	os_lock(&m->lock);
+	m->moving = move;
+	WRITE_ONCE(m->leaving, true);
+	for (i = 0; i < KVC_NR_HEADS; i++)
+		if (m->head[i])
+			kvc_seg_retire(m, i);
+	os_unlock(&m->lock);
+	os_atomic_inc(&p->nr_leaving);
+	kvc_kick(m);
+	kvc_space(p);
+	return 0;
+}
+
+bool kvc_member_left(const struct kvc_pool *p, u32 member)
+{
+	return READ_ONCE(p->members[member].left);
+}
+
+void kvc_member_remove(struct kvc_pool *p, u32 member)
+{
+	static const struct kvc_super_member none;
+
+	set_super(p, member, &none);
+	p->members[member].removed = true;
+}
+
+/* Its records are believed no more: tombstones need not outlive them. */
+void kvc_member_forget(struct kvc_pool *p, u32 member)
+{
+	struct kvc_member *m = &p->members[member];
+	u32 i;
+
+	os_lock(&m->lock);
+	if (m->offline)
+		os_atomic_dec_and_test(&p->nr_offline);
+	WRITE_ONCE(m->offline, true);
+	for (i = 0; i < m->nr_segs; i++) {
+		WRITE_ONCE(m->segs[i].generation, 0);
+		WRITE_ONCE(m->segs[i].min_seq, U64_MAX);
+		if (os_atomic_xchg(&m->segs[i].undead, 0))
+			os_atomic_dec_and_test(&p->nr_undead);
+	}
+	os_unlock(&m->lock);
+	os_atomic_dec_and_test(&p->nr_leaving);
+	if (m->unknown)
+		os_atomic_dec_and_test(&p->nr_unknown);
+	m->unknown = false;
+}
+
+u64 kvc_member_bytes(const struct kvc_pool *p, u32 member)
+{
+	const struct kvc_member *m = &p->members[member];
+	u64 sum = 0;
+	u32 i;
+
+	for (i = 0; i < m->nr_segs; i++)
+		sum += os_atomic64_read(&m->segs[i].live_bytes);
+	return sum;
+}
