@@ -68,15 +68,23 @@ void kvctx_device_close(struct kvctx_device *dev);
 void kvctx_device_free(struct kvctx_device *dev);
 
 /* member.c */
-void kvctx_member_init(struct kvctx_pool *p, u32 index, struct kvctx_device *dev);
+int kvctx_member_alloc(struct kvctx_pool *p, u32 index);
+void kvctx_member_enter(struct kvctx_pool *p, u32 index, struct kvctx_device *dev);
 void kvctx_members_online(struct kvctx_pool *p);
 int kvctx_members_write_super(struct kvctx_pool *p);
+int kvctx_member_write_super(struct kvctx_member *m);
+
+/* grow.c */
+void kvctx_grow_init(struct kvctx_pool *p);
+int kvctx_pool_add(struct kvctx_pool *p, const struct nlattr *device, struct netlink_ext_ack *extack);
+int kvctx_pool_remove(struct kvctx_pool *p, u32 member, bool move, struct netlink_ext_ack *extack);
+void kvctx_leave_look(struct kvctx_pool *p);			/* no lock; has a member left? */
 
 /* worker.c */
 extern const struct kvc_ops kvctx_core_ops;
 void kvctx_worker_init(struct kvctx_member *m);
 void kvctx_worker_kick(struct kvctx_member *m);			/* no lock, any context */
-void kvctx_pool_flush(struct kvctx_pool *p);
+int kvctx_pool_flush(struct kvctx_pool *p);
 
 /* flash.c: discards, by a member's worker */
 int kvctx_discard_next(struct kvctx_member *m, struct kvc_work *w);
@@ -117,6 +125,7 @@ void kvctx_genl_exit(void);					/* no lock */
 void kvctx_event_pool(u8 cmd, struct kvctx_pool *p);
 void kvctx_event_tenant(u8 cmd, struct kvctx_tenant *t);
 void kvctx_event_member_lost(struct kvctx_member *m);		/* no lock */
+void kvctx_event_member_removed(struct kvctx_member *m);
 
 /* genl_msg.c: attributes of the objects; -EMSGSIZE when @skb is full. Either mutex */
 size_t kvctx_msg_pool_size(u32 nr_members);

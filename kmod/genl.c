@@ -34,6 +34,17 @@ static const struct nla_policy kvctx_attach_policy[] = {
 	[KVCTX_A_DEGRADED] = { .type = NLA_FLAG },
 };
 
+static const struct nla_policy kvctx_pool_add_policy[] = {
+	[KVCTX_A_POOL] = { .type = NLA_NUL_STRING, .len = KVCTX_NAME_MAX - 1 },
+	[KVCTX_A_DEVICE] = { .type = NLA_NUL_STRING, .len = KVCTX_PATH_MAX - 1 },
+};
+
+static const struct nla_policy kvctx_pool_remove_policy[] = {
+	[KVCTX_A_POOL] = { .type = NLA_NUL_STRING, .len = KVCTX_NAME_MAX - 1 },
+	[KVCTX_A_INDEX] = { .type = NLA_U32 },
+	[KVCTX_A_MOVE] = { .type = NLA_FLAG },
+};
+
 static const struct nla_policy kvctx_pool_policy[] = {
 	[KVCTX_A_POOL] = { .type = NLA_NUL_STRING, .len = KVCTX_NAME_MAX - 1 },
 };
@@ -151,17 +162,27 @@ void kvctx_event_tenant(u8 cmd, struct kvctx_tenant *t)
 		kvctx_event_send(skb, hdr, kvctx_msg_tenant(skb, t));
 }
 
-void kvctx_event_member_lost(struct kvctx_member *m)
+static void kvctx_event_member(u8 cmd, struct kvctx_member *m)
 {
 	struct sk_buff *skb;
 	void *hdr;
 	int err;
 
-	skb = kvctx_event_new(KVCTX_CMD_MEMBER_LOST, kvctx_msg_pool_size(1), &hdr);
+	skb = kvctx_event_new(cmd, kvctx_msg_pool_size(1), &hdr);
 	if (!skb)
 		return;
 	err = nla_put_string(skb, KVCTX_A_POOL, m->pool->name);
 	kvctx_event_send(skb, hdr, err ? err : kvctx_msg_member(skb, m));
+}
+
+void kvctx_event_member_lost(struct kvctx_member *m)
+{
+	kvctx_event_member(KVCTX_CMD_MEMBER_LOST, m);
+}
+
+void kvctx_event_member_removed(struct kvctx_member *m)
+{
+	kvctx_event_member(KVCTX_CMD_POOL_REMOVE, m);
 }
 
 /* Requests */
@@ -253,6 +274,32 @@ static int kvctx_do_set_pool(struct sk_buff *skb, struct genl_info *info)
 	if (!err)
 		kvctx_event_pool(KVCTX_CMD_POOL_SET, p);
 	return err;
+}
+
+static int kvctx_do_add_member(struct sk_buff *skb, struct genl_info *info)
+{
+	struct kvctx_pool *p = kvctx_pool_of(info);
+	int err;
+
+	if (IS_ERR(p))
+		return PTR_ERR(p);
+	if (!info->attrs[KVCTX_A_DEVICE])
+		return kvctx_missing_attr(info, KVCTX_A_DEVICE, "device");
+	err = kvctx_pool_add(p, info->attrs[KVCTX_A_DEVICE], info->extack);
+	if (!err)
+		kvctx_event_pool(KVCTX_CMD_POOL_ADD, p);
+	return err;
+}
+
+static int kvctx_do_remove_member(struct sk_buff *skb, struct genl_info *info)
+{
+	struct kvctx_pool *p = kvctx_pool_of(info);
+
+	if (IS_ERR(p))
+		return PTR_ERR(p);
+	if (!info->attrs[KVCTX_A_INDEX])
+		return kvctx_missing_attr(info, KVCTX_A_INDEX, "number of the member");
+	return kvctx_pool_remove(p, nla_get_u32(info->attrs[KVCTX_A_INDEX]), info->attrs[KVCTX_A_MOVE], info->extack);
 }
 
 static int kvctx_do_get_pool(struct sk_buff *skb, struct genl_info *info)
@@ -528,6 +575,8 @@ static const struct genl_split_ops kvctx_ops[] = {
 	KVCTX_DO(KVCTX_CMD_TENANT_SET, kvctx_do_set_tenant, kvctx_tenant_set_policy, KVCTX_CHANGES),
 	KVCTX_DUMP(KVCTX_CMD_PEER_GET, kvctx_dump_start_peers, kvctx_pool_policy),
 	KVCTX_DO(KVCTX_CMD_POOL_SET, kvctx_do_set_pool, kvctx_pool_set_policy, KVCTX_CHANGES),
+	KVCTX_DO(KVCTX_CMD_POOL_ADD, kvctx_do_add_member, kvctx_pool_add_policy, KVCTX_CHANGES),
+	KVCTX_DO(KVCTX_CMD_POOL_REMOVE, kvctx_do_remove_member, kvctx_pool_remove_policy, KVCTX_CHANGES),
 };
 
 static struct genl_family kvctx_family __ro_after_init = {

@@ -2,20 +2,29 @@
 /*
  * The objects of the netlink family, as attributes: pools, tenants, statistics.
  */
+#include <linux/pci.h>
+
 #include "ctrl.h"
+
+static bool kvctx_member_removed(const struct kvctx_member *m)
+{
+	return test_bit(KVCTX_MEMBER_REMOVED, &m->state);
+}
 
 static bool kvctx_pool_degraded(struct kvctx_pool *p)
 {
 	u32 i;
 
 	for (i = 0; i < p->nr_members; i++)
-		if (!kvc_member_online(p->core, i))
+		if (!kvctx_member_removed(&p->members[i]) && !kvc_member_online(p->core, i))
 			return true;
 	return false;
 }
 
 static u32 kvctx_member_state(const struct kvctx_member *m)
 {
+	if (test_bit(KVCTX_MEMBER_LEAVING, &m->state))
+		return KVCTX_MEMBER_STATE_LEAVING;
 	if (test_bit(KVCTX_MEMBER_MISSING, &m->state))
 		return KVCTX_MEMBER_STATE_MISSING;
 	return kvc_member_online(m->pool->core, m->index) ? KVCTX_MEMBER_STATE_ONLINE : KVCTX_MEMBER_STATE_FAILED;
@@ -37,7 +46,8 @@ int kvctx_msg_member(struct sk_buff *skb, struct kvctx_member *m)
 	    nla_put_u64_64bit(skb, KVCTX_M_SIZE, size, KVCTX_M_PAD) ||
 	    nla_put_u32(skb, KVCTX_M_STATE, kvctx_member_state(m)) ||
 	    nla_put_u32(skb, KVCTX_M_SEGMENTS, segments) ||
-	    nla_put_u32(skb, KVCTX_M_SEGMENTS_FREE, free))
+	    nla_put_u32(skb, KVCTX_M_SEGMENTS_FREE, free) ||
+	    nla_put_u64_64bit(skb, KVCTX_M_BYTES, kvc_member_bytes(m->pool->core, m->index), KVCTX_M_PAD))
 		return -EMSGSIZE;
 	nla_nest_end(skb, nest);
 	return 0;
@@ -47,7 +57,7 @@ int kvctx_msg_member(struct sk_buff *skb, struct kvctx_member *m)
 size_t kvctx_msg_pool_size(u32 nr_members)
 {
 	size_t member = nla_total_size(0) + 4 * nla_total_size(4) + nla_total_size(KVCTX_PATH_MAX) +
-			nla_total_size(KVC_UUID_LEN) + nla_total_size_64bit(8);
+			nla_total_size(KVC_UUID_LEN) + 2 * nla_total_size_64bit(8);
 
 	return nla_total_size(KVCTX_NAME_MAX) + nla_total_size(KVC_UUID_LEN) + 8 * nla_total_size_64bit(8) +
 	       2 * nla_total_size(4) + nr_members * member;
@@ -76,7 +86,8 @@ int kvctx_msg_pool(struct sk_buff *skb, struct kvctx_pool *p)
 	    nla_put_u64_64bit(skb, KVCTX_A_WRITE_BUDGET_LEFT, kvc_budget_left(p->core), KVCTX_A_PAD))
 		return -EMSGSIZE;
 	for (i = 0; i < p->nr_members && !err; i++)
-		err = kvctx_msg_member(skb, &p->members[i]);
+		if (!kvctx_member_removed(&p->members[i]))
+			err = kvctx_msg_member(skb, &p->members[i]);
 	return err;
 }
 
@@ -117,10 +128,12 @@ int kvctx_msg_peer(struct sk_buff *skb, struct kvctx_pool *p, struct pci_dev *pd
 
 	if (nla_put_string(skb, KVCTX_A_POOL, p->name))
 		return -EMSGSIZE;
+	if (nla_put_string(skb, KVCTX_A_PEER, pci_name(pdev)))
+		return -EMSGSIZE;
 	for (i = 0; i < p->nr_members && !err; i++) {
+		if (kvctx_member_removed(&p->members[i]))
+			continue;
 		kvctx_provider_path(pdev, &p->members[i], &path);
-		if (!i)
-			err = nla_put_string(skb, KVCTX_A_PEER, path.peer);
 		if (!err)
 			err = kvctx_msg_path(skb, &path);
 	}

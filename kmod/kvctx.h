@@ -11,6 +11,7 @@
  *   recover.c recovery at attach             store.c load.c  the two data paths
  *   device.c  opening devices, superblocks   io.c       pages to bios, bounce blocks
  *   member.c  losing a member                lease.c    leases and their time limits
+ *   grow.c    members that come and go
  *   worker.c  background work, flush         park.c     waiting for space
  *   flash.c   discards, streams, accounts
  *   tenant.c  tenants and their nodes        turn.c     priorities: waiting for a turn at a device
@@ -68,16 +69,19 @@ struct kvctx_flush {
 	/* private */
 	u32 losses_before;
 	atomic_t pending;		/* members that have not written yet */
-	struct kvctx_flush_part on[];	/* one a member; allocate with struct_size(f, on, pool->nr_members) */
+	u32 nr;				/* members: what kvctx_nr_members() said when it was allocated */
+	struct kvctx_flush_part on[];	/* one a member; allocate with struct_size(f, on, nr) */
 };
 
 struct kvctx_device;
 
-/* Bits of kvctx_member.state, never cleared; the first two are set in this order */
+/* Bits of kvctx_member.state; the first two are set in this order, and cleared when a member takes the place */
 enum {
 	KVCTX_MEMBER_FAILED,			/* it is about to be lost */
 	KVCTX_MEMBER_LOST,			/* the engine knows, pool->losses has counted it */
 	KVCTX_MEMBER_MISSING,			/* it was not there at attach; lost from the beginning */
+	KVCTX_MEMBER_REMOVED,			/* nobody is here: a place for another */
+	KVCTX_MEMBER_LEAVING,			/* its pages are leaving it */
 	KVCTX_MEMBER_WORN,			/* a copy of its superblock could not be written; the log knows */
 };
 
@@ -96,7 +100,11 @@ struct kvctx_member {
 	struct kvctx_pool *pool;
 	u32 index;
 	unsigned long state;
-	struct block_device *bdev;		/* NULL: missing; else valid until detach, also when it is gone */
+	/*
+	 * NULL: none. Else valid until detach, also when it is gone; until a removal for who has a page of it in the
+	 * engine's hands, and under RCU for others.
+	 */
+	struct block_device *bdev;
 	struct kvctx_device *dev;		/* the same device to device.c */
 	struct work_struct lost_work;
 	/* worker.c */
@@ -120,15 +128,16 @@ struct kvctx_pool {
 	struct list_head node;			/* under kvctx_mutex */
 	char name[KVCTX_NAME_MAX];
 	struct kvc_pool *core;
-	u32 nr_members;
-	struct kvctx_member *members;
+	u32 nr_members;				/* places in use, also of removed ones; see kvctx_nr_members() */
+	struct kvctx_member *members;		/* KVC_MEMBERS_MAX */
+	struct delayed_work leave_work;		/* grow.c */
 	struct list_head tenants;		/* under kvctx_mutex */
 	u32 sessions;				/* under kvctx_mutex */
 	bool online;				/* recovered: members can be lost */
 	bool stopping;				/* detach: no background work any more, only flushes */
 	u64 attach_bytes, attach_us;		/* what recovery read, and how long it took */
 	atomic_t losses;			/* members lost since attach */
-	struct kvctx_flush *last_flush;		/* for detach, which must not need memory */
+	struct kvctx_flush *last_flush;		/* of kvctx_pool_flush() */
 	struct completion flushed;		/* its end */
 	void *super_buf;			/* one slot; under kvctx_admin_mutex */
 	struct workqueue_struct *bg_wq;		/* worker.c: one item a member */
@@ -158,6 +167,13 @@ struct kvctx_tenant {
 	struct device *dev;
 };
 
+/* Who goes over the members asks once; what is below is complete. */
+static inline u32 kvctx_nr_members(const struct kvctx_pool *p)
+{
+	/* pairs with the release in kvctx_member_enter() */
+	return smp_load_acquire(&p->nr_members);
+}
+
 extern struct mutex kvctx_mutex;
 
 /* Control side, for the data side */
@@ -176,6 +192,7 @@ void kvctx_data_exit(void);
 int kvctx_data_pool_init(struct kvctx_pool *p);		/* io_wq, parked, counters */
 void kvctx_data_pool_exit(struct kvctx_pool *p);
 struct pci_dev *kvctx_provider_next(struct pci_dev *from);	/* may sleep */
+void kvctx_peers_member(struct kvctx_member *m);	/* it came, or its device goes */
 void kvctx_provider_path(struct pci_dev *pdev, const struct kvctx_member *m, struct kvctx_path *row);
 void kvctx_space(struct kvctx_pool *p);			/* ops->space: retry what is parked; any context, no sleep */
 

@@ -35,23 +35,39 @@ void kvctx_member_failed(struct kvctx_member *m)
 		queue_work(m->pool->bg_wq, &m->lost_work);
 }
 
-/* @dev is NULL for a member that is missing. */
-void kvctx_member_init(struct kvctx_pool *p, u32 index, struct kvctx_device *dev)
+/* Make a place for a member: nobody is there. */
+int kvctx_member_alloc(struct kvctx_pool *p, u32 index)
 {
 	struct kvctx_member *m = &p->members[index];
 
 	m->pool = p;
 	m->index = index;
+	m->state = BIT(KVCTX_MEMBER_FAILED) | BIT(KVCTX_MEMBER_LOST) | BIT(KVCTX_MEMBER_REMOVED);
 	INIT_WORK(&m->lost_work, kvctx_member_lost);
 	kvctx_worker_init(m);
+	m->move_buf = kvmalloc(KVC_CHUNK_MAX, GFP_KERNEL);
+	return m->move_buf ? 0 : -ENOMEM;
+}
+
+/* A member takes its place, which was allocated. @dev is NULL if it is missing. */
+void kvctx_member_enter(struct kvctx_pool *p, u32 index, struct kvctx_device *dev)
+{
+	struct kvctx_member *m = &p->members[index];
+
 	if (dev) {
 		m->dev = dev;
 		m->bdev = dev->bdev;
-		return;
+		/* pairs with the acquire in kvctx_failed() */
+		smp_store_release(&m->state, 0);
+	} else if (!kvc_super_hole(kvc_super_of(p->core), index)) {
+		WRITE_ONCE(m->state, BIT(KVCTX_MEMBER_FAILED) | BIT(KVCTX_MEMBER_LOST) | BIT(KVCTX_MEMBER_MISSING));
+		kvc_member_fail(p->core, index);
+		pr_warn("kvctx: pool %s: member %u is missing\n", p->name, index);
 	}
-	m->state = BIT(KVCTX_MEMBER_FAILED) | BIT(KVCTX_MEMBER_LOST) | BIT(KVCTX_MEMBER_MISSING);
-	kvc_member_fail(p->core, index);
-	pr_warn("kvctx: pool %s: member %u is missing\n", p->name, index);
+	if (index >= p->nr_members) {
+		/* pairs with the acquire in kvctx_nr_members() */
+		smp_store_release(&p->nr_members, index + 1);
+	}
 }
 
 /* Recovery is over. Losses that began meanwhile can be completed, background work begins. */
@@ -71,7 +87,7 @@ void kvctx_members_online(struct kvctx_pool *p)
 }
 
 /* Write the superblock in super_buf to both ends of a member, one after the other. 0 when one of them took it. */
-static int kvctx_member_write_super(struct kvctx_member *m, u64 seq)
+static int kvctx_member_write_copies(struct kvctx_member *m, u64 seq)
 {
 	struct kvctx_pool *p = m->pool;
 	u32 copy, written = 0;
@@ -96,6 +112,18 @@ static int kvctx_member_write_super(struct kvctx_member *m, u64 seq)
 	return written ? 0 : err;
 }
 
+/* Write the engine's configuration to a member that is there. */
+int kvctx_member_write_super(struct kvctx_member *m)
+{
+	struct kvctx_pool *p = m->pool;
+	const struct kvc_super *super = kvc_super_of(p->core);
+
+	lockdep_assert_held(&kvctx_admin_mutex);
+	kvc_super_mark(p->core);
+	kvc_super_encode(super, m->index, p->super_buf);
+	return kvctx_member_write_copies(m, super->seq);
+}
+
 /*
  * Write the engine's configuration to every member that is there. One that cannot be written is lost: it must not come
  * back with an older configuration unnoticed. -EIO: nobody took it.
@@ -105,16 +133,13 @@ int kvctx_members_write_super(struct kvctx_pool *p)
 	const struct kvc_super *super = kvc_super_of(p->core);
 	u32 i, written = 0;
 
-	lockdep_assert_held(&kvctx_admin_mutex);
-	kvc_super_mark(p->core);
 	for (i = 0; i < p->nr_members; i++) {
 		struct kvctx_member *m = &p->members[i];
 		int err;
 
-		if (test_bit(KVCTX_MEMBER_FAILED, &m->state))
+		if (test_bit(KVCTX_MEMBER_FAILED, &m->state) || kvc_super_hole(super, i))
 			continue;
-		kvc_super_encode(super, i, p->super_buf);
-		err = kvctx_member_write_super(m, super->seq);
+		err = kvctx_member_write_super(m);
 		if (!err) {
 			written++;
 			continue;

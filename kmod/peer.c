@@ -210,9 +210,24 @@ void kvctx_provider_path(struct pci_dev *pdev, const struct kvctx_member *m, str
 
 /* Registrations */
 
+/* What is between the peer and a member, or a place where none is. Device locked. */
+static void peer_member(struct kvctx_peer *peer, const struct kvctx_member *m)
+{
+	u32 i = (u32)(m - peer->pool->members);
+	struct kvctx_path_found f = { KVCTX_PATH_GONE, -1 };
+
+	if (m->bdev)
+		path_find(&f, peer->pdev, m->bdev);
+	peer->found[i] = f;
+	if (f.reason == KVCTX_PATH_DIRECT)
+		WRITE_ONCE(peer->members, peer->members | BIT_ULL(i));
+	else
+		WRITE_ONCE(peer->members, peer->members & ~BIT_ULL(i));
+}
+
 static struct kvctx_peer *peer_new(struct kvctx_pool *p, struct kvctx_mem *mem, struct pci_dev *pdev)
 {
-	struct kvctx_peer *peer = kzalloc(struct_size(peer, found, p->nr_members), GFP_KERNEL_ACCOUNT);
+	struct kvctx_peer *peer = kzalloc(struct_size(peer, found, KVC_MEMBERS_MAX), GFP_KERNEL_ACCOUNT);
 	u32 i;
 
 	if (!peer)
@@ -221,13 +236,8 @@ static struct kvctx_peer *peer_new(struct kvctx_pool *p, struct kvctx_mem *mem, 
 	peer->pool = p;
 	peer->pdev = pdev;
 	strscpy(peer->name, pci_name(pdev), sizeof(peer->name));
-	for (i = 0; i < p->nr_members; i++) {
-		peer->found[i] = (struct kvctx_path_found){ KVCTX_PATH_GONE, -1 };
-		if (p->members[i].bdev)
-			path_find(&peer->found[i], pdev, p->members[i].bdev);
-		if (peer->found[i].reason == KVCTX_PATH_DIRECT)
-			peer->members |= BIT_ULL(i);
-	}
+	for (i = 0; i < KVC_MEMBERS_MAX; i++)
+		peer_member(peer, &p->members[i]);
 	return peer;
 }
 
@@ -236,13 +246,26 @@ static int peer_enter(struct kvctx_pool *p, struct kvctx_mem *mem, struct pci_de
 {
 	if (!pdev->dev.driver)
 		return -ENODEV;
-	mem->peer = peer_new(p, mem, pdev);
-	if (!mem->peer)
-		return -ENOMEM;
 	mutex_lock(&peers_lock);
+	mem->peer = peer_new(p, mem, pdev);
+	if (!mem->peer) {
+		mutex_unlock(&peers_lock);
+		return -ENOMEM;
+	}
 	list_add_tail(&mem->peer->node, &peers);
 	mutex_unlock(&peers_lock);
 	return 0;
+}
+
+void kvctx_peers_member(struct kvctx_member *m)
+{
+	struct kvctx_peer *peer;
+
+	mutex_lock(&peers_lock);
+	list_for_each_entry(peer, &peers, node)
+		if (peer->pool == m->pool && !peer->gone)
+			peer_member(peer, m);
+	mutex_unlock(&peers_lock);
 }
 
 /* -EAGAIN: the driver of *@busy, referenced, is coming or going */
@@ -328,10 +351,14 @@ void kvctx_peer_idle(void)
 void kvctx_peer_path(const struct kvctx_mem *mem, const struct kvctx_member *m, struct kvctx_path *row)
 {
 	const struct kvctx_peer *peer = mem->peer;
+	struct block_device *bdev;
 
 	*row = (struct kvctx_path){ .member = m->index };
-	if (m->bdev)
-		snprintf(row->device, sizeof(row->device), "%pg", m->bdev);
+	rcu_read_lock();
+	bdev = READ_ONCE(m->bdev);
+	if (bdev)
+		snprintf(row->device, sizeof(row->device), "%pg", bdev);
+	rcu_read_unlock();
 	if (!peer)
 		return;
 	memcpy(row->peer, peer->name, sizeof(row->peer));
@@ -367,12 +394,14 @@ u64 kvctx_peer_members(const struct kvctx_op *op)
 			pos += run.length;
 		}
 	}
-	for (i = 0; i < p->nr_members; i++) {
-		struct block_device *bdev = p->members[i].bdev;
+	rcu_read_lock();
+	for (i = 0; i < KVC_MEMBERS_MAX; i++) {
+		struct block_device *bdev = READ_ONCE(p->members[i].bdev);
 
 		if (!bdev || blocks & (kvctx_io_unit(bdev) - 1) || addrs & bdev_dma_alignment(bdev))
 			members &= ~BIT_ULL(i);
 	}
+	rcu_read_unlock();
 	return members;
 }
 

@@ -173,7 +173,7 @@ static int kvctx_arrange(struct kvctx_gathering *g)
 			return err;
 	}
 	for (i = 0; i < g->super->nr_members && !g->degraded; i++)
-		if (!g->ordered[i])
+		if (!g->ordered[i] && !kvc_super_hole(g->super, i))
 			return kvctx_refuse(g->extack, NULL, -EINVAL, "member %u of %u is missing: uuid %pUb", i,
 					    g->super->nr_members, g->super->members[i].uuid);
 	if (kvctx_pool_find(g->super->pool_name))
@@ -190,7 +190,7 @@ static void kvctx_pool_free(struct kvctx_pool *p)
 
 	if (p->bg_wq)
 		destroy_workqueue(p->bg_wq);
-	for (i = 0; p->members && i < p->nr_members; i++)
+	for (i = 0; p->members && i < KVC_MEMBERS_MAX; i++)
 		kvfree(p->members[i].move_buf);
 	kvfree(p->members);
 	kvfree(p->super_buf);
@@ -209,20 +209,18 @@ static struct kvctx_pool *kvctx_pool_alloc(const struct kvc_super *super)
 	INIT_LIST_HEAD(&p->tenants);
 	init_completion(&p->flushed);
 	strscpy(p->name, super->pool_name);
-	p->nr_members = super->nr_members;
+	kvctx_grow_init(p);
+	p->members = kvcalloc(KVC_MEMBERS_MAX, sizeof(*p->members), GFP_KERNEL);
 	p->discard_rate = super->settings.discard_rate;
 	p->write_budget = super->settings.write_budget;
-	p->members = kvcalloc(p->nr_members, sizeof(*p->members), GFP_KERNEL);
 	p->super_buf = kvmalloc(KVC_SUPER_BYTES, GFP_KERNEL);
-	p->last_flush = kzalloc(struct_size(p->last_flush, on, p->nr_members), GFP_KERNEL);
+	p->last_flush = kzalloc(struct_size(p->last_flush, on, KVC_MEMBERS_MAX), GFP_KERNEL);
 	p->bg_wq = alloc_workqueue("kvctx_%.20s", WQ_UNBOUND | WQ_MEM_RECLAIM, 0, p->name);
 	if (!p->members || !p->super_buf || !p->last_flush || !p->bg_wq)
 		goto err_free;
-	for (i = 0; i < p->nr_members; i++) {
-		p->members[i].move_buf = kvmalloc(KVC_CHUNK_MAX, GFP_KERNEL);
-		if (!p->members[i].move_buf)
+	for (i = 0; i < super->nr_members; i++)
+		if (kvctx_member_alloc(p, i))
 			goto err_free;
-	}
 	return p;
 
 err_free:
@@ -235,8 +233,8 @@ static int kvctx_bind_members(struct kvctx_pool *p, struct kvctx_gathering *g)
 {
 	u32 i;
 
-	for (i = 0; i < p->nr_members; i++)
-		kvctx_member_init(p, i, g->ordered[i]);
+	for (i = 0; i < g->super->nr_members; i++)
+		kvctx_member_enter(p, i, g->ordered[i]);
 	memset(g->given, 0, sizeof(g->given));
 	for (i = 0; i < p->nr_members; i++)
 		if (p->members[i].dev && !kvctx_device_bind(p->members[i].dev, &p->members[i]))
@@ -253,6 +251,7 @@ static void kvctx_stop_members(struct kvctx_pool *p)
 	/* no I/O any more: from now on a worker finds nothing to do */
 	for (i = 0; i < p->nr_members; i++)
 		cancel_delayed_work_sync(&p->members[i].work);
+	cancel_delayed_work_sync(&p->leave_work);
 	for (i = 0; i < p->nr_members; i++)
 		if (p->members[i].dev)
 			kvctx_device_close(p->members[i].dev);
@@ -458,7 +457,10 @@ int kvctx_pool_detach(struct kvctx_pool *p, struct netlink_ext_ack *extack)
 	if (err)
 		return err;
 	WRITE_ONCE(p->stopping, true);
-	kvctx_pool_flush(p);
+	/* what could not be written is lost, and only told to the log: nobody asked for it to be kept */
+	err = kvctx_pool_flush(p);
+	if (err)
+		pr_err_ratelimited("kvctx: pool %s: last flush failed, error %d\n", p->name, -err);
 	kvctx_stop_members(p);
 	kvctx_data_pool_exit(p);
 	kvc_pool_destroy(p->core);

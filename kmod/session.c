@@ -71,11 +71,16 @@ static u32 slot_bytes_max(const struct kvctx_session *s)
 
 static u32 dma_align(const struct kvctx_pool *p)
 {
-	u32 i, align = 0;
+	u32 nr = kvctx_nr_members(p), i, align = 0;
 
-	for (i = 0; i < p->nr_members; i++)
-		if (p->members[i].bdev)
-			align = max(align, kvctx_io_unit(p->members[i].bdev));
+	rcu_read_lock();
+	for (i = 0; i < nr; i++) {
+		struct block_device *bdev = READ_ONCE(p->members[i].bdev);
+
+		if (bdev)
+			align = max(align, kvctx_io_unit(bdev));
+	}
+	rcu_read_unlock();
 	return align;
 }
 
@@ -98,7 +103,7 @@ static long ioctl_info(struct kvctx_session *s, union kvctx_arg *arg)
 		.segment_size = super->segment_size,
 		.chunk_size = kvc_chunk_size(s->pool->core),
 		.block_size = KVC_BLOCK,
-		.members = s->pool->nr_members,
+		.members = kvctx_nr_members(s->pool),
 		.segs_max = KVCTX_SEGS_MAX,
 		.batch_max = KVCTX_BATCH_MAX,
 		.cq_max = KVCTX_CQ_MAX,
@@ -258,7 +263,7 @@ static long ioctl_unregister(struct kvctx_session *s, union kvctx_arg *arg)
 static long ioctl_paths(struct kvctx_session *s, union kvctx_arg *arg)
 {
 	struct kvctx_path __user *user = u64_to_user_ptr(arg->paths.paths);
-	u32 i, nr = min(arg->paths.nr, s->pool->nr_members);
+	u32 all = kvctx_nr_members(s->pool), i, nr = min(arg->paths.nr, all);
 	struct kvctx_mem *mem;
 	struct kvctx_path row;
 	int err = 0;
@@ -272,7 +277,7 @@ static long ioctl_paths(struct kvctx_session *s, union kvctx_arg *arg)
 			err = -EFAULT;
 	}
 	kvctx_mem_put(s, mem);
-	arg->paths.nr = s->pool->nr_members;
+	arg->paths.nr = all;
 	return err;
 }
 

@@ -190,10 +190,12 @@ static void flush_done(struct kvctx_flush *flush)
 int kvctx_flush_op_start(struct kvctx_op *op)
 {
 	struct kvctx_pool *p = op->session->pool;
-	struct flush_op *f = kzalloc(struct_size(f, flush.on, p->nr_members), GFP_KERNEL_ACCOUNT);
+	u32 nr = kvctx_nr_members(p);
+	struct flush_op *f = kzalloc(struct_size(f, flush.on, nr), GFP_KERNEL_ACCOUNT);
 
 	if (!f)
 		return -ENOMEM;
+	f->flush.nr = nr;
 	percpu_counter_inc(&p->counters.flushes);
 	f->op = op;
 	f->flush.pool = p;

@@ -227,7 +227,7 @@ void kvctx_turn_cancel(struct kvctx_session *s, const struct kvctx_uring *u)
 	LIST_HEAD(ops);
 	u32 i, j;
 
-	for (i = 0; i < s->pool->nr_members; i++) {
+	for (i = 0; i < KVC_MEMBERS_MAX; i++) {
 		struct kvctx_turn *t = &s->pool->members[i].turn;
 
 		spin_lock(&t->lock);
@@ -248,7 +248,7 @@ void kvctx_turn_init(struct kvctx_pool *p)
 {
 	u32 i;
 
-	for (i = 0; i < p->nr_members; i++) {
+	for (i = 0; i < KVC_MEMBERS_MAX; i++) {
 		struct kvctx_turn *t = &p->members[i].turn;
 
 		spin_lock_init(&t->lock);
@@ -264,6 +264,6 @@ void kvctx_turn_exit(struct kvctx_pool *p)
 {
 	u32 i;
 
-	for (i = 0; i < p->nr_members; i++)
+	for (i = 0; i < KVC_MEMBERS_MAX; i++)
 		cancel_delayed_work_sync(&p->members[i].turn.work);
 }

@@ -20,7 +20,8 @@
 
 static bool kvctx_failed(const struct kvctx_member *m)
 {
-	return test_bit(KVCTX_MEMBER_FAILED, &m->state);
+	/* pairs with the release in kvctx_member_enter(): who is told no sees the device */
+	return test_bit_acquire(KVCTX_MEMBER_FAILED, &m->state);
 }
 
 /* Flushes */
@@ -45,7 +46,7 @@ static void kvctx_flush_put(struct kvctx_flush *f, int err)
 void kvctx_flush_start(struct kvctx_flush *f)
 {
 	struct kvctx_pool *p = f->pool;
-	u32 i, nr = p->nr_members;
+	u32 i, nr = f->nr;
 
 	f->err = 0;
 	f->losses_before = f->losses_seen ? READ_ONCE(*f->losses_seen) : 0;
@@ -67,18 +68,18 @@ static void kvctx_flush_done(struct kvctx_flush *f)
 	complete(&f->pool->flushed);
 }
 
-/* Flush for detach. What could not be written is lost, and only told to the log: nobody asked for it to be kept. */
-void kvctx_pool_flush(struct kvctx_pool *p)
+/* Flush for the control side, which needs no memory. 0, -ENOMEM: not all of it is durable. kvctx_admin_mutex */
+int kvctx_pool_flush(struct kvctx_pool *p)
 {
 	struct kvctx_flush *f = p->last_flush;
 
 	reinit_completion(&p->flushed);
 	f->pool = p;
+	f->nr = kvctx_nr_members(p);
 	f->done = kvctx_flush_done;
 	kvctx_flush_start(f);
 	wait_for_completion(&p->flushed);
-	if (f->err)
-		pr_err_ratelimited("kvctx: pool %s: last flush failed, error %d\n", p->name, -f->err);
+	return f->err;
 }
 
 /* Work items */
@@ -106,8 +107,11 @@ static int kvctx_move_check(struct kvctx_member *m, const struct kvc_work *w, u3
 	return 0;
 }
 
+/* A member that leaves moves its pages to others; its worker does that, with its buffer. */
 static int kvctx_move(struct kvctx_member *m, const struct kvc_work *w)
 {
+	struct block_device *from = m->pool->members[w->src_member].bdev;
+	struct block_device *to = m->pool->members[w->member].bdev;
 	u32 pos, n;
 
 	for (pos = 0; pos < w->len; pos += n) {
@@ -116,13 +120,13 @@ static int kvctx_move(struct kvctx_member *m, const struct kvc_work *w)
 
 		n = min(w->len - pos, KVCTX_MOVE_BYTES);
 		padded = round_up(n, KVC_BLOCK);
-		err = kvctx_io(m->bdev, REQ_OP_READ, w->src_offset + pos, m->move_buf, padded);
+		err = kvctx_io(from, REQ_OP_READ, w->src_offset + pos, m->move_buf, padded);
 		if (!err && !w->no_crcs)
 			err = kvctx_move_check(m, w, pos, n);
 		if (err)
 			return err;
 		kvctx_count_written(m->pool, &m->pool->counters.reclaim_written, padded);
-		err = kvctx_io_stream(m->bdev, REQ_OP_WRITE, w->stream, w->offset + pos, m->move_buf, padded);
+		err = kvctx_io_stream(to, REQ_OP_WRITE, w->stream, w->offset + pos, m->move_buf, padded);
 		if (err)
 			return err;
 	}
@@ -208,10 +212,15 @@ static int kvctx_background(struct kvctx_member *m)
 	struct kvc_work w;
 	int ret;
 
-	if (kvctx_failed(m) || READ_ONCE(m->pool->stopping))
+	if (READ_ONCE(m->pool->stopping))
+		return 0;
+	/* one that is lost and leaves has work, but none for its device */
+	if (kvctx_failed(m) && (!test_bit(KVCTX_MEMBER_LEAVING, &m->state) || !test_bit(KVCTX_MEMBER_LOST, &m->state)))
 		return 0;
 	ret = kvc_work_next(m->pool->core, m->index, &w);
-	if (!ret)
+	if (!ret && test_bit(KVCTX_MEMBER_LEAVING, &m->state))
+		kvctx_leave_look(m->pool);
+	else if (!ret)
 		ret = kvctx_discard_next(m, &w);
 	if (ret == 1)
 		kvctx_execute(m, &w);

@@ -126,6 +126,39 @@ check "not with --degraded either" fails 'attached without each other' attach "$
 check "each of them alone is served" prints 'degraded' attach "$b" --degraded
 check "detach" detach
 
+# Members are added and removed while a session works
+c=$(nvmet_null_blk memc 64)
+format "$a" "$b" > /dev/null
+attach "$a" "$b" > /dev/null
+check "store 200 pages" prints 'stored=200' pages store 0 200 100000
+(exec 3<> /dev/kvctx/t/default; sleep 300) &
+session=$!
+check "add a member" prints "$c added to pool t" kvctxctl pool add t "$c" --force
+check "it is shown" prints "2 .*online +$c" kvctxctl pool show t
+check "it is in use" fails 'in use' kvctxctl pool format x "$c"
+check "store 200 more pages" prints 'stored=200' pages store 200 200 100000
+bytes_on() { kvctxctl pool show t -o json | tr -d ' \t\n' | grep -oE "\"index\":$1,.*" | grep -oE '"bytes":[0-9]+' | head -n 1 | cut -d: -f2; }
+check "some are on it" test "$(bytes_on 2)" -gt 1000000
+check "remove the first, its pages move" prints "removed from pool t" kvctxctl pool remove t "$a" --move
+check "it is shown no more" bash -c "! kvctxctl pool show t | grep -q $a"
+check "all pages are there" prints 'right=400 wrong=0 bad=0 missing=0 gone=0' pages load 0 400 100000
+check "its device is free, and no member" fails 'no kvctx superblock' attach "$a"
+check "flush" prints flushed pages flush
+on_b=$(($(bytes_on 1) / 100000))
+check "remove another, its pages are dropped" prints "removed from pool t" kvctxctl pool remove t 1 --drop
+check "the others are there" prints "right=$((400 - on_b)) wrong=0 bad=0 missing=$on_b gone=0" pages load 0 400 100000
+check "the last one stays" fails 'is the last one' kvctxctl pool remove t "$c"
+check "a device of a pool is not taken" fails 'member of the pool' bash -c "
+	kvctxctl pool format u $b --force --segment-size 1M && kvctxctl pool add t $b"
+check "a device comes again" prints 'added' kvctxctl pool add t "$a" --force
+kill $session
+wait $session 2> /dev/null
+check "detach" until_true 10 detach
+check "attach what is left" prints 'state +online' attach "$a" "$c"
+check "with its pages" prints "right=$((400 - on_b)) wrong=0 bad=0 missing=$on_b" pages load 0 400 100000
+check "detach" detach
+check "a removed member is not taken" fails 'another pool|no kvctx' attach "$a" "$b" "$c"
+
 rmmod kvctx
 nvmet_teardown
 finish

@@ -101,7 +101,8 @@ static struct json_object *check_json(const struct check *k)
 	out_number(o, "bytes", st.bytes);
 	out_number(o, "refused", st.recover_skipped);
 	for (u32 i = 0; i < k->super->nr_members; i++)
-		out_append(members, member_json(k, i));
+		if (!kvc_super_hole(k->super, i))
+			out_append(members, member_json(k, i));
 	out_add(o, "members", members);
 	out_add(o, "tenants", tenants_json(k));
 	if (k->c->opt[OPT_DATA].set)

@@ -140,7 +140,7 @@ static int note_missing(struct check *k)
 	char what[64];
 
 	for (u32 i = 0; i < k->super->nr_members; i++) {
-		if (k->member[i])
+		if (k->member[i] || kvc_super_hole(k->super, i))
 			continue;
 		claimed += k->super->members[i].nr_segments;
 		snprintf(what, sizeof(what), "member %u of %u is missing", i, k->super->nr_members);

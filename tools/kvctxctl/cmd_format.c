@@ -407,3 +407,25 @@ int cmd_pool_format(struct ctl *c)
 	free(f.dev);
 	return status;
 }
+
+/* For a device that becomes a member of an attached pool: the checks of format, then its ends are cleared. */
+int format_clear_device(struct ctl *c, const char *path)
+{
+	struct device d = { .path = path, .fd = -1 };
+	struct format f = { .c = c, .nr = 1, .dev = &d };
+	int status = CTL_FAILED;
+
+	f.super = calloc(2, sizeof(*f.super));
+	f.buf = malloc(CLEAR_BYTES);
+	if (f.super && f.buf) {
+		f.super->segment_size = KVC_SEGMENT_MIN;	/* the kernel knows the pool's, and checks once more */
+		status = check_device(&f, 0) ?: clear_all(&f);
+	} else {
+		ctl_command_error(c, "%s", strerror(ENOMEM));
+	}
+	if (d.fd >= 0)
+		close(d.fd);
+	free(f.buf);
+	free(f.super);
+	return status;
+}

@@ -92,7 +92,7 @@ static int put_pool(const struct ctl *c, struct json_object *pools, const char *
 }
 
 /* The kernel keeps the path for its users: make it one that holds in every directory */
-static char *absolute(const char *path)
+char *path_absolute(const char *path)
 {
 	char *cwd = *path == '/' ? strdup("") : getcwd(NULL, 0), *full = NULL;
 
@@ -123,7 +123,7 @@ int cmd_pool_attach(struct ctl *c)
 	int status = CTL_FAILED, i;
 
 	for (i = 0; paths && i < c->nr_args; i++) {
-		paths[i] = absolute(c->args[i]);
+		paths[i] = path_absolute(c->args[i]);
 		if (!paths[i])
 			break;
 	}

@@ -10,6 +10,7 @@
  *	nl.c		generic netlink
  *	objects.c	netlink objects to JSON
  *	media.c		devices of pools that are not attached
+ *	grow.c		members added to and removed from an attached pool
  *	peers.c		paths between the memory of PCI peers and members
  *	cmd_*.c		the commands
  *
@@ -71,6 +72,9 @@ enum ctl_opt {
 	OPT_FORCE,
 	OPT_DEGRADED,
 	OPT_DATA,
+	OPT_DROP,
+	OPT_MOVE,
+	OPT_NO_WAIT,
 	OPT_UID,
 	OPT_GID,
 	OPT_MODE,
@@ -180,6 +184,8 @@ void ctl_sleep_ms(uint64_t ms);
 int cmd_pool_format(struct ctl *c);
 int cmd_pool_attach(struct ctl *c);
 int cmd_pool_detach(struct ctl *c);
+int cmd_pool_add(struct ctl *c);
+int cmd_pool_remove(struct ctl *c);
 int cmd_pool_list(struct ctl *c);
 int cmd_pool_show(struct ctl *c);
 int cmd_pool_set(struct ctl *c);
@@ -195,6 +201,11 @@ int cmd_dump(struct ctl *c);
 int cmd_load(struct ctl *c);
 int cmd_unload(struct ctl *c);
 int cmd_version(struct ctl *c);
+
+/* cmd_format.c, for others: check a device that a pool shall get, and clear what it holds; an exit status */
+int format_clear_device(struct ctl *c, const char *path);
+/* cmd_pool.c, for others: the path from the root; NULL: no memory. Free it */
+char *path_absolute(const char *path);
 
 /* cmd_module.c, for others: load a module without a word; 0 or -errno */
 int module_load(const char *name);

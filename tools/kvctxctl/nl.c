@@ -161,6 +161,9 @@ static struct nl_msg *build(const struct nl_request *rq, int family)
 		err = nla_put_string(msg, KVCTX_A_TENANT, rq->tenant);
 	if (rq->degraded && !err)
 		err = nla_put_flag(msg, KVCTX_A_DEGRADED);
+	if (rq->move && !err)
+		err = nla_put_flag(msg, KVCTX_A_MOVE);
+	err = err ?: put_value(msg, KVCTX_A_INDEX, rq->index);
 	err = err ?: put_value(msg, KVCTX_A_UID, rq->uid);
 	err = err ?: put_value(msg, KVCTX_A_GID, rq->gid);
 	err = err ?: put_value(msg, KVCTX_A_MODE, rq->mode);

@@ -27,8 +27,8 @@ struct nl_request {
 	char *const *devices;
 	int nr_devices;
 	const struct ctl_value *uid, *gid, *mode, *flags;
-	bool degraded;
-	const struct ctl_value *discard_rate, *write_budget;
+	bool degraded, move;
+	const struct ctl_value *index, *discard_rate, *write_budget;
 	struct json_object *(*object)(const struct nl_object *o);	/* an answer in JSON; NULL: no answers */
 	char *refusal;			/* NULL, or room for REFUSAL_MAX: what is not supported is told here, and to nobody else */
 };

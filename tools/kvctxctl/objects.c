@@ -55,6 +55,7 @@ static const struct nla_policy member_policy[KVCTX_M_MAX + 1] = {
 	[KVCTX_M_STATE] = { .type = NLA_U32 },
 	[KVCTX_M_SEGMENTS] = { .type = NLA_U32 },
 	[KVCTX_M_SEGMENTS_FREE] = { .type = NLA_U32 },
+	[KVCTX_M_BYTES] = { .type = NLA_U64 },
 };
 
 static void add_text(struct json_object *obj, const char *key, struct nlattr *a)
@@ -94,6 +95,7 @@ static const char *const member_states[] = {
 	[KVCTX_MEMBER_STATE_ONLINE] = "online",
 	[KVCTX_MEMBER_STATE_FAILED] = "failed",
 	[KVCTX_MEMBER_STATE_MISSING] = "missing",
+	[KVCTX_MEMBER_STATE_LEAVING] = "leaving",
 };
 
 static void add_state(struct json_object *obj, struct nlattr *a, const char *const *names, size_t nr)
@@ -116,6 +118,7 @@ static struct json_object *object_member(struct nlattr *nest)
 	add_state(obj, m[KVCTX_M_STATE], member_states, sizeof(member_states) / sizeof(*member_states));
 	add_u32(obj, "segments", m[KVCTX_M_SEGMENTS]);
 	add_u32(obj, "segments_free", m[KVCTX_M_SEGMENTS_FREE]);
+	add_u64(obj, "bytes", m[KVCTX_M_BYTES]);
 	return obj;
 }
 

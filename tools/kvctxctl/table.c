@@ -39,6 +39,12 @@ const struct ctl_option ctl_options[OPT_NR] = {
 		"attach although members are missing" },
 	[OPT_DATA] = { "data", 0, KIND_FLAG, false, NULL,
 		"read every page too and compare it with its checksums" },
+	[OPT_DROP] = { "drop", 0, KIND_FLAG, false, NULL,
+		"drop the pages of the member" },
+	[OPT_MOVE] = { "move", 0, KIND_FLAG, false, NULL,
+		"move them to the other members, as far as there is room (default)" },
+	[OPT_NO_WAIT] = { "no-wait", 0, KIND_FLAG, false, NULL,
+		"do not wait until it has left" },
 	[OPT_UID] = { "uid", 0, KIND_USER, false, "USER",
 		"owner of the device node, name or number (default 0)" },
 	[OPT_GID] = { "gid", 0, KIND_GROUP, false, "GROUP",
@@ -127,6 +133,34 @@ const struct ctl_command ctl_commands[] = {
 "Pages stay on the devices and are there again after the next attach. Refused\n"
 "while a process has one of the pool's nodes open.",
 		.example = "kvctxctl pool detach ctx0",
+	}, {
+		.noun = "pool", .verb = "add", .run = cmd_pool_add,
+		.args = {
+			{ KIND_POOL, "POOL", .help = "name of an attached pool" },
+			{ KIND_DEVICE, "DEVICE", .many = true, .help = "block device that becomes a member" },
+		},
+		.options = OPT(FORCE),
+		.summary = "add devices to a pool in service",
+		.text =
+"Each device is checked as by format, and what it holds is lost. It takes new\n"
+"pages at once; sessions need not be closed.",
+		.example = "kvctxctl pool add ctx0 /dev/nvme3n1",
+	}, {
+		.noun = "pool", .verb = "remove", .run = cmd_pool_remove,
+		.args = {
+			{ KIND_POOL, "POOL", .help = "name of an attached pool" },
+			{ KIND_TEXT, "MEMBER", .help = "its device, or its number as shown" },
+		},
+		.options = OPT(DROP) | OPT(MOVE) | OPT(NO_WAIT),
+		.summary = "remove a member from a pool in service",
+		.text =
+"Its pages go to the other members, as far as these have room without\n"
+"evicting, or are dropped; then it is taken out of the configuration, and its\n"
+"superblocks are wiped. The command shows how much is left and waits; it may\n"
+"be interrupted, the removal goes on. A detach or a reboot before the end\n"
+"leaves the pool with the member. One that failed or is missing can be removed\n"
+"too: its pages are lost. Leases on its pages are waited for.",
+		.example = "kvctxctl pool remove ctx0 /dev/nvme3n1 --drop",
 	}, {
 		.noun = "pool", .verb = "list", .run = cmd_pool_list,
 		.summary = "list the attached pools",

@@ -10,6 +10,10 @@
  *                                               replies with one POOL object. The pool's name stands on the media.
  *                                               Without DEGRADED all members have to be there
  *   POOL_DETACH     KVCTX_A_POOL                -EBUSY while sessions are open
+ *   POOL_ADD        KVCTX_A_POOL KVCTX_A_DEVICE -EEXIST when the device holds a pool; what else it holds is lost
+ *   POOL_REMOVE     KVCTX_A_POOL KVCTX_A_INDEX KVCTX_A_MOVE?
+ *                                               begins it: with MOVE pages go to other members as far as there is
+ *                                               room, else they are dropped. -EBUSY: it is the last one online
  *   POOL_GET        KVCTX_A_POOL? (dump: none)  POOL objects
  *   POOL_SET        KVCTX_A_POOL KVCTX_A_DISCARD_RATE? KVCTX_A_WRITE_BUDGET?
  *                                               kept on the media; what is not given stays; -EINVAL for neither
@@ -30,8 +34,9 @@
  *   PEER    POOL PEER and one nested KVCTX_A_PATH a member
  *   STATS   POOL and one u64 KVCTX_S_* a counter, nested in KVCTX_A_STATS
  *
- * Multicast group "mgmt": an object of the same form after POOL_ATTACH, POOL_DETACH, POOL_SET, TENANT_ADD,
- * TENANT_SET, TENANT_REMOVE, and MEMBER_LOST (POOL, MEMBER) when a member fails.
+ * Multicast group "mgmt": an object of the same form after POOL_ATTACH, POOL_DETACH, POOL_SET, POOL_ADD, TENANT_ADD,
+ * TENANT_SET, TENANT_REMOVE; MEMBER_LOST (POOL, MEMBER) when a member fails, POOL_REMOVE (POOL, MEMBER) when one is
+ * removed.
  */
 #ifndef _UAPI_LINUX_KVCTX_GENL_H
 #define _UAPI_LINUX_KVCTX_GENL_H
@@ -53,6 +58,8 @@ enum kvctx_genl_cmd {
 	KVCTX_CMD_TENANT_SET,
 	KVCTX_CMD_PEER_GET,
 	KVCTX_CMD_POOL_SET,
+	KVCTX_CMD_POOL_ADD,
+	KVCTX_CMD_POOL_REMOVE,
 	__KVCTX_CMD_MAX,
 };
 #define KVCTX_CMD_MAX (__KVCTX_CMD_MAX - 1)
@@ -87,6 +94,8 @@ enum kvctx_genl_attr {
 	KVCTX_A_DISCARD_RATE,		/* u64: bytes a second on each member, 1 MiB to 1 TiB; 0: no discards */
 	KVCTX_A_WRITE_BUDGET,		/* u64: bytes a day, 1 MiB to 1 EiB; 0: no limit */
 	KVCTX_A_WRITE_BUDGET_LEFT,	/* u64: bytes that may be written now */
+	KVCTX_A_INDEX,			/* u32: position of a member in the pool */
+	KVCTX_A_MOVE,			/* flag: move the pages */
 	__KVCTX_A_MAX,
 };
 #define KVCTX_A_MAX (__KVCTX_A_MAX - 1)
@@ -100,6 +109,7 @@ enum kvctx_member_state {
 	KVCTX_MEMBER_STATE_ONLINE,
 	KVCTX_MEMBER_STATE_FAILED,
 	KVCTX_MEMBER_STATE_MISSING,	/* it was not there at attach */
+	KVCTX_MEMBER_STATE_LEAVING,	/* being removed: its pages are leaving it */
 };
 
 /* Inside KVCTX_A_MEMBER */
@@ -113,6 +123,7 @@ enum kvctx_genl_member {
 	KVCTX_M_STATE,			/* u32: enum kvctx_member_state */
 	KVCTX_M_SEGMENTS,		/* u32: all segments */
 	KVCTX_M_SEGMENTS_FREE,		/* u32: blank or empty ones */
+	KVCTX_M_BYTES,			/* u64: of the pages on it */
 	__KVCTX_M_MAX,
 };
 #define KVCTX_M_MAX (__KVCTX_M_MAX - 1)

@@ -139,6 +139,8 @@ static void put_member(struct nl_msg *msg, int index, const char *device, int st
 	nla_nest_end(msg, nest);
 }
 
+static bool removed;	/* a member, by an earlier request */
+
 static void push_pool(const struct nlmsghdr *rq, const char *name, int flags)
 {
 	bool two = !strcmp(name, "ctx0");
@@ -160,7 +162,8 @@ static void push_pool(const struct nlmsghdr *rq, const char *name, int flags)
 		if (two)
 			nla_put_u64(msg, KVCTX_A_WRITE_BUDGET_LEFT, 1ULL << 40);
 	}
-	put_member(msg, 0, "/dev/nvme1n1", 0);
+	if (!(fake_is("FAKE_GONE", "1") && removed))
+		put_member(msg, 0, "/dev/nvme1n1", 0);
 	if (two)
 		put_member(msg, 1, "/dev/nvme2n1", (int)fake_number("FAKE_MEMBER", KVCTX_MEMBER_STATE_FAILED));
 	push(msg);
@@ -268,7 +271,7 @@ static void log_request(const struct nlmsghdr *rq, struct nlattr **a)
 {
 	static const char *const names[] = {
 		"?", "attach", "detach", "pool", "tenant-add", "tenant-remove", "tenants", "stats", "lost",
-		"tenant-set", "peers", "pool-set",
+		"tenant-set", "peers", "pool-set", "pool-add", "pool-remove",
 	};
 	const struct genlmsghdr *g = nlmsg_data(rq);
 	struct nlattr *d;
@@ -288,6 +291,9 @@ static void log_request(const struct nlmsghdr *rq, struct nlattr **a)
 			fake_log("  device=%s", text(d));
 	if (a[KVCTX_A_DEGRADED])
 		fake_log("  degraded");
+	if (a[KVCTX_A_MOVE])
+		fake_log("  move");
+	log_number("index", a[KVCTX_A_INDEX]);
 	log_number("uid", a[KVCTX_A_UID]);
 	log_number("gid", a[KVCTX_A_GID]);
 	log_number("mode", a[KVCTX_A_MODE]);
@@ -320,6 +326,8 @@ static void request(const struct nlmsghdr *rq)
 	}
 	if (g->cmd == KVCTX_CMD_POOL_ATTACH)
 		push_pool(rq, "ctx0", 0);
+	if (g->cmd == KVCTX_CMD_POOL_REMOVE)
+		removed = true;
 	if (g->cmd == KVCTX_CMD_POOL_GET)
 		push_pool(rq, text(a[KVCTX_A_POOL]), 0);
 	push_status(rq, 0, NULL);

@@ -5,7 +5,7 @@ import os
 import re
 
 import tool
-from tool import FAILED, NODEV, NOSUPP, USAGE, bad, good, run, spawn
+from tool import FAILED, NODEV, NOSUPP, USAGE, bad, good, image, run, spawn, superblocks
 
 EVERY = [                       # each command that asks the kernel
     ["pool", "attach", "/dev/x"], ["pool", "detach", "ctx0"], ["pool", "list"], ["pool", "show", "ctx0"],
@@ -28,6 +28,35 @@ def test_attach_degraded():
     members = good("pool", "show", "ctx0", "-o", "json", member=2).json()["pool"]["members"]
     assert members[1]["state"] == "missing" and "device" not in members[1], members
     assert good("pool", "show", "ctx0", "-o", "json", member=9).json()["pool"]["members"][1]["state"] == "unknown"
+
+
+def test_add():
+    a = image("a", 9 << 20)
+    r = good("pool", "add", "ctx0", "a")
+    assert r.out == f"{a} added to pool ctx0.\n" and r.log == ["pool-add version 1", "  pool=ctx0", f"  device={a}"], r
+    good("pool", "format", "old", a, "--segment-size", "1M")
+    r = run("pool", "add", "ctx0", a)
+    assert r.status == FAILED and "member of the pool old" in r.err and not r.log, r
+    r = good("pool", "add", "ctx0", a, "--force", "-o", "json")
+    assert r.json()["pool"]["name"] == "ctx0", r
+    # what the kernel is given holds no superblock at either end
+    assert [s["reason"] for s in superblocks(a)] == [1] * 4
+    r = run("pool", "add", "ctx0", a, errno=17, why="so not")
+    assert r.status == FAILED and "so not" in r.err, r
+
+
+def test_remove():
+    for what in ("1", "/dev/nvme2n1"):
+        r = good("pool", "remove", "ctx0", what, "--no-wait")
+        assert r.out == f"{what} leaves pool ctx0.\n", r
+        assert r.log[-4:] == ["pool-remove version 1", "  pool=ctx0", "  move", "  index=1"], r
+    r = good("pool", "remove", "ctx0", "0", "--drop", "--no-wait")
+    assert r.log[-3:] == ["pool-remove version 1", "  pool=ctx0", "  index=0"], r
+    assert "removed from pool" in good("pool", "remove", "ctx1", "0", gone=1).out
+    bad(NODEV, "no member of pool ctx0", "pool", "remove", "ctx0", "7")
+    bad(NODEV, "no member of pool ctx0", "pool", "remove", "ctx0", "nvme2n1")
+    r = run("pool", "remove", "ctx0", "1", "--drop", "--move")
+    assert r.status == USAGE and "exclude" in r.err, r
 
 
 def test_attach_shows_the_pool():

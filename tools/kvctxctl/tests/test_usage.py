@@ -8,8 +8,8 @@ import subprocess
 import tool
 from tool import USAGE, bad, good, real, run
 
-COMMANDS = ["pool format", "pool attach", "pool detach", "pool list", "pool show", "pool set", "tenant add", "tenant set",
-            "tenant remove", "tenant list", "connect", "disconnect", "stat", "check", "dump", "load", "unload", "version"]
+COMMANDS = ["pool format", "pool attach", "pool detach", "pool add", "pool remove", "pool list", "pool show", "pool set",
+            "tenant add", "tenant set", "tenant remove", "tenant list", "connect", "disconnect", "stat", "check", "dump", "load", "unload", "version"]
 
 
 def test_help():
@@ -32,7 +32,8 @@ def test_help_of_every_command():
 
 def test_help_of_a_noun():
     r = good("pool", "--help")
-    assert re.findall(r"^  pool (\w+) ", r.out, re.M) == ["format", "attach", "detach", "list", "show", "set"], r
+    assert re.findall(r"^  pool (\w+) ", r.out, re.M) == [
+        "format", "attach", "detach", "add", "remove", "list", "show", "set"], r
     assert re.findall(r"^  tenant (\w+) ", good("--help", "tenant").out, re.M) == ["add", "set", "remove", "list"]
 
 
@@ -197,7 +198,7 @@ def test_completion_of_commands():
     assert complete("") == ["pool", "tenant", "connect", "disconnect", "stat", "check", "dump", "load", "unload",
                             "version"]
     assert complete("c") == ["connect", "check"]
-    assert complete("pool", "") == ["format", "attach", "detach", "list", "show", "set"]
+    assert complete("pool", "") == ["format", "attach", "detach", "add", "remove", "list", "show", "set"]
     assert complete("-o", "json", "tenant", "r") == ["remove"]
     assert complete("--output", "=", "json", "tenant", "r") == ["remove"]
     assert complete("--v") == ["--version"]
