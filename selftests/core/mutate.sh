@@ -31,7 +31,7 @@ no-preflush@selftests/core/sim_work.c@s/DEV_PREFLUSH | DEV_FUA, plain_done/DEV_F
 no-fua@selftests/core/sim_work.c@s/DEV_PREFLUSH | DEV_FUA, plain_done/DEV_PREFLUSH, plain_done/@summaries are not durable when they are done
 no-tombstone@kmod/core/delete.c@s/^\treturn e->logged || e->copy .*/\t(void)p; (void)e; return false;/@deletes leave no tombstone
 tombstone-ghosts@kmod/core/delete.c@s/^\treturn e->logged || e->copy .*/\t(void)p; return e->logged || e->copy;/@deletes forget old records elsewhere
-tombstone-drop@kmod/core/reclaim.c@s/if (is_tomb(p, entry) \&\& tomb_needed(.*/if (0) {/@reclaim drops tombstones
+tombstone-drop@kmod/core/reclaim.c@s/if (kvc_entry_is_tomb(p, entry) \&\& tomb_needed(.*/if (0) {/@reclaim drops tombstones
 generation@kmod/core/format.c@s/generation != id->generation || salt != id->salt/salt != id->salt/@the generation is not compared
 salt@kmod/core/format.c@s/generation != id->generation || salt != id->salt/generation != id->generation/@the salt is not compared
 identity@kmod/core/format.c@s/if (generation != id->generation || salt != id->salt)/if (0)/@neither is
