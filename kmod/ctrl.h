@@ -79,6 +79,7 @@ void kvctx_grow_init(struct kvctx_pool *p);
 int kvctx_pool_add(struct kvctx_pool *p, const struct nlattr *device, struct netlink_ext_ack *extack);
 int kvctx_pool_remove(struct kvctx_pool *p, u32 member, bool move, struct netlink_ext_ack *extack);
 void kvctx_leave_look(struct kvctx_pool *p);			/* no lock; has a member left? */
+void kvctx_leave_stops(struct kvctx_pool *p);
 
 /* worker.c */
 extern const struct kvc_ops kvctx_core_ops;

@@ -24,7 +24,8 @@ static bool kvctx_pool_degraded(struct kvctx_pool *p)
 static u32 kvctx_member_state(const struct kvctx_member *m)
 {
 	if (test_bit(KVCTX_MEMBER_LEAVING, &m->state))
-		return KVCTX_MEMBER_STATE_LEAVING;
+		return kvc_member_leaves(m->pool->core, m->index) ? KVCTX_MEMBER_STATE_LEAVING :
+								    KVCTX_MEMBER_STATE_STUCK;
 	if (test_bit(KVCTX_MEMBER_MISSING, &m->state))
 		return KVCTX_MEMBER_STATE_MISSING;
 	return kvc_member_online(m->pool->core, m->index) ? KVCTX_MEMBER_STATE_ONLINE : KVCTX_MEMBER_STATE_FAILED;

@@ -224,6 +224,8 @@ static void kvctx_member_gone(struct kvctx_member *m)
 		queue_delayed_work(system_unbound_wq, &p->leave_work, KVCTX_LEAVE_RETRY);
 		return;
 	}
+	if (!kvc_member_left(p->core, m->index))
+		return;
 	mutex_lock(&kvctx_mutex);
 	kvc_member_remove(p->core, m->index);
 	mutex_unlock(&kvctx_mutex);
@@ -256,6 +258,17 @@ static void kvctx_leave(struct work_struct *work)
 void kvctx_grow_init(struct kvctx_pool *p)
 {
 	INIT_DELAYED_WORK(&p->leave_work, kvctx_leave);
+}
+
+/* Another member was lost: none of those that were leaving will. */
+void kvctx_leave_stops(struct kvctx_pool *p)
+{
+	u32 nr = kvctx_nr_members(p), i;
+
+	for (i = 0; i < nr; i++)
+		if (test_bit(KVCTX_MEMBER_LEAVING, &p->members[i].state) && !kvc_member_leaves(p->core, i))
+			pr_warn("kvctx: pool %s: member %u stays until the next attach, another one was lost\n",
+				p->name, i);
 }
 
 void kvctx_leave_look(struct kvctx_pool *p)

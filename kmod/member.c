@@ -26,6 +26,7 @@ static void kvctx_member_lost(struct work_struct *work)
 	set_bit(KVCTX_MEMBER_LOST, &m->state);
 	kvctx_worker_kick(m);
 	pr_warn("kvctx: pool %s: member %u (%s) lost\n", p->name, m->index, m->dev->path);
+	kvctx_leave_stops(p);
 	kvctx_event_member_lost(m);
 }
 

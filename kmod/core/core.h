@@ -285,14 +285,16 @@ void kvc_work_done(struct kvc_pool *p, struct kvc_work *w, int err);
  * leave: nothing is placed on the member any more, and its pages leave it: to other members, if @move, as far as these
  * have room without evicting for it and can be written, else from the index. Irreversible until the next attach.
  * -EINVAL (there is none), -EBUSY (no other member is online), -EALREADY. This is work of the member, also when it is
- * offline; its MOVEs read from it and write to another one. It rests while no other member is online. When left says
- * that it is over the caller flushes the other members; then remove takes the member out of the superblock; when that
- * is written to the others, forget ends it, and the device is free.
+ * offline; its MOVEs read from it and write to another one. When another member is lost meanwhile it leaves no more,
+ * and never has left. When left says that it is over the caller flushes the other members and, if left still says so,
+ * remove takes the member out of the superblock; when that is written to the others, forget ends it, and the device is
+ * free.
  */
 int kvc_member_add(struct kvc_pool *p, const u8 uuid[KVC_UUID_LEN], u32 nr_segments);
 void kvc_member_join(struct kvc_pool *p, u32 member);
 void kvc_member_cancel(struct kvc_pool *p, u32 member);
 int kvc_member_leave(struct kvc_pool *p, u32 member, bool move);
+bool kvc_member_leaves(const struct kvc_pool *p, u32 member);
 bool kvc_member_left(const struct kvc_pool *p, u32 member);
 void kvc_member_remove(struct kvc_pool *p, u32 member);
 void kvc_member_forget(struct kvc_pool *p, u32 member);

@@ -199,12 +199,12 @@ struct kvc_member {
 	bool	wanted;			/* somebody was refused; written under the lock */
 	bool	hopeless;		/* those who wait were told that waiting does not help */
 	bool	stuck;			/* a victim's tombstones found no room */
-	bool	joining;		/* it was added, and is not used yet; its superblock is being written */
-	bool	unknown;		/* it was missing at recovery */
+	bool	joining;		/* it was added, and is not used yet; written under the lock */
+	bool	unknown;		/* it was missing at recovery; written under the lock */
 	bool	leaving;		/* nothing is placed on it any more; written under the lock */
 	bool	moving;			/* leaving: its pages go to others, as far as there is room */
 	bool	left;			/* leaving: it has no pages any more */
-	bool	removed;		/* it is in the superblock no more */
+	u32	lost_before;		/* leaving: what p->nr_lost was then, and is with itself counted */
 	struct kvc_seg_list list[KVC_NR_S];
 	struct kvc_seg *head[KVC_NR_HEADS];
 	struct kvc_seg *discarding;	/* HEADED, part of it is out to be discarded */
@@ -279,6 +279,7 @@ struct kvc_pool {
 	struct os_atomic turn;		/* member of the next store */
 	struct os_atomic nr_undead;	/* segments with undead set */
 	struct os_atomic nr_offline;
+	struct os_atomic nr_lost;	/* members, ever */
 	struct os_atomic nr_unknown;	/* members that were offline in recovery */
 	struct os_atomic nr_leaving;
 	struct os_atomic nr_tombs_chained;
@@ -436,7 +437,6 @@ static inline struct kvc_domain *kvc_domain(const struct kvc_pool *p, u32 id)
 
 /* member.c */
 int kvc_member_init(struct kvc_pool *p, u32 index, u32 nr_segs);
-bool kvc_another_online(const struct kvc_pool *p, u32 member);
 void kvc_member_exit(struct kvc_member *m);
 
 /* store.c */

@@ -10,8 +10,10 @@
  * before, and are as good as the copies. Deletes of copies need tombstones for that: its segments are undead.
  *
  * A reclaim that was at work is continued so: the tombstones it has carried are in segments of the member, whose turn
- * comes. A member that is offline leaves in the same way, but cannot be read: its pages are dropped. When no other
- * member is there any more the work rests: nothing was overwritten, so the next attach finds everything here.
+ * comes. A member that is offline leaves in the same way, but cannot be read: its pages are dropped.
+ *
+ * When another member is lost meanwhile the work stops, and the member stays until the next attach. What went to the
+ * other one may not be durable there; nothing was overwritten, so the next attach finds everything here.
  *
  * MOVE goes over a victim in rounds. Pages that stayed because they were leased meanwhile are moved in another one
  * after the leases; where moves failed there are as many more as FAILED_ROUNDS, each to other members.
@@ -224,7 +226,7 @@ int kvc_leave_next(struct kvc_member *m, struct kvc_work *w)
 	if (READ_ONCE(m->left))
 		return 0;
 	r = READ_ONCE(m->offline) ? 0 : kvc_summary_due(m, w);
-	if (r || !kvc_another_online(m->pool, m->index))
+	if (r || !kvc_member_leaves(m->pool, m->index))
 		return r;
 	switch (m->reclaim.phase) {
 	case KVC_R_IDLE:

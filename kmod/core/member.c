@@ -105,6 +105,8 @@ void kvc_member_fail(struct kvc_pool *p, u32 member)
 	if (!m->offline) {
 		WRITE_ONCE(m->offline, true);
 		os_atomic_inc(&p->nr_offline);
+		os_atomic_inc(&p->nr_lost);
+		WRITE_ONCE(m->lost_before, m->lost_before + 1);
 		kvc_kick(m);
 		kvc_space(p);
 	}
@@ -146,6 +148,13 @@ static bool uuid_known(const struct kvc_pool *p, const u8 *uuid)
 	return false;
 }
 
+static void set_joining(struct kvc_member *m, bool joining)
+{
+	os_lock(&m->lock);
+	m->joining = joining;
+	os_unlock(&m->lock);
+}
+
 /* The segments are made while it is offline, or not counted: nobody looks at them. */
 int kvc_member_add(struct kvc_pool *p, const u8 uuid[KVC_UUID_LEN], u32 nr_segments)
 {
@@ -167,7 +176,7 @@ int kvc_member_add(struct kvc_pool *p, const u8 uuid[KVC_UUID_LEN], u32 nr_segme
 	r = alloc_segments(m, nr_segments);
 	if (r)
 		return r;
-	m->joining = true;
+	set_joining(m, true);
 	memcpy(sm.uuid, uuid, KVC_UUID_LEN);
 	set_super(p, member, &sm);
 	return (int)member;
@@ -190,13 +199,11 @@ void kvc_member_cancel(struct kvc_pool *p, u32 member)
 	static const struct kvc_super_member none;
 	struct kvc_member *m = &p->members[member];
 
-	m->joining = false;
+	set_joining(m, false);
 	set_super(p, member, &none);
-	m->removed = true;
 }
 
-/* Is there a member to take what this one has? */
-bool kvc_another_online(const struct kvc_pool *p, u32 member)
+static bool another_online(const struct kvc_pool *p, u32 member)
 {
 	u32 nr = kvc_nr_members(p), i;
 
@@ -215,10 +222,11 @@ int kvc_member_leave(struct kvc_pool *p, u32 member, bool move)
 		return -EINVAL;
 	if (m->leaving)
 		return -EALREADY;
-	if (!kvc_another_online(p, member))
+	if (!another_online(p, member))
 		return -EBUSY;
 	os_lock(&m->lock);
 	m->moving = move;
+	m->lost_before = os_atomic_read(&p->nr_lost);
 	WRITE_ONCE(m->leaving, true);
 	for (i = 0; i < KVC_NR_HEADS; i++)
 		if (m->head[i])
@@ -230,9 +238,18 @@ int kvc_member_leave(struct kvc_pool *p, u32 member, bool move)
 	return 0;
 }
 
+/* A member that was lost since may have taken copies with it that were not durable yet. */
+bool kvc_member_leaves(const struct kvc_pool *p, u32 member)
+{
+	const struct kvc_member *m = &p->members[member];
+
+	return READ_ONCE(m->leaving) && READ_ONCE(m->lost_before) == os_atomic_read(&p->nr_lost) &&
+	       another_online(p, member);
+}
+
 bool kvc_member_left(const struct kvc_pool *p, u32 member)
 {
-	return READ_ONCE(p->members[member].left);
+	return READ_ONCE(p->members[member].left) && kvc_member_leaves(p, member);
 }
 
 void kvc_member_remove(struct kvc_pool *p, u32 member)
@@ -240,7 +257,6 @@ void kvc_member_remove(struct kvc_pool *p, u32 member)
 	static const struct kvc_super_member none;
 
 	set_super(p, member, &none);
-	p->members[member].removed = true;
 }
 
 /* Its records are believed no more: tombstones need not outlive them. */
@@ -259,11 +275,11 @@ void kvc_member_forget(struct kvc_pool *p, u32 member)
 		if (os_atomic_xchg(&m->segs[i].undead, 0))
 			os_atomic_dec_and_test(&p->nr_undead);
 	}
-	os_unlock(&m->lock);
-	os_atomic_dec_and_test(&p->nr_leaving);
 	if (m->unknown)
 		os_atomic_dec_and_test(&p->nr_unknown);
 	m->unknown = false;
+	os_unlock(&m->lock);
+	os_atomic_dec_and_test(&p->nr_leaving);
 }
 
 u64 kvc_member_bytes(const struct kvc_pool *p, u32 member)

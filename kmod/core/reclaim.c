@@ -336,6 +336,7 @@ void kvc_move_done(struct kvc_member *m, struct kvc_work *w, int err)
 {
 	struct kvc_pool *p = m->pool;
 	u32 bucket = kvc_entry_bucket(p, w->src.entry);
+	struct kvc_member *from = kvc_member_of(p, w->src.gseg);
 	struct kvc_seg *victim = kvc_seg(p, w->src.gseg);
 	struct kvc_shard *sh = kvc_shard(p, bucket);
 	struct kvc_entry *copy = kvc_entry(p, w->dst.entry);
@@ -345,7 +346,7 @@ void kvc_move_done(struct kvc_member *m, struct kvc_work *w, int err)
 		kvc_drop_bad(p, w->src.entry);
 	os_lock(&m->lock);
 	os_lock(&sh->lock);
-	ok = !err && !m->offline && kvc_entry(p, w->src.entry)->state == KVC_E_LIVE &&
+	ok = !err && !m->offline && !READ_ONCE(from->offline) && kvc_entry(p, w->src.entry)->state == KVC_E_LIVE &&
 	     !os_atomic_read(&victim->leases) && !READ_ONCE(kvc_domain(p, copy->domain)->dead);
 	if (ok) {
 		kvc_seg_undead(p, victim);
@@ -361,11 +362,11 @@ void kvc_move_done(struct kvc_member *m, struct kvc_work *w, int err)
 	kvc_seg_end_page(m, kvc_seg(p, w->dst.gseg), copy, ok);
 	os_unlock(&sh->lock);
 	os_unlock(&m->lock);
-	/* this is the thread of the victim's member */
+	/* this is its thread */
 	if (err && err != -EBADMSG)
-		kvc_member_of(p, w->src.gseg)->reclaim.failed = true;
+		from->reclaim.failed = true;
 	else if (!ok)
-		kvc_member_of(p, w->src.gseg)->reclaim.stayed = true;
+		from->reclaim.stayed = true;
 	kvc_hold_put(p, w->src.gseg);
 }
 

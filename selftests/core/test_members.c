@@ -661,6 +661,48 @@ static void nobody_to_move_to(void **state)
 	rig_free(r);
 }
 
+/* Copies may have gone with the one that is lost: who was leaving stays, with all it had. */
+static void loss_while_leaving(void **state)
+{
+	struct rig *r = three_members();
+	struct kvc_work w;
+	u32 i;
+
+	(void)state;
+	rig_fill(r, 0, 5000, 90);
+	rig_flush(r);
+	assert_int_equal(kvc_member_leave(r->pool, 1, true), 0);
+	for (i = 0; i < 10; i++) {
+		until_move(r, 1, &w);
+		kvc_work_done(r->pool, &w, rig_exec(r, &w));
+	}
+	assert_true(kvc_member_leaves(r->pool, 1));
+	kvc_member_fail(r->pool, 2);
+	assert_false(kvc_member_leaves(r->pool, 1));
+	rig_work(r);
+	assert_false(kvc_member_left(r->pool, 1));
+	assert_true(pages_on(r, 1, 90) > 0);
+	rig_cut(r);
+	rig_attach(r);
+	pages_are_there(r, 0, 90);
+	/* the same when it has left, and the copies are not yet flushed */
+	assert_int_equal(kvc_member_leave(r->pool, 1, true), 0);
+	rig_work(r);
+	assert_true(kvc_member_left(r->pool, 1));
+	kvc_member_fail(r->pool, 2);
+	assert_false(kvc_member_left(r->pool, 1));
+	rig_cut(r);
+	rig_attach(r);
+	pages_are_there(r, 0, 90);
+	/* its own loss is no reason to stay */
+	assert_int_equal(kvc_member_leave(r->pool, 1, true), 0);
+	kvc_member_fail(r->pool, 1);
+	assert_true(kvc_member_leaves(r->pool, 1));
+	rig_work(r);
+	assert_true(kvc_member_left(r->pool, 1));
+	rig_free(r);
+}
+
 /* A page keeps its queue: what came back after an eviction shares no segment with new pages elsewhere either. */
 static void queues_move_along(void **state)
 {
@@ -779,6 +821,7 @@ static const struct CMUnitTest members_tests[] = {
 	cmocka_unit_test(leased_while_it_moves),
 	cmocka_unit_test(moves_fail),
 	cmocka_unit_test(nobody_to_move_to),
+	cmocka_unit_test(loss_while_leaving),
 	cmocka_unit_test(queues_move_along),
 	cmocka_unit_test(hits_move_along),
 	cmocka_unit_test(no_room_to_move),

@@ -112,6 +112,8 @@ static int watch(struct ctl *c, uint64_t nr)
 {
 	uint64_t before = UINT64_MAX;
 	struct json_object *pools, *m;
+	const char *state;
+	bool stuck;
 	char left[32];
 	int status;
 
@@ -126,9 +128,15 @@ static int watch(struct ctl *c, uint64_t nr)
 			printf("%s of pages left\n", left);
 			fflush(stdout);
 		}
+		state = m ? out_get_text(m, "state") : NULL;
+		stuck = state && !strcmp(state, "stuck");
 		json_object_put(pools);
 		if (!m)
 			return CTL_OK;
+		if (stuck) {
+			ctl_error(c->args[1], "stays until the next attach: another member was lost");
+			return CTL_FAILED;
+		}
 		ctl_sleep_ms(WATCH_MS);
 	}
 }

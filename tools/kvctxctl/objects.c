@@ -96,6 +96,7 @@ static const char *const member_states[] = {
 	[KVCTX_MEMBER_STATE_FAILED] = "failed",
 	[KVCTX_MEMBER_STATE_MISSING] = "missing",
 	[KVCTX_MEMBER_STATE_LEAVING] = "leaving",
+	[KVCTX_MEMBER_STATE_STUCK] = "stuck",
 };
 
 static void add_state(struct json_object *obj, struct nlattr *a, const char *const *names, size_t nr)

@@ -159,7 +159,8 @@ const struct ctl_command ctl_commands[] = {
 "superblocks are wiped. The command shows how much is left and waits; it may\n"
 "be interrupted, the removal goes on. A detach or a reboot before the end\n"
 "leaves the pool with the member. One that failed or is missing can be removed\n"
-"too: its pages are lost. Leases on its pages are waited for.",
+"too: its pages are lost. Leases on its pages are waited for. When another\n"
+"member is lost meanwhile the removal stops, until the pool was attached again.",
 		.example = "kvctxctl pool remove ctx0 /dev/nvme3n1 --drop",
 	}, {
 		.noun = "pool", .verb = "list", .run = cmd_pool_list,

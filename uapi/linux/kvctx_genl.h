@@ -110,6 +110,7 @@ enum kvctx_member_state {
 	KVCTX_MEMBER_STATE_FAILED,
 	KVCTX_MEMBER_STATE_MISSING,	/* it was not there at attach */
 	KVCTX_MEMBER_STATE_LEAVING,	/* being removed: its pages are leaving it */
+	KVCTX_MEMBER_STATE_STUCK,	/* was leaving when another one was lost: stays until the next attach */
 };
 
 /* Inside KVCTX_A_MEMBER */

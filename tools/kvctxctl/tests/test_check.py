@@ -162,6 +162,19 @@ def test_missing_member():
     assert c["data"]["pages"] == 1, c
 
 
+def test_removed_member():
+    """Member 1 has a newer superblock, with a hole in the place of member 0."""
+    newer = [change_super(1, slot, 16, 4 - slot % 2) for slot in range(4)]
+    hole = [change_super(1, slot, 256 + at, 0) for slot in range(4) for at in range(0, 24, 4)]
+    devices = write(sound() + newer + hole)
+    # records that name the removed one are no damage
+    c = good("check", "--data", devices[1], "-o", "json").json()["check"]
+    assert (c["sound"], c["pages"], len(c["members"])) == (True, 1, 1), c
+    assert c["members"][0]["device"] == devices[1], c
+    r = run("check", *devices)
+    assert r.status != 0 and "no member of the pool any more" in r.err, r
+
+
 def test_two_histories():
     """Member 0 went on without member 1, and the other way round"""
     program = [size()]

@@ -53,6 +53,8 @@ def test_remove():
     r = good("pool", "remove", "ctx0", "0", "--drop", "--no-wait")
     assert r.log[-3:] == ["pool-remove version 1", "  pool=ctx0", "  index=0"], r
     assert "removed from pool" in good("pool", "remove", "ctx1", "0", gone=1).out
+    r = run("pool", "remove", "ctx0", "1", member=4)
+    assert r.status == FAILED and "stays until the next attach" in r.err, r
     bad(NODEV, "no member of pool ctx0", "pool", "remove", "ctx0", "7")
     bad(NODEV, "no member of pool ctx0", "pool", "remove", "ctx0", "nvme2n1")
     r = run("pool", "remove", "ctx0", "1", "--drop", "--move")
