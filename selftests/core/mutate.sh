@@ -90,6 +90,16 @@ budget-grows@kmod/core/budget.c@s/(u64)min_t(s64, (s64)more, (s64)limit - n)/mor
 budget-debt@kmod/core/budget.c@s/if (n < -(s64)limit)/if (0)/@debts grow without bound
 lock-query@kmod/core/load.c@/^int kvc_query/,/^}/s/os_\(un\)\?lock(&sh->lock);/;/@query takes no lock
 lock-commit@kmod/core/store.c@/^static void end_store/,/^}/s/os_\(un\)\?lock(&m->lock);/;/@commit takes no member lock
+leave-tombs@kmod/core/leave.c@s/return named->member != m->index/return false/;s/^\t\treturn true;/\t\treturn false;/@tombstones go with a member that is removed
+leave-loss@kmod/core/member.c@s/READ_ONCE(m->lost_before) == os_atomic_read(&p->nr_lost)/1/@a member is removed though the copies of its pages were lost
+leave-leased@kmod/core/leave.c@s/if (!rc->stayed \&\& /if (/@pages that were leased while they moved are dropped
+leave-forget@kmod/core/member.c@s/os_atomic_xchg(&m->segs\[i\].undead, 0)/0/;s/WRITE_ONCE(m->segs\[i\].min_seq, U64_MAX);//@tombstones are kept for records of removed members
+leave-alone@kmod/core/member.c@s/if (!another_online(p, member))/if (0)/@the last member can be removed
+add-early@kmod/core/member.c@s/^\tm->joining = true;/&\n\tWRITE_ONCE(m->offline, false);/@a member is used before the superblocks name it
+hole-last@kmod/core/format_super.c@s/ || kvc_super_hole(s, s->nr_members - 1)//@the last member may be a hole
+removed-tombs@kmod/core/recover.c@s/victim_exists(p, rec) ? rec->victim_gen : 0/rec->victim_gen/;s/e->block = victim_exists(p, rec) ? .*/e->block = kvc_gseg_of(rec->length, rec->block);/@tombstones may name segments of removed members
+super-order@selftests/core/sim_admin.c@s/op->alone = tenant == SIM_NO_TENANT .*/op->alone = false;/@other members name a new one before it has a superblock
+remove-unflushed@selftests/core/sim_grow.c@s/g->state != G_FLUSHING || !flushed(s)/g->state != G_FLUSHING || (0 \&\& !flushed(s))/@a member is removed before the copies of its pages are durable
 LIST
 }
 

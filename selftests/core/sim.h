@@ -26,6 +26,7 @@
  *   sim_ops.c    users: store, delete           sim_read.c   users: load, match, lease
  *   sim_admin.c  flush, tenants                 sim_work.c   members' workers
  *   sim_recover.c  recovery                     sim_format.c  format
+ *   sim_grow.c   members that come and go
  *   sim_life.c   attach, power cut, detach, comparison
  */
 #ifndef SIM_H
@@ -36,7 +37,7 @@
 #include "page.h"
 #include "rng.h"
 
-#define SIM_MEMBERS_MAX		4
+#define SIM_MEMBERS_MAX		6
 #define SIM_TENANTS		3
 #define SIM_KEYSPACES		2
 #define SIM_WAITERS_MAX		24
@@ -50,7 +51,7 @@ struct sim_cfg {
 	u32	typical_len;
 	const struct kvc_policy *policy;
 	bool	roomy;			/* the pool is larger than what is stored: nothing may be evicted */
-	bool	leases, tenants, member_fails, alloc_fails, corrupts, io_errors, vanish, limits;
+	bool	leases, tenants, member_fails, alloc_fails, corrupts, io_errors, vanish, limits, grow;
 	u32	discards;		/* 0: never, n: at one of n times when there is nothing else to do */
 };
 
@@ -58,7 +59,8 @@ struct sim_cfg {
 struct sim_counts {
 	u64	stores, loads, deletes, matches, flushes, leases, evicted, moved, bad, cuts, detaches, fails, waits,
 		recovered, missing_excused, steps, ioerrs, nomem, removals, cuts_recovery, cuts_attached, discards,
-		cuts_header, cuts_summary, unread, vanished, degraded, returned, came_back, deleted_out, limits;
+		cuts_header, cuts_summary, unread, vanished, degraded, returned, came_back, deleted_out, limits,
+		added, add_cuts, add_fails, left, left_failed, leave_cuts, stuck, went;
 	struct bus_counts bus;
 };
 
@@ -86,6 +88,7 @@ struct mkey {
 	bool	pending;		/* a store is under way */
 	bool	doubtful;		/* what brought a deleted page back may take it away again */
 	bool	gone;			/* its member failed: -ENODEV is as good as -ENOENT */
+	u32	twice;			/* this version was copied to another member: either copy may be found */
 	u32	away;			/* this version has to be back when its member is */
 	u32	on;			/* members on which it was ever stored; a mask */
 	u32	tombs;			/* members that have, or had, tombstones of the key; a mask */
@@ -139,7 +142,25 @@ struct op {
 	u32	tenant;			/* of a superblock write */
 	u64	super_seq;
 	u32	copy;			/* which of the two it is being written to */
+	bool	alone;			/* to the member that is being added; the others follow */
 	u32	written;		/* copies that have it */
+};
+
+enum grow_state {
+	G_NONE,
+	G_ADDING,		/* its superblock is being written to the new member, then to all */
+	G_CANCELLING,		/* the one without it is to be written */
+	G_LEAVING,
+	G_FLUSHING,		/* it has left; the others are flushed */
+	G_REMOVING,		/* the superblock without it is being written */
+};
+
+/* One member at a time comes or goes. */
+struct grow {
+	enum grow_state state;
+	u32	member;
+	bool	move;
+	u64	marks[SIM_MEMBERS_MAX];
 };
 
 struct worker {
@@ -186,7 +207,11 @@ struct sim {
 	struct mversion *versions;
 	u32	nr_versions, versions_room;
 	u64	placed;			/* blocks given to pages, ever */
-	bool	failed[SIM_MEMBERS_MAX];
+	bool	failed[SIM_MEMBERS_MAX];	/* also where none is */
+	struct grow grow;
+	bool	hole[SIM_MEMBERS_MAX];	/* nobody is there */
+	bool	scarred;		/* a member was removed that had been hit */
+	u32	uuids;			/* of members that were added */
 	u32	missing;		/* members that are not there since attach; a mask */
 	bool	degraded;		/* members were missing once */
 	struct place newest[SIM_MEMBERS_MAX];
@@ -259,6 +284,21 @@ void ops_flush(struct sim *s);
 void ops_flush_look(struct sim *s);	/* end flushes that are done */
 bool ops_flush_wants(struct sim *s, u32 member);
 void op_tenant(struct sim *s);
+bool super_busy(const struct sim *s);
+#define SIM_NO_TENANT	SIM_TENANTS
+void super_write(struct sim *s, u32 tenant);	/* SIM_NO_TENANT: for sim_grow.c */
+
+/* sim_grow.c */
+void op_grow(struct sim *s);
+void grow_look(struct sim *s);		/* has the next step come? */
+bool grow_wants_flush(const struct sim *s, u32 member);
+void grow_super_end(struct op *op);	/* a superblock was written for it */
+void grow_adopt(struct sim *s);		/* the members are those of s->super */
+bool grow_leaving(const struct sim *s, u32 member);
+void grow_settled(struct sim *s);
+bool grow_forgets(const struct sim *s);
+bool grow_may_drop(const struct sim *s);	/* pages, though there is room */
+void grow_end_of_life(struct sim *s);
 
 /* sim_work.c */
 extern const struct kvc_ops sim_ops;
@@ -272,6 +312,7 @@ void sim_attach_cut(struct sim *s);	/* the same, and the power goes somewhere in
 /* sim_format.c */
 void sim_write_super(struct sim *s, const struct kvc_super *super, u32 member, u32 copies);
 void sim_write_supers(struct sim *s);	/* s->super, to all members that are there */
+void sim_litter(struct sim *s, struct dev *d);	/* old data of other owners */
 void life_format(struct sim *s);
 
 /* sim_life.c */

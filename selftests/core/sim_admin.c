@@ -24,7 +24,7 @@ bool ops_flush_wants(struct sim *s, u32 member)
 	for (op = s->ops; op; op = op->next)
 		if (op->type == OP_FLUSH && !kvc_flushed(s->pool, member, op->marks[member]))
 			return true;
-	return false;
+	return grow_wants_flush(s, member);
 }
 
 void ops_flush_look(struct sim *s)
@@ -51,8 +51,6 @@ void ops_flush_look(struct sim *s)
 
 /* Tenants: a change is made, then written to all members; meanwhile nobody uses the tenant. */
 
-static void super_write(struct sim *s, u32 tenant);
-
 /* One copy that has it is enough: the newest superblock counts. Without any it is tried again. */
 static void super_end(struct op *op)
 {
@@ -62,6 +60,10 @@ static void super_end(struct op *op)
 
 	if (s->ending) {
 		op_free(op);
+		return;
+	}
+	if (op->tenant == SIM_NO_TENANT) {
+		grow_super_end(op);
 		return;
 	}
 	if (!op->written) {
@@ -85,16 +87,25 @@ static void super_end(struct op *op)
 
 static void super_io_done(void *arg, int err);
 
+static bool super_goes_to(const struct op *op, u32 member)
+{
+	return op->alone ? member == op->sim->grow.member : !kvc_super_hole(kvc_super_of(op->sim->pool), member);
+}
+
 static void super_write_copy(struct op *op)
 {
 	struct sim *s = op->sim;
 	u32 i;
 
-	op->ios = s->cfg.nr_members;
 	for (i = 0; i < s->cfg.nr_members; i++)
+		op->ios += super_goes_to(op, i);
+	for (i = 0; i < s->cfg.nr_members; i++) {
+		if (!super_goes_to(op, i))
+			continue;
 		dev_write(s->devs[i], kvc_super_offset(kvc_super_slot(op->super_seq, op->copy), dev_bytes(s->devs[i])),
 			  op->buf + (size_t)i * KVC_SUPER_BYTES, KVC_SUPER_BYTES, DEV_PREFLUSH | DEV_FUA,
 			  super_io_done, op);
+	}
 }
 
 /* The second copy follows the first. */
@@ -105,13 +116,17 @@ static void super_io_done(void *arg, int err)
 	op->written += err == 0;
 	if (--op->ios)
 		return;
-	if (++op->copy < KVC_SUPER_COPIES && !op->sim->ending)
+	if (++op->copy == KVC_SUPER_COPIES && op->alone && op->written) {
+		op->alone = false;
+		op->copy = 0;
+	}
+	if (op->copy < KVC_SUPER_COPIES && !op->sim->ending)
 		super_write_copy(op);
 	else
 		super_end(op);
 }
 
-static void super_write(struct sim *s, u32 tenant)
+void super_write(struct sim *s, u32 tenant)
 {
 	const struct kvc_super *super = kvc_super_of(s->pool);
 	struct op *op = op_new(s, OP_SUPER, NULL);
@@ -119,18 +134,22 @@ static void super_write(struct sim *s, u32 tenant)
 
 	op->tenant = tenant;
 	op->super_seq = super->seq;
+	op->alone = tenant == SIM_NO_TENANT && s->grow.state == G_ADDING;
 	op->buf = calloc(s->cfg.nr_members, KVC_SUPER_BYTES);
 	if (!op->buf)
 		sim_fail("the test itself is out of memory");
 	for (i = 0; i < s->cfg.nr_members; i++)
-		kvc_super_encode(super, i, op->buf + (size_t)i * KVC_SUPER_BYTES);
+		if (!kvc_super_hole(super, i))
+			kvc_super_encode(super, i, op->buf + (size_t)i * KVC_SUPER_BYTES);
 	super_write_copy(op);
 }
 
-static bool super_busy(const struct sim *s)
+bool super_busy(const struct sim *s)
 {
 	u32 i;
 
+	if (s->grow.state == G_ADDING || s->grow.state == G_CANCELLING || s->grow.state == G_REMOVING)
+		return true;
 	for (i = 0; i < SIM_TENANTS; i++)
 		if (s->tenants[i].state == T_ADDING || s->tenants[i].state == T_REMOVING)
 			return true;

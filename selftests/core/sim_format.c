@@ -11,7 +11,7 @@ void sim_write_super(struct sim *s, const struct kvc_super *super, u32 member, u
 	static u8 buf[KVC_SUPER_BYTES];
 	u32 i;
 
-	if (dev_gone(d))
+	if (kvc_super_hole(super, member) || dev_gone(d))
 		return;
 	kvc_super_encode(super, member, buf);
 	for (i = 0; i < copies; i++)
@@ -27,7 +27,7 @@ void sim_write_supers(struct sim *s)
 }
 
 /* Old data of other owners lies on the devices. */
-static void litter(struct sim *s, struct dev *d)
+void sim_litter(struct sim *s, struct dev *d)
 {
 	u32 n = rng_below(&s->rng, 8), i;
 	u8 block[KVC_BLOCK];
@@ -116,7 +116,7 @@ void life_format(struct sim *s)
 		super->members[i].nr_segments = s->cfg.nr_segs[i];
 		s->devs[i] = bus_add(s->bus, kvc_device_bytes(s->cfg.nr_segs[i], s->cfg.segment_size));
 		dev_unit(s->devs[i], rng_chance(&s->rng, 5000) ? KVC_BLOCK : DEV_SECTOR);
-		litter(s, s->devs[i]);
+		sim_litter(s, s->devs[i]);
 	}
 	for (i = 0; i < SIM_TENANTS; i++) {
 		struct kvc_super_tenant *t = &super->tenants[i * 3];

@@ -64,6 +64,7 @@ static void read_super(struct sim *s, bool either)
 		sim_write_supers(s);
 	}
 	s->super_seq_durable = s->super->seq;
+	grow_adopt(s);
 }
 
 static u32 nr_gone(const struct sim *s)
@@ -353,6 +354,8 @@ static void check_stats(struct sim *s)
 	u32 i, total, free;
 
 	for (i = 0; i < s->cfg.nr_members; i++) {
+		if (s->hole[i])
+			continue;
 		kvc_member_segments(s->pool, i, &total, &free);
 		sim_check(total == s->cfg.nr_segs[i] && free <= total, "member %u: %u of %u segments free", i, free,
 			  total);
@@ -402,6 +405,7 @@ void life_end(struct sim *s)
 	} else {
 		s->n.cuts++;
 	}
+	grow_end_of_life(s);
 	s->ending = true;
 	if (how < 2) {
 		note_writes(s);

@@ -152,6 +152,7 @@ static void set_cfg(struct sim *s)
 	c->limits = !c->vanish && rng_chance(r, 1000);
 	c->policy = any_policy(r);
 	c->discards = rng_below(r, 4);
+	c->grow = !c->vanish && !c->limits && rng_chance(r, 2500);
 	set_faults(s);
 }
 
@@ -194,6 +195,7 @@ static void step(struct sim *s)
 				;
 	}
 	ops_flush_look(s);
+	grow_look(s);
 }
 
 /* I/O ends one by one, and workers get as far as they can before the next: what it ends has to wake them. */
@@ -207,6 +209,7 @@ static bool settle_step(struct sim *s)
 	if (!any)
 		any = bus_step(s->bus);
 	ops_flush_look(s);
+	grow_look(s);
 	if (!any && s->nr_waiters) {
 		sim_check(s->space, "%u stores wait for space, and nobody will tell them", s->nr_waiters);
 		ops_retry(s);
@@ -223,6 +226,7 @@ void sim_settle(struct sim *s)
 	while (settle_step(s))
 		sim_check(++rounds < 100000, "no end of work: %u stores wait", s->nr_waiters);
 	sim_check(s->nr_ops == 0, "%u operations never ended", s->nr_ops);
+	grow_settled(s);
 }
 
 /* Sums and the digest, of all seeds so far */
@@ -262,13 +266,13 @@ static void run_seed(u64 seed, bool verbose, struct total *total)
 	s->fault_rng.state = rng_mix(seed + 3);
 	s->bus = bus_new(&s->bus_rng);
 	set_cfg(s);
-	sim_trace(s, "%u members, segments of %llu, chunks of %u, %s, %s%s%s%s%s%s%s%s%s", s->cfg.nr_members,
+	sim_trace(s, "%u members, segments of %llu, chunks of %u, %s, %s%s%s%s%s%s%s%s%s%s", s->cfg.nr_members,
 		  (unsigned long long)s->cfg.segment_size, s->cfg.chunk_size,
 		  s->cfg.policy->name, s->cfg.roomy ? "roomy " : "",
 		  s->cfg.leases ? "leases " : "", s->cfg.tenants ? "tenants " : "",
 		  s->cfg.member_fails ? "failures " : "", s->cfg.alloc_fails ? "nomem " : "",
 		  s->cfg.corrupts ? "corruption " : "", s->cfg.io_errors ? "errors " : "",
-		  s->cfg.vanish ? "vanish " : "", s->cfg.limits ? "limits" : "");
+		  s->cfg.vanish ? "vanish " : "", s->cfg.grow ? "grow " : "", s->cfg.limits ? "limits" : "");
 	model_init(s);
 	life_format(s);
 	sim_alloc_fails(s, true);
@@ -323,6 +327,10 @@ static void print_faults(const struct sim_counts *n)
 	printf("sim: %llu members vanished, %llu came back with %llu pages, %llu deleted meanwhile; %llu degraded\n",
 	       (unsigned long long)n->vanished, (unsigned long long)n->came_back, (unsigned long long)n->returned,
 	       (unsigned long long)n->deleted_out, (unsigned long long)n->degraded);
+	printf("sim: %llu members added, %llu removed (%llu failed) with %llu pages moved; %llu adds cut, %llu failed;"
+	       " %llu leaves cut, %llu stuck\n", (unsigned long long)n->added, (unsigned long long)n->left,
+	       (unsigned long long)n->left_failed, (unsigned long long)n->went, (unsigned long long)n->add_cuts,
+	       (unsigned long long)n->add_fails, (unsigned long long)n->leave_cuts, (unsigned long long)n->stuck);
 	printf("sim: %llu pools with numbers near their limits and beyond\n", (unsigned long long)n->limits);
 }
 

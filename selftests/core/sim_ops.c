@@ -187,7 +187,7 @@ static bool all_failed(const struct sim *s)
 	u32 i;
 
 	for (i = 0; i < s->cfg.nr_members; i++)
-		if (!s->failed[i])
+		if (!s->failed[i] && !(grow_leaving(s, i)))
 			return false;
 	return true;
 }
@@ -238,7 +238,7 @@ static void store_try(struct op *op)
 		sim_check(s->nr_leases || s->n.ioerrs || s->read_errors || s->n.vanished, "store of %s: -ENOSPC",
 			  model_name(k));
 	} else if (r == -EAGAIN) {
-		sim_check(!s->cfg.roomy || s->nr_ops > 1 || s->workers[0].kicked, "store of %s: -EAGAIN",
+		sim_check(!s->cfg.roomy || s->cfg.grow || s->nr_ops > 1 || s->workers[0].kicked, "store of %s: -EAGAIN",
 			  model_name(k));
 		store_waits(op);
 		return;
@@ -331,7 +331,7 @@ static void op_delete(struct sim *s)
 	ops_note_failures(s);
 	if (r == -ENOMEM && s->cfg.alloc_fails) {
 		s->n.nomem++;
-	} else if (r == -EAGAIN || r == -ENOSPC) {
+	} else if (r == -EAGAIN || r == -ENOSPC || (r == -ENODEV && ops_present(s, k) && all_failed(s))) {
 		sim_check(ops_present(s, k) || k->gone, "delete of absent %s: %d", model_name(k), r);
 	} else if (r == 0) {
 		sim_check(ops_present(s, k) || k->gone, "delete of absent %s succeeded", model_name(k));
@@ -352,6 +352,10 @@ void ops_random(struct sim *s)
 {
 	u32 n = rng_below(&s->rng, 1000);
 
+	if (s->cfg.grow && rng_chance(&s->rng, 200)) {
+		op_grow(s);
+		return;
+	}
 	if (n < 420) {
 		if (s->cfg.roomy && s->placed > kvc_capacity(s->pool) / KVC_BLOCK / 5)
 			op_load(s);
@@ -374,6 +378,8 @@ void ops_random(struct sim *s)
 		op_tenant(s);
 	} else if (s->cfg.member_fails && rng_chance(&s->rng, 2000) && s->cfg.nr_members > 1) {
 		n = rng_below(&s->rng, s->cfg.nr_members);
+		if (s->hole[n] || (s->grow.state == G_ADDING && s->grow.member == n))
+			return;
 		kvc_member_fail(s->pool, n);
 		model_member_failed(s, n);
 	}

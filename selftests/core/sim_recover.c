@@ -115,7 +115,7 @@ static void create(struct sim *s)
 	} while (r == -ENOMEM && s->cfg.alloc_fails);
 	sim_check(r == 0, "set policy: %d", r);
 	for (i = 0; i < s->cfg.nr_members; i++) {
-		s->failed[i] = s->missing & BIT(i);
+		s->failed[i] = s->hole[i] || s->missing & BIT(i);
 		if (s->failed[i])
 			kvc_member_fail(s->pool, i);
 	}

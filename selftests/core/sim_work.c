@@ -24,23 +24,36 @@ const struct kvc_ops sim_ops = {
 	.space = on_space,
 };
 
+/* Its member leaves, and it was copied to another one. */
+static void moved_away(struct sim *s, struct mkey *k)
+{
+	k->on |= BIT(k->at.member);
+	s->versions[k->cur.version].member = k->at.member;
+	s->newest[k->at.member] = k->at;
+	k->twice = k->cur.version;
+	s->placed += kvc_blocks(k->cur.length);
+	s->n.went++;
+}
+
 /* The page moved unless somebody leased its segment, or it went meanwhile. */
 static void model_moved(struct sim *s, const struct kvc_work *w)
 {
 	u32 i;
 
-	if (s->failed[w->member] || model_leases(s, w->member, segment_of(s, w->src_offset)))
+	if (s->failed[w->member] || s->failed[w->src_member] || model_leases(s, w->src_member, segment_of(s, w->src_offset)))
 		return;
 	for (i = 0; i < s->nr_keys; i++) {
 		struct mkey *k = &s->keys[i];
 
-		if (!k->cur.version || k->at.member != w->member || k->at.offset != w->src_offset)
+		if (!k->cur.version || k->at.member != w->src_member || k->at.offset != w->src_offset)
 			continue;
 		k->before = k->at;
-		k->at.offset = w->offset;
+		k->at = (struct place){ w->member, w->offset };
+		if (w->member != w->src_member)
+			moved_away(s, k);
 		s->n.moved++;
-		sim_trace(s, "moved %s v%u from %llu to %llu of member %u", model_name(k), k->cur.version,
-			  (unsigned long long)w->src_offset, (unsigned long long)w->offset, w->member);
+		sim_trace(s, "moved %s v%u from %llu of member %u to %llu of member %u", model_name(k), k->cur.version,
+			  (unsigned long long)w->src_offset, w->src_member, (unsigned long long)w->offset, w->member);
 		return;
 	}
 }
@@ -49,12 +62,12 @@ static void model_move_bad(struct sim *s, const struct kvc_work *w)
 {
 	u32 i;
 
-	sim_check(segment_tainted(s, (struct place){ w->member, w->src_offset }), "move of an undamaged page at %llu",
+	sim_check(segment_tainted(s, (struct place){ w->src_member, w->src_offset }), "move of an undamaged page at %llu",
 		  (unsigned long long)w->src_offset);
 	for (i = 0; i < s->nr_keys; i++) {
 		struct mkey *k = &s->keys[i];
 
-		if (k->cur.version && k->at.member == w->member && k->at.offset == w->src_offset) {
+		if (k->cur.version && k->at.member == w->src_member && k->at.offset == w->src_offset) {
 			model_event(s, k, (struct mstate){ 0 }, true);
 			s->n.bad++;
 		}
@@ -108,7 +121,7 @@ static void move_read_done(void *arg, int err)
 	if (err)
 		work_end(wk, err);
 	else
-		dev_write(wk->sim->devs[wk->member], wk->w.offset, wk->buf, padded(wk->w.len), 0, plain_done, wk);
+		dev_write(wk->sim->devs[wk->w.member], wk->w.offset, wk->buf, padded(wk->w.len), 0, plain_done, wk);
 }
 
 static void start_move(struct worker *wk)
@@ -132,7 +145,8 @@ static void start(struct worker *wk)
 	struct dev *d = s->devs[wk->member];
 
 	wk->busy = true;
-	sim_check(w->member == wk->member, "work of member %u for %u", w->member, wk->member);
+	sim_check((w->type == KVC_WORK_MOVE ? w->src_member : w->member) == wk->member, "work of member %u for %u",
+		  w->member, wk->member);
 	sim_trace(s, "member %u: %s at %llu + %llu", wk->member, names[w->type], (unsigned long long)w->offset,
 		  (unsigned long long)(w->type == KVC_WORK_DISCARD ? w->discard_len : w->len));
 	switch (w->type) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Threads: users store, load, match, lease, delete and flush at once, a worker for each member does its work, another
- * thread adds and removes tenants, and late in the run a member fails. Made for ThreadSanitizer; finds its own wrong
+ * thread adds and removes tenants, another one members, and late in the run a member fails. Made for ThreadSanitizer; finds its own wrong
  * bytes and hangs too.
  *
  *	core-threads [--seconds S] [--users N]
@@ -18,7 +18,8 @@
 #include "page.h"
 #include "rng.h"
 
-#define MEMBERS		2U
+#define MEMBERS		2U		/* in the beginning */
+#define PLACES		16U
 #define SEGMENTS	24U
 #define KEYS		600U
 #define PATIENCE	20		/* seconds without space are a hang */
@@ -33,10 +34,10 @@ struct member {
 	bool	kicked;
 };
 
-static struct member members[MEMBERS];
+static struct member members[PLACES];
 static struct kvc_pool *pool;
 static bool stop_users, stop_workers;		/* atomic */
-static u64 stores, loads, matches, deletes, flushes, waits;	/* atomic */
+static u64 stores, loads, matches, deletes, flushes, waits, removed;	/* atomic */
 
 static pthread_mutex_t space_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t space_cond = PTHREAD_COND_INITIALIZER;
@@ -111,17 +112,16 @@ static void wait_for_space(u64 seen)
 static int do_move(const struct kvc_work *w)
 {
 	u32 chunk = kvc_chunk_size(pool), i;
-	u8 *media = members[w->member].media;
 	u8 *copy = malloc(w->len);
 	int err = 0;
 
 	if (!copy)
 		abort();
-	memcpy(copy, media + w->src_offset, w->len);
+	memcpy(copy, members[w->src_member].media + w->src_offset, w->len);
 	for (i = 0; i < w->nr_chunks; i++)
 		if (page_crc(copy + i * chunk, min(chunk, w->len - i * chunk)) != kvc_work_crc(pool, w, i))
 			fail("a page to be moved is damaged", w->src_offset);
-	memcpy(media + w->offset, copy, w->len);
+	memcpy(members[w->member].media + w->offset, copy, w->len);
 	free(copy);
 	return err;
 }
@@ -188,12 +188,12 @@ static void *worker(void *arg)
 
 static void flush(void)
 {
-	u64 marks[MEMBERS];
-	u32 i;
+	u32 nr = kvc_nr_members(pool), i;
+	u64 marks[PLACES];
 
-	for (i = 0; i < MEMBERS; i++)
+	for (i = 0; i < nr; i++)
 		marks[i] = kvc_flush_mark(pool, i);
-	for (i = 0; i < MEMBERS; i++) {
+	for (i = 0; i < nr; i++) {
 		while (!kvc_flushed(pool, i, marks[i])) {
 			pthread_mutex_lock(&members[i].work);
 			work_once(i, true);
@@ -357,6 +357,61 @@ static void *user(void *arg)
 	return NULL;
 }
 
+/* What changes the superblock: one at a time */
+static pthread_mutex_t super_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static u32 add_member(u8 uuid)
+{
+	u8 whole[KVC_UUID_LEN] = { 1, uuid };
+	int n;
+
+	pthread_mutex_lock(&super_lock);
+	n = kvc_member_add(pool, whole, SEGMENTS);
+	pthread_mutex_unlock(&super_lock);
+	if (n < 0 || n >= (int)PLACES)
+		fail("member add", (u64)-n);
+	members[n].media = calloc(1, kvc_device_bytes(SEGMENTS, KVC_SEGMENT_MIN));
+	if (!members[n].media)
+		abort();
+	kvc_member_join(pool, (u32)n);
+	return (u32)n;
+}
+
+/* False when it cannot leave any more: another one is lost. */
+static bool remove_member(u32 n, bool move)
+{
+	if (kvc_member_leave(pool, n, move))
+		fail("member leave", n);
+	while (!kvc_member_left(pool, n)) {
+		if (!kvc_member_leaves(pool, n) || is_set(&stop_users))
+			return false;
+		usleep(1000);
+	}
+	flush();
+	if (!kvc_member_left(pool, n))
+		return false;
+	pthread_mutex_lock(&super_lock);
+	kvc_member_remove(pool, n);
+	kvc_member_forget(pool, n);
+	pthread_mutex_unlock(&super_lock);
+	count(&removed);
+	return true;
+}
+
+static void *grow(void *arg)
+{
+	bool more = true;
+	u32 i, n;
+
+	(void)arg;
+	for (i = MEMBERS; i < PLACES && more && !is_set(&stop_users); i++) {
+		n = add_member((u8)i);
+		usleep(100000);
+		more = remove_member(n, i % 3);
+	}
+	return NULL;
+}
+
 static void *control(void *arg)
 {
 	struct kvc_stats st;
@@ -365,7 +420,9 @@ static void *control(void *arg)
 
 	(void)arg;
 	while (!is_set(&stop_users)) {
+		pthread_mutex_lock(&super_lock);
 		slot = kvc_tenant_add(pool, "guest", 0, 0, 0600, 0);
+		pthread_mutex_unlock(&super_lock);
 		if (slot != 1)
 			fail("tenant add", (u64)slot);
 		usleep(20000);
@@ -373,8 +430,10 @@ static void *control(void *arg)
 		if (st.pages > KEYS * 2)
 			fail("pages", st.pages);
 		kvc_member_segments(pool, 0, &total, &free);
+		pthread_mutex_lock(&super_lock);
 		if (kvc_tenant_remove(pool, "guest"))
 			fail("tenant remove", 0);
+		pthread_mutex_unlock(&super_lock);
 		usleep(5000);
 	}
 	return NULL;
@@ -401,6 +460,8 @@ static void make_pool(void)
 		members[i].media = calloc(1, kvc_device_bytes(SEGMENTS, s->segment_size));
 		if (!members[i].media)
 			abort();
+	}
+	for (i = 0; i < PLACES; i++) {
 		pthread_mutex_init(&members[i].work, NULL);
 		pthread_mutex_init(&members[i].lock, NULL);
 		pthread_cond_init(&members[i].kicked_cond, NULL);
@@ -424,14 +485,15 @@ static void set(bool *b)
 static void run(u32 nr_users, u32 seconds)
 {
 	struct user *users = calloc(nr_users, sizeof(*users));
-	pthread_t workers[MEMBERS], controller;
+	pthread_t workers[PLACES], controller, grower;
 	u32 i;
 
 	if (!users)
 		abort();
-	for (i = 0; i < MEMBERS; i++)
+	for (i = 0; i < PLACES; i++)
 		pthread_create(&workers[i], NULL, worker, (void *)(uintptr_t)i);
 	pthread_create(&controller, NULL, control, NULL);
+	pthread_create(&grower, NULL, grow, NULL);
 	for (i = 0; i < nr_users; i++) {
 		users[i].rng.state = i + 1;
 		users[i].slot = i % 4 == 3;
@@ -446,8 +508,9 @@ static void run(u32 nr_users, u32 seconds)
 	for (i = 0; i < nr_users; i++)
 		pthread_join(users[i].thread, NULL);
 	pthread_join(controller, NULL);
+	pthread_join(grower, NULL);
 	set(&stop_workers);
-	for (i = 0; i < MEMBERS; i++) {
+	for (i = 0; i < PLACES; i++) {
 		on_kick(NULL, i);
 		pthread_join(workers[i], NULL);
 	}
@@ -474,11 +537,13 @@ int main(int argc, char **argv)
 	make_pool();
 	run(users, seconds);
 	kvc_pool_destroy(pool);
-	for (i = 0; i < MEMBERS; i++)
+	for (i = 0; i < PLACES; i++)
 		free(members[i].media);
-	printf("threads: %llu stores, %llu loads, %llu matches, %llu deletes, %llu flushes, %llu waits\n",
+	printf("threads: %llu stores, %llu loads, %llu matches, %llu deletes, %llu flushes, %llu waits,"
+	       " %llu members removed\n",
 	       (unsigned long long)stores, (unsigned long long)loads, (unsigned long long)matches,
-	       (unsigned long long)deletes, (unsigned long long)flushes, (unsigned long long)waits);
+	       (unsigned long long)deletes, (unsigned long long)flushes, (unsigned long long)waits,
+	       (unsigned long long)removed);
 	if (!stores || !loads || !matches || !deletes || !flushes)
 		fail("something never happened", 0);
 	return 0;
