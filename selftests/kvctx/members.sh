@@ -16,6 +16,7 @@ detach() { kvctxctl pool detach t; }
 clear_front() { dd if=/dev/zero of="$1" bs=1M count=1 oflag=direct status=none; }
 clear_tail() { dd if=/dev/zero of="$1" bs=$tail_bytes seek=$(($(blocks_of "$1") - 1)) count=1 oflag=direct status=none; }
 copy_tail() { dd if="$1" of="$2" bs=$tail_bytes "$3"=$(($(blocks_of "$4") - 1)) count=1 oflag=direct conv=notrunc status=none; }
+unplug() { echo 0 > "/sys/kernel/config/nullb/$1/power" && rmdir "/sys/kernel/config/nullb/$1"; }
 valid_slots() { ctl_super "$1" show | grep -c ': valid'; }
 
 # fails REGEX COMMAND...: whatever the status is, the sentence counts
@@ -158,6 +159,64 @@ check "attach what is left" prints 'state +online' attach "$a" "$c"
 check "with its pages" prints "right=$((400 - on_b)) wrong=0 bad=0 missing=$on_b" pages load 0 400 100000
 check "detach" detach
 check "a removed member is not taken" fails 'another pool|no kvctx' attach "$a" "$b" "$c"
+
+# What is no member
+format "$a" "$b" > /dev/null
+attach "$a" "$b" > /dev/null
+s=$(nvmet_null_blk mems 4)
+check "too small for a member" fails 'too small' kvctxctl pool add t "$s" --force
+check "a member of the pool" fails 'in use' kvctxctl pool add t "$b" --force
+check "no device" fails 'No such file|no such device' kvctxctl pool add t /dev/nonesuch
+check "no member" fails 'no member' kvctxctl pool remove t "$c"
+check "no member of this number" fails 'no member' kvctxctl pool remove t 7
+check "nothing came of it" prints '^2$' bash -c "kvctxctl pool show t -o json | grep -c '\"index\"'"
+
+# A member leaves, which leases delay; it is not taken at its word before it is over
+state_of() { kvctxctl pool show t -o json | tr -d ' \t\n' | grep -oE "\"index\":$1,.*" | grep -oE '"state":"[a-z]+"' | head -n 1; }
+state_is() { [ "$(state_of "$1")" = "\"state\":\"$2\"" ]; }
+check "store 40 pages" prints 'stored=40' pages store 0 40 100000
+check "flush" prints flushed pages flush
+pages lease 0 40 100 > /dev/null &
+lease=$!
+sleep 1
+check "a removal that is not waited for" prints 'leaves pool t' kvctxctl pool remove t "$a" --no-wait
+check "it is leaving" state_is 0 leaving
+check "twice is refused" fails 'leaving already' kvctxctl pool remove t "$a" --no-wait
+check "so is the other one, which is the last" fails 'is the last one' kvctxctl pool remove t "$b"
+check "pages are served" prints 'right=40 wrong=0 bad=0 missing=0 gone=0' pages load 0 40 100000
+check "stores go to the other" prints 'stored=10' pages store 100 10 100000
+check "nothing has left" test "$(bytes_on 0)" -ge 2000000
+kill $lease
+wait $lease 2> /dev/null
+check "without the leases it goes" until_true 20 bash -c "! kvctxctl pool show t | grep -q $a"
+check "all pages are there" prints 'right=40 wrong=0 bad=0 missing=0 gone=0' pages load 0 40 100000
+
+# Another member is lost while one leaves
+check "detach" until_true 10 detach
+format "$a" "$b" "$c" > /dev/null
+attach "$a" "$b" "$c" > /dev/null
+check "store 60 pages" prints 'stored=60' pages store 0 60 100000
+check "flush" prints flushed pages flush
+pages lease 0 60 100 > /dev/null &
+lease=$!
+sleep 1
+kvctxctl pool remove t "$a" --no-wait > /dev/null
+unplug memb
+check "the other one is lost" until_true 10 state_is 1 failed
+check "the one that was leaving is stuck" until_true 10 state_is 0 stuck
+kill $lease
+wait $lease 2> /dev/null
+check "it stays" bash -c "sleep 1; kvctxctl pool show t | grep -q $a"
+check "and so do its pages" prints 'right=40 wrong=0 bad=0 missing=0 gone=20' pages load 0 60 100000
+check "detach" until_true 10 detach
+check "attach without the lost one" prints degraded attach "$a" "$c" --degraded
+check "its pages are there" prints 'right=40 wrong=0 bad=0 missing=0 gone=20' pages load 0 60 100000
+check "the missing one is removed" prints removed kvctxctl pool remove t 1
+check "what is not there is missing again" prints 'right=40 wrong=0 bad=0 missing=20 gone=0' pages load 0 60 100000
+check "the pool is whole" prints 'state +online' kvctxctl pool show t
+check "detach" detach
+check "attach of the two" attach "$a" "$c"
+check "detach" detach
 
 rmmod kvctx
 nvmet_teardown
