@@ -110,7 +110,7 @@ struct kvctx_key {
  * @segment_size: bytes of a media segment
  * @chunk_size: bytes that one CRC32C covers
  * @block_size: media alignment of a page in bytes
- * @members: member devices of the pool
+ * @members: member devices of the pool, with the places of removed ones; grows when members are added
  * @segs_max: longest scatter list
  * @batch_max: most operations of one SUBMIT
  * @cq_max: most completion queue entries
@@ -298,12 +298,13 @@ struct kvctx_path {
  * @size: size of the structure as the caller knows it
  * @flags: zero
  * @mem: memory id
- * @nr: in: rows that fit at @paths; out: members of the pool, of which at most so many rows were written
+ * @nr: in: rows that fit at @paths; out: members of the pool, with the places of removed ones, which are GONE; of
+ *      these at most so many rows were written
  * @paths: user address of struct kvctx_path[nr]
  *
- * Decided when the memory was registered and enforced by SUBMIT: an operation whose page lies on a member without a
- * path completes with -EREMOTEIO, and nothing was sent to any device. A STORE of peer memory goes only to members
- * with a path; -EREMOTEIO when there is none.
+ * Decided when the memory was registered, or the member added, and enforced by SUBMIT: an operation whose page lies on
+ * a member without a path completes with -EREMOTEIO, and nothing was sent to any device. A STORE of peer memory goes
+ * only to members with a path; -EREMOTEIO when there is none.
  */
 struct kvctx_paths {
 	__u32	size;
