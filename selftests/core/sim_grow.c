@@ -65,7 +65,8 @@ static void add(struct sim *s)
 	r = kvc_member_add(s->pool, uuid, segs);
 	if (r == -ENOMEM && s->cfg.alloc_fails)
 		return;
-	sim_check(r >= 0 && r < SIM_MEMBERS_MAX && (r >= (int)s->cfg.nr_members || s->hole[r]), "add of a member: %d", r);
+	sim_check(r >= 0 && r < SIM_MEMBERS_MAX && (r >= (int)s->cfg.nr_members || s->hole[r]),
+		  "add of a member: %d", r);
 	n = (u32)r;
 	give_device(s, n, segs);
 	s->cfg.nr_members = max(s->cfg.nr_members, n + 1);

@@ -478,7 +478,8 @@ void model_look(struct sim *s)
 	evicted = st.evicted_pages - s->stats.evicted_pages;
 	if (evicted == 0)
 		return;
-	sim_check(!s->cfg.roomy || grow_may_drop(s), "%llu pages evicted from a pool with room for all", (unsigned long long)evicted);
+	sim_check(!s->cfg.roomy || grow_may_drop(s), "%llu pages evicted from a pool with room for all",
+		  (unsigned long long)evicted);
 	for (i = 0; i < s->nr_keys; i++)
 		if (should_be(s, &s->keys[i]) && !in_index(s, &s->keys[i]))
 			vanished(s, &s->keys[i], &v);

@@ -40,7 +40,8 @@ static void model_moved(struct sim *s, const struct kvc_work *w)
 {
 	u32 i;
 
-	if (s->failed[w->member] || s->failed[w->src_member] || model_leases(s, w->src_member, segment_of(s, w->src_offset)))
+	if (s->failed[w->member] || s->failed[w->src_member] ||
+	    model_leases(s, w->src_member, segment_of(s, w->src_offset)))
 		return;
 	for (i = 0; i < s->nr_keys; i++) {
 		struct mkey *k = &s->keys[i];
@@ -62,8 +63,8 @@ static void model_move_bad(struct sim *s, const struct kvc_work *w)
 {
 	u32 i;
 
-	sim_check(segment_tainted(s, (struct place){ w->src_member, w->src_offset }), "move of an undamaged page at %llu",
-		  (unsigned long long)w->src_offset);
+	sim_check(segment_tainted(s, (struct place){ w->src_member, w->src_offset }),
+		  "move of an undamaged page at %llu", (unsigned long long)w->src_offset);
 	for (i = 0; i < s->nr_keys; i++) {
 		struct mkey *k = &s->keys[i];
 

@@ -472,6 +472,7 @@ static void move_and_remove(void **state)
 static void drop_and_remove(void **state)
 {
 	struct rig *r = three_members();
+	u64 mark;
 	u32 lost;
 
 	(void)state;
@@ -482,6 +483,11 @@ static void drop_and_remove(void **state)
 	assert_int_equal(rig_stats(r).pages, 90 - lost);
 	take_out(r, 1);
 	assert_int_equal(kvc_capacity(r->pool), 32 * KVC_SEGMENT_MIN);
+	/* its records are none any more: a delete of what nobody knows needs no tombstone */
+	assert_int_equal(store_on(r, 0, 500, 500, 5000), 0);
+	mark = kvc_flush_mark(r->pool, 0) + kvc_flush_mark(r->pool, 2);
+	assert_int_equal(rig_delete(r, r->d, 500), 0);
+	assert_int_equal(kvc_flush_mark(r->pool, 0) + kvc_flush_mark(r->pool, 2), mark);
 	rig_again(r);
 	assert_int_equal(rig_stats(r).recovered_pages, 90 - lost);
 	/* the last one goes: the superblock is as if it had never been */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Threads: users store, load, match, lease, delete and flush at once, a worker for each member does its work, another
- * thread adds and removes tenants, another one members, and late in the run a member fails. Made for ThreadSanitizer; finds its own wrong
- * bytes and hangs too.
+ * thread adds and removes tenants, another one members, and late in the run a member fails. Made for ThreadSanitizer;
+ * finds its own wrong bytes and hangs too.
  *
  *	core-threads [--seconds S] [--users N]
  *
