@@ -113,17 +113,41 @@ static inline u32 kvc_tagged_slot(u32 n, u32 bits)
 	return 4 * n + (u32)__builtin_ctz(bits) / 8;
 }
 
-/* The line that a hash leads to, or NULL. No lock held: what it holds may be changing. */
+/* Without the lock, to prefetch: chunks and lines, or NULL. What they hold may be changing. */
+static inline struct kvc_chunk *const *kvc_chunk_place(const struct kvc_buckets *t, u32 chunk)
+{
+	const struct kvc_directory *dir = os_load_acquire(&t->dir);
+
+	return chunk < dir->room ? &dir->chunk[chunk] : NULL;
+}
+
+static inline u32 kvc_bucket_peek_number(const struct kvc_buckets *t, u32 hash)
+{
+	u32 nr = READ_ONCE(t->nr);
+
+	return kvc_bucket_number(nr, READ_ONCE(t->mask), hash);
+}
+
+static inline const struct kvc_line *kvc_chunk_peek(const struct kvc_buckets *t, u32 chunk, u32 line)
+{
+	struct kvc_chunk *const *place = kvc_chunk_place(t, chunk);
+	const struct kvc_chunk *c = place ? os_load_acquire(place) : NULL;
+
+	return c ? &c->line[line] : NULL;
+}
+
 static inline const struct kvc_line *kvc_bucket_peek(const struct kvc_buckets *t, u32 hash)
 {
-	u32 nr = READ_ONCE(t->nr), bucket = kvc_bucket_number(nr, READ_ONCE(t->mask), hash);
-	const struct kvc_directory *dir = os_load_acquire(&t->dir);
-	const struct kvc_chunk *chunk;
+	u32 bucket = kvc_bucket_peek_number(t, hash);
 
-	if (bucket / KVC_CHUNK_BUCKETS >= dir->room)
-		return NULL;
-	chunk = os_load_acquire(&dir->chunk[bucket / KVC_CHUNK_BUCKETS]);
-	return chunk ? &chunk->line[bucket % KVC_CHUNK_BUCKETS] : NULL;
+	return kvc_chunk_peek(t, bucket / KVC_CHUNK_BUCKETS, bucket % KVC_CHUNK_BUCKETS);
+}
+
+static inline const struct kvc_line *kvc_next_peek(const struct kvc_buckets *t, const struct kvc_line *line)
+{
+	u32 next = READ_ONCE(line->next);
+
+	return next ? kvc_chunk_peek(t, next / KVC_CHUNK_LINES, next % KVC_CHUNK_LINES) : NULL;
 }
 
 #endif

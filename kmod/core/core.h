@@ -23,7 +23,7 @@
  *   - a segment's bytes are not handed out again while a hold exists, nor before its new header is durable
  *   - pages moved by reclaim are durable in their new place before the old segment's header is replaced
  *   - a tombstone is kept while any segment may still hold a record of the page it killed
- *   - memory per page: 68 bytes, 4 per chunk, up to 10 for the hash table; entry memory is freed with the segment
+ *   - memory per page: 64 bytes, 4 per chunk, up to 10 for the hash table; entry memory is freed with the segment
  * Not promised: that an evicted page stays away. A later attach may find it again while its segment's old header is in
  * place, even with a newer page of the key stored and evicted since; but never with a durable delete in between.
  *

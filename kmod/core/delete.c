@@ -19,9 +19,7 @@ void kvc_tomb_append(struct kvc_member *m, struct kvc_seg *seg, const struct kvc
 
 	e->state = KVC_E_TOMB;
 	e->seq = t->seq;
-	e->block = t->victim;
-	e->length = (u32)t->victim_gen;
-	e->depth = (u32)(t->victim_gen >> 32);
+	kvc_tomb_set(e, t->victim, t->victim_gen);
 	kvc_seg_count(m, seg, e, KVC_REC_FIXED);
 	kvc_seg_check(p, seg);
 }

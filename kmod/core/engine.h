@@ -18,6 +18,7 @@
 #include "core.h"
 #include "format_media.h"
 
+#define KVC_DOMAINS_MAX		(1024U << 10)
 #define KVC_QUEUES_SEGMENTS	12U		/* of a member that has a head for each queue */
 #define KVC_LOG_THRESHOLD	(64U << 10)	/* unlogged record bytes that start a summary unasked */
 
@@ -64,27 +65,36 @@ enum kvc_entry_state {
 };
 
 /*
- * Immutable once in the index: key, domain, depth, length, block, crc_base. The rest: shard lock. What a lookup reads
- * comes first.
+ * One cache line. Key, domain, depth, length, block and crc_base do not change once it is in the index, and are then
+ * read without a lock. The rest: shard lock; its bits are in structures of their own, as neighbours in a word must not
+ * be written beside readers. A tombstone has its victim where a page has length, depth, block and crc_base.
  */
 struct kvc_entry {
 	u8	key[KVC_KEY_LEN];
-	u32	domain;		/* id; the entry holds a reference */
-	u32	length;		/* page: bytes; tombstone: victim's generation, low half */
-	u32	crc_base : 18;	/* first CRC in the segment's */
-	u32	state : 3;
-	u32	hits : 4;
-	u32	logged : 1;	/* its record is in an extent, on media or on the way */
-	u32	counted : 1;	/* its record is in segment->unlogged */
-	u32	copy : 1;	/* moved here: another record of the page may be on media */
-	u32	indexed : 1;
-	u32	no_crcs : 1;	/* page: its CRCs are not known */
-	u64	seq;
-	u32	block;		/* page: first block in the segment; tombstone: gseg of the victim */
-	u32	depth;		/* page: prefix position; tombstone: victim's generation, high half */
-} __packed __aligned(4);
+	struct {
+		u64	seq : KVC_COUNTER_BITS;
+		u64	logged : 1;	/* its record is in an extent, on media or on the way */
+		u64	counted : 1;	/* its record is in segment->unlogged */
+	};
+	struct {
+		u64	length : 28;	/* bytes */
+		u64	block : 18;	/* first block in the segment */
+		u64	crc_base : 18;	/* first CRC in the segment's */
+	};
+	u64	domain : 20;		/* id; the entry holds a reference */
+	u64	depth : 28;		/* prefix position, or KVC_DEPTH_MAX */
+	struct {
+		u16	state : 3;
+		u16	hits : 4;
+		u16	no_crcs : 1;	/* page: its CRCs are not known */
+		u16	copy : 1;	/* moved here: another record of the page may be on media */
+		u16	indexed : 1;
+	};
+};
 
-#define KVC_EBLOCK_ENTRIES	60U
+#define KVC_DEPTH_MAX		(BIT(28) - 1)
+
+#define KVC_EBLOCK_ENTRIES	63U
 #define KVC_EBLOCK_SHIFT	6		/* entry id = block id << 6 | slot */
 #define KVC_EBLOCK_STRIDE	64U
 #define KVC_EBLOCK_MAX		(32U << 20)
@@ -94,11 +104,14 @@ struct kvc_eblock {
 	u32	gseg;
 	u32	id;
 	u32	next;		/* of the segment, block id */
-	u32	pad;
+	u32	pad[13];
 };
 
 os_static_assert(KVC_LEAF_SLOTS >> KVC_LEAF_SHIFT == 1, "slots of a leaf");
-os_static_assert(sizeof(struct kvc_entry) == 68, "memory of a page");
+os_static_assert(sizeof(struct kvc_entry) == 64, "memory of a page");
+os_static_assert(KVC_PAGE_MAX < BIT(28), "length of a page");
+os_static_assert(KVC_SEGMENT_MAX / KVC_BLOCK <= BIT(18), "block of a segment");
+os_static_assert(KVC_DOMAINS_MAX <= BIT(20), "id of a domain");
 os_static_assert(sizeof(struct kvc_eblock) == 4096, "entry blocks are one page");
 os_static_assert(KVC_SEGMENT_MAX / KVC_BLOCK <= 256U << 10, "crc_base holds every CRC of a segment");
 
@@ -235,7 +248,6 @@ struct kvc_domain {
 };
 
 #define KVC_DOMAIN_BUCKETS	256U
-#define KVC_DOMAINS_MAX		(1024U << 10)
 
 struct kvc_budget {
 	struct os_lock lock;
@@ -418,12 +430,27 @@ void kvc_page_drop(struct kvc_pool *p, u32 bucket, u32 entry);
 void kvc_index_sweep(struct kvc_pool *p, bool (*gone)(const struct kvc_pool *p, const struct kvc_entry *e));
 
 /*
- * The buckets of @nr keys, at most KVC_AHEAD. What the lookups of them will read is on its way to the caches, with
- * @blocks the end of the entry blocks too. No lock.
+ * Lookups of many keys, one after the other. begin, then for each key in turn its bucket: what the lookups of those
+ * behind it will read is meanwhile on its way to the caches; with @blocks the end of the entry blocks too. No lock.
  */
-#define KVC_AHEAD		32U
-void kvc_index_ahead(const struct kvc_pool *p, const struct kvc_domain *d, const u8 keys[][KVC_KEY_LEN], u32 nr,
-		     bool blocks, u32 *buckets);
+#define KVC_AHEAD		8U	/* keys that take a step together */
+#define KVC_AHEAD_RING		64U
+
+struct kvc_ahead_key {
+	u32	bucket, entry;
+	const struct kvc_line *line;
+};
+
+struct kvc_ahead {
+	const u8 (*keys)[KVC_KEY_LEN];
+	u32	nr;
+	bool	blocks;
+	u32	hashed, led, guessed, fetched;	/* keys that have taken each step */
+	struct kvc_ahead_key key[KVC_AHEAD_RING];
+};
+
+void kvc_ahead_begin(struct kvc_ahead *a, const u8 keys[][KVC_KEY_LEN], u32 nr, bool blocks);
+u32 kvc_ahead_bucket(const struct kvc_pool *p, const struct kvc_domain *d, struct kvc_ahead *a, u32 i);
 
 /* domain.c */
 int kvc_domains_init(struct kvc_pool *p);
@@ -493,10 +520,27 @@ struct kvc_tomb {
 
 void kvc_tomb_append(struct kvc_member *m, struct kvc_seg *seg, const struct kvc_tomb *t);
 
+/* The victim of a tombstone: 30 bits of gseg and 62 of generation, in the fields of a page */
+static inline void kvc_tomb_set(struct kvc_entry *e, u32 gseg, u64 generation)
+{
+	e->length = generation & (BIT(28) - 1);
+	e->depth = generation >> 28 & (BIT(28) - 1);
+	e->block = gseg & (BIT(18) - 1);
+	e->crc_base = (gseg >> 18) << 6 | (generation >> 56 & 63);
+}
+
+static inline u32 kvc_tomb_victim(const struct kvc_entry *e)
+{
+	return (u32)(e->crc_base >> 6) << 18 | (u32)e->block;
+}
+
 static inline u64 kvc_tomb_gen(const struct kvc_entry *e)
 {
-	return (u64)e->depth << 32 | e->length;
+	return (u64)(e->crc_base & 63) << 56 | (u64)e->depth << 28 | e->length;
 }
+
+os_static_assert(KVC_COUNTER_BITS == 28 + 28 + 6, "generation in a tombstone");
+os_static_assert((u64)KVC_MEMBERS_MAX << KVC_GSEG_SHIFT <= BIT(18 + 12), "gseg in a tombstone");
 
 void kvc_drop_bad(struct kvc_pool *p, u32 entry);
 

@@ -9,7 +9,8 @@
 #include "format.h"
 
 /* Counters on media (sequences, generations) stay below this, so that what was read can always be counted up. */
-#define KVC_COUNTER_END		BIT_ULL(62)
+#define KVC_COUNTER_BITS	62
+#define KVC_COUNTER_END		BIT_ULL(KVC_COUNTER_BITS)
 /* Segments of one member */
 #define KVC_SEGMENTS_END	(16U << 20)
 

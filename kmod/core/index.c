@@ -204,15 +204,20 @@ void kvc_index_sweep(struct kvc_pool *p, bool (*gone)(const struct kvc_pool *p, 
 }
 
 /*
- * A lookup waits for memory three times: for its bucket, for the entry block's address, for the entry. Lookups of many
- * keys wait together. Nothing is locked, so nothing is certain: lines and addresses are of memory that stays, what they
- * lead to is computed but not read.
+ * A lookup waits for memory four times: for its chunk's address, for its bucket, for the entry block's address, for the
+ * entry. Lookups of many keys wait together: while one key is looked up, the four are asked for on behalf of keys
+ * further and further behind. Nothing is locked, so nothing is certain: lines and addresses are of memory that stays,
+ * what they lead to is computed but not read.
  */
 
-/* The first entry in the bucket's first line that has the tag, or KVC_NONE */
-static u32 guess(const struct kvc_pool *p, u32 bucket)
+static const struct kvc_buckets *table_of(const struct kvc_pool *p, u32 bucket)
 {
-	const struct kvc_line *line = kvc_bucket_peek(&p->shards[bucket % KVC_SHARDS].table, bucket);
+	return &p->shards[bucket % KVC_SHARDS].table;
+}
+
+/* The first entry in the line that has the tag, or KVC_NONE */
+static u32 guess(const struct kvc_line *line, u32 bucket)
+{
 	u32 i, bits;
 
 	for (i = 0; line && i < KVC_LINE_TAGS; i++) {
@@ -229,26 +234,99 @@ static void prefetch_entry(const struct kvc_pool *p, u32 entry, bool block)
 	const u8 *e = eb + entry % KVC_EBLOCK_STRIDE * sizeof(struct kvc_entry);
 
 	os_prefetch(e);
-	os_prefetch(e + sizeof(struct kvc_entry) - 1);
 	if (block)
 		os_prefetch(eb + offsetof(struct kvc_eblock, gseg));
 }
 
-void kvc_index_ahead(const struct kvc_pool *p, const struct kvc_domain *d, const u8 keys[][KVC_KEY_LEN], u32 nr,
-		     bool blocks, u32 *buckets)
+static struct kvc_ahead_key *ahead_key(struct kvc_ahead *a, u32 i)
 {
-	u32 entry[KVC_AHEAD], i;
+	return &a->key[i % KVC_AHEAD_RING];
+}
 
-	for (i = 0; i < nr; i++) {
-		buckets[i] = hash_of(p, d->id, keys[i]);
-		os_prefetch(kvc_bucket_peek(&p->shards[buckets[i] % KVC_SHARDS].table, buckets[i]));
+static void hash_until(const struct kvc_pool *p, const struct kvc_domain *d, struct kvc_ahead *a, u32 end)
+{
+	const struct kvc_buckets *t;
+	u32 bucket;
+
+	for (; a->hashed < min(end, a->nr); a->hashed++) {
+		bucket = hash_of(p, d->id, a->keys[a->hashed]);
+		ahead_key(a, a->hashed)->bucket = bucket;
+		t = table_of(p, bucket);
+		os_prefetch(kvc_chunk_place(t, kvc_bucket_peek_number(t, bucket) / KVC_CHUNK_BUCKETS));
 	}
-	for (i = 0; i < nr; i++) {
-		entry[i] = guess(p, buckets[i]);
-		if (entry[i] != KVC_NONE)
-			os_prefetch(kvc_table_place(&p->eblocks, entry[i] >> KVC_EBLOCK_SHIFT));
+}
+
+static void lead_until(const struct kvc_pool *p, struct kvc_ahead *a, u32 end)
+{
+	struct kvc_ahead_key *k;
+
+	for (; a->led < min(end, a->hashed); a->led++) {
+		k = ahead_key(a, a->led);
+		k->line = kvc_bucket_peek(table_of(p, k->bucket), k->bucket);
+		os_prefetch(k->line);
 	}
-	for (i = 0; i < nr; i++)
-		if (entry[i] != KVC_NONE)
-			prefetch_entry(p, entry[i], blocks);
+}
+
+/* What is not in the bucket's first line may be in its second. */
+static void guess_until(const struct kvc_pool *p, struct kvc_ahead *a, u32 end)
+{
+	struct kvc_ahead_key *k;
+
+	for (; a->guessed < min(end, a->led); a->guessed++) {
+		k = ahead_key(a, a->guessed);
+		k->entry = guess(k->line, k->bucket);
+		if (k->entry != KVC_NONE) {
+			os_prefetch(kvc_table_place(&p->eblocks, k->entry >> KVC_EBLOCK_SHIFT));
+		} else if (k->line) {
+			k->line = kvc_next_peek(table_of(p, k->bucket), k->line);
+			os_prefetch(k->line);
+		}
+	}
+}
+
+static void fetch_until(const struct kvc_pool *p, struct kvc_ahead *a, u32 end)
+{
+	struct kvc_ahead_key *k;
+
+	for (; a->fetched < min(end, a->guessed); a->fetched++) {
+		k = ahead_key(a, a->fetched);
+		if (k->entry == KVC_NONE)
+			k->entry = guess(k->line, k->bucket);
+		if (k->entry != KVC_NONE)
+			prefetch_entry(p, k->entry, a->blocks);
+	}
+}
+
+os_static_assert(5 * KVC_AHEAD < KVC_AHEAD_RING, "keys under way");
+
+void kvc_ahead_begin(struct kvc_ahead *a, const u8 keys[][KVC_KEY_LEN], u32 nr, bool blocks)
+{
+	a->keys = keys;
+	a->nr = nr;
+	a->blocks = blocks;
+	a->hashed = 0;
+	a->led = 0;
+	a->guessed = 0;
+	a->fetched = 0;
+}
+
+/*
+ * Some keys at a time, without a lock between them, which would end what the processor overlaps. Not far at first:
+ * often the first page is missing already.
+ */
+static void advance(const struct kvc_pool *p, const struct kvc_domain *d, struct kvc_ahead *a, u32 i)
+{
+	u32 far = 3 * i + KVC_AHEAD;
+
+	hash_until(p, d, a, min(far, i + 5 * KVC_AHEAD));
+	lead_until(p, a, min(far, i + 4 * KVC_AHEAD));
+	guess_until(p, a, min(far, i + 3 * KVC_AHEAD));
+	fetch_until(p, a, min(far, i + 2 * KVC_AHEAD));
+}
+
+u32 kvc_ahead_bucket(const struct kvc_pool *p, const struct kvc_domain *d, struct kvc_ahead *a, u32 i)
+{
+	if (i % KVC_AHEAD == 0)
+		advance(p, d, a, i);
+	return ahead_key(a, i)->bucket;
 }

@@ -82,7 +82,7 @@ static int choose(struct kvc_member *m)
 static bool tomb_needed(const struct kvc_member *m, const struct kvc_entry *e)
 {
 	const struct kvc_pool *p = m->pool;
-	const struct kvc_seg *named = kvc_seg(p, e->block);
+	const struct kvc_seg *named = kvc_seg(p, kvc_tomb_victim(e));
 
 	if (READ_ONCE(kvc_domain(p, e->domain)->dead))
 		return false;

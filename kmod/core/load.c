@@ -150,26 +150,23 @@ static int lease_page(struct kvc_pool *p, u32 bucket, struct kvc_domain *d, cons
 	return r;
 }
 
-/* Few keys at first: often the first page is missing already. */
 u32 kvc_match(struct kvc_pool *p, struct kvc_domain *d, const u8 keys[][KVC_KEY_LEN], u32 nr, u32 *lens,
 	      struct kvc_lease *leases)
 {
-	u32 buckets[KVC_AHEAD], ahead = KVC_AHEAD / 8, first, n, i;
+	struct kvc_ahead ahead;
+	u32 bucket, i;
 	int r;
 
-	for (first = 0; first < nr; first += n) {
-		n = min(ahead, nr - first);
-		kvc_index_ahead(p, d, &keys[first], n, leases, buckets);
-		for (i = 0; i < n; i++) {
-			r = lease_page(p, buckets[i], d, keys[first + i], leases ? &leases[first + i] : NULL);
-			if (r < 0)
-				return first + i;
-			if (lens)
-				lens[first + i] = (u32)r;
-		}
-		ahead = min(2 * ahead, KVC_AHEAD);
+	kvc_ahead_begin(&ahead, keys, nr, leases);
+	for (i = 0; i < nr; i++) {
+		bucket = kvc_ahead_bucket(p, d, &ahead, i);
+		r = lease_page(p, bucket, d, keys[i], leases ? &leases[i] : NULL);
+		if (r < 0)
+			break;
+		if (lens)
+			lens[i] = (u32)r;
 	}
-	return nr;
+	return i;
 }
 
 int kvc_lease_get(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN], struct kvc_lease *l)

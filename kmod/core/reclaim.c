@@ -132,7 +132,7 @@ static u64 oldest_stale(const struct kvc_pool *p, const struct kvc_seg *victim)
 /* May media hold, outside of the victim, a page record older than this tombstone? */
 static bool tomb_needed(const struct kvc_pool *p, const struct kvc_reclaim *rc, const struct kvc_entry *e)
 {
-	const struct kvc_seg *named = kvc_seg(p, e->block);
+	const struct kvc_seg *named = kvc_seg(p, kvc_tomb_victim(e));
 
 	if (READ_ONCE(kvc_domain(p, e->domain)->dead))
 		return false;
@@ -158,7 +158,7 @@ int kvc_tomb_carry(struct kvc_member *m, enum kvc_head which, u32 entry)
 			.domain = kvc_domain(p, e->domain),
 			.key = e->key,
 			.seq = e->seq,
-			.victim = e->block,
+			.victim = kvc_tomb_victim(e),
 			.victim_gen = kvc_tomb_gen(e),
 		});
 		os_unlock(&sh->lock);

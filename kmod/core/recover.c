@@ -87,7 +87,7 @@ static int make_room(struct kvc_member *m, struct kvc_seg *seg, u32 nr_crcs)
 
 static bool names(const struct kvc_pool *p, const struct kvc_entry *tomb, u32 gseg)
 {
-	return tomb->state == KVC_E_TOMB && tomb->block == gseg &&
+	return tomb->state == KVC_E_TOMB && kvc_tomb_victim(tomb) == gseg &&
 	       kvc_tomb_gen(tomb) == READ_ONCE(kvc_seg(p, gseg)->generation);
 }
 
@@ -127,7 +127,7 @@ static void add_page(struct kvc_pool *p, struct kvc_seg *seg, struct kvc_domain 
 	e->seq = rec->seq;
 	e->block = rec->block;
 	e->length = rec->length;
-	e->depth = rec->depth;
+	e->depth = min_t(u32, rec->depth, KVC_DEPTH_MAX);
 	e->crc_base = seg->nr_crcs;
 	e->no_crcs = !!(rec->flags & KVC_REC_NO_CRCS);
 	e->logged = 1;
@@ -143,7 +143,7 @@ static void add_page(struct kvc_pool *p, struct kvc_seg *seg, struct kvc_domain 
 /* Does the newer of two tombstones of a key do all that the older one does? Copies of one do. */
 static bool covers(const struct kvc_entry *a, const struct kvc_entry *b)
 {
-	return a->seq == b->seq || (a->block == b->block && kvc_tomb_gen(a) == kvc_tomb_gen(b));
+	return a->seq == b->seq || (kvc_tomb_victim(a) == kvc_tomb_victim(b) && kvc_tomb_gen(a) == kvc_tomb_gen(b));
 }
 
 static bool victim_exists(const struct kvc_pool *p, const struct kvc_rec *rec)
@@ -162,14 +162,13 @@ static void add_tomb(struct kvc_pool *p, struct kvc_seg *seg, struct kvc_domain 
 	u32 entry = kvc_seg_append(p, seg, d, rec->key);
 	struct kvc_entry *e = kvc_entry(p, entry);
 	struct kvc_entry *o;
-	u64 gen;
 
 	e->state = KVC_E_TOMB;
 	e->seq = rec->seq;
-	e->block = victim_exists(p, rec) ? kvc_gseg_of(rec->length, rec->block) : kvc_gseg(p, seg);
-	gen = victim_exists(p, rec) ? rec->victim_gen : 0;
-	e->length = (u32)gen;
-	e->depth = (u32)(gen >> 32);
+	if (victim_exists(p, rec))
+		kvc_tomb_set(e, kvc_gseg_of(rec->length, rec->block), rec->victim_gen);
+	else
+		kvc_tomb_set(e, kvc_gseg(p, seg), 0);
 	e->logged = 1;
 	if (old != KVC_NONE) {
 		o = kvc_entry(p, old);

@@ -277,7 +277,7 @@ u32 kvc_seg_reserve_page(struct kvc_member *m, struct kvc_seg *seg, struct kvc_d
 	seg->pending_blocks += kvc_pending_blocks(kvc_page_rec_bytes(p, length));
 	e->block = seg->data_start;
 	e->length = length;
-	e->depth = depth;
+	e->depth = min_t(u32, depth, KVC_DEPTH_MAX);
 	e->crc_base = seg->nr_crcs;
 	e->state = KVC_E_PENDING;
 	seg->nr_crcs += kvc_chunks(p, length);
@@ -308,7 +308,7 @@ void kvc_seg_end_page(struct kvc_member *m, struct kvc_seg *seg, struct kvc_entr
 	seg->pending--;
 	seg->pending_blocks -= kvc_pending_blocks(rec_bytes);
 	if (commit) {
-		WRITE_ONCE(seg->min_seq, min(seg->min_seq, e->seq));
+		WRITE_ONCE(seg->min_seq, min_t(u64, seg->min_seq, e->seq));
 		kvc_seg_count(m, seg, e, rec_bytes);
 	}
 	kvc_seg_check(m->pool, seg);

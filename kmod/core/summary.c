@@ -43,11 +43,11 @@ static void fill_rec(const struct kvc_pool *p, const struct kvc_entry *e, struct
 	r->epoch = d->epoch;
 	r->seq = e->seq;
 	if (e->state == KVC_E_TOMB) {
-		const struct kvc_member *m = kvc_member_of(p, e->block);
+		u32 victim = kvc_tomb_victim(e);
 
 		r->type = KVC_REC_TOMBSTONE;
-		r->block = kvc_gseg_local(e->block);
-		r->length = m->index;
+		r->block = kvc_gseg_local(victim);
+		r->length = kvc_member_of(p, victim)->index;
 		r->victim_gen = kvc_tomb_gen(e);
 	} else {
 		r->type = KVC_REC_PAGE;

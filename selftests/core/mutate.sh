@@ -22,6 +22,17 @@ key-last@kmod/core/index.c@s/ | (x\[4\] ^ y\[4\]))/)/@the last word of keys is n
 key-first@kmod/core/index.c@s/(x\[0\] ^ y\[0\]) | //@the first word of keys is not compared
 key-hash@kmod/core/index.c@s/e->domain == d->id \&\& key_equal(e->key, key)/e->domain == d->id/@the hash is taken for the key
 domain-mix@kmod/core/index.c@s/e->domain == d->id \&\& //@domains are not compared
+split-forgets@kmod/core/bucket.c@/^static void put_all/,/^}/s/^\t\tKVC_WARN_ONCE(!put/\t\tif (i)\n\t\t\tKVC_WARN_ONCE(!put/@a split loses an entry of each line
+split-mask@kmod/core/bucket.c@s/2 \* t->mask + 1 : t->mask/t->mask : t->mask/@a split does not widen the mask
+split-from@kmod/core/bucket.c@s/t->nr & (mask >> 1)/t->nr \& (mask >> 2)/@a split divides the wrong bucket
+split-chain@kmod/core/bucket.c@s/^\t\tnumber = old.next;/\t\tnumber = 0;/@a split divides the first line only
+spare-lost@kmod/core/bucket.c@s/^\t\tgive_spare(t, before->next);/\t\t;/@lines that became empty are lost
+spare-twice@kmod/core/bucket.c@s/^\tt->spare = line->next;/\t;/@a spare line is used again and again
+room-always@kmod/core/bucket.h@s/return t->nr_spares > 0;/return true;/@there is always room
+directory-bare@kmod/core/bucket.c@s/^\t\tmemcpy(dir->chunk, .*/\t\t;/@a bigger directory lacks the chunks of the smaller
+directory-first@kmod/core/bucket.c@s/t->dir->room \* sizeof/t->nr_chunks * sizeof/@the first directory is used before it has a chunk
+sweep-short@kmod/core/index.c@s/there = number < sh->table.nr;/there = number + 1 < sh->table.nr;/@a sweep leaves out the last bucket
+tomb-victim@kmod/core/engine.h@s/return (u32)(e->crc_base >> 6) << 18 |/return/@a tombstone forgets half of its victim
 keyspace-mix@kmod/core/domain.c@s/memcmp(d->keyspace, keyspace, KVC_KEYSPACE_LEN)/memcmp(d->keyspace, keyspace, 8)/@half of the keyspace is not compared
 epoch@kmod/core/domain.c@s/(epoch \&\& \*epoch != t->epoch)/0/@recovery believes records of removed tenants
 record-block@kmod/core/format.c@s/rec->block == 0 || rec->block >= r->seg_blocks ||/rec->block == 0 ||/@a record may name blocks beyond its segment
