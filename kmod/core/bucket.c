@@ -19,9 +19,11 @@
 
 #define FILL		9U
 #define SPARES_LOW	3U
-#define BUCKETS_LOW	2U
 #define SPLITS		2U		/* after one insertion, at most */
 #define SPARES		(KVC_CHUNK_LINES - KVC_CHUNK_BUCKETS)
+#define FIRST_MASK	63U
+
+os_static_assert(KVC_CHUNK_BUCKETS > FIRST_MASK / 2 && KVC_CHUNK_BUCKETS <= FIRST_MASK + 1, "buckets of one chunk");
 
 /* All shards begin with this one bucket, which has no room. Never written. */
 static struct kvc_chunk no_chunk;
@@ -153,9 +155,20 @@ void kvc_buckets_remove(struct kvc_buckets *t, u32 hash, u32 entry)
 	t->entries--;
 }
 
+/* Is it time for one bucket more? */
+static bool due(const struct kvc_buckets *t)
+{
+	return t->entries > FILL * t->nr || t->nr_spares < SPARES_LOW;
+}
+
+static bool lacks_bucket(const struct kvc_buckets *t)
+{
+	return t->nr >= t->nr_chunks * KVC_CHUNK_BUCKETS;
+}
+
 static void look_for_hunger(struct kvc_buckets *t)
 {
-	WRITE_ONCE(t->hungry, t->nr + BUCKETS_LOW > t->nr_chunks * KVC_CHUNK_BUCKETS || t->nr_spares < SPARES_LOW);
+	WRITE_ONCE(t->hungry, (due(t) && lacks_bucket(t)) || t->nr_spares < SPARES_LOW);
 }
 
 static void put_all(struct kvc_buckets *t, const struct kvc_line *old, u32 (*hash_of)(const void *arg, u32 entry),
@@ -196,16 +209,11 @@ static void split(struct kvc_buckets *t, u32 (*hash_of)(const void *arg, u32 ent
 	}
 }
 
-static bool due(const struct kvc_buckets *t)
-{
-	return t->entries > FILL * t->nr || t->nr_spares < SPARES_LOW;
-}
-
 void kvc_buckets_settle(struct kvc_buckets *t, u32 (*hash_of)(const void *arg, u32 entry), const void *arg)
 {
 	u32 i;
 
-	for (i = 0; i < SPLITS && due(t) && t->nr < t->nr_chunks * KVC_CHUNK_BUCKETS; i++)
+	for (i = 0; i < SPLITS && due(t) && !lacks_bucket(t); i++)
 		split(t, hash_of, arg);
 	look_for_hunger(t);
 }
@@ -240,13 +248,16 @@ static bool grow_directory(struct kvc_buckets *t, struct os_lock *lock)
 	return true;
 }
 
-/* Its spares are in use from now on, and the first bucket of the first one. */
+/* Its spares are in use from now on, and the buckets of the first one: nothing has to be divided for them. */
 static void add_chunk(struct kvc_buckets *t, struct kvc_chunk *chunk)
 {
 	u32 number = t->nr_chunks * KVC_CHUNK_LINES + KVC_CHUNK_BUCKETS, i;
 
 	os_store_release(&t->dir->chunk[t->nr_chunks], chunk);
-	t->nr_chunks++;
+	if (t->nr_chunks++ == 0) {
+		WRITE_ONCE(t->mask, FIRST_MASK);
+		WRITE_ONCE(t->nr, KVC_CHUNK_BUCKETS);
+	}
 	for (i = 0; i < SPARES; i++)
 		give_spare(t, number + i);
 	look_for_hunger(t);
