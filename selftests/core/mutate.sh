@@ -18,10 +18,13 @@ mutations() {
 	cat <<'LIST'
 extent-crc@kmod/core/format.c@s/if (crc_without_field(m, len, .*/if (0)/@checksum of summaries is not checked
 super-crc@kmod/core/format_super.c@s/if (super_crc(buf) != le32_to_cpu(m->crc))/if (0)/@checksum of superblocks is not checked
-key-last@kmod/core/index.c@s/ | (x\[4\] ^ y\[4\]))/)/@the last word of keys is not compared
-key-first@kmod/core/index.c@s/(x\[0\] ^ y\[0\]) | //@the first word of keys is not compared
+key-last@kmod/core/index.c@/^static bool key_equal/,/^}/s/i < KVC_KEY_LEN/i < KVC_KEY_LEN - 8/@the last word of keys is not compared
+key-first@kmod/core/index.c@/^static bool key_equal/,/^}/s/for (i = 0;/for (i = 8;/@the first word of keys is not compared
 key-hash@kmod/core/index.c@s/e->domain == d->id \&\& key_equal(e->key, key)/e->domain == d->id/@the hash is taken for the key
 domain-mix@kmod/core/index.c@s/e->domain == d->id \&\& //@domains are not compared
+first-buckets@kmod/core/bucket.c@s/WRITE_ONCE(t->mask, FIRST_MASK)/WRITE_ONCE(t->mask, FIRST_MASK \/ 2)/@the first chunk's upper buckets are not used
+split-hash@kmod/core/index.c@/^static u32 hash_of_entry/,/^}/s/return kvc_entry_bucket/return ~kvc_entry_bucket/@pages that a split moves get another hash
+hunger-late@kmod/core/bucket.c@s/(due(t) \&\& lacks_bucket(t)) || t->nr_spares < SPARES_LOW/0/@a shard never asks for another chunk
 split-forgets@kmod/core/bucket.c@/^static void put_all/,/^}/s/^\t\tKVC_WARN_ONCE(!put/\t\tif (i)\n\t\t\tKVC_WARN_ONCE(!put/@a split loses an entry of each line
 split-mask@kmod/core/bucket.c@s/2 \* t->mask + 1 : t->mask/t->mask : t->mask/@a split does not widen the mask
 split-from@kmod/core/bucket.c@s/t->nr & (mask >> 1)/t->nr \& (mask >> 2)/@a split divides the wrong bucket
