@@ -2,7 +2,7 @@
 /*
  * The hash table of a shard while it grows: alone, with hashes as they come, and in a pool.
  */
-#include "bucket.h"
+#include "engine.h"
 #include "test.h"
 
 #define ENTRIES		20000U		/* in one shard: some two thousand buckets, forty chunks, four directories */
@@ -99,11 +99,19 @@ static void table_grows(void **state)
 	os_lock_init(&lock);
 	kvc_buckets_init(&t);
 	check_all(&t, in);
+	/* What the first chunk has is there at once. */
+	insert(&t, 0);
+	assert_int_equal(t.nr, KVC_CHUNK_BUCKETS);
+	assert_int_equal(t.nr_chunks, 1);
+	assert_false(t.hungry);
+	os_lock(&lock);
+	kvc_buckets_remove(&t, hashes[0], 0);
+	os_unlock(&lock);
 	for (i = 0; i < ENTRIES; i++) {
 		insert(&t, i);
 		in[i] = true;
 		/* After each of the first splits, then now and then */
-		if (t.nr != nr && (t.nr < 40 || i % 64 == 0)) {
+		if (t.nr != nr && (t.nr < 100 || i % 64 == 0)) {
 			check_all(&t, in);
 			check_lines(&t);
 		}
@@ -268,16 +276,50 @@ static void peek_is_find(void **state)
 	kvc_buckets_free(&t);
 }
 
-/* Pages of a pool: with 256 shards it takes thousands for each to have several buckets. */
+/*
+ * Pages of a pool, all of them in a few shards: elsewhere it would take a hundred thousand for each shard to have more
+ * buckets than those of its first chunk.
+ */
 #define PAGES		6000U
+#define PAGE_SHARDS	8U
 
-static void store_page(struct rig *r, struct kvc_domain *d, u32 id)
+static u32 ids[PAGES];
+
+/* The next id from @id on whose key leads to one of those shards */
+static u32 next_id(struct rig *r, struct kvc_domain *d, u32 id)
 {
-	int ret = rig_store(r, d, id, id, 1 + id % 100);
+	u8 key[KVC_KEY_LEN];
 
+	for (;; id++) {
+		key_make(key, id);
+		if (kvc_bucket(r->pool, d, key) % KVC_SHARDS < PAGE_SHARDS)
+			return id;
+	}
+}
+
+static u32 shard_buckets(struct rig *r)
+{
+	u32 most = 0, i;
+
+	for (i = 0; i < PAGE_SHARDS; i++)
+		most = max(most, r->pool->shards[i].table.nr);
+	return most;
+}
+
+static int page_length(u32 i)
+{
+	return (int)(1 + i % 100);
+}
+
+static void store_page(struct rig *r, struct kvc_domain *d, u32 i)
+{
+	int ret;
+
+	ids[i] = next_id(r, d, i ? ids[i - 1] + 1 : 0);
+	ret = rig_store(r, d, ids[i], i, (u32)page_length(i));
 	if (ret == -EAGAIN) {
 		rig_work(r);
-		ret = rig_store(r, d, id, id, 1 + id % 100);
+		ret = rig_store(r, d, ids[i], i, (u32)page_length(i));
 	}
 	assert_int_equal(ret, 0);
 }
@@ -293,24 +335,25 @@ static void pages_grow(void **state)
 		store_page(r, r->d, i);
 		if (i % 500 == 0)
 			for (j = 0; j <= i; j++)
-				assert_int_equal(rig_query(r, r->d, j), 1 + j % 100);
+				assert_int_equal(rig_query(r, r->d, ids[j]), page_length(j));
 	}
+	assert_true(shard_buckets(r) > KVC_CHUNK_BUCKETS);
 	for (i = 0; i < PAGES; i += 2)
-		assert_int_equal(rig_delete(r, r->d, i), 0);
+		assert_int_equal(rig_delete(r, r->d, ids[i]), 0);
 	for (i = 0; i < PAGES; i++)
-		assert_int_equal(rig_query(r, r->d, i), i % 2 ? (int)(1 + i % 100) : -ENOENT);
+		assert_int_equal(rig_query(r, r->d, ids[i]), i % 2 ? page_length(i) : -ENOENT);
 	assert_int_equal(rig_stats(r).pages, PAGES / 2);
 	/* A match of every length up to 64, with the first missing page everywhere */
 	for (i = 0; i < 64; i++) {
 		for (j = 0; j < 64; j++)
-			key_make(keys[j], j == i ? PAGES + 1 : 1 + 2 * (7 * i + j));
+			key_make(keys[j], ids[j == i ? 2 : 1 + 2 * (7 * i + j)]);
 		assert_int_equal(kvc_match(r->pool, r->d, (const u8 (*)[KVC_KEY_LEN])keys, 64, NULL, NULL), i);
 		assert_int_equal(kvc_match(r->pool, r->d, (const u8 (*)[KVC_KEY_LEN])keys, i, NULL, NULL), i);
 	}
 	rig_flush(r);
 	rig_again(r);
 	for (i = 1; i < PAGES; i += 2)
-		assert_int_equal(rig_load(r, r->d, i, i), 0);
+		assert_int_equal(rig_load(r, r->d, ids[i], i), 0);
 	assert_int_equal(rig_stats(r).pages, PAGES / 2);
 	rig_free(r);
 }
@@ -327,11 +370,12 @@ static void sweep_of_many(void **state)
 	guest = rig_domain(r, 1, 0);
 	for (i = 0; i < PAGES; i++)
 		store_page(r, i % 3 ? guest : r->d, i);
+	assert_true(shard_buckets(r) > KVC_CHUNK_BUCKETS);
 	assert_int_equal(rig_stats(r).pages, PAGES);
 	assert_int_equal(kvc_tenant_remove(r->pool, "guest"), 0);
 	assert_int_equal(rig_stats(r).pages, PAGES / 3);
 	for (i = 0; i < PAGES; i += 3)
-		assert_int_equal(rig_query(r, r->d, i), 1 + i % 100);
+		assert_int_equal(rig_query(r, r->d, ids[i]), page_length(i));
 	kvc_domain_put(r->pool, guest);
 	rig_free(r);
 }
