@@ -7,12 +7,12 @@
  * the highest bit. So a growing table never stops anybody for longer than it takes to divide one bucket, and a sweep in
  * the order of the numbers misses nothing: what moves, moves to a higher one.
  *
- * It grows when buckets hold more than FILL entries on average, or when few spares are left: with buckets of very
- * different fill, which there are halfway between two powers of two, lines are used up before the average is reached.
- * That keeps both the memory and the share of entries that are not in the first line of their bucket within bounds. It
- * does not shrink: the most pages that a pool ever held it will hold again.
+ * It begins with all buckets of one chunk. It grows when buckets hold more than FILL entries on average, or when few
+ * spares are left: with buckets of very different fill, which there are halfway between two powers of two, lines are
+ * used up before the average is reached. That keeps both the memory and the share of entries that are not in the first
+ * line of their bucket within bounds. It does not shrink: the most pages that a pool ever held it will hold again.
  *
- * Nothing is allocated under the lock. A shard that will soon need a chunk is hungry; who is about to insert feeds it
+ * Nothing is allocated under the lock. A shard that needs a chunk is hungry; who is about to insert feeds it
  * first. If memory is short the spares make buckets longer; only without any left an insertion is refused.
  */
 #include "bucket.h"

@@ -250,6 +250,7 @@ static void directory_without_chunk(void **state)
 	os_alloc_fault = refuse_later;
 	assert_int_equal(kvc_buckets_grow(&t, &lock), -ENOMEM);
 	os_alloc_fault = NULL;
+	assert_non_null(kvc_bucket_line(&t, 0));
 	check_all(&t, none);
 	assert_int_equal(kvc_buckets_grow(&t, &lock), 0);
 	check_all(&t, none);
