@@ -12,7 +12,7 @@ CORE_SIM_OBJS	:= $(call CORE_T_OBJ,dev disk page sim_main sim_model sim_ops sim_
 CORE_UNIT_OBJS	:= $(call CORE_T_OBJ,dev disk page rig media golden unit $(CORE_UNITS:%=test_%))
 CORE_FUZZ_PARTS	:= $(call CORE_T_OBJ,dev disk page rig media fuzz_mutate fuzz_media fuzz_image fuzz_pool)
 CORE_FUZZ_OBJS	:= $(call CORE_T_OBJ,fuzz) $(CORE_FUZZ_PARTS)
-CORE_THR_OBJS	:= $(call CORE_T_OBJ,page threads)
+CORE_THR_OBJS	:= $(call CORE_T_OBJ,page threads threads_index)
 CORE_BENCH_OBJS	:= $(call CORE_T_OBJ,page bench)
 CORE_IMAGE_OBJS	:= $(call CORE_T_OBJ,page image)
 

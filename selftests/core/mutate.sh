@@ -102,6 +102,7 @@ budget-evicted@kmod/core/reclaim.c@s/^\t\tkvc_budget_note(.*/\t\t;/@evicted page
 budget-fraction@kmod/core/budget.c@s/b->part += seconds .*/;/@fractions of bytes are lost
 budget-grows@kmod/core/budget.c@s/(u64)min_t(s64, (s64)more, (s64)limit - n)/more/@the budget grows beyond a day's
 budget-debt@kmod/core/budget.c@s/if (n < -(s64)limit)/if (0)/@debts grow without bound
+lock-split@kmod/core/bucket.c@s/^\t\t\tWRITE_ONCE(line->slot\[i\], 0);/\t\t\tline->slot[i] = 0;/@a split clears slots that are being read as if nobody did
 lock-query@kmod/core/load.c@/^int kvc_query/,/^}/s/os_\(un\)\?lock(&sh->lock);/;/@query takes no lock
 lock-commit@kmod/core/store.c@/^static void end_store/,/^}/s/os_\(un\)\?lock(&m->lock);/;/@commit takes no member lock
 leave-tombs@kmod/core/leave.c@s/return named->member != m->index/return false/;s/^\t\treturn true;/\t\treturn false;/@tombstones go with a member that is removed
@@ -111,7 +112,7 @@ leave-forget@kmod/core/member.c@s/os_atomic_xchg(&m->segs\[i\].undead, 0)/0/;s/W
 leave-alone@kmod/core/member.c@s/if (!another_online(p, member))/if (0)/@the last member can be removed
 add-early@kmod/core/member.c@s/^\tm->joining = true;/&\n\tWRITE_ONCE(m->offline, false);/@a member is used before the superblocks name it
 hole-last@kmod/core/format_super.c@s/ || kvc_super_hole(s, s->nr_members - 1)//@the last member may be a hole
-removed-tombs@kmod/core/recover.c@s/victim_exists(p, rec) ? rec->victim_gen : 0/rec->victim_gen/;s/e->block = victim_exists(p, rec) ? .*/e->block = kvc_gseg_of(rec->length, rec->block);/@tombstones may name segments of removed members
+removed-tombs@kmod/core/recover.c@s/if (victim_exists(p, rec))$/if (1)/@tombstones may name segments of removed members
 super-order@selftests/core/sim_admin.c@s/op->alone = tenant == SIM_NO_TENANT .*/op->alone = false;/@other members name a new one before it has a superblock
 remove-unflushed@selftests/core/sim_grow.c@s/g->state != G_FLUSHING || !flushed(s)/g->state != G_FLUSHING || (0 \&\& !flushed(s))/@a member is removed before the copies of its pages are durable
 LIST

@@ -17,6 +17,7 @@
 #include "core.h"
 #include "page.h"
 #include "rng.h"
+#include "threads.h"
 
 #define MEMBERS		2U		/* in the beginning */
 #define PLACES		16U
@@ -534,6 +535,7 @@ int main(int argc, char **argv)
 		else
 			return 2;
 	}
+	threads_index();
 	make_pool();
 	run(users, seconds);
 	kvc_pool_destroy(pool);
