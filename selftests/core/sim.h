@@ -88,7 +88,7 @@ struct mkey {
 	bool	pending;		/* a store is under way */
 	bool	doubtful;		/* what brought a deleted page back may take it away again */
 	bool	gone;			/* its member failed: -ENODEV is as good as -ENOENT */
-	u32	twice;			/* this version was copied to another member: either copy may be found */
+	u32	twice;			/* this version was moved: any of its copies may be found, in attach after attach */
 	u32	away;			/* this version has to be back when its member is */
 	u32	on;			/* members on which it was ever stored; a mask */
 	u32	tombs;			/* members that have, or had, tombstones of the key; a mask */

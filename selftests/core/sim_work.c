@@ -30,7 +30,6 @@ static void moved_away(struct sim *s, struct mkey *k)
 	k->on |= BIT(k->at.member);
 	s->versions[k->cur.version].member = k->at.member;
 	s->newest[k->at.member] = k->at;
-	k->twice = k->cur.version;
 	s->placed += kvc_blocks(k->cur.length);
 	s->n.went++;
 }
@@ -50,6 +49,7 @@ static void model_moved(struct sim *s, const struct kvc_work *w)
 			continue;
 		k->before = k->at;
 		k->at = (struct place){ w->member, w->offset };
+		k->twice = k->cur.version;
 		if (w->member != w->src_member)
 			moved_away(s, k);
 		s->n.moved++;
