@@ -205,7 +205,8 @@ void kvc_load_end(struct kvc_pool *p, struct kvc_load *ld, int status);
 int kvc_query(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN]);
 
 /*
- * Leading pages of keys[0..nr) that are present. @lens (or NULL) gets their lengths. @leases (or NULL) gets one lease
+ * Leading pages of keys[0..nr) that are present, keys being those of a prompt in prefix order: policies take each call
+ * for a request for it. @lens (or NULL) gets their lengths. @leases (or NULL) gets one lease
  * for each page found, to be ended by kvc_lease_put().
  */
 struct kvc_lease {
@@ -309,8 +310,8 @@ bool kvc_member_online(const struct kvc_pool *p, u32 member);
  * remembered of a page that goes. victim: called with the member locked; keep and moved_hits: with a shard locked. The
  * engine bounds rewriting to a quarter of the segment's bytes.
  *
- * Pages of a queue share segments. New pages go to KVC_QUEUE_NEW; rewritten ones to KVC_QUEUE_LONG, and with @ghosts
- * the new pages that were evicted a while ago, too.
+ * Pages of a queue share segments. Rewritten pages go to KVC_QUEUE_LONG, new ones to KVC_QUEUE_NEW; with @queues, new
+ * pages that are likely to live long go to the former, too.
  */
 enum kvc_queue {
 	KVC_QUEUE_NEW,
@@ -336,6 +337,8 @@ struct kvc_page_view {
 struct kvc_policy {
 	const char *name;
 	bool	ghosts;			/* evicted pages are remembered */
+	bool	queues;			/* new pages are told apart */
+	bool	requests;		/* pages are valued by who asked for them: request.c, value.c, victim.c */
 	/* index into v[0..nr) or KVC_NONE */
 	u32 (*victim)(const struct kvc_victim_view *v, u32 nr);
 	bool (*keep)(const struct kvc_page_view *page);

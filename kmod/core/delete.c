@@ -40,7 +40,7 @@ static int delete_unlogged(struct kvc_pool *p, u32 bucket, struct kvc_domain *d,
 	*entry = found;
 	if (needs_tomb(p, kvc_entry(p, found)))
 		return 1;
-	kvc_page_drop(p, bucket, found);
+	kvc_page_lose(p, bucket, found);
 	kvc_shard(p, bucket)->deletes++;
 	return 0;
 }
@@ -69,7 +69,7 @@ static int delete_on(struct kvc_member *m, struct kvc_domain *d, u32 bucket, con
 			.victim = kvc_gseg(p, victim),
 			.victim_gen = READ_ONCE(victim->generation),
 		});
-		kvc_page_drop(p, bucket, entry);
+		kvc_page_lose(p, bucket, entry);
 		sh->deletes++;
 		r = 0;
 	}

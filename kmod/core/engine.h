@@ -5,7 +5,7 @@
  * Locks, outermost first
  *   member->lock   heads, segment states, reservation and summary of the member's segments
  *   shard->lock    the shard's buckets; everything in an entry that changes; the shard's counters
- *   table->lock, domains.lock, budget.lock   innermost, one of them
+ *   table->lock, domains.lock, budget.lock, requests.lock   innermost, one of them
  *
  * A segment's entries are appended under the member lock while it is OPEN (tombstones: SEALING too) and freed when it
  * is DRAINING, after all of them left the index and the last hold was dropped. So whoever sees an entry in a bucket
@@ -67,7 +67,7 @@ enum kvc_entry_state {
 /*
  * One cache line. Key, domain, depth, length, block and crc_base do not change once it is in the index, and are then
  * read without a lock. The rest: shard lock; its bits are in structures of their own, as neighbours in a word must not
- * be written beside readers. A tombstone has its victim where a page has length, depth, block and crc_base.
+ * be written beside readers. A tombstone has its victim where a page has length, depth, block, crc_base and mark.
  */
 struct kvc_entry {
 	u8	key[KVC_KEY_LEN];
@@ -81,18 +81,20 @@ struct kvc_entry {
 		u64	block : 18;	/* first block in the segment */
 		u64	crc_base : 18;	/* first CRC in the segment's */
 	};
-	u64	domain : 20;		/* id; the entry holds a reference */
-	u64	depth : 28;		/* prefix position, or KVC_DEPTH_MAX */
 	struct {
-		u16	state : 3;
-		u16	hits : 4;
-		u16	no_crcs : 1;	/* page: its CRCs are not known */
-		u16	copy : 1;	/* moved here: another record of the page may be on media */
-		u16	indexed : 1;
+		u32	domain : 20;	/* id; the entry holds a reference */
+		u32	depth : 12;	/* prefix position, or KVC_DEPTH_MAX */
+	};
+	struct {
+		u32	mark : 26;	/* the policy's: loads, or a request's id (request.c), read unlocked too */
+		u32	state : 3;
+		u32	no_crcs : 1;	/* page: its CRCs are not known */
+		u32	copy : 1;	/* moved here: another record of the page may be on media */
+		u32	indexed : 1;
 	};
 };
 
-#define KVC_DEPTH_MAX		(BIT(28) - 1)
+#define KVC_DEPTH_MAX		(BIT(12) - 1)	/* so deep or deeper */
 
 #define KVC_EBLOCK_ENTRIES	63U
 #define KVC_EBLOCK_SHIFT	6		/* entry id = block id << 6 | slot */
@@ -195,6 +197,7 @@ struct kvc_reclaim {
 	u32	budget;		/* blocks that may still be moved */
 	u64	stale_seq;	/* records of pages without a tombstone, outside of the victim, are not older */
 	u64	mark;		/* commits that must be logged before the victim goes */
+	u64	price;		/* what a block's pages were worth that went lately */
 	/* leave.c */
 	u32	rounds;		/* that the victim was gone over again after moves had failed */
 	bool	failed;		/* a move did, in this round */
@@ -225,6 +228,10 @@ struct kvc_member {
 	struct kvc_reclaim reclaim;
 	u8	*extent;		/* buffer of the one extent on its way */
 	struct kvc_victim_view *views;
+	struct kvc_seg *newest;		/* where the last new page got its place */
+	struct kvc_survey *survey;	/* of who executes the work, as are costs, one for each segment */
+	u64	*costs;			/* what it cost to lose it when it was surveyed last; 0: it was not */
+	u32	credit;			/* blocks that reclaim may write, in parts of 1/KVC_CREDIT */
 	u64	stores, store_bytes, moved_pages, moved_bytes;
 	u64	sealed, reclaimed, summary_writes;
 	u64	recovered_seq, recovered_gen, recover_skipped;
@@ -260,6 +267,96 @@ struct kvc_budget {
 	u32	*seen;			/* NULL until there was a limit */
 };
 
+/* request.c */
+#define KVC_ID_BITS		22U		/* of a page's mark; above it is how often the page was shared */
+#define KVC_STRAY		BIT(21)		/* in an id: no MATCH asked for it */
+#define KVC_SHARED_MAX		15U
+#define KVC_CLASS_SHARED	16U		/* the first of KVC_SHARED_CLASSES; those before are of requests */
+#define KVC_SHARED_CLASSES	4U
+#define KVC_CLASS_STRAY		20U
+#define KVC_CLASS_LOADED	21U		/* strays that were loaded */
+#define KVC_CLASSES		22U
+#define KVC_AGE_UNITS		4096U		/* of an age: the time in which the capacity is written once */
+#define KVC_AGE_MAX		(1U << 20)
+
+struct kvc_request {
+	u32	id;
+	u32	pages;			/* keys of the prompt */
+	u32	cut;			/* lowest depth of a page that was lost since, U32_MAX: none was */
+	u32	tail, last;		/* hashes of the last key but one, or of the only one, and of the last */
+	u8	class, turn;
+	u8	continued;		/* by so many requests, at most 2 */
+	u64	when;			/* on the pool's clock */
+};
+
+struct kvc_requests {
+	struct os_lock lock;
+	u32	nr;			/* of the ring, a power of two; 0: the policy does without requests */
+	u32	nr_tails, nr_awaited;	/* powers of two */
+	u32	last_id;
+	u64	capacity;		/* blocks; read without the lock */
+	u32	stray, loaded;		/* ids of the strays of now; read without the lock */
+	struct kvc_request *ring;
+	u64	*tails, *awaited;
+	struct kvc_values *values;
+};
+
+/* A MATCH on its way */
+struct kvc_asker {
+	u32	id;			/* 0: requests are not looked at */
+	u32	pages, tail, last;
+	bool	same;			/* the same keys as the request had before */
+	bool	repeated;		/* and at another time */
+	bool	branch;			/* not the next turn of a conversation: the pages found are shared */
+	bool	tail_shared;		/* the page of the tail already was */
+	u32	fresh;			/* pages that are new since the turn before */
+	u32	class, age;		/* repeated: of the last time */
+	u32	asked;			/* pages found */
+	u32	back_run, seen_run;	/* class of the last shared page, before and now */
+	u32	back[KVC_SHARED_CLASSES], seen[KVC_SHARED_CLASSES];
+};
+
+static inline u32 kvc_mark_id(u32 mark)
+{
+	return mark & (BIT(KVC_ID_BITS) - 1);
+}
+
+static inline u32 kvc_mark_shared(u32 mark)
+{
+	return mark >> KVC_ID_BITS;
+}
+
+static inline u32 kvc_mark(u32 id, u32 shared)
+{
+	return shared << KVC_ID_BITS | id;
+}
+
+/* victim.c */
+#define KVC_PARTS		64U
+#define KVC_CREDIT		5U		/* a fifth of what is stored may be rewritten */
+#define KVC_CREDIT_SEGMENTS	4U		/* and is saved up to so many segments */
+
+struct kvc_part {
+	u32	id, own_class;		/* the request, and its class */
+	u32	class;			/* that of the shared pages that these are, or 0 */
+	u32	worth, own;		/* the value of a block here, and of those of the request behind */
+	u32	first, end;		/* lowest depth here, U32_MAX: unknown; deepest that has all before it */
+	u32	tail;			/* depth of the last page, which does not come back; or 0 */
+	u32	pages, blocks;		/* here, that are worth something */
+	u32	moved;			/* of these, by the plan, from the first on */
+};
+
+struct kvc_survey {
+	u64	now;
+	bool	ends;			/* ends of prompts come back */
+	u32	nr;
+	struct kvc_part part[KVC_PARTS];
+	u32	next;			/* segment to be surveyed in turn */
+	u32	rounds;			/* of all segments */
+	u64	least;			/* what the last one cost that went */
+	bool	begun;
+};
+
 struct kvc_domains {
 	struct os_lock lock;
 	struct kvc_domain *bucket[KVC_DOMAIN_BUCKETS];
@@ -287,6 +384,7 @@ struct kvc_pool {
 	struct kvc_table eblocks;
 	struct kvc_domains domains;
 	struct kvc_budget budget;
+	struct kvc_requests requests;
 	struct os_atomic64 seq, generation, open_seq, salts;
 	struct os_atomic turn;		/* member of the next store */
 	struct os_atomic nr_undead;	/* segments with undead set */
@@ -423,9 +521,10 @@ static inline bool kvc_index_room(struct kvc_pool *p, u32 bucket)
 
 void kvc_index_insert(struct kvc_pool *p, u32 bucket, u32 entry);
 void kvc_index_remove(struct kvc_pool *p, u32 bucket, u32 entry);
-/* A page becomes LIVE (it is in its bucket), or leaves the index. Shard locked. */
+/* A page becomes LIVE (it is in its bucket), or leaves the index; lose: and is not replaced. Shard locked. */
 void kvc_page_publish(struct kvc_pool *p, struct kvc_shard *sh, u32 entry);
 void kvc_page_drop(struct kvc_pool *p, u32 bucket, u32 entry);
+void kvc_page_lose(struct kvc_pool *p, u32 bucket, u32 entry);
 /* Take out of every bucket what @gone says. No lock held. */
 void kvc_index_sweep(struct kvc_pool *p, bool (*gone)(const struct kvc_pool *p, const struct kvc_entry *e));
 
@@ -493,7 +592,7 @@ int kvc_head_prepare(struct kvc_member *m, enum kvc_head which, u32 blocks, u32 
 /* The same for a tombstone: wherever it fits, else in a new segment as head @which */
 int kvc_tomb_prepare(struct kvc_member *m, enum kvc_head which, struct kvc_seg **out);
 u32 kvc_seg_reserve_page(struct kvc_member *m, struct kvc_seg *seg, struct kvc_domain *d, const u8 *key, u32 length,
-			 u32 depth);
+			 u32 depth, u32 request);
 /* End of a reservation: the record counts as unlogged (commit), or not. */
 void kvc_seg_end_page(struct kvc_member *m, struct kvc_seg *seg, struct kvc_entry *e, bool commit);
 u32 kvc_avail(const struct kvc_member *m);
@@ -524,22 +623,23 @@ void kvc_tomb_append(struct kvc_member *m, struct kvc_seg *seg, const struct kvc
 static inline void kvc_tomb_set(struct kvc_entry *e, u32 gseg, u64 generation)
 {
 	e->length = generation & (BIT(28) - 1);
-	e->depth = generation >> 28 & (BIT(28) - 1);
+	e->mark = generation >> 28 & (BIT(26) - 1);
+	e->crc_base = generation >> 54;
 	e->block = gseg & (BIT(18) - 1);
-	e->crc_base = (gseg >> 18) << 6 | (generation >> 56 & 63);
+	e->depth = gseg >> 18;
 }
 
 static inline u32 kvc_tomb_victim(const struct kvc_entry *e)
 {
-	return (u32)(e->crc_base >> 6) << 18 | (u32)e->block;
+	return (u32)e->depth << 18 | (u32)e->block;
 }
 
 static inline u64 kvc_tomb_gen(const struct kvc_entry *e)
 {
-	return (u64)(e->crc_base & 63) << 56 | (u64)e->depth << 28 | e->length;
+	return (u64)e->crc_base << 54 | (u64)e->mark << 28 | e->length;
 }
 
-os_static_assert(KVC_COUNTER_BITS == 28 + 28 + 6, "generation in a tombstone");
+os_static_assert(KVC_COUNTER_BITS == 28 + 26 + 8, "generation in a tombstone");
 os_static_assert((u64)KVC_MEMBERS_MAX << KVC_GSEG_SHIFT <= BIT(18 + 12), "gseg in a tombstone");
 
 void kvc_drop_bad(struct kvc_pool *p, u32 entry);
@@ -580,6 +680,40 @@ void kvc_ghosts_destroy(struct kvc_pool *p);
 void kvc_ghost_add(struct kvc_pool *p, u32 bucket);
 bool kvc_ghost_seen(struct kvc_pool *p, u32 bucket);
 void kvc_ghost_forget(struct kvc_pool *p, u32 bucket);
+
+/* request.c. get: inner lock held or not; the others with no lock but for lost, under a shard's. */
+int kvc_requests_init(struct kvc_pool *p);
+void kvc_requests_destroy(struct kvc_pool *p);
+void kvc_requests_resize(struct kvc_pool *p);
+u64 kvc_clock(const struct kvc_pool *p);
+void kvc_request_strays(struct kvc_pool *p);
+void kvc_request_begin(struct kvc_pool *p, const struct kvc_domain *d, const u8 keys[][KVC_KEY_LEN], u32 nr,
+		       struct kvc_asker *a);
+void kvc_request_end(struct kvc_pool *p, const struct kvc_domain *d, const u8 keys[][KVC_KEY_LEN], u32 found,
+		     struct kvc_asker *a);
+u32 kvc_request_awaits(const struct kvc_pool *p, u32 hash);
+u32 kvc_request_asks(struct kvc_asker *a, u32 mark);	/* the mark of a page found, in order */
+bool kvc_request_get(struct kvc_pool *p, u32 id, struct kvc_request *out);
+bool kvc_request_lasts(struct kvc_pool *p, u32 id, u32 depth);
+void kvc_request_lost(struct kvc_pool *p, u32 id, u32 depth);
+u32 kvc_request_worth(const struct kvc_pool *p, const struct kvc_request *r, u32 class, u64 now);
+
+/* value.c. seen, returned: requests locked */
+struct kvc_values *kvc_values_new(void);		/* allocates */
+void kvc_values_seen(struct kvc_values *v, u32 class);
+void kvc_values_returned(struct kvc_values *v, u32 class, u32 age, bool whole);
+void kvc_values_shared(struct kvc_values *v, const u32 *back, const u32 *seen);
+void kvc_values_refresh(struct kvc_pool *p);
+u32 kvc_class(u32 turn, u32 fresh);
+u32 kvc_class_shared(u32 shared);
+u32 kvc_worth(const struct kvc_values *v, u32 class, u32 age);
+bool kvc_ends_return(const struct kvc_values *v);
+
+/* victim.c */
+void kvc_move_credit(struct kvc_member *m, u32 stored);
+u32 kvc_move_budget(const struct kvc_member *m);
+struct kvc_seg *kvc_victim_choose(struct kvc_member *m);
+bool kvc_victim_keeps(const struct kvc_member *m, const struct kvc_entry *e);
 
 /* reclaim.c */
 int kvc_reclaim_next(struct kvc_member *m, struct kvc_work *w);

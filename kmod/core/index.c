@@ -161,6 +161,15 @@ void kvc_page_drop(struct kvc_pool *p, u32 bucket, u32 entry)
 	sh->bytes -= e->length;
 }
 
+void kvc_page_lose(struct kvc_pool *p, u32 bucket, u32 entry)
+{
+	const struct kvc_entry *e = kvc_entry(p, entry);
+
+	if (p->requests.nr)
+		kvc_request_lost(p, kvc_mark_id(e->mark), e->depth);
+	kvc_page_drop(p, bucket, entry);
+}
+
 /* An entry of the bucket that is @gone, or KVC_NONE */
 static u32 find_gone(struct kvc_pool *p, const struct kvc_buckets *t, u32 number,
 		     bool (*gone)(const struct kvc_pool *p, const struct kvc_entry *e))

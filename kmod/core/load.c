@@ -51,8 +51,10 @@ int kvc_load_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KE
 		sh->misses++;
 	} else {
 		e = kvc_entry(p, entry);
-		if (e->hits < KVC_HITS_MAX)
-			e->hits++;
+		if (!p->requests.nr)
+			e->mark = min_t(u32, e->mark + 1, KVC_HITS_MAX);
+		else if (!e->mark || kvc_mark_id(e->mark) & KVC_STRAY)
+			e->mark = READ_ONCE(p->requests.loaded);
 		os_atomic_inc(&kvc_entry_seg(p, entry)->holds);
 		kvc_fill_load(p, entry, ld);
 		sh->loads++;
@@ -88,7 +90,7 @@ void kvc_drop_bad(struct kvc_pool *p, u32 entry)
 	os_lock(&sh->lock);
 	if (kvc_entry(p, entry)->state == KVC_E_LIVE) {
 		kvc_seg_undead(p, kvc_entry_seg(p, entry));
-		kvc_page_drop(p, bucket, entry);
+		kvc_page_lose(p, bucket, entry);
 	}
 	sh->bad_pages++;
 	os_unlock(&sh->lock);
@@ -130,8 +132,9 @@ static int lease_seg(struct kvc_pool *p, u32 gseg)
 	return -ENOENT;
 }
 
-/* Length of the page, or why not. @l may be NULL. */
-static int lease_page(struct kvc_pool *p, u32 bucket, struct kvc_domain *d, const u8 *key, struct kvc_lease *l)
+/* Length of the page, or why not. @asker and @l may be NULL. */
+static int lease_page(struct kvc_pool *p, u32 bucket, struct kvc_domain *d, const u8 *key, struct kvc_asker *asker,
+		      struct kvc_lease *l)
 {
 	u32 entry, gseg;
 	struct kvc_shard *sh = kvc_shard(p, bucket);
@@ -144,14 +147,17 @@ static int lease_page(struct kvc_pool *p, u32 bucket, struct kvc_domain *d, cons
 		r = lease_seg(p, gseg);
 		l->gseg = gseg;
 	}
-	if (!r)
+	if (!r) {
+		if (asker)
+			kvc_entry(p, entry)->mark = kvc_request_asks(asker, kvc_entry(p, entry)->mark);
 		r = (int)kvc_entry(p, entry)->length;
+	}
 	os_unlock(&sh->lock);
 	return r;
 }
 
-u32 kvc_match(struct kvc_pool *p, struct kvc_domain *d, const u8 keys[][KVC_KEY_LEN], u32 nr, u32 *lens,
-	      struct kvc_lease *leases)
+static u32 match(struct kvc_pool *p, struct kvc_domain *d, const u8 keys[][KVC_KEY_LEN], u32 nr,
+		 struct kvc_asker *asker, u32 *lens, struct kvc_lease *leases)
 {
 	struct kvc_ahead ahead;
 	u32 bucket, i;
@@ -160,7 +166,7 @@ u32 kvc_match(struct kvc_pool *p, struct kvc_domain *d, const u8 keys[][KVC_KEY_
 	kvc_ahead_begin(&ahead, keys, nr, leases);
 	for (i = 0; i < nr; i++) {
 		bucket = kvc_ahead_bucket(p, d, &ahead, i);
-		r = lease_page(p, bucket, d, keys[i], leases ? &leases[i] : NULL);
+		r = lease_page(p, bucket, d, keys[i], asker, leases ? &leases[i] : NULL);
 		if (r < 0)
 			break;
 		if (lens)
@@ -169,9 +175,24 @@ u32 kvc_match(struct kvc_pool *p, struct kvc_domain *d, const u8 keys[][KVC_KEY_
 	return i;
 }
 
+u32 kvc_match(struct kvc_pool *p, struct kvc_domain *d, const u8 keys[][KVC_KEY_LEN], u32 nr, u32 *lens,
+	      struct kvc_lease *leases)
+{
+	struct kvc_asker asker = { 0 };
+	bool ask = p->requests.nr && nr;
+	u32 found;
+
+	if (ask)
+		kvc_request_begin(p, d, keys, nr, &asker);
+	found = match(p, d, keys, nr, ask ? &asker : NULL, lens, leases);
+	if (ask)
+		kvc_request_end(p, d, keys, found, &asker);
+	return found;
+}
+
 int kvc_lease_get(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN], struct kvc_lease *l)
 {
-	int r = lease_page(p, kvc_bucket(p, d, key), d, key, l);
+	int r = lease_page(p, kvc_bucket(p, d, key), d, key, NULL, l);
 
 	return r < 0 ? r : 0;
 }

@@ -9,6 +9,8 @@
  */
 #include "engine.h"
 
+#define LOW_MAX		8U	/* segments kept available on a large member */
+
 static void init_lists(struct kvc_member *m)
 {
 	u32 i;
@@ -25,20 +27,26 @@ static int alloc_segments(struct kvc_member *m, u32 nr_segs)
 	struct kvc_victim_view *views = os_alloc(sizeof(*views) * nr_segs);
 	struct kvc_seg *segs = os_zalloc(sizeof(*segs) * nr_segs);
 	u8 *extent = os_alloc(m->pool->extent_max);
+	struct kvc_survey *survey = os_zalloc(sizeof(*survey));
+	u64 *costs = os_zalloc(sizeof(*costs) * nr_segs);
 	u32 i;
 
-	if (!views || !segs || !extent) {
+	if (!views || !segs || !extent || !survey || !costs) {
 		os_free(views);
 		os_free(segs);
 		os_free(extent);
+		os_free(survey);
+		os_free(costs);
 		return -ENOMEM;
 	}
 	os_lock(&m->lock);
 	m->views = views;
 	m->extent = extent;
+	m->survey = survey;
+	m->costs = costs;
 	m->segs = segs;
 	m->nr_segs = nr_segs;
-	m->low = nr_segs < 8 ? 2 : max_t(u32, 3, nr_segs / 50);
+	m->low = nr_segs < 8 ? 2 : max_t(u32, 3, min_t(u32, nr_segs / 50, LOW_MAX));
 	m->stock = min_t(u32, m->low, 4);
 	for (i = 0; i < nr_segs; i++) {
 		segs[i].member = (u8)m->index;
@@ -79,6 +87,8 @@ void kvc_member_exit(struct kvc_member *m)
 		free_crcs(&m->segs[i]);
 	os_free(m->segs);
 	os_free(m->extent);
+	os_free(m->survey);
+	os_free(m->costs);
 	os_free(m->views);
 }
 
@@ -135,6 +145,7 @@ static void set_super(struct kvc_pool *p, u32 member, const struct kvc_super_mem
 	while (kvc_super_hole(s, s->nr_members - 1))
 		s->nr_members--;
 	s->seq++;
+	kvc_requests_resize(p);
 	os_unlock(&p->domains.lock);
 }
 

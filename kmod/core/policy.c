@@ -85,12 +85,22 @@ static const struct kvc_policy fifo_policy = {
 static const struct kvc_policy s3fifo_policy = {
 	.name = "s3fifo",
 	.ghosts = true,
+	.queues = true,
 	.victim = s3fifo_victim,
 	.keep = keep_hit,
 	.moved_hits = s3fifo_hits,
 };
 
-const struct kvc_policy *const kvc_policies[] = { &clock_policy, &fifo_policy, &s3fifo_policy, NULL };
+static const struct kvc_policy prefix_policy = {
+	.name = "prefix",
+	.queues = true,
+	.requests = true,
+	.victim = oldest_victim,
+	.keep = keep_none,
+	.moved_hits = half_hits,
+};
+
+const struct kvc_policy *const kvc_policies[] = { &prefix_policy, &clock_policy, &fifo_policy, &s3fifo_policy, NULL };
 
 const struct kvc_policy *kvc_policy_find(const char *name)
 {
@@ -104,9 +114,16 @@ const struct kvc_policy *kvc_policy_find(const char *name)
 
 int kvc_pool_set_policy(struct kvc_pool *p, const struct kvc_policy *policy)
 {
+	int r = 0;
+
 	if (p->eblocks.used)
 		return -EBUSY;
 	kvc_ghosts_destroy(p);
+	kvc_requests_destroy(p);
 	p->policy = policy;
-	return policy->ghosts ? kvc_ghosts_init(p) : 0;
+	if (policy->ghosts)
+		r = kvc_ghosts_init(p);
+	if (!r && policy->requests)
+		r = kvc_requests_init(p);
+	return r;
 }

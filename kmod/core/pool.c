@@ -145,6 +145,7 @@ void kvc_pool_destroy(struct kvc_pool *p)
 	kvc_domains_destroy(p);
 	kvc_budget_destroy(&p->budget);
 	kvc_ghosts_destroy(p);
+	kvc_requests_destroy(p);
 	os_free(p->members);
 	kvc_index_destroy(p);
 	os_free(p);

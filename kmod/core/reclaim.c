@@ -49,23 +49,48 @@ static bool despair(struct kvc_member *m)
 	return true;
 }
 
+/* Member locked. */
+static bool reclaimable(const struct kvc_member *m)
+{
+	return !m->offline && !m->stuck && kvc_avail(m) < m->low;
+}
+
+static bool short_of_room(struct kvc_member *m)
+{
+	bool yes;
+
+	os_lock(&m->lock);
+	yes = reclaimable(m);
+	os_unlock(&m->lock);
+	return yes;
+}
+
+/* What the policy chooses by what it knows of segments; NULL: all are leased. Member locked. */
+static struct kvc_seg *by_order(struct kvc_member *m)
+{
+	u32 n = fill_views(m), i = m->pool->policy->victim(m->views, n);
+
+	return i < n && !m->views[i].leases ? kvc_seg(m->pool, m->views[i].gseg) : NULL;
+}
+
 /* 0: no victim needed or to be had; -EAGAIN: look again; 1: chosen */
 static int choose(struct kvc_member *m)
 {
 	struct kvc_reclaim *rc = &m->reclaim;
-	u32 n, i;
+	struct kvc_seg *seg;
 	int r = 0;
 
+	seg = m->pool->requests.nr && short_of_room(m) ? kvc_victim_choose(m) : NULL;
 	os_lock(&m->lock);
-	if (m->offline || m->stuck || kvc_avail(m) >= m->low)
+	if (!reclaimable(m))
 		goto out;
-	n = fill_views(m);
-	i = m->pool->policy->victim(m->views, n);
-	if (i < n && !m->views[i].leases) {
-		rc->victim = kvc_seg(m->pool, m->views[i].gseg);
+	if (!seg || seg->state != KVC_S_SEALED || os_atomic_read(&seg->leases))
+		seg = by_order(m);
+	if (seg) {
+		rc->victim = seg;
 		kvc_seg_set_state(m, rc->victim, KVC_S_VICTIM);
 		kvc_cursor_init(&rc->cursor);
-		rc->budget = m->pool->seg_blocks / 4;
+		rc->budget = m->pool->requests.nr ? kvc_move_budget(m) : m->pool->seg_blocks / 4;
 		rc->stale_seq = 0;
 		rc->phase = KVC_R_CARRY;
 		m->hopeless = false;
@@ -217,7 +242,7 @@ static struct kvc_page_view view_of(const struct kvc_pool *p, u32 entry)
 	const struct kvc_entry *e = kvc_entry(p, entry);
 
 	return (struct kvc_page_view){
-		.hits = e->hits,
+		.hits = e->mark,
 		.depth = e->depth,
 		.length = e->length,
 		.queue = kvc_queue_of(kvc_entry_seg(p, entry)),
@@ -236,7 +261,8 @@ static u32 worth_moving(struct kvc_member *m, u32 entry)
 	os_lock(&sh->lock);
 	page = view_of(p, entry);
 	if (e->state == KVC_E_LIVE && !READ_ONCE(kvc_domain(p, e->domain)->dead) &&
-	    kvc_blocks(e->length) <= m->reclaim.budget && p->policy->keep(&page))
+	    kvc_blocks(e->length) <= m->reclaim.budget &&
+	    (p->requests.nr ? kvc_victim_keeps(m, e) : p->policy->keep(&page)))
 		length = e->length;
 	os_unlock(&sh->lock);
 	return length;
@@ -257,6 +283,14 @@ static void fill_move(struct kvc_work *w, u32 length)
 	w->no_crcs = w->src.no_crcs;
 }
 
+/* A request's id stays, hits age. */
+static u32 moved_mark(const struct kvc_pool *p, u32 entry)
+{
+	struct kvc_page_view page = view_of(p, entry);
+
+	return p->requests.nr ? page.hits : p->policy->moved_hits(&page) & KVC_HITS_MAX;
+}
+
 /*
  * To the move head of @m, where pages age, or to the queue of its head @which. 1: @w moves the page; 0: it is gone;
  * -EAGAIN: no room; -ENODEV, -ENOMEM
@@ -266,7 +300,6 @@ int kvc_move_start(struct kvc_member *m, enum kvc_head which, u32 entry, u32 len
 	struct kvc_pool *p = m->pool;
 	struct kvc_shard *sh = kvc_shard(p, kvc_entry_bucket(p, entry));
 	const struct kvc_entry *e = kvc_entry(p, entry);
-	struct kvc_page_view page;
 	struct kvc_entry *copy;
 	struct kvc_seg *seg;
 	u32 to, i;
@@ -282,12 +315,13 @@ int kvc_move_start(struct kvc_member *m, enum kvc_head which, u32 entry, u32 len
 		goto out;
 	os_lock(&sh->lock);
 	if (e->state == KVC_E_LIVE) {
-		to = kvc_seg_reserve_page(m, seg, kvc_domain(p, e->domain), e->key, length, e->depth);
+		to = kvc_seg_reserve_page(m, seg, kvc_domain(p, e->domain), e->key, length, e->depth,
+					  which == KVC_HEAD_MOVE ? moved_mark(p, entry) : e->mark);
 		copy = kvc_entry(p, to);
 		copy->state = KVC_E_COPYING;
+		if (which != KVC_HEAD_MOVE)
+			m->newest = seg;
 		copy->seq = e->seq;
-		page = view_of(p, entry);
-		copy->hits = which == KVC_HEAD_MOVE ? p->policy->moved_hits(&page) & KVC_HITS_MAX : e->hits;
 		copy->no_crcs = e->no_crcs;
 		os_atomic_inc(&kvc_entry_seg(p, entry)->holds);
 		kvc_fill_load(p, entry, &w->src);
@@ -305,6 +339,14 @@ out:
 	return 1;
 }
 
+static void spend(struct kvc_member *m, u32 blocks)
+{
+	os_lock(&m->lock);
+	m->reclaim.budget -= blocks;
+	WRITE_ONCE(m->credit, m->credit - min(m->credit, KVC_CREDIT * blocks));
+	os_unlock(&m->lock);
+}
+
 static int next_move(struct kvc_member *m, struct kvc_work *w)
 {
 	struct kvc_reclaim *rc = &m->reclaim;
@@ -320,7 +362,7 @@ static int next_move(struct kvc_member *m, struct kvc_work *w)
 			break;
 		rc->cursor.index++;
 		if (r == 1) {
-			rc->budget -= kvc_blocks(length);
+			spend(m, kvc_blocks(length));
 			return 1;
 		}
 	}
@@ -400,7 +442,7 @@ static void evict_page(struct kvc_pool *p, u32 entry)
 
 	os_lock(&sh->lock);
 	if (kvc_entry(p, entry)->state == KVC_E_LIVE) {
-		kvc_page_drop(p, bucket, entry);
+		kvc_page_lose(p, bucket, entry);
 		kvc_budget_note(p, kvc_domain(p, kvc_entry(p, entry)->domain), kvc_entry(p, entry)->key);
 		kvc_ghost_add(p, bucket);
 		sh->evicted++;

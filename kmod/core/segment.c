@@ -134,6 +134,7 @@ void kvc_seg_reset(struct kvc_pool *p, struct kvc_seg *seg)
 	seg->pending = 0;
 	seg->pending_blocks = 0;
 	seg->discarded = 1;
+	kvc_member_of(p, kvc_gseg(p, seg))->costs[kvc_gseg_local(kvc_gseg(p, seg))] = 0;
 	WRITE_ONCE(seg->min_seq, U64_MAX);
 	kvc_cursor_init(&seg->log_cursor);
 }
@@ -266,7 +267,7 @@ int kvc_tomb_prepare(struct kvc_member *m, enum kvc_head which, struct kvc_seg *
 }
 
 u32 kvc_seg_reserve_page(struct kvc_member *m, struct kvc_seg *seg, struct kvc_domain *d, const u8 *key, u32 length,
-			 u32 depth)
+			 u32 depth, u32 request)
 {
 	struct kvc_pool *p = m->pool;
 	u32 entry = kvc_seg_append(p, seg, d, key);
@@ -278,6 +279,7 @@ u32 kvc_seg_reserve_page(struct kvc_member *m, struct kvc_seg *seg, struct kvc_d
 	e->block = seg->data_start;
 	e->length = length;
 	e->depth = min_t(u32, depth, KVC_DEPTH_MAX);
+	e->mark = request;
 	e->crc_base = seg->nr_crcs;
 	e->state = KVC_E_PENDING;
 	seg->nr_crcs += kvc_chunks(p, length);

@@ -29,7 +29,7 @@ void kvc_fill_store(struct kvc_pool *p, u32 entry, struct kvc_store *st)
  * Does the index refuse a store of the key? 0: no. A page on a member that is gone does not count, nor does one that
  * is there: it is replaced. Shard locked.
  */
-static int check_present(struct kvc_pool *p, u32 bucket, u32 entry)
+static int check_present(struct kvc_pool *p, u32 bucket, u32 entry, u32 request)
 {
 	struct kvc_shard *sh = kvc_shard(p, bucket);
 
@@ -42,27 +42,33 @@ static int check_present(struct kvc_pool *p, u32 bucket, u32 entry)
 	if (READ_ONCE(kvc_member_of(p, kvc_gseg(p, kvc_entry_seg(p, entry)))->offline))
 		return 0;
 	sh->dedups++;
+	if (request)
+		kvc_entry(p, entry)->mark = kvc_mark(request, kvc_mark_shared(kvc_entry(p, entry)->mark));
 	return -EEXIST;
 }
 
 /* What was known of a key that is not in the index, before any member was locked */
 struct absence {
 	u32	inserts;		/* what sh->inserts is as long as the key is in no entry */
-	bool	ghost;			/* it was evicted not long ago */
+	bool	lasting;		/* by what is known of it, it belongs to the long-lived */
+	u32	request;
 };
 
 /* The same; @ab: out */
-static int check_index(struct kvc_pool *p, u32 bucket, struct kvc_domain *d, const u8 *key, struct absence *ab)
+static int check_index(struct kvc_pool *p, u32 bucket, struct kvc_domain *d, const u8 *key, u32 depth,
+		       struct absence *ab)
 {
 	struct kvc_shard *sh = kvc_shard(p, bucket);
 	u32 entry;
 	int r;
 
+	ab->request = kvc_request_awaits(p, bucket);
+	ab->lasting = p->requests.nr && kvc_request_lasts(p, ab->request, depth);
 	os_lock(&sh->lock);
 	entry = kvc_index_find(p, bucket, d, key);
 	ab->inserts = entry == KVC_NONE ? sh->inserts : sh->inserts - 1;
-	ab->ghost = kvc_ghost_seen(p, bucket);
-	r = check_present(p, bucket, entry);
+	ab->lasting |= kvc_ghost_seen(p, bucket);
+	r = check_present(p, bucket, entry, ab->request);
 	os_unlock(&sh->lock);
 	return r;
 }
@@ -71,7 +77,7 @@ static int check_index(struct kvc_pool *p, u32 bucket, struct kvc_domain *d, con
 int kvc_page_prepare(struct kvc_member *m, bool lasting, u32 length, struct kvc_seg **seg)
 {
 	u32 blocks = kvc_blocks(length), nr_crcs = kvc_chunks(m->pool, length);
-	bool queues = m->pool->ghosts && m->nr_segs >= KVC_QUEUES_SEGMENTS;
+	bool queues = m->pool->policy->queues && m->nr_segs >= KVC_QUEUES_SEGMENTS;
 	enum kvc_head head = queues && lasting ? KVC_HEAD_LONG : KVC_HEAD_NEW;
 	int r = kvc_head_prepare(m, head, blocks, nr_crcs, seg);
 
@@ -91,20 +97,21 @@ static int reserve_on(struct kvc_member *m, struct kvc_domain *d, u32 bucket, co
 	int r;
 
 	os_lock(&m->lock);
-	r = kvc_page_prepare(m, ab->ghost, length, &seg);
+	r = kvc_page_prepare(m, ab->lasting, length, &seg);
 	if (r)
 		goto out_member;
 	os_lock_inner(&sh->lock);
 	if (sh->inserts != ab->inserts)
 		old = kvc_index_find(p, bucket, d, key);
-	r = check_present(p, bucket, old);
+	r = check_present(p, bucket, old, ab->request);
 	if (!r && !kvc_index_room(p, bucket))
 		r = 1;
 	if (r)
 		goto out_shard;
 	if (old != KVC_NONE)
 		kvc_page_drop(p, bucket, old);
-	entry = kvc_seg_reserve_page(m, seg, d, key, length, depth);
+	entry = kvc_seg_reserve_page(m, seg, d, key, length, depth, ab->request);
+	m->newest = seg;
 	kvc_index_insert(p, bucket, entry);
 	kvc_ghost_forget(p, bucket);
 	kvc_fill_store(p, entry, st);
@@ -150,7 +157,7 @@ int kvc_store_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_K
 		return -EINVAL;
 	if (READ_ONCE(d->dead))
 		return -ENODEV;
-	r = check_index(p, bucket, d, key, &ab);
+	r = check_index(p, bucket, d, key, depth, &ab);
 	if (r)
 		return r;
 	if (!kvc_budget_admits(p, d, key))
@@ -190,7 +197,8 @@ static void end_store(struct kvc_pool *p, struct kvc_store *st, bool commit)
 		e->seq = os_atomic64_inc_return(&p->seq);
 		kvc_page_publish(p, sh, st->entry);
 		m->stores++;
-		m->store_bytes += e->length;
+		WRITE_ONCE(m->store_bytes, m->store_bytes + e->length);
+		kvc_move_credit(m, kvc_blocks(e->length));
 	} else {
 		kvc_index_remove(p, st->bucket, st->entry);
 		e->state = KVC_E_DEAD;

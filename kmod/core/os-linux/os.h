@@ -32,6 +32,7 @@
 
 #define os_load_acquire(p)	smp_load_acquire(p)		/* users name what it pairs with */
 #define os_store_release(p, v)	smp_store_release(p, v)		/* the same */
+#define os_racy			__no_kcsan	/* reads what others write, and may get anything */
 #define os_prefetch(p)		prefetch(p)	/* any address will do */
 
 /* True when @cond, which must never be: says so once. */

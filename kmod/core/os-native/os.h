@@ -44,6 +44,8 @@ typedef __s64 s64;
 #define BIT(n)				(1UL << (n))
 #define BIT_ULL(n)			(1ULL << (n))
 #define ARRAY_SIZE(a)			(sizeof(a) / sizeof((a)[0]))
+/* Reads what others write, and may get anything */
+#define os_racy				__attribute__((__no_sanitize__("thread"), __noinline__))
 #define fallthrough			__attribute__((__fallthrough__))
 
 #ifndef U32_MAX

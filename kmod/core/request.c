@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Requests: whose prompt a page belongs to, as far as it can be seen.
+ *
+ * MATCH names the keys of a prompt in prefix order, so each MATCH is taken for a request: the pages it finds become
+ * that request's, and so do the pages it misses once they are stored. A page belongs to the last request that asked
+ * for it. Pages that no MATCH asked for are strays: they belong to a request of all that are stored at the time, or of
+ * all that are loaded.
+ *
+ * A request continues an earlier one when that one's tail, its last key but one, is the deepest tail among its keys:
+ * the last page of a prompt is seldom full, and is replaced when the conversation grows. An earlier request with more
+ * than one continuation is a shared prefix and says nothing about conversations. Pages that are found by other requests
+ * than the next turn are shared, and that is counted with them.
+ *
+ * What is kept, all of it bounded and none of it on media: a ring of requests; a table of the tails, which leads from
+ * a key's hash to the latest request that has it as its tail; a table of awaited keys, which leads from the hash of a
+ * key that was missed to the request. Of both the oldest are forgotten. A
+ * wrong hash or a request that was forgotten costs the pages their value (value.c), nothing else.
+ *
+ * requests->lock guards the ring and the counters. The tables are read and written without.
+ */
+#include "engine.h"
+
+#define REQUEST_BYTES	(16U << 20)	/* of capacity for each request of the ring */
+#define REQUESTS_FEW	(16U << 10)	/* as long as each page of a small pool may be another request's */
+#define REQUESTS_MIN	64U
+#define REQUESTS_MAX	(256U << 10)
+#define PAGE_BYTES	(64U << 10)	/* of a small page */
+#define AWAITED_MAX	(64U << 10)	/* keys of requests between MATCH and STORE */
+#define WAYS		4U		/* of a table's set */
+#define TURNS_MAX	8U
+
+static u32 power_of_two(u64 n)
+{
+	u32 p = 1;
+
+	while (p < n)
+		p *= 2;
+	return p;
+}
+
+int kvc_requests_init(struct kvc_pool *p)
+{
+	struct kvc_requests *rq = &p->requests;
+	u64 pages = max_t(u64, kvc_capacity(p) / PAGE_BYTES, REQUESTS_MIN);
+	u64 want = max_t(u64, kvc_capacity(p) / REQUEST_BYTES, min_t(u64, pages, REQUESTS_FEW));
+	u32 nr = power_of_two(min_t(u64, want, REQUESTS_MAX));
+
+	os_lock_init(&rq->lock);
+	rq->nr_tails = 2 * nr;
+	rq->nr_awaited = power_of_two(min_t(u64, pages, AWAITED_MAX));
+	rq->ring = os_zalloc(sizeof(*rq->ring) * nr);
+	rq->tails = os_zalloc(sizeof(*rq->tails) * rq->nr_tails);
+	rq->awaited = os_zalloc(sizeof(*rq->awaited) * rq->nr_awaited);
+	rq->values = kvc_values_new();
+	if (!rq->ring || !rq->tails || !rq->awaited || !rq->values) {
+		kvc_requests_destroy(p);
+		return -ENOMEM;
+	}
+	rq->nr = nr;
+	kvc_requests_resize(p);
+	kvc_request_strays(p);
+	return 0;
+}
+
+void kvc_requests_destroy(struct kvc_pool *p)
+{
+	struct kvc_requests *rq = &p->requests;
+
+	os_free(rq->ring);
+	os_free(rq->tails);
+	os_free(rq->awaited);
+	os_free(rq->values);
+	memset(rq, 0, sizeof(*rq));
+}
+
+/* The pool's clock: blocks stored since attach. Nobody needs it exactly. */
+u64 kvc_clock(const struct kvc_pool *p)
+{
+	u32 nr = kvc_nr_members(p), i;
+	u64 bytes = 0;
+
+	for (i = 0; i < nr; i++)
+		bytes += READ_ONCE(p->members[i].store_bytes);
+	return bytes >> KVC_BLOCK_SHIFT;
+}
+
+/* The capacity is another one. */
+void kvc_requests_resize(struct kvc_pool *p)
+{
+	WRITE_ONCE(p->requests.capacity, max_t(u64, kvc_capacity(p) >> KVC_BLOCK_SHIFT, 1));
+}
+
+/* A part of the capacity, 0 to KVC_AGE_MAX */
+static u32 age_of(const struct kvc_pool *p, u64 when, u64 now)
+{
+	u64 age = now > when ? now - when : 0;
+
+	return (u32)min_t(u64, age * KVC_AGE_UNITS / READ_ONCE(p->requests.capacity), KVC_AGE_MAX);
+}
+
+static u64 *set_of(u64 *table, u32 nr, u32 hash)
+{
+	return table + (hash & (nr / WAYS - 1)) * WAYS;
+}
+
+/* In front of the others of its set; the last one is forgotten. */
+static void put(u64 *table, u32 nr, u32 hash, u32 id)
+{
+	u64 *set = set_of(table, nr, hash), carry = (u64)hash << 32 | id, next;
+	u32 i;
+
+	for (i = 0; i < WAYS; i++) {
+		next = READ_ONCE(set[i]);
+		WRITE_ONCE(set[i], carry);
+		if (next >> 32 == hash)
+			break;
+		carry = next;
+	}
+}
+
+/* The id put there for the hash, or 0 */
+static u32 look_up(u64 *table, u32 nr, u32 hash)
+{
+	u64 *set = set_of(table, nr, hash), at;
+	u32 i;
+
+	for (i = 0; i < WAYS; i++) {
+		at = READ_ONCE(set[i]);
+		if (at >> 32 == hash)
+			return (u32)at;
+	}
+	return 0;
+}
+
+/* NULL when it was forgotten. Locked. */
+static struct kvc_request *get(struct kvc_requests *rq, u32 id)
+{
+	struct kvc_request *r = &rq->ring[id & (rq->nr - 1)];
+
+	return id && r->id == id ? r : NULL;
+}
+
+/* In the place of the oldest one. Locked. */
+static struct kvc_request *add(struct kvc_requests *rq, u32 kind, u64 now)
+{
+	struct kvc_request *r;
+	u32 id;
+
+	rq->last_id = (rq->last_id + 1) % KVC_STRAY;
+	if (!rq->last_id)
+		rq->last_id = 1;
+	id = rq->last_id;
+	r = &rq->ring[id & (rq->nr - 1)];
+	*r = (struct kvc_request){
+		.id = id | kind,
+		.cut = U32_MAX,
+		.turn = 1,
+		.when = now,
+	};
+	return r;
+}
+
+/* Locked. */
+static void add_stray(struct kvc_requests *rq, u32 *id, u32 class, u64 now)
+{
+	struct kvc_request *r = get(rq, *id);
+
+	if (r && r->when == now)
+		return;
+	r = add(rq, KVC_STRAY, now);
+	r->class = (u8)class;
+	WRITE_ONCE(*id, r->id);
+}
+
+/* From now on strays belong to another request: this tells old ones from new ones. */
+void kvc_request_strays(struct kvc_pool *p)
+{
+	struct kvc_requests *rq = &p->requests;
+	u64 now = kvc_clock(p);
+
+	os_lock(&rq->lock);
+	add_stray(rq, &rq->stray, KVC_CLASS_STRAY, now);
+	add_stray(rq, &rq->loaded, KVC_CLASS_LOADED, now);
+	os_unlock(&rq->lock);
+}
+
+/*
+ * The id put for the deepest key that is a tail, or 0: that of the latest turn. *behind: the hash of the key behind it.
+ */
+static u32 deepest_tail(struct kvc_pool *p, const struct kvc_domain *d, const u8 keys[][KVC_KEY_LEN],
+			const struct kvc_asker *a, u32 *behind)
+{
+	struct kvc_requests *rq = &p->requests;
+	u32 hash, id, i;
+
+	*behind = 0;
+	for (i = a->pages; i--;) {
+		hash = i == a->pages - 1 ? a->last : kvc_bucket(p, d, keys[i]);
+		id = look_up(rq->tails, rq->nr_tails, hash);
+		if (id)
+			return id;
+		*behind = hash;
+		if (i % 1024 == 0)
+			os_relax();
+	}
+	return 0;
+}
+
+/* The same prompt once more, as it is asked for again and again. Locked. */
+static void repeat(const struct kvc_pool *p, struct kvc_request *r, struct kvc_asker *a, u64 now)
+{
+	a->repeated = r->when != now;
+	a->class = r->class;
+	a->age = age_of(p, r->when, now);
+	r->when = now;
+	r->cut = U32_MAX;
+	a->id = r->id;
+}
+
+/* Is this the next turn of the conversation that @prev was the last turn of? Locked. */
+static void go_on(const struct kvc_pool *p, struct kvc_request *r, struct kvc_request *prev, struct kvc_asker *a,
+		  bool whole)
+{
+	a->fresh = a->pages - min(a->pages, max(prev->pages, 2U) - 1);
+	if (r->tail != prev->tail && prev->continued < 2)
+		prev->continued++;
+	if (prev->continued > 1)
+		return;
+	a->branch = false;
+	r->turn = (u8)min(prev->turn + 1U, TURNS_MAX);
+	kvc_values_returned(p->requests.values, prev->class, age_of(p, prev->when, r->when), whole);
+}
+
+/* Before the keys are looked up */
+void kvc_request_begin(struct kvc_pool *p, const struct kvc_domain *d, const u8 keys[][KVC_KEY_LEN], u32 nr,
+		       struct kvc_asker *a)
+{
+	struct kvc_requests *rq = &p->requests;
+	struct kvc_request *r, *prev;
+	u64 now = kvc_clock(p);
+	u32 id, behind;
+
+	a->pages = nr;
+	a->fresh = nr;
+	a->branch = true;
+	a->last = kvc_bucket(p, d, keys[nr - 1]);
+	a->tail = nr > 1 ? kvc_bucket(p, d, keys[nr - 2]) : a->last;
+	id = deepest_tail(p, d, keys, a, &behind);
+	os_lock(&rq->lock);
+	prev = get(rq, id);
+	if (prev && prev->pages == nr && prev->tail == a->tail && prev->last == a->last) {
+		repeat(p, prev, a, now);
+		a->same = true;
+	} else {
+		r = add(rq, 0, now);
+		r->pages = nr;
+		r->tail = a->tail;
+		r->last = a->last;
+		r->class = KVC_CLASS_STRAY;
+		a->id = r->id;
+		if (prev && prev != r)
+			go_on(p, r, prev, a, prev->pages == 1 || prev->last == behind);
+	}
+	os_unlock(&rq->lock);
+}
+
+/* A page was found. Neighbours of one class of shared pages are a row, which counts once. */
+u32 kvc_request_asks(struct kvc_asker *a, u32 mark)
+{
+	u32 shared = kvc_mark_shared(mark), class;
+
+	if (++a->asked == max(a->pages, 2U) - 1)
+		a->tail_shared = shared;
+	class = shared ? kvc_class_shared(shared) : a->back_run;
+	if (class != a->back_run)
+		a->back[class - KVC_CLASS_SHARED]++;
+	a->back_run = class;
+	if (a->branch && shared < KVC_SHARED_MAX)
+		shared++;
+	class = shared ? kvc_class_shared(shared) : a->seen_run;
+	if (class != a->seen_run)
+		a->seen[class - KVC_CLASS_SHARED]++;
+	a->seen_run = class;
+	return kvc_mark(a->id, shared);
+}
+
+/* What the request is known to be once @found is known. Locked. */
+static void classify(struct kvc_requests *rq, struct kvc_asker *a, u32 found)
+{
+	struct kvc_request *r = get(rq, a->id);
+
+	kvc_values_shared(rq->values, a->back, a->seen);
+	if (a->repeated && !a->tail_shared) {
+		kvc_values_returned(rq->values, a->class, a->age, true);
+		kvc_values_seen(rq->values, a->class);
+	}
+	if (a->same || !r)
+		return;
+	if (r->turn == 1)
+		a->fresh = min(a->fresh, a->pages - found);
+	r->class = (u8)kvc_class(r->turn, a->fresh);
+	kvc_values_seen(rq->values, r->class);
+	put(rq->tails, rq->nr_tails, a->tail, a->id);
+}
+
+/* After the keys were looked up and @found of them found: the others are awaited. */
+void kvc_request_end(struct kvc_pool *p, const struct kvc_domain *d, const u8 keys[][KVC_KEY_LEN], u32 found,
+		     struct kvc_asker *a)
+{
+	struct kvc_requests *rq = &p->requests;
+	u32 i;
+
+	for (i = found; i < a->pages; i++) {
+		put(rq->awaited, rq->nr_awaited, kvc_bucket(p, d, keys[i]), a->id);
+		if (i % 1024 == 0)
+			os_relax();
+	}
+	os_lock(&rq->lock);
+	classify(rq, a, found);
+	os_unlock(&rq->lock);
+}
+
+/* The request that a page of this hash, which is not here, is stored for */
+u32 kvc_request_awaits(const struct kvc_pool *p, u32 hash)
+{
+	const struct kvc_requests *rq = &p->requests;
+	u32 id = rq->nr ? look_up(rq->awaited, rq->nr_awaited, hash) : 0;
+
+	return id ? id : READ_ONCE(rq->stray);
+}
+
+bool kvc_request_get(struct kvc_pool *p, u32 id, struct kvc_request *out)
+{
+	struct kvc_requests *rq = &p->requests;
+	struct kvc_request *r;
+
+	os_lock(&rq->lock);
+	r = get(rq, id);
+	if (r)
+		*out = *r;
+	os_unlock(&rq->lock);
+	return r;
+}
+
+/* Is a new page for the long-lived? No stray, nor the end of a prompt, which is replaced when the prompt grows. */
+bool kvc_request_lasts(struct kvc_pool *p, u32 id, u32 depth)
+{
+	struct kvc_request r;
+
+	if (id & KVC_STRAY || !kvc_request_get(p, id, &r))
+		return false;
+	return kvc_ends_return(p->requests.values) || r.pages < 2 || depth != r.pages;
+}
+
+/* A page is gone: those behind it are worth nothing. */
+void kvc_request_lost(struct kvc_pool *p, u32 id, u32 depth)
+{
+	struct kvc_requests *rq = &p->requests;
+	struct kvc_request *r;
+
+	if (!depth || depth == KVC_DEPTH_MAX || !id || id & KVC_STRAY)
+		return;
+	os_lock_inner(&rq->lock);
+	r = get(rq, id);
+	if (r)
+		r->cut = min(r->cut, depth);
+	os_unlock_inner(&rq->lock);
+}
+
+/* Of a class of shared pages, or the request's own */
+u32 kvc_request_worth(const struct kvc_pool *p, const struct kvc_request *r, u32 class, u64 now)
+{
+	return kvc_worth(p->requests.values, class, age_of(p, r->when, now));
+}

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Which segment goes, when pages have values: the one whose pages are missed least for the room that it gives.
+ *
+ * A survey goes over a segment's entries and sorts them into parts, one for each request that has pages there. What a
+ * part costs when it goes is the value of its pages and of those that come behind its first one in the prompt, wherever
+ * they are: without it they are worth nothing. The most valuable parts may be moved first, as far as the member's
+ * credit goes; moving costs room, at the price that room had lately.
+ *
+ * Each segment is surveyed when it was sealed, then now and then in turn, and before it is taken: what it costs changes
+ * slowly, and one that has become dearer is found out.
+ *
+ * Only the thread that executes the member's work comes here, so entries stay where they are. Requests of entries are
+ * read without their shard's lock: values are guesses anyway.
+ */
+#include "engine.h"
+
+#define IN_TURN		128U	/* segments looked at for each that goes */
+#define FAR		2U	/* so many times as dear as the last that went: surveyed in one of ROUNDS turns only */
+#define ROUNDS		4U
+#define SEGMENTS_FEW	8U	/* hardly more than heads */
+
+/* The newest part is looked at first: pages come in rows. */
+static struct kvc_part *part_of(struct kvc_survey *s, u32 mark)
+{
+	u32 id = kvc_mark_id(mark), shared = kvc_mark_shared(mark), class = shared ? kvc_class_shared(shared) : 0, i;
+
+	for (i = s->nr; i--;)
+		if (s->part[i].id == id && s->part[i].class == class)
+			return &s->part[i];
+	return NULL;
+}
+
+static struct kvc_part *new_part(struct kvc_pool *p, struct kvc_survey *s, u32 mark)
+{
+	u32 id = kvc_mark_id(mark), shared = kvc_mark_shared(mark), class = shared ? kvc_class_shared(shared) : 0;
+	struct kvc_part *part;
+	struct kvc_request r;
+
+	if (s->nr == KVC_PARTS || !kvc_request_get(p, id, &r))
+		return NULL;
+	part = &s->part[s->nr++];
+	*part = (struct kvc_part){
+		.id = id,
+		.class = class,
+		.own_class = r.class,
+		.worth = kvc_request_worth(p, &r, class ? class : r.class, s->now),
+		.own = kvc_request_worth(p, &r, r.class, s->now),
+		.first = U32_MAX,
+		.end = min(r.cut - 1, r.pages),
+		.tail = !s->ends && !shared && r.pages > 1 ? r.pages : 0,
+	};
+	return part;
+}
+
+static os_racy void survey_page(struct kvc_pool *p, struct kvc_survey *s, const struct kvc_entry *e)
+{
+	u32 mark = e->mark, blocks = kvc_blocks(e->length), depth = e->depth == KVC_DEPTH_MAX ? 0 : e->depth;
+	struct kvc_part *part;
+
+	if (!mark || e->state != KVC_E_LIVE || READ_ONCE(kvc_domain(p, e->domain)->dead))
+		return;
+	part = part_of(s, mark);
+	if (!part)
+		part = new_part(p, s, mark);
+	if (!part || (depth && !(part->id & KVC_STRAY) && (depth > part->end || depth == part->tail)))
+		return;
+	part->pages++;
+	part->blocks += blocks;
+	if (depth)
+		part->first = min(part->first, depth);
+}
+
+static void sort_parts(struct kvc_survey *s)
+{
+	struct kvc_part t;
+	u32 i, j;
+
+	for (i = 1; i < s->nr; i++) {
+		t = s->part[i];
+		for (j = i; j && s->part[j - 1].worth < t.worth; j--)
+			s->part[j] = s->part[j - 1];
+		s->part[j] = t;
+	}
+}
+
+/* Entries below @nr; those that come later are tombstones. */
+static void survey(struct kvc_member *m, const struct kvc_seg *seg, u32 nr, struct kvc_survey *s)
+{
+	const struct kvc_eblock *eb = NULL;
+	struct kvc_pool *p = m->pool;
+	u32 i;
+
+	s->nr = 0;
+	s->now = kvc_clock(p);
+	s->ends = kvc_ends_return(p->requests.values);
+	for (i = 0; i < nr; i++) {
+		if (i % KVC_EBLOCK_ENTRIES == 0)
+			eb = kvc_table_get(&p->eblocks, eb ? eb->next : seg->first_eblock);
+		survey_page(p, s, &eb->e[i % KVC_EBLOCK_ENTRIES]);
+	}
+	sort_parts(s);
+}
+
+/* What is behind the pages of the part's request that go, and is not in this segment; in blocks */
+static u64 behind(const struct kvc_survey *s, const struct kvc_part *part)
+{
+	u32 first = U32_MAX, pages = 0, i;
+
+	for (i = 0; i < s->nr; i++) {
+		const struct kvc_part *other = &s->part[i];
+
+		if (other->id != part->id || other->moved == other->pages)
+			continue;
+		if (other < part)
+			return 0;
+		if (other->first != U32_MAX)
+			first = min(first, other->first + other->moved);
+		pages += other->pages - other->moved;
+	}
+	if (first > part->end || part->end - first + 1 <= pages)
+		return 0;
+	return (u64)(part->end - first + 1 - pages) * (part->blocks / part->pages);
+}
+
+/* What a page has to be worth to be moved: the dearer the less credit is left. Unless it is a stray nobody loaded. */
+static u64 threshold(const struct kvc_member *m, u32 budget)
+{
+	u64 most = (u64)KVC_CREDIT_SEGMENTS * m->pool->seg_blocks;
+
+	return m->reclaim.price * (3 * most - min_t(u64, budget, most)) / most;
+}
+
+/*
+ * The cost of a block that the segment gives, in values; up to @budget blocks are moved before. Each part's moved pages
+ * are noted. *lost: the value of the pages in the segment that go, for each block.
+ */
+static u64 cost_of(const struct kvc_member *m, struct kvc_survey *s, u32 budget, u64 *lost)
+{
+	u64 least = threshold(m, budget), cost = 0, gone = 0;
+	u32 room = m->pool->seg_blocks, left = min(budget, room / 2), i, each;
+
+	for (i = 0; i < s->nr; i++) {
+		struct kvc_part *part = &s->part[i];
+
+		part->moved = 0;
+		if (!part->pages)
+			continue;
+		each = part->blocks / part->pages;
+		if (least && part->worth > least && part->own_class != KVC_CLASS_STRAY)
+			part->moved = min(left / each, part->pages);
+		left -= part->moved * each;
+		room -= part->moved * each;
+		gone += (u64)part->worth * (part->pages - part->moved) * each;
+	}
+	for (i = 0; i < s->nr; i++)
+		if (s->part[i].moved < s->part[i].pages && !(s->part[i].id & KVC_STRAY))
+			cost += s->part[i].own * behind(s, &s->part[i]);
+	*lost = gone / room;
+	return (cost + gone) / room;
+}
+
+/* Member locked. */
+void kvc_move_credit(struct kvc_member *m, u32 stored)
+{
+	WRITE_ONCE(m->credit, min(m->credit + stored, KVC_CREDIT * KVC_CREDIT_SEGMENTS * m->pool->seg_blocks));
+}
+
+/* Blocks that may be moved: of all that is stored one in KVC_CREDIT */
+u32 kvc_move_budget(const struct kvc_member *m)
+{
+	return READ_ONCE(m->credit) / KVC_CREDIT;
+}
+
+/* Could the segment go? *nr: entries that it has. */
+static bool open_to(struct kvc_member *m, struct kvc_seg *seg, u32 *nr)
+{
+	bool open;
+
+	os_lock(&m->lock);
+	open = seg->state == KVC_S_SEALED && !os_atomic_read(&seg->leases);
+	*nr = seg->nr_entries;
+	os_unlock(&m->lock);
+	return open;
+}
+
+/* Survey the segment; false when it cannot go. */
+static bool consider(struct kvc_member *m, struct kvc_seg *seg, u64 *lost)
+{
+	u32 nr;
+
+	if (READ_ONCE(seg->state) != KVC_S_SEALED || !open_to(m, seg, &nr))
+		return false;
+	survey(m, seg, nr, m->survey);
+	m->costs[seg - m->segs] = cost_of(m, m->survey, kvc_move_budget(m), lost);
+	return true;
+}
+
+/* The first entries are on their way to the caches. */
+static os_racy void look_ahead(const struct kvc_member *m, u32 n)
+{
+	const struct kvc_seg *seg = &m->segs[n % m->nr_segs];
+	const struct kvc_eblock *eb;
+	u32 i;
+
+	if (READ_ONCE(seg->state) != KVC_S_SEALED || !seg->nr_eblocks)
+		return;
+	eb = kvc_table_get(&m->pool->eblocks, seg->first_eblock);
+	for (i = 0; i < 8; i++)
+		os_prefetch(&eb->e[i]);
+}
+
+/* Is it the segment's turn, the @n-th of the member's? Hardly is one taken soon that is much dearer than others. */
+static bool has_turn(const struct kvc_survey *s, const struct kvc_member *m, u32 n)
+{
+	return m->costs[n] <= FAR * s->least || (n + s->rounds) % ROUNDS == 0;
+}
+
+/* The next ones in turn, in the beginning all */
+static void consider_some(struct kvc_member *m)
+{
+	struct kvc_survey *s = m->survey;
+	u32 nr = s->begun ? min(m->nr_segs, IN_TURN) : m->nr_segs, i;
+	u64 lost;
+
+	for (i = 0; i < nr; i++) {
+		s->next = (s->next + 1) % m->nr_segs;
+		if (!s->next)
+			s->rounds++;
+		if (!has_turn(s, m, s->next))
+			continue;
+		look_ahead(m, s->next + 1);
+		consider(m, &m->segs[s->next], &lost);
+		os_relax();
+	}
+	s->begun = true;
+}
+
+/* The oldest among equals, or NULL. What was stored just now stays, where there is room for that. */
+static struct kvc_seg *cheapest(const struct kvc_member *m, const struct kvc_seg *newest)
+{
+	struct kvc_seg *best = NULL, *seg;
+	u64 least = U64_MAX;
+	u32 i;
+
+	for (i = 0; i < m->nr_segs; i++) {
+		if (m->costs[i] > least)
+			continue;
+		seg = &m->segs[i];
+		if (READ_ONCE(seg->state) != KVC_S_SEALED || os_atomic_read(&seg->leases) || seg == newest ||
+		    (m->costs[i] == least && best && best->open_seq < seg->open_seq))
+			continue;
+		least = m->costs[i];
+		best = seg;
+	}
+	return best;
+}
+
+/* The first victim says what the price is, and is planned anew. Room that costs nothing says nothing about it. */
+static void note_price(struct kvc_member *m, u64 lost)
+{
+	u64 *price = &m->reclaim.price;
+
+	if (*price && lost)
+		*price = max_t(u64, (*price * 19 + lost) / 20, 1);
+	if (*price)
+		return;
+	cost_of(m, m->survey, 0, price);
+	cost_of(m, m->survey, kvc_move_budget(m), &lost);
+}
+
+/* The segment that goes next, with the plan what to move of it; NULL: none was found. No lock held. */
+struct kvc_seg *kvc_victim_choose(struct kvc_member *m)
+{
+	struct kvc_seg *seg, *newest;
+	u64 before, lost;
+	u32 tries;
+
+	kvc_values_refresh(m->pool);
+	kvc_request_strays(m->pool);
+	consider_some(m);
+	os_lock(&m->lock);
+	newest = m->nr_segs < SEGMENTS_FEW ? NULL : m->newest;
+	os_unlock(&m->lock);
+	for (tries = 0; tries <= m->nr_segs; tries++) {
+		seg = cheapest(m, newest);
+		if (!seg)
+			break;
+		before = m->costs[seg - m->segs];
+		if (!consider(m, seg, &lost) || m->costs[seg - m->segs] > before)
+			continue;
+		note_price(m, lost);
+		m->survey->least = before;
+		return seg;
+	}
+	return NULL;
+}
+
+/* Is the page to be moved, by the plan, or because a request asked for it since? Its shard is locked. */
+bool kvc_victim_keeps(const struct kvc_member *m, const struct kvc_entry *e)
+{
+	struct kvc_part *part = part_of(m->survey, e->mark);
+	struct kvc_request r;
+
+	if (!part)
+		return kvc_request_get(m->pool, kvc_mark_id(e->mark), &r) && r.when > m->survey->now;
+	if (!e->depth || e->depth == KVC_DEPTH_MAX || part->id & KVC_STRAY)
+		return part->moved;
+	return e->depth != part->tail && e->depth >= part->first && e->depth - part->first < part->moved;
+}

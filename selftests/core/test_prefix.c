@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The prefix policy: whose prompt a page belongs to, what it is worth, and who goes.
+ *
+ * Prompts are rows of key numbers. serve() does what a server does: match all keys, load what is there, store the rest.
+ */
+#include "engine.h"
+#include "test.h"
+
+#define PAGE		30000U
+#define PROMPT_MAX	64U
+
+struct prompt {
+	u32	id[PROMPT_MAX];
+	u32	nr;
+};
+
+static struct rig *rig_prefix(const char *policy, u32 segments)
+{
+	struct rig *r = rig_new(1, segments, KVC_SEGMENT_MIN, KVC_CHUNK_MIN);
+
+	assert_int_equal(kvc_pool_set_policy(r->pool, kvc_policy_find(policy)), 0);
+	return r;
+}
+
+static int make(void **state)
+{
+	*state = rig_prefix("prefix", 16);
+	return 0;
+}
+
+static int unmake(void **state)
+{
+	rig_free(*state);
+	return 0;
+}
+
+/* Append @count keys from @id on */
+static void extend(struct prompt *t, u32 id, u32 count)
+{
+	while (count--) {
+		assert_true(t->nr < PROMPT_MAX);
+		t->id[t->nr++] = id++;
+	}
+}
+
+static struct prompt row(u32 id, u32 count)
+{
+	struct prompt t = { .nr = 0 };
+
+	extend(&t, id, count);
+	return t;
+}
+
+static u32 match(struct rig *r, const struct prompt *t)
+{
+	u8 keys[PROMPT_MAX][KVC_KEY_LEN];
+	u32 i;
+
+	for (i = 0; i < t->nr; i++)
+		key_make(keys[i], t->id[i]);
+	return kvc_match(r->pool, r->d, (const u8 (*)[KVC_KEY_LEN])keys, t->nr, NULL, NULL);
+}
+
+static int begin(struct rig *r, u32 id, u32 depth, struct kvc_store *st)
+{
+	u8 key[KVC_KEY_LEN];
+	int ret;
+
+	key_make(key, id);
+	while ((ret = kvc_store_begin(r->pool, r->d, key, PAGE, depth, KVC_ANY_MEMBER, st)) == -EAGAIN)
+		rig_work(r);
+	return ret;
+}
+
+/* The pages found; the stream that the last page was stored in, in *stream */
+static u32 serve_to(struct rig *r, const struct prompt *t, u32 *stream)
+{
+	u32 found = match(r, t), i;
+	struct kvc_store st;
+
+	for (i = 0; i < found; i++)
+		assert_int_equal(rig_load(r, r->d, t->id[i], t->id[i]), 0);
+	for (; i < t->nr; i++) {
+		int ret = begin(r, t->id[i], i + 1, &st);
+
+		if (ret == -EEXIST)
+			continue;
+		assert_int_equal(ret, 0);
+		*stream = st.stream;
+		rig_write_page(r, &st, t->id[i]);
+		kvc_store_commit(r->pool, &st);
+	}
+	rig_work(r);
+	return found;
+}
+
+static u32 serve(struct rig *r, const struct prompt *t)
+{
+	u32 stream;
+
+	return serve_to(r, t, &stream);
+}
+
+static u32 mark_of(struct rig *r, u32 id)
+{
+	u8 key[KVC_KEY_LEN];
+	u32 entry;
+
+	key_make(key, id);
+	entry = kvc_index_find(r->pool, kvc_bucket(r->pool, r->d, key), r->d, key);
+	assert_int_not_equal(entry, KVC_NONE);
+	return kvc_mark_id(kvc_entry(r->pool, entry)->mark);
+}
+
+static struct kvc_request request_of(struct rig *r, u32 id)
+{
+	struct kvc_request q;
+
+	assert_true(kvc_request_get(r->pool, mark_of(r, id), &q));
+	return q;
+}
+
+static u32 present(struct rig *r, const struct prompt *t)
+{
+	u32 i, n = 0;
+
+	for (i = 0; i < t->nr; i++)
+		n += rig_query(r, r->d, t->id[i]) > 0;
+	return n;
+}
+
+/* Pages belong to the last request that asked for them, found or stored; strays to none. */
+static void whose_page(void **state)
+{
+	struct prompt a = row(100, 6), b = row(100, 4);
+	struct rig *r = *state;
+	u32 i;
+
+	extend(&b, 200, 3);
+	serve(r, &a);
+	for (i = 1; i < a.nr; i++)
+		assert_int_equal(mark_of(r, a.id[i]), mark_of(r, a.id[0]));
+	assert_int_equal(request_of(r, 100).pages, 6);
+	assert_int_equal(serve(r, &b), 4);
+	for (i = 1; i < b.nr; i++)
+		assert_int_equal(mark_of(r, b.id[i]), mark_of(r, b.id[0]));
+	assert_int_equal(request_of(r, 200).pages, 7);
+	assert_int_equal(request_of(r, 105).pages, 6);
+	assert_int_equal(rig_store(r, r->d, 300, 1, PAGE), 0);
+	assert_true(mark_of(r, 300) & KVC_STRAY);
+	assert_int_equal(request_of(r, 300).class, KVC_CLASS_STRAY);
+	assert_int_equal(rig_load(r, r->d, 300, 1), 0);
+	assert_int_equal(request_of(r, 300).class, KVC_CLASS_LOADED);
+	/* Loads do not take a page from the request that it belongs to. */
+	assert_int_equal(rig_load(r, r->d, 200, 200), 0);
+	assert_int_equal(request_of(r, 200).pages, 7);
+}
+
+/* The same prompt once more is the same request; another with the same tail is not. */
+static void asked_again(void **state)
+{
+	struct prompt a = row(100, 6), b = row(100, 5);
+	struct rig *r = *state;
+	u32 first;
+
+	extend(&b, 700, 1);
+	serve(r, &a);
+	first = mark_of(r, 100);
+	assert_int_equal(match(r, &a), 6);
+	assert_int_equal(mark_of(r, 103), first);
+	serve(r, &b);
+	assert_int_not_equal(mark_of(r, 103), first);
+}
+
+/* Turn by turn the last page is replaced. Who goes on from the middle of another's prompt is nobody's next turn. */
+static void turns(void **state)
+{
+	struct prompt a = row(100, 6), b = row(100, 5), c, d = row(100, 5), e = row(100, 3);
+	struct rig *r = *state;
+
+	serve(r, &a);
+	assert_int_equal(request_of(r, 100).turn, 1);
+	assert_int_equal(request_of(r, 100).class, kvc_class(1, 6));
+	extend(&b, 200, 4);
+	serve(r, &b);
+	assert_int_equal(request_of(r, 100).turn, 2);
+	assert_int_equal(request_of(r, 100).class, kvc_class(2, 4));
+	c = b;
+	c.nr--;
+	extend(&c, 300, 20);
+	serve(r, &c);
+	assert_int_equal(request_of(r, 100).turn, 3);
+	assert_int_equal(request_of(r, 100).class, kvc_class(3, 21));
+	/* A second one that goes on where the first turn ended: a shared prefix */
+	extend(&d, 400, 4);
+	serve(r, &d);
+	assert_int_equal(request_of(r, 400).turn, 1);
+	extend(&e, 500, 4);
+	serve(r, &e);
+	assert_int_equal(request_of(r, 500).turn, 1);
+	assert_int_equal(request_of(r, 500).class, kvc_class(1, 7));
+}
+
+/* Without its first page a prompt goes before an older one that is whole. */
+static void behind_a_hole(void **state)
+{
+	struct prompt a = row(100, 21), b = row(200, 21);
+	struct rig *r = *state;
+	u32 n = 1000;
+
+	serve(r, &a);
+	serve(r, &b);
+	assert_int_equal(rig_delete(r, r->d, 200), 0);
+	/* the rest is in an open segment */
+	while (present(r, &b) > 7)
+		n = rig_fill(r, n, PAGE, 7);
+	assert_int_equal(present(r, &a), 21);
+}
+
+/* The end of a prompt goes before its beginning, though both were stored at once and the beginning first. */
+static void ends_first(void **state)
+{
+	struct rig *r = *state;
+	u32 n = 0, i;
+
+	while (!rig_stats(r).evicted_pages) {
+		struct prompt t = row(1000 * ++n, 28);
+
+		serve(r, &t);
+	}
+	for (i = 1; i <= n; i++) {
+		struct prompt head = row(1000 * i, 14), end = row(1000 * i + 14, 14);
+
+		assert_true(present(r, &head) >= present(r, &end));
+	}
+}
+
+/* A conversation of two turns; the second replaces the end of the first, or does not. Is its end among the lasting? */
+static bool end_is_lasting(struct rig *r, u32 id, bool replaced)
+{
+	struct prompt t = row(id, 4);
+	u32 stream;
+
+	serve(r, &t);
+	t.nr -= replaced;
+	extend(&t, id + 100, 2);
+	serve_to(r, &t, &stream);
+	return stream == KVC_STREAM_NEW + KVC_HEAD_LONG;
+}
+
+/* Where ends are replaced, they are kept apart from what lives longer; where they come back, they are not. */
+static void ends_apart(void **state)
+{
+	struct rig *r = *state;
+	u32 i, lasting;
+
+	assert_true(end_is_lasting(r, 1000, true));
+	for (i = 0, lasting = 0; i < 60; i++)
+		lasting += end_is_lasting(r, 10000 + 1000 * i, true);
+	assert_in_range(lasting, 20, 40);
+	for (i = 0; i < 60; i++)
+		end_is_lasting(r, 100000 + 1000 * i, false);
+	for (i = 0, lasting = 0; i < 20; i++)
+		lasting += end_is_lasting(r, 200000 + 1000 * i, false);
+	assert_in_range(lasting, 15, 20);
+}
+
+/* The pages of a removed tenant are the first to go, whatever they were worth. */
+static void removed_tenant(void **state)
+{
+	struct prompt a = row(100, 21);
+	struct rig *r = *state;
+	int slot = kvc_tenant_add(r->pool, "one", 0, 0, 0600, 0);
+	struct kvc_domain *d = rig_domain(r, (u32)slot, 0), *own = r->d;
+	struct prompt b = row(200, 42);
+
+	serve(r, &a);
+	r->d = d;
+	serve(r, &b);
+	serve(r, &b);
+	r->d = own;
+	kvc_domain_put(r->pool, d);
+	assert_int_equal(kvc_tenant_remove(r->pool, "one"), 0);
+	rig_fill(r, 1000, PAGE, 60);
+	assert_true(rig_stats(r).segments_reclaimed > 3);
+	assert_int_equal(present(r, &a), 21);
+	assert_int_equal(rig_stats(r).moved_pages, 0);
+}
+
+/* However much is worth keeping, of five bytes stored no more than one is rewritten. */
+static void rewriting_has_a_limit(void **state)
+{
+	/* so few segments that all pages share them */
+	struct rig *r = rig_prefix("prefix", 11);
+	struct kvc_stats st;
+	u32 i;
+
+	(void)state;
+	for (i = 0; i < 200; i++) {
+		struct prompt t = row(100, min(i / 4 + 1, 24U));
+
+		serve(r, &t);
+		rig_fill(r, 1000 + 5 * i, PAGE, 5);
+	}
+	st = rig_stats(r);
+	rig_free(r);
+	assert_true(st.moved_bytes > 0);
+	assert_true(5 * st.moved_bytes <= st.store_bytes + 5 * KVC_SEGMENT_MIN);
+}
+
+/* Forty conversations that go on for a while, each prompt of theirs between two long ones that nobody asks for again */
+static u32 busy_day(const char *policy)
+{
+	struct rig *r = rig_prefix(policy, 40);
+	u32 hits = 0, n = 10000, i;
+	struct prompt talk[8];
+
+	for (i = 0; i < 8; i++)
+		talk[i] = row(100000 * (i + 1), 4);
+	for (i = 0; i < 400; i++) {
+		struct prompt *t = &talk[i % 8], once = row(n, 16);
+
+		hits += serve(r, t);
+		/* the end is replaced; after ten turns another one begins */
+		t->nr--;
+		extend(t, t->id[0] + 1000 * (i / 8 + 1), 3);
+		if (t->nr > 24)
+			*t = row(t->id[0] + 50000, 4);
+		n += 16;
+		serve(r, &once);
+	}
+	rig_free(r);
+	return hits;
+}
+
+static void conversations_stay(void **state)
+{
+	u32 prefix = busy_day("prefix"), fifo = busy_day("fifo"), clock = busy_day("clock");
+
+	(void)state;
+	assert_true(10 * prefix > 11 * fifo);
+	assert_true(10 * prefix > 11 * clock);
+}
+
+/* More requests than are remembered: what was forgotten is worth nothing, and goes. */
+static void forgotten(void **state)
+{
+	struct prompt a = row(100, 14), b = row(200, 14), once;
+	struct rig *r = *state;
+	struct kvc_request q;
+	u32 i;
+
+	serve(r, &a);
+	for (i = 0; i < r->pool->requests.nr; i++) {
+		once = row(100000 + i, 1);
+		match(r, &once);
+	}
+	assert_false(kvc_request_get(r->pool, mark_of(r, 100), &q));
+	serve(r, &b);
+	while (present(r, &a) > 0) {
+		assert_int_equal(present(r, &b), 14);
+		rig_fill(r, 200000 + 100 * i++, PAGE, 7);
+	}
+}
+
+/* The classes that requests fall into, at their edges */
+static void classes(void **state)
+{
+	(void)state;
+	assert_int_equal(kvc_class(1, 0), 0);
+	assert_int_equal(kvc_class(1, 3), 0);
+	assert_int_equal(kvc_class(1, 4), 1);
+	assert_int_equal(kvc_class(1, 16), 2);
+	assert_int_equal(kvc_class(2, 64), 7);
+	assert_int_equal(kvc_class(3, 1), kvc_class(4, 1));
+	assert_int_equal(kvc_class(5, 1), kvc_class(8, 1));
+	assert_true(kvc_class(8, U32_MAX) < KVC_CLASS_STRAY);
+}
+
+/* While nobody returned the young are worth more. When all return at one age, those past it are worth little. */
+static void worth_of_ages(void **state)
+{
+	struct rig *r = *state;
+	struct kvc_values *v = r->pool->requests.values;
+	u32 class = kvc_class(1, 5), age, i;
+
+	kvc_values_refresh(r->pool);
+	for (age = 64; age < 8 * KVC_AGE_UNITS; age *= 2)
+		assert_true(kvc_worth(v, class, age / 2) > kvc_worth(v, class, age));
+	assert_true(kvc_worth(v, KVC_CLASS_LOADED, 0) > kvc_worth(v, KVC_CLASS_STRAY, 0));
+	os_lock(&r->pool->requests.lock);
+	for (i = 0; i < 1000; i++) {
+		kvc_values_seen(v, class);
+		kvc_values_seen(v, class + 1);
+		if (i % 2)
+			kvc_values_returned(v, class, KVC_AGE_UNITS / 2, false);
+	}
+	os_unlock(&r->pool->requests.lock);
+	kvc_values_refresh(r->pool);
+	assert_true(kvc_worth(v, class, KVC_AGE_UNITS / 4) > kvc_worth(v, class, 0));
+	assert_true(kvc_worth(v, class, KVC_AGE_UNITS / 4) > 10 * kvc_worth(v, class, KVC_AGE_UNITS));
+	assert_true(kvc_worth(v, class, 0) > 10 * kvc_worth(v, class + 1, 0));
+}
+
+#define TEST(name)	cmocka_unit_test_setup_teardown(name, make, unmake)
+
+static const struct CMUnitTest prefix_tests[] = {
+	TEST(whose_page),
+	TEST(asked_again),
+	TEST(turns),
+	TEST(behind_a_hole),
+	TEST(ends_first),
+	TEST(ends_apart),
+	TEST(removed_tenant),
+	TEST(forgotten),
+	TEST(worth_of_ages),
+	cmocka_unit_test(rewriting_has_a_limit),
+	cmocka_unit_test(conversations_stay),
+	cmocka_unit_test(classes),
+};
+
+TEST_GROUP(prefix);
