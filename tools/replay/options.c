@@ -56,7 +56,7 @@ static const struct number_option numbers[NR_NUMBERS] = {
 };
 
 #define PERCENT_MAX	1000ULL
-#define SIMULATED_PAGE	(1U << 20)	/* default of --page-size with --simulate */
+#define SIMULATED_PAGE	(32U << 20)	/* default of --page-size with --simulate */
 
 /* Capacities that are simulated when none are given */
 static const char *const usual_capacities[] = { "2%", "5%", "10%", "25%", "50%" };
@@ -72,7 +72,7 @@ static const char help[] =
 "  --requests N       only the first N requests\n"
 "  --seed S           seed of generated conversations and of page contents (default 1)\n"
 "  --dump-trace FILE  write the requests as JSON Lines; alone, do nothing else\n"
-"  --page-size SIZE   bytes of a page (default 256K; 1M with --simulate)\n"
+"  --page-size SIZE   bytes of a page (default 256K; 32M with --simulate)\n"
 "Against what\n"
 "  --device NODE      the tenant's node, /dev/kvctx/POOL/TENANT\n"
 "  --depth N          pages in flight (default 32)\n"

@@ -4,6 +4,7 @@
  *
  * The engine does no I/O: it hands out what to write and is told when that was done. Here it is done at once. Stores
  * carry no checksums, loads look at none, moves always succeed; all else is what the module does with the same calls.
+ * Chunks are as long as they may be, which spares their empty checksums.
  * One thread, and all work that is due is done after each request, or earlier when a store finds no room.
  *
  * Room. What a segment takes beside its summaries is found by filling one of a small pool, so that it is the engine
@@ -18,7 +19,7 @@
 #include "core.h"
 #include "simpool.h"
 
-#define SEGMENTS_AIM	256	/* of a pool whose segment size is chosen here */
+#define SEGMENTS_AIM	256	/* of a pool whose segment size is chosen here, because it has fewer of the default size */
 #define PAGES_AIM_MIN	16	/* of a segment, rather than so many segments */
 #define MEMBER_SEGMENTS	8	/* of a member, rather than so many pages of a segment */
 #define SPARE_BLOCKS	16	/* of a segment, for summaries that are written before it is full */
@@ -81,7 +82,7 @@ static int create(struct simpool *s, const struct simpool_plan *plan, uint64_t s
 	super->seq = 1;
 	strcpy(super->pool_name, "simulated");
 	super->segment_size = plan->segment_size;
-	super->chunk_size = KVC_CHUNK_DEFAULT;
+	super->chunk_size = KVC_CHUNK_MAX;
 	super->nr_members = plan->members;
 	for (i = 0; i < plan->members; i++) {
 		memset(super->members[i].uuid, i + 1, KVC_UUID_LEN);
@@ -353,7 +354,7 @@ static uint64_t aim(const struct simpool_plan *plan, uint64_t pages)
 static int choose_segment(struct simpool_plan *plan, uint64_t pages)
 {
 	uint64_t page_blocks = kvc_blocks(plan->page_size);
-	uint64_t chunks = (plan->page_size + KVC_CHUNK_DEFAULT - 1) / KVC_CHUNK_DEFAULT;
+	uint64_t chunks = (plan->page_size + KVC_CHUNK_MAX - 1) / KVC_CHUNK_DEFAULT;
 	uint64_t blocks = pages * page_blocks + kvc_blocks(pages * kvc_rec_bytes(chunks)) + SPARE_BLOCKS;
 	int ret;
 
@@ -371,12 +372,19 @@ static int choose_segment(struct simpool_plan *plan, uint64_t pages)
 	}
 }
 
+static uint64_t default_segments(const struct simpool_plan *plan, uint64_t pages)
+{
+	return pages * ((uint64_t)kvc_blocks(plan->page_size) << KVC_BLOCK_SHIFT) / KVC_SEGMENT_DEFAULT;
+}
+
 int simpool_plan(struct simpool_plan *plan, uint64_t pages)
 {
 	int ret;
 
 	if (plan->page_size > KVC_PAGE_MAX)
 		return -EINVAL;
+	if (!plan->segment_size && default_segments(plan, pages) >= SEGMENTS_AIM)
+		plan->segment_size = KVC_SEGMENT_DEFAULT;
 	ret = plan->segment_size ? probe(plan) : choose_segment(plan, aim(plan, pages));
 	if (ret)
 		return ret;

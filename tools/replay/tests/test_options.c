@@ -247,7 +247,7 @@ static void simulates(void **state)
 	(void)state;
 	assert_int_equal(parse(&o, "--trace t --simulate"), OPTIONS_RUN);
 	assert_true(o.simulate);
-	assert_int_equal(o.page_size, 1 << 20);
+	assert_int_equal(o.page_size, 32 << 20);
 	assert_int_equal(o.segment_size, 0);
 	assert_int_equal(o.members, 1);
 	assert_int_equal(o.nr_capacities, 5);

@@ -322,11 +322,12 @@ class Simulation(Case):
         sizes = []
         for pages in (1, 60):
             path = self.write("few", "".join(f'{{"hash_ids": [{page}]}}\n' for page in range(pages)))
-            rows, _, _ = self.simulate("--trace", path, "--capacity", "1000", "--segment-size", "64M")
+            rows, _, _ = self.simulate("--trace", path, "--capacity", "1000", "--page-size", "1M",
+                                         "--segment-size", "64M")
             self.assertEqual(rows[0]["pages_stored"], pages)
             sizes.append(rows[0]["summary_bytes"])
-        # 112 bytes a page and 4 for each of its 16 chunks, in whole blocks
-        self.assertEqual(sizes[1] - sizes[0], (112 + 4 * 16) * 60 // 4096 * 4096)
+        # 112 bytes a page and 4 for its one chunk, in whole blocks
+        self.assertEqual(sizes[1] - sizes[0], (112 + 4) * 60 // 4096 * 4096)
 
     def test_same_again(self):
         def figures():
