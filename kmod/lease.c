@@ -7,13 +7,10 @@
  * whichever comes first. Ids come from session->leases, whose lock guards the table, the tree of ends and the number
  * of pages. Who unlinks a lease under that lock ends it, outside the lock.
  */
-#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
 #include "data.h"
-
-#define MATCH_BATCH	128U
 
 struct lease {
 	u32 id;
@@ -171,53 +168,25 @@ s32 kvctx_lease_release(struct kvctx_session *s, const struct kvctx_sqe *sqe)
 	return l ? 0 : -EINVAL;
 }
 
-/* What MATCH works with a batch at a time */
-struct match {
-	struct kvctx_key keys[MATCH_BATCH];
-	u32 lens[MATCH_BATCH];
-};
-
-/* Look @nr keys up, from number @from on. Returns how many lead, or an error. */
-static long match_batch(struct kvctx_session *s, struct kvctx_match *arg, struct match *m, struct lease *l,
-			u32 from, u32 nr)
+/* All keys at once: to the engine they are a request, whose last pages say as much as its first. */
+static long match_keys(struct kvctx_session *s, struct kvctx_match *arg, struct kvctx_key *keys, u32 *lens,
+		       struct lease *l)
 {
-	const struct kvctx_key __user *keys = u64_to_user_ptr(arg->keys);
-	u32 __user *lens = u64_to_user_ptr(arg->lens);
 	u32 i, found;
 
-	if (copy_from_user(m->keys, keys + from, nr * sizeof(*keys)))
+	if (copy_from_user(keys, u64_to_user_ptr(arg->keys), arg->nr_keys * sizeof(*keys)))
 		return -EFAULT;
-	for (i = 0; i < nr; i++)
-		kvctx_key_bytes(&m->keys[i]);
-	found = kvc_match(s->pool->core, s->domain, (const u8 (*)[KVC_KEY_LEN])m->keys, nr, m->lens,
-			  l ? &l->pages[from] : NULL);
+	for (i = 0; i < arg->nr_keys; i++)
+		kvctx_key_bytes(&keys[i]);
+	found = kvc_match(s->pool->core, s->domain, (const u8 (*)[KVC_KEY_LEN])keys, arg->nr_keys, lens,
+			  l ? l->pages : NULL);
 	if (l)
-		l->nr = from + found;
-	if (arg->flags & KVCTX_MATCH_PREFETCH && arg->nr_prefetched == from)
-		arg->nr_prefetched += kvctx_slots_prefetch(s, m->keys, found, arg->lease_ms);
-	if (arg->lens && copy_to_user(lens + from, m->lens, found * sizeof(*lens)))
+		l->nr = found;
+	if (arg->flags & KVCTX_MATCH_PREFETCH)
+		arg->nr_prefetched = kvctx_slots_prefetch(s, keys, found, arg->lease_ms);
+	if (lens && copy_to_user(u64_to_user_ptr(arg->lens), lens, found * sizeof(*lens)))
 		return -EFAULT;
-	return found;
-}
-
-static long match_all(struct kvctx_session *s, struct kvctx_match *arg, struct match *m, struct lease *l)
-{
-	long found;
-	u32 nr;
-
-	for (arg->nr_present = 0; arg->nr_present < arg->nr_keys; arg->nr_present += found) {
-		nr = min(arg->nr_keys - arg->nr_present, MATCH_BATCH);
-		found = match_batch(s, arg, m, l, arg->nr_present, nr);
-		if (found < 0)
-			return found;
-		if (found < nr) {
-			arg->nr_present += found;
-			return 0;
-		}
-		if (fatal_signal_pending(current))
-			return -EINTR;
-		cond_resched();
-	}
+	arg->nr_present = found;
 	return 0;
 }
 
@@ -225,8 +194,9 @@ long kvctx_match(struct kvctx_session *s, struct kvctx_match *arg)
 {
 	bool lease = arg->flags & KVCTX_MATCH_LEASE;
 	struct blk_plug plug;
+	struct kvctx_key *keys;
 	struct lease *l = NULL;
-	struct match *m;
+	u32 *lens = NULL;
 	long ret;
 	s32 id;
 
@@ -238,17 +208,16 @@ long kvctx_match(struct kvctx_session *s, struct kvctx_match *arg)
 		return -EINVAL;
 	arg->lease = 0;
 	arg->nr_prefetched = 0;
-	m = kvmalloc(sizeof(*m), GFP_KERNEL_ACCOUNT);
-	if (!m)
-		return -ENOMEM;
-	if (lease) {
+	keys = kvmalloc_array(arg->nr_keys, sizeof(*keys), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	if (arg->lens)
+		lens = kvmalloc_array(arg->nr_keys, sizeof(*lens), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	if (lease)
 		l = lease_alloc(arg->nr_keys);
-		ret = -ENOMEM;
-		if (!l)
-			goto out;
-	}
+	ret = -ENOMEM;
+	if (!keys || (arg->lens && !lens) || (lease && !l))
+		goto out;
 	blk_start_plug(&plug);
-	ret = match_all(s, arg, m, l);
+	ret = match_keys(s, arg, keys, lens, l);
 	blk_finish_plug(&plug);
 	if (l && !ret && l->nr) {
 		id = lease_add(s, l, arg->lease_ms);
@@ -257,8 +226,9 @@ long kvctx_match(struct kvctx_session *s, struct kvctx_match *arg)
 			l = NULL;
 		}
 	}
-	lease_end(s, l);
 out:
-	kvfree(m);
+	lease_end(s, l);
+	kvfree(lens);
+	kvfree(keys);
 	return ret;
 }

@@ -17,6 +17,7 @@
 #include "bucket.h"
 #include "core.h"
 #include "format_media.h"
+#include "value.h"
 
 #define KVC_DOMAINS_MAX		(1024U << 10)
 #define KVC_QUEUES_SEGMENTS	12U		/* of a member that has a head for each queue */
@@ -197,6 +198,7 @@ struct kvc_reclaim {
 	u32	budget;		/* blocks that may still be moved */
 	u64	stale_seq;	/* records of pages without a tombstone, outside of the victim, are not older */
 	u64	mark;		/* commits that must be logged before the victim goes */
+	bool	carried;	/* tombstones of the victim, or of the last one */
 	u64	price;		/* what a block's pages were worth that went lately */
 	/* leave.c */
 	u32	rounds;		/* that the victim was gone over again after moves had failed */
@@ -265,96 +267,6 @@ struct kvc_budget {
 	struct os_atomic64 left;	/* bytes, signed */
 	u32	nr_sets;		/* set before seen is */
 	u32	*seen;			/* NULL until there was a limit */
-};
-
-/* request.c */
-#define KVC_ID_BITS		22U		/* of a page's mark; above it is how often the page was shared */
-#define KVC_STRAY		BIT(21)		/* in an id: no MATCH asked for it */
-#define KVC_SHARED_MAX		15U
-#define KVC_CLASS_SHARED	16U		/* the first of KVC_SHARED_CLASSES; those before are of requests */
-#define KVC_SHARED_CLASSES	4U
-#define KVC_CLASS_STRAY		20U
-#define KVC_CLASS_LOADED	21U		/* strays that were loaded */
-#define KVC_CLASSES		22U
-#define KVC_AGE_UNITS		4096U		/* of an age: the time in which the capacity is written once */
-#define KVC_AGE_MAX		(1U << 20)
-
-struct kvc_request {
-	u32	id;
-	u32	pages;			/* keys of the prompt */
-	u32	cut;			/* lowest depth of a page that was lost since, U32_MAX: none was */
-	u32	tail, last;		/* hashes of the last key but one, or of the only one, and of the last */
-	u8	class, turn;
-	u8	continued;		/* by so many requests, at most 2 */
-	u64	when;			/* on the pool's clock */
-};
-
-struct kvc_requests {
-	struct os_lock lock;
-	u32	nr;			/* of the ring, a power of two; 0: the policy does without requests */
-	u32	nr_tails, nr_awaited;	/* powers of two */
-	u32	last_id;
-	u64	capacity;		/* blocks; read without the lock */
-	u32	stray, loaded;		/* ids of the strays of now; read without the lock */
-	struct kvc_request *ring;
-	u64	*tails, *awaited;
-	struct kvc_values *values;
-};
-
-/* A MATCH on its way */
-struct kvc_asker {
-	u32	id;			/* 0: requests are not looked at */
-	u32	pages, tail, last;
-	bool	same;			/* the same keys as the request had before */
-	bool	repeated;		/* and at another time */
-	bool	branch;			/* not the next turn of a conversation: the pages found are shared */
-	bool	tail_shared;		/* the page of the tail already was */
-	u32	fresh;			/* pages that are new since the turn before */
-	u32	class, age;		/* repeated: of the last time */
-	u32	asked;			/* pages found */
-	u32	back_run, seen_run;	/* class of the last shared page, before and now */
-	u32	back[KVC_SHARED_CLASSES], seen[KVC_SHARED_CLASSES];
-};
-
-static inline u32 kvc_mark_id(u32 mark)
-{
-	return mark & (BIT(KVC_ID_BITS) - 1);
-}
-
-static inline u32 kvc_mark_shared(u32 mark)
-{
-	return mark >> KVC_ID_BITS;
-}
-
-static inline u32 kvc_mark(u32 id, u32 shared)
-{
-	return shared << KVC_ID_BITS | id;
-}
-
-/* victim.c */
-#define KVC_PARTS		64U
-#define KVC_CREDIT		5U		/* a fifth of what is stored may be rewritten */
-#define KVC_CREDIT_SEGMENTS	4U		/* and is saved up to so many segments */
-
-struct kvc_part {
-	u32	id, own_class;		/* the request, and its class */
-	u32	class;			/* that of the shared pages that these are, or 0 */
-	u32	worth, own;		/* the value of a block here, and of those of the request behind */
-	u32	first, end;		/* lowest depth here, U32_MAX: unknown; deepest that has all before it */
-	u32	tail;			/* depth of the last page, which does not come back; or 0 */
-	u32	pages, blocks;		/* here, that are worth something */
-	u32	moved;			/* of these, by the plan, from the first on */
-};
-
-struct kvc_survey {
-	u64	now;
-	bool	ends;			/* ends of prompts come back */
-	u32	nr;
-	struct kvc_part part[KVC_PARTS];
-	u32	next;			/* segment to be surveyed in turn */
-	u32	rounds;			/* of all segments */
-	u64	least;			/* what the last one cost that went */
-	bool	begun;
 };
 
 struct kvc_domains {
@@ -681,40 +593,6 @@ void kvc_ghost_add(struct kvc_pool *p, u32 bucket);
 bool kvc_ghost_seen(struct kvc_pool *p, u32 bucket);
 void kvc_ghost_forget(struct kvc_pool *p, u32 bucket);
 
-/* request.c. get: inner lock held or not; the others with no lock but for lost, under a shard's. */
-int kvc_requests_init(struct kvc_pool *p);
-void kvc_requests_destroy(struct kvc_pool *p);
-void kvc_requests_resize(struct kvc_pool *p);
-u64 kvc_clock(const struct kvc_pool *p);
-void kvc_request_strays(struct kvc_pool *p);
-void kvc_request_begin(struct kvc_pool *p, const struct kvc_domain *d, const u8 keys[][KVC_KEY_LEN], u32 nr,
-		       struct kvc_asker *a);
-void kvc_request_end(struct kvc_pool *p, const struct kvc_domain *d, const u8 keys[][KVC_KEY_LEN], u32 found,
-		     struct kvc_asker *a);
-u32 kvc_request_awaits(const struct kvc_pool *p, u32 hash);
-u32 kvc_request_asks(struct kvc_asker *a, u32 mark);	/* the mark of a page found, in order */
-bool kvc_request_get(struct kvc_pool *p, u32 id, struct kvc_request *out);
-bool kvc_request_lasts(struct kvc_pool *p, u32 id, u32 depth);
-void kvc_request_lost(struct kvc_pool *p, u32 id, u32 depth);
-u32 kvc_request_worth(const struct kvc_pool *p, const struct kvc_request *r, u32 class, u64 now);
-
-/* value.c. seen, returned: requests locked */
-struct kvc_values *kvc_values_new(void);		/* allocates */
-void kvc_values_seen(struct kvc_values *v, u32 class);
-void kvc_values_returned(struct kvc_values *v, u32 class, u32 age, bool whole);
-void kvc_values_shared(struct kvc_values *v, const u32 *back, const u32 *seen);
-void kvc_values_refresh(struct kvc_pool *p);
-u32 kvc_class(u32 turn, u32 fresh);
-u32 kvc_class_shared(u32 shared);
-u32 kvc_worth(const struct kvc_values *v, u32 class, u32 age);
-bool kvc_ends_return(const struct kvc_values *v);
-
-/* victim.c */
-void kvc_move_credit(struct kvc_member *m, u32 stored);
-u32 kvc_move_budget(const struct kvc_member *m);
-struct kvc_seg *kvc_victim_choose(struct kvc_member *m);
-bool kvc_victim_keeps(const struct kvc_member *m, const struct kvc_entry *e);
-
 /* reclaim.c */
 int kvc_reclaim_next(struct kvc_member *m, struct kvc_work *w);
 void kvc_move_done(struct kvc_member *m, struct kvc_work *w, int err);
@@ -723,6 +601,7 @@ int kvc_victim_evict(struct kvc_member *m);
 int kvc_victim_finish(struct kvc_member *m);
 u64 kvc_oldest_stale(const struct kvc_pool *p, const struct kvc_seg *victim, const struct kvc_member *without);
 bool kvc_entry_is_tomb(struct kvc_pool *p, u32 entry);
+bool kvc_tomb_needed(const struct kvc_pool *p, const struct kvc_seg *victim, u64 stale, const struct kvc_entry *e);
 int kvc_tomb_carry(struct kvc_member *m, enum kvc_head which, u32 entry);
 int kvc_move_start(struct kvc_member *m, enum kvc_head which, u32 entry, u32 length, struct kvc_work *w);
 

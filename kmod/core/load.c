@@ -171,6 +171,8 @@ static u32 match(struct kvc_pool *p, struct kvc_domain *d, const u8 keys[][KVC_K
 			break;
 		if (lens)
 			lens[i] = (u32)r;
+		if (i % 1024 == 1023)
+			os_relax();
 	}
 	return i;
 }

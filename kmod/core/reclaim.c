@@ -77,21 +77,27 @@ static struct kvc_seg *by_order(struct kvc_member *m)
 static int choose(struct kvc_member *m)
 {
 	struct kvc_reclaim *rc = &m->reclaim;
-	struct kvc_seg *seg;
+	struct kvc_seg *seg = NULL;
 	int r = 0;
 
-	seg = m->pool->requests.nr && short_of_room(m) ? kvc_victim_choose(m) : NULL;
+	/* Tombstones that were carried would be again, unless what they are needed for has its turn too. */
+	if (m->pool->requests.nr && !rc->carried && short_of_room(m))
+		seg = kvc_victim_choose(m);
+
 	os_lock(&m->lock);
 	if (!reclaimable(m))
 		goto out;
-	if (!seg || seg->state != KVC_S_SEALED || os_atomic_read(&seg->leases))
+	if (!seg || seg->state != KVC_S_SEALED || os_atomic_read(&seg->leases)) {
+		m->survey->nr = 0;
 		seg = by_order(m);
+	}
 	if (seg) {
 		rc->victim = seg;
 		kvc_seg_set_state(m, rc->victim, KVC_S_VICTIM);
 		kvc_cursor_init(&rc->cursor);
 		rc->budget = m->pool->requests.nr ? kvc_move_budget(m) : m->pool->seg_blocks / 4;
 		rc->stale_seq = 0;
+		rc->carried = false;
 		rc->phase = KVC_R_CARRY;
 		m->hopeless = false;
 		r = 1;
@@ -154,16 +160,19 @@ static u64 oldest_stale(const struct kvc_pool *p, const struct kvc_seg *victim)
 	return kvc_oldest_stale(p, victim, NULL);
 }
 
-/* May media hold, outside of the victim, a page record older than this tombstone? */
-static bool tomb_needed(const struct kvc_pool *p, const struct kvc_reclaim *rc, const struct kvc_entry *e)
+/*
+ * May media hold, outside of the victim, a page record older than this tombstone? @stale: of those that no tombstone
+ * names the oldest.
+ */
+bool kvc_tomb_needed(const struct kvc_pool *p, const struct kvc_seg *victim, u64 stale, const struct kvc_entry *e)
 {
 	const struct kvc_seg *named = kvc_seg(p, kvc_tomb_victim(e));
 
 	if (READ_ONCE(kvc_domain(p, e->domain)->dead))
 		return false;
-	if (e->seq > rc->stale_seq)
+	if (e->seq > stale)
 		return true;
-	return named != rc->victim && READ_ONCE(named->generation) == kvc_tomb_gen(e);
+	return named != victim && READ_ONCE(named->generation) == kvc_tomb_gen(e);
 }
 
 /* Copy a tombstone to @m: 0, -EAGAIN (no room), -ENODEV, -ENOMEM */
@@ -213,13 +222,14 @@ static int carry(struct kvc_member *m)
 	if (rc->cursor.index == 0)
 		rc->stale_seq = oldest_stale(p, rc->victim);
 	while ((entry = kvc_cursor_entry(p, rc->victim, &rc->cursor)) != KVC_NONE) {
-		if (kvc_entry_is_tomb(p, entry) && tomb_needed(p, rc, kvc_entry(p, entry))) {
+		if (kvc_entry_is_tomb(p, entry) && kvc_tomb_needed(p, rc->victim, rc->stale_seq, kvc_entry(p, entry))) {
 			r = kvc_tomb_carry(m, KVC_HEAD_MOVE, entry);
 			if (r == -EAGAIN)
 				break;
 			/* the member may have gone meanwhile */
 			if (r)
 				return r == -ENODEV ? 0 : r;
+			rc->carried = true;
 		}
 		rc->cursor.index++;
 	}
@@ -391,9 +401,14 @@ void kvc_move_done(struct kvc_member *m, struct kvc_work *w, int err)
 	ok = !err && !m->offline && !READ_ONCE(from->offline) && kvc_entry(p, w->src.entry)->state == KVC_E_LIVE &&
 	     !os_atomic_read(&victim->leases) && !READ_ONCE(kvc_domain(p, copy->domain)->dead);
 	if (ok) {
+		/* as it is now: somebody may have asked for the page meanwhile */
+		u32 mark = kvc_entry(p, w->src.entry)->mark;
+
 		kvc_seg_undead(p, victim);
 		kvc_page_drop(p, bucket, w->src.entry);
 		kvc_index_insert(p, bucket, w->dst.entry);
+		if (p->requests.nr)
+			copy->mark = mark;
 		kvc_page_publish(p, sh, w->dst.entry);
 		copy->copy = 1;
 		m->moved_pages++;

@@ -29,6 +29,7 @@
 #define AWAITED_MAX	(64U << 10)	/* keys of requests between MATCH and STORE */
 #define WAYS		4U		/* of a table's set */
 #define TURNS_MAX	8U
+#define AGE_MIN		(KVC_AGE_UNITS / 128)	/* of a request that is not just asked twice */
 
 static u32 power_of_two(u64 n)
 {
@@ -201,7 +202,7 @@ static u32 deepest_tail(struct kvc_pool *p, const struct kvc_domain *d, const u8
 		if (id)
 			return id;
 		*behind = hash;
-		if (i % 1024 == 0)
+		if (i % 1024 == 1023)
 			os_relax();
 	}
 	return 0;
@@ -210,7 +211,8 @@ static u32 deepest_tail(struct kvc_pool *p, const struct kvc_domain *d, const u8
 /* The same prompt once more, as it is asked for again and again. Locked. */
 static void repeat(const struct kvc_pool *p, struct kvc_request *r, struct kvc_asker *a, u64 now)
 {
-	a->repeated = r->when != now;
+	a->repeated = age_of(p, r->when, now) >= AGE_MIN;
+	a->branch = a->repeated;
 	a->class = r->class;
 	a->age = age_of(p, r->when, now);
 	r->when = now;
@@ -257,7 +259,7 @@ void kvc_request_begin(struct kvc_pool *p, const struct kvc_domain *d, const u8 
 		r->pages = nr;
 		r->tail = a->tail;
 		r->last = a->last;
-		r->class = KVC_CLASS_STRAY;
+		r->class = (u8)kvc_class(1, nr);
 		a->id = r->id;
 		if (prev && prev != r)
 			go_on(p, r, prev, a, prev->pages == 1 || prev->last == behind);
@@ -313,7 +315,7 @@ void kvc_request_end(struct kvc_pool *p, const struct kvc_domain *d, const u8 ke
 
 	for (i = found; i < a->pages; i++) {
 		put(rq->awaited, rq->nr_awaited, kvc_bucket(p, d, keys[i]), a->id);
-		if (i % 1024 == 0)
+		if (i % 1024 == 1023)
 			os_relax();
 	}
 	os_lock(&rq->lock);
@@ -328,6 +330,17 @@ u32 kvc_request_awaits(const struct kvc_pool *p, u32 hash)
 	u32 id = rq->nr ? look_up(rq->awaited, rq->nr_awaited, hash) : 0;
 
 	return id ? id : READ_ONCE(rq->stray);
+}
+
+/* A page is stored for a request, but is there: it becomes that one's, unless a later one has it. Shard locked. */
+void kvc_request_claims(struct kvc_entry *e, u32 id)
+{
+	u32 old = kvc_mark_id(e->mark);
+
+	if (!id || id & KVC_STRAY)
+		return;
+	if (!old || old & KVC_STRAY || (id - old) % KVC_STRAY < KVC_STRAY / 2)
+		e->mark = kvc_mark(id, kvc_mark_shared(e->mark));
 }
 
 bool kvc_request_get(struct kvc_pool *p, u32 id, struct kvc_request *out)

@@ -42,8 +42,7 @@ static int check_present(struct kvc_pool *p, u32 bucket, u32 entry, u32 request)
 	if (READ_ONCE(kvc_member_of(p, kvc_gseg(p, kvc_entry_seg(p, entry)))->offline))
 		return 0;
 	sh->dedups++;
-	if (request)
-		kvc_entry(p, entry)->mark = kvc_mark(request, kvc_mark_shared(kvc_entry(p, entry)->mark));
+	kvc_request_claims(kvc_entry(p, entry), request);
 	return -EEXIST;
 }
 

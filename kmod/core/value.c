@@ -31,6 +31,7 @@
 #define CLASS_AGES	1000U		/* returns of each class, at ages as those of all classes */
 #define HISTORY		8192U		/* requests, before they begin to count half */
 #define NR_TAILS	KVC_CLASS_SHARED
+#define LOADED		3U		/* a stray that was loaded is worth so many that were not */
 #define ENDS		30U		/* returns before ends are judged */
 #define STALE		100U		/* requests until the values are made again */
 
@@ -75,7 +76,7 @@ static u32 prior_share(const struct kvc_values *v, u32 bin)
 /* How the ages of all returns are distributed */
 static void make_common(struct kvc_values *v)
 {
-	u64 all = sum_of(v->then.all_ages, BINS) + PRIOR_AGES;
+	u64 all = (u64)sum_of(v->then.all_ages, BINS) + PRIOR_AGES;
 	u32 i;
 
 	for (i = 0; i < BINS; i++)
@@ -88,7 +89,7 @@ static void make_common(struct kvc_values *v)
  */
 static void make_shares(struct kvc_values *v, u32 class)
 {
-	u64 own, all = class < NR_TAILS ? sum_of(v->then.ages[class], BINS) + CLASS_AGES : 0;
+	u64 own, all = class < NR_TAILS ? (u64)sum_of(v->then.ages[class], BINS) + CLASS_AGES : 0;
 	u32 i;
 
 	for (i = 0; i < BINS; i++) {
@@ -136,8 +137,6 @@ static u32 return_chance(const struct kvc_values *v, u32 class)
 	chance = (returns + PRIOR_RETURNS) * ONE / (requests + PRIOR);
 	if (class < KVC_CLASS_STRAY)
 		chance = (c->back[class] * (u64)ONE + PRIOR * chance) / (c->seen[class] + PRIOR);
-	if (class == KVC_CLASS_LOADED)
-		chance *= 3;
 	return (u32)min_t(u64, chance, P_MAX);
 }
 
@@ -155,7 +154,7 @@ static void make_values(struct kvc_values *v, u32 (*worth)[BINS])
 		make_shares(v, class);
 		make_risks(v, return_chance(v, class));
 		for (bin = 0; bin < BINS; bin++)
-			WRITE_ONCE(worth[class][bin], best_rate(v, bin));
+			WRITE_ONCE(worth[class][bin], best_rate(v, bin) * (class == KVC_CLASS_LOADED ? LOADED : 1));
 	}
 }
 

@@ -5,7 +5,8 @@
  * A survey goes over a segment's entries and sorts them into parts, one for each request that has pages there. What a
  * part costs when it goes is the value of its pages and of those that come behind its first one in the prompt, wherever
  * they are: without it they are worth nothing. The most valuable parts may be moved first, as far as the member's
- * credit goes; moving costs room, at the price that room had lately.
+ * credit goes. What is moved takes room elsewhere, as do tombstones that are carried, these at the price that room had
+ * lately: a segment of nothing else would go again and again.
  *
  * Each segment is surveyed when it was sealed, then now and then in turn, and before it is taken: what it costs changes
  * slowly, and one that has become dearer is found out.
@@ -37,8 +38,15 @@ static struct kvc_part *new_part(struct kvc_pool *p, struct kvc_survey *s, u32 m
 	struct kvc_part *part;
 	struct kvc_request r;
 
-	if (s->nr == KVC_PARTS || !kvc_request_get(p, id, &r))
+	if (!kvc_request_get(p, id, &r))
 		return NULL;
+	/* too many: the last one stands for all others, without what is behind them */
+	if (s->nr == KVC_PARTS) {
+		part = &s->part[KVC_PARTS - 1];
+		part->id |= KVC_STRAY;
+		part->own_class = KVC_CLASS_STRAY;
+		return part;
+	}
 	part = &s->part[s->nr++];
 	*part = (struct kvc_part){
 		.id = id,
@@ -53,11 +61,16 @@ static struct kvc_part *new_part(struct kvc_pool *p, struct kvc_survey *s, u32 m
 	return part;
 }
 
-static os_racy void survey_page(struct kvc_pool *p, struct kvc_survey *s, const struct kvc_entry *e)
+static os_racy void survey_entry(struct kvc_pool *p, struct kvc_survey *s, const struct kvc_seg *seg,
+				 const struct kvc_entry *e)
 {
 	u32 mark = e->mark, blocks = kvc_blocks(e->length), depth = e->depth == KVC_DEPTH_MAX ? 0 : e->depth;
 	struct kvc_part *part;
 
+	if (e->state == KVC_E_TOMB) {
+		s->tombs += kvc_tomb_needed(p, seg, s->stale, e);
+		return;
+	}
 	if (!mark || e->state != KVC_E_LIVE || READ_ONCE(kvc_domain(p, e->domain)->dead))
 		return;
 	part = part_of(s, mark);
@@ -67,8 +80,10 @@ static os_racy void survey_page(struct kvc_pool *p, struct kvc_survey *s, const 
 		return;
 	part->pages++;
 	part->blocks += blocks;
-	if (depth)
+	if (depth) {
 		part->first = min(part->first, depth);
+		part->last = max(part->last, depth);
+	}
 }
 
 static void sort_parts(struct kvc_survey *s)
@@ -92,20 +107,30 @@ static void survey(struct kvc_member *m, const struct kvc_seg *seg, u32 nr, stru
 	u32 i;
 
 	s->nr = 0;
+	s->tombs = 0;
 	s->now = kvc_clock(p);
 	s->ends = kvc_ends_return(p->requests.values);
 	for (i = 0; i < nr; i++) {
 		if (i % KVC_EBLOCK_ENTRIES == 0)
 			eb = kvc_table_get(&p->eblocks, eb ? eb->next : seg->first_eblock);
-		survey_page(p, s, &eb->e[i % KVC_EBLOCK_ENTRIES]);
+		survey_entry(p, s, seg, &eb->e[i % KVC_EBLOCK_ENTRIES]);
+		if (i % 1024 == 1023)
+			os_relax();
 	}
 	sort_parts(s);
+}
+
+/* The first depth that is not moved, of a part whose depths are known: with several members every so many are here. */
+static u64 goes_from(const struct kvc_part *part)
+{
+	return part->first + (u64)part->moved * (part->last - part->first + 1) / part->pages;
 }
 
 /* What is behind the pages of the part's request that go, and is not in this segment; in blocks */
 static u64 behind(const struct kvc_survey *s, const struct kvc_part *part)
 {
-	u32 first = U32_MAX, pages = 0, i;
+	u64 first = U32_MAX;
+	u32 pages = 0, i;
 
 	for (i = 0; i < s->nr; i++) {
 		const struct kvc_part *other = &s->part[i];
@@ -115,7 +140,7 @@ static u64 behind(const struct kvc_survey *s, const struct kvc_part *part)
 		if (other < part)
 			return 0;
 		if (other->first != U32_MAX)
-			first = min(first, other->first + other->moved);
+			first = min(first, goes_from(other));
 		pages += other->pages - other->moved;
 	}
 	if (first > part->end || part->end - first + 1 <= pages)
@@ -137,8 +162,9 @@ static u64 threshold(const struct kvc_member *m, u32 budget)
  */
 static u64 cost_of(const struct kvc_member *m, struct kvc_survey *s, u32 budget, u64 *lost)
 {
-	u64 least = threshold(m, budget), cost = 0, gone = 0;
-	u32 room = m->pool->seg_blocks, left = min(budget, room / 2), i, each;
+	u32 room = m->pool->seg_blocks, tombs = kvc_blocks((u64)s->tombs * KVC_REC_FIXED), left = min(budget, room / 2);
+	u64 least = threshold(m, budget), cost = tombs * m->reclaim.price, gone = 0;
+	u32 i, each;
 
 	for (i = 0; i < s->nr; i++) {
 		struct kvc_part *part = &s->part[i];
@@ -157,7 +183,7 @@ static u64 cost_of(const struct kvc_member *m, struct kvc_survey *s, u32 budget,
 		if (s->part[i].moved < s->part[i].pages && !(s->part[i].id & KVC_STRAY))
 			cost += s->part[i].own * behind(s, &s->part[i]);
 	*lost = gone / room;
-	return (cost + gone) / room;
+	return tombs < room ? (cost + gone) / (room - tombs) : U64_MAX;
 }
 
 /* Member locked. */
@@ -278,11 +304,13 @@ struct kvc_seg *kvc_victim_choose(struct kvc_member *m)
 
 	kvc_values_refresh(m->pool);
 	kvc_request_strays(m->pool);
+	m->survey->stale = kvc_oldest_stale(m->pool, NULL, NULL);
 	consider_some(m);
 	os_lock(&m->lock);
 	newest = m->nr_segs < SEGMENTS_FEW ? NULL : m->newest;
 	os_unlock(&m->lock);
-	for (tries = 0; tries <= m->nr_segs; tries++) {
+	for (tries = 0; tries < IN_TURN; tries++) {
+		os_relax();
 		seg = cheapest(m, newest);
 		if (!seg)
 			break;
@@ -303,8 +331,8 @@ bool kvc_victim_keeps(const struct kvc_member *m, const struct kvc_entry *e)
 	struct kvc_request r;
 
 	if (!part)
-		return kvc_request_get(m->pool, kvc_mark_id(e->mark), &r) && r.when > m->survey->now;
+		return kvc_request_get(m->pool, kvc_mark_id(e->mark), &r) && r.when >= m->survey->now;
 	if (!e->depth || e->depth == KVC_DEPTH_MAX || part->id & KVC_STRAY)
 		return part->moved;
-	return e->depth != part->tail && e->depth >= part->first && e->depth - part->first < part->moved;
+	return e->depth != part->tail && e->depth >= part->first && part->pages && e->depth < goes_from(part);
 }

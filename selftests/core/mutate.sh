@@ -35,7 +35,7 @@ room-always@kmod/core/bucket.h@s/return t->nr_spares > 0;/return true;/@there is
 directory-bare@kmod/core/bucket.c@s/^\t\tmemcpy(dir->chunk, .*/\t\t;/@a bigger directory lacks the chunks of the smaller
 directory-first@kmod/core/bucket.c@s/t->dir->room \* sizeof/t->nr_chunks * sizeof/@the first directory is used before it has a chunk
 sweep-short@kmod/core/index.c@s/there = number < sh->table.nr;/there = number + 1 < sh->table.nr;/@a sweep leaves out the last bucket
-tomb-victim@kmod/core/engine.h@s/return (u32)(e->crc_base >> 6) << 18 |/return/@a tombstone forgets half of its victim
+tomb-victim@kmod/core/engine.h@s/return (u32)e->depth << 18 |/return/@a tombstone forgets half of its victim
 keyspace-mix@kmod/core/domain.c@s/memcmp(d->keyspace, keyspace, KVC_KEYSPACE_LEN)/memcmp(d->keyspace, keyspace, 8)/@half of the keyspace is not compared
 epoch@kmod/core/domain.c@s/(epoch \&\& \*epoch != t->epoch)/0/@recovery believes records of removed tenants
 record-block@kmod/core/format.c@s/rec->block == 0 || rec->block >= r->seg_blocks ||/rec->block == 0 ||/@a record may name blocks beyond its segment
@@ -110,11 +110,28 @@ leave-loss@kmod/core/member.c@s/READ_ONCE(m->lost_before) == os_atomic_read(&p->
 leave-leased@kmod/core/leave.c@s/if (!rc->stayed \&\& /if (/@pages that were leased while they moved are dropped
 leave-forget@kmod/core/member.c@s/os_atomic_xchg(&m->segs\[i\].undead, 0)/0/;s/WRITE_ONCE(m->segs\[i\].min_seq, U64_MAX);//@tombstones are kept for records of removed members
 leave-alone@kmod/core/member.c@s/if (!another_online(p, member))/if (0)/@the last member can be removed
-add-early@kmod/core/member.c@s/^\tm->joining = true;/&\n\tWRITE_ONCE(m->offline, false);/@a member is used before the superblocks name it
+add-early@kmod/core/member.c@s/^\tset_joining(m, true);/&\n\tWRITE_ONCE(m->offline, false);/@a member is used before the superblocks name it
 hole-last@kmod/core/format_super.c@s/ || kvc_super_hole(s, s->nr_members - 1)//@the last member may be a hole
 removed-tombs@kmod/core/recover.c@s/if (victim_exists(p, rec))$/if (1)/@tombstones may name segments of removed members
 super-order@selftests/core/sim_admin.c@s/op->alone = tenant == SIM_NO_TENANT .*/op->alone = false;/@other members name a new one before it has a superblock
 remove-unflushed@selftests/core/sim_grow.c@s/g->state != G_FLUSHING || !flushed(s)/g->state != G_FLUSHING || (0 \&\& !flushed(s))/@a member is removed before the copies of its pages are durable
+tomb-gen@kmod/core/engine.h@s/e->crc_base << 54 | (u64)e->mark << 28/e->crc_base << 54/@a tombstone forgets part of its victim's generation
+prefix-await@kmod/core/request.c@s/^\t\tput(rq->awaited, .*/\t\t;/@stored pages are nobody's
+prefix-touch@kmod/core/load.c@s/^\t\tif (asker)/\t\tif (0)/@pages stay those of who stored them
+prefix-stray@kmod/core/load.c@s/^\t\t\te->mark = READ_ONCE(p->requests.loaded);/\t\t\t;/@strays do not become younger by being loaded
+prefix-turns@kmod/core/request.c@s/if (prev->continued > 1)/if (0)/@a shared prefix counts as a conversation
+prefix-shared@kmod/core/request.c@s/if (a->branch \&\& shared < KVC_SHARED_MAX)/if (0)/@shared pages are not counted
+prefix-same@kmod/core/request.c@s/prev->pages == nr \&\& prev->tail == a->tail \&\& prev->last == a->last/0/@a repeated prompt is another request
+prefix-forgotten@kmod/core/request.c@s/return id \&\& r->id == id ? r : NULL;/return r;/@forgotten requests are taken for others
+prefix-ends@kmod/core/value.c@s/^\treturn 2 \* READ_ONCE.*/\t(void)v; return true;/@ends of prompts live as long as the others
+prefix-ages@kmod/core/value.c@s/^\tv->now.ages\[class\]\[bin\]++;/\t;/;s/^\tv->now.all_ages\[bin\]++;/\t(void)bin;/@return times are not learned
+prefix-chances@kmod/core/value.c@s/^\tif (class < KVC_CLASS_STRAY)/\tif (0)/@return probabilities are not learned
+prefix-hole@kmod/core/victim.c@s/\.end = min(r.cut - 1, r.pages)/.end = r.pages/@pages behind a hole are worth something
+prefix-chain@kmod/core/victim.c@s/^\tif (first > part->end || .*/\tif (1)/@what is behind in other segments does not count
+prefix-dead@kmod/core/victim.c@s/ || READ_ONCE(kvc_domain(p, e->domain)->dead)//@pages of removed tenants are worth something
+prefix-newest@kmod/core/victim.c@s/ || seg == newest//@what was stored just now goes
+prefix-credit@kmod/core/victim.c@s,return READ_ONCE(m->credit) / KVC_CREDIT,return m->pool->seg_blocks,@rewriting has no limit
+prefix-moves@kmod/core/victim.c@s/if (least \&\& part->worth > least /if (0 \&\& part->worth > least /@nothing is rewritten
 LIST
 }
 

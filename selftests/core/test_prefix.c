@@ -102,7 +102,7 @@ static u32 serve(struct rig *r, const struct prompt *t)
 	return serve_to(r, t, &stream);
 }
 
-static u32 mark_of(struct rig *r, u32 id)
+static u32 whole_mark(struct rig *r, u32 id)
 {
 	u8 key[KVC_KEY_LEN];
 	u32 entry;
@@ -110,7 +110,17 @@ static u32 mark_of(struct rig *r, u32 id)
 	key_make(key, id);
 	entry = kvc_index_find(r->pool, kvc_bucket(r->pool, r->d, key), r->d, key);
 	assert_int_not_equal(entry, KVC_NONE);
-	return kvc_mark_id(kvc_entry(r->pool, entry)->mark);
+	return kvc_entry(r->pool, entry)->mark;
+}
+
+static u32 mark_of(struct rig *r, u32 id)
+{
+	return kvc_mark_id(whole_mark(r, id));
+}
+
+static u32 shared(struct rig *r, u32 id)
+{
+	return kvc_mark_shared(whole_mark(r, id));
 }
 
 static struct kvc_request request_of(struct rig *r, u32 id)
@@ -200,6 +210,30 @@ static void turns(void **state)
 	serve(r, &e);
 	assert_int_equal(request_of(r, 500).turn, 1);
 	assert_int_equal(request_of(r, 500).class, kvc_class(1, 7));
+}
+
+/* What others than the next turn ask for is shared, and that is counted; the next turn's own pages are not. */
+static void shared_pages(void **state)
+{
+	struct prompt first = row(100, 8), next = row(100, 7);
+	struct rig *r = *state;
+	u32 i;
+
+	serve(r, &first);
+	extend(&next, 200, 3);
+	serve(r, &next);
+	assert_int_equal(shared(r, 100), 0);
+	for (i = 1; i < 20; i++) {
+		struct prompt other = row(100, 4);
+
+		extend(&other, 1000 * i, 3);
+		serve(r, &other);
+		assert_int_equal(shared(r, 103), min(i, KVC_SHARED_MAX));
+		assert_int_equal(shared(r, 104), 0);
+		assert_int_equal(shared(r, 1000 * i), 0);
+	}
+	assert_int_equal(rig_load(r, r->d, 100, 100), 0);
+	assert_int_equal(shared(r, 100), KVC_SHARED_MAX);
 }
 
 /* Without its first page a prompt goes before an older one that is whole. */
@@ -409,6 +443,7 @@ static const struct CMUnitTest prefix_tests[] = {
 	TEST(whose_page),
 	TEST(asked_again),
 	TEST(turns),
+	TEST(shared_pages),
 	TEST(behind_a_hole),
 	TEST(ends_first),
 	TEST(ends_apart),

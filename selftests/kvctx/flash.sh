@@ -127,9 +127,10 @@ if [ "$streams" -ge 3 ]; then
 	read -r new2 moved2 meta2 _ <<< "$(available)"
 	check "summaries go to the third" test "$meta2" != "$meta1"
 	check "and not to the others" test "$new2 $moved2" = "$new1 $moved1"
-	check "hot pages, and more than fits" bash -c '
-		for i in $(seq 0 9); do
-			pages load 0 100 100000 | grep -q wrong=0 && pages store $((1000 + i * 100)) 100 1048576 | grep -q stored=100 || exit 1
+	check "hot pages among others, and more than fits" bash -c '
+		for i in $(seq 0 59); do
+			pages store $((500 + i)) 1 100000 | grep -q stored=1 && pages store $((1000 + i * 15)) 15 1048576 | grep -q stored=15 &&
+				pages load 500 $((i + 1)) 100000 | grep -q wrong=0 || exit 1
 		done'
 	echo "# moved: $(stat_of moved_pages)"
 	read -r new3 moved3 meta3 _ <<< "$(available)"

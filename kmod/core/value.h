@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What pages are worth, for policies that look at requests: request.c says whose they are, value.c what that is worth,
+ * victim.c which segment goes. Included by engine.h, which has the locks.
+ *
+ * Vocabulary
+ *   request	a prompt, as MATCH named its keys; has an id
+ *   mark	in a page's entry: the id of its request, and how often the page was shared
+ *   stray	a page that no MATCH asked for, and the request of all such pages of one time
+ *   class	of requests, or of shared pages: what returns are counted for
+ *   part	the pages of a segment that are of one request and one class
+ */
+#ifndef KVC_VALUE_H
+#define KVC_VALUE_H
+
+#include "core.h"
+
+struct kvc_entry;
+struct kvc_member;
+struct kvc_seg;
+struct kvc_values;
+
+/* request.c */
+#define KVC_ID_BITS		22U		/* of a page's mark; above it is how often the page was shared */
+#define KVC_STRAY		BIT(21)		/* in an id: no MATCH asked for it */
+#define KVC_SHARED_MAX		15U
+#define KVC_CLASS_SHARED	16U		/* the first of KVC_SHARED_CLASSES; those before are of requests */
+#define KVC_SHARED_CLASSES	4U
+#define KVC_CLASS_STRAY		20U
+#define KVC_CLASS_LOADED	21U		/* strays that were loaded */
+#define KVC_CLASSES		22U
+#define KVC_AGE_UNITS		4096U		/* of an age: the time in which the capacity is written once */
+#define KVC_AGE_MAX		(1U << 20)
+
+struct kvc_request {
+	u32	id;
+	u32	pages;			/* keys of the prompt */
+	u32	cut;			/* lowest depth of a page that was lost since, U32_MAX: none was */
+	u32	tail, last;		/* hashes of the last key but one, or of the only one, and of the last */
+	u8	class, turn;
+	u8	continued;		/* by so many requests, at most 2 */
+	u64	when;			/* on the pool's clock */
+};
+
+struct kvc_requests {
+	struct os_lock lock;
+	u32	nr;			/* of the ring, a power of two; 0: the policy does without requests */
+	u32	nr_tails, nr_awaited;	/* powers of two */
+	u32	last_id;
+	u64	capacity;		/* blocks; read without the lock */
+	u32	stray, loaded;		/* ids of the strays of now; read without the lock */
+	struct kvc_request *ring;
+	u64	*tails, *awaited;
+	struct kvc_values *values;
+};
+
+/* A MATCH on its way */
+struct kvc_asker {
+	u32	id;			/* 0: requests are not looked at */
+	u32	pages, tail, last;
+	bool	same;			/* the same keys as the request had before */
+	bool	repeated;		/* and at another time */
+	bool	branch;			/* not the next turn of a conversation: the pages found are shared */
+	bool	tail_shared;		/* the page of the tail already was */
+	u32	fresh;			/* pages that are new since the turn before */
+	u32	class, age;		/* repeated: of the last time */
+	u32	asked;			/* pages found */
+	u32	back_run, seen_run;	/* class of the last shared page, before and now */
+	u32	back[KVC_SHARED_CLASSES], seen[KVC_SHARED_CLASSES];
+};
+
+os_static_assert(KVC_ID_BITS + 4 == 26, "bits of a mark");
+
+static inline u32 kvc_mark_id(u32 mark)
+{
+	return mark & (BIT(KVC_ID_BITS) - 1);
+}
+
+static inline u32 kvc_mark_shared(u32 mark)
+{
+	return mark >> KVC_ID_BITS;
+}
+
+static inline u32 kvc_mark(u32 id, u32 shared)
+{
+	return shared << KVC_ID_BITS | id;
+}
+
+/* victim.c */
+#define KVC_PARTS		64U
+#define KVC_CREDIT		5U		/* a fifth of what is stored may be rewritten */
+#define KVC_CREDIT_SEGMENTS	4U		/* and is saved up to so many segments */
+
+struct kvc_part {
+	u32	id, own_class;		/* the request, and its class */
+	u32	class;			/* that of the shared pages that these are, or 0 */
+	u32	worth, own;		/* the value of a block here, and of those of the request behind */
+	u32	first, last;		/* lowest depth here, U32_MAX: unknown; deepest */
+	u32	end;			/* the deepest of the request that has all before it */
+	u32	tail;			/* depth of the last page, which does not come back; or 0 */
+	u32	pages, blocks;		/* here, that are worth something */
+	u32	moved;			/* of these, by the plan, from the first on */
+};
+
+struct kvc_survey {
+	u64	now;
+	u64	stale;			/* tombstones that are older are not needed, but for what they name */
+	u32	tombs;			/* that must be carried */
+	bool	ends;			/* ends of prompts come back */
+	u32	nr;
+	struct kvc_part part[KVC_PARTS];
+	u32	next;			/* segment to be surveyed in turn */
+	u32	rounds;			/* of all segments */
+	u64	least;			/* what the last one cost that went */
+	bool	begun;
+};
+
+/* request.c. get: inner lock held or not; the others with no lock but for lost, under a shard's. */
+int kvc_requests_init(struct kvc_pool *p);
+void kvc_requests_destroy(struct kvc_pool *p);
+void kvc_requests_resize(struct kvc_pool *p);
+u64 kvc_clock(const struct kvc_pool *p);
+void kvc_request_strays(struct kvc_pool *p);
+void kvc_request_begin(struct kvc_pool *p, const struct kvc_domain *d, const u8 keys[][KVC_KEY_LEN], u32 nr,
+		       struct kvc_asker *a);
+void kvc_request_end(struct kvc_pool *p, const struct kvc_domain *d, const u8 keys[][KVC_KEY_LEN], u32 found,
+		     struct kvc_asker *a);
+u32 kvc_request_awaits(const struct kvc_pool *p, u32 hash);
+u32 kvc_request_asks(struct kvc_asker *a, u32 mark);	/* the mark of a page found, in order */
+bool kvc_request_get(struct kvc_pool *p, u32 id, struct kvc_request *out);
+void kvc_request_claims(struct kvc_entry *e, u32 id);
+bool kvc_request_lasts(struct kvc_pool *p, u32 id, u32 depth);
+void kvc_request_lost(struct kvc_pool *p, u32 id, u32 depth);
+u32 kvc_request_worth(const struct kvc_pool *p, const struct kvc_request *r, u32 class, u64 now);
+
+/* value.c. seen, returned: requests locked */
+struct kvc_values *kvc_values_new(void);		/* allocates */
+void kvc_values_seen(struct kvc_values *v, u32 class);
+void kvc_values_returned(struct kvc_values *v, u32 class, u32 age, bool whole);
+void kvc_values_shared(struct kvc_values *v, const u32 *back, const u32 *seen);
+void kvc_values_refresh(struct kvc_pool *p);
+u32 kvc_class(u32 turn, u32 fresh);
+u32 kvc_class_shared(u32 shared);
+u32 kvc_worth(const struct kvc_values *v, u32 class, u32 age);
+bool kvc_ends_return(const struct kvc_values *v);
+
+/* victim.c */
+void kvc_move_credit(struct kvc_member *m, u32 stored);
+u32 kvc_move_budget(const struct kvc_member *m);
+struct kvc_seg *kvc_victim_choose(struct kvc_member *m);
+bool kvc_victim_keeps(const struct kvc_member *m, const struct kvc_entry *e);
+
+#endif
