@@ -500,6 +500,9 @@ struct kvctx_wait {
  * @reserved: zero
  *
  * Returns 0. When the session's leases are used up the pages are found but @lease is 0.
+ *
+ * Each call is taken for a request for the prompt that the keys are of, when it is decided which pages stay
+ * (Documentation/eviction.rst): name all pages of the prompt, also those that are hardly there, and ask once a request.
  */
 struct kvctx_match {
 	__u32	size;
