@@ -205,9 +205,9 @@ void kvc_load_end(struct kvc_pool *p, struct kvc_load *ld, int status);
 int kvc_query(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN]);
 
 /*
- * Leading pages of keys[0..nr) that are present. Policies take each call for a request for a prompt, of which these are
- * all keys in prefix order. @lens (or NULL) gets their lengths. @leases (or NULL) gets one lease for each page found, to
- * be ended by kvc_lease_put(). Lets others run now and then: no lock may be held.
+ * Leading pages of keys[0..nr) that are present. Policies take each call for a request for a prompt, of which these
+ * are all keys in prefix order. @lens (or NULL) gets their lengths. @leases (or NULL) gets one lease for each page
+ * found, to be ended by kvc_lease_put(). Lets others run now and then: no lock may be held.
  */
 struct kvc_lease {
 	u32	gseg;
