@@ -79,18 +79,6 @@ static int choose(struct kvc_member *m)
 	return seg ? 1 : 0;
 }
 
-static bool tomb_needed(const struct kvc_member *m, const struct kvc_entry *e)
-{
-	const struct kvc_pool *p = m->pool;
-	const struct kvc_seg *named = kvc_seg(p, kvc_tomb_victim(e));
-
-	if (READ_ONCE(kvc_domain(p, e->domain)->dead))
-		return false;
-	if (e->seq > m->reclaim.stale_seq)
-		return true;
-	return named->member != m->index && READ_ONCE(named->generation) == kvc_tomb_gen(e);
-}
-
 /* To any other member: 0, -ENOMEM, or no room now: reclaim there makes it, and announces it. */
 static int carry_tomb(struct kvc_member *m, u32 entry)
 {
@@ -129,7 +117,7 @@ static int carry(struct kvc_member *m)
 	if (rc->cursor.index == 0)
 		rc->stale_seq = kvc_oldest_stale(p, NULL, m);
 	while ((entry = kvc_cursor_entry(p, rc->victim, &rc->cursor)) != KVC_NONE) {
-		if (kvc_entry_is_tomb(p, entry) && tomb_needed(m, kvc_entry(p, entry))) {
+		if (kvc_entry_is_tomb(p, entry) && kvc_tomb_needed(p, NULL, m, rc->stale_seq, kvc_entry(p, entry))) {
 			r = carry_tomb(m, entry);
 			if (r)
 				return r == -ENOMEM ? r : 0;

@@ -161,10 +161,11 @@ static u64 oldest_stale(const struct kvc_pool *p, const struct kvc_seg *victim)
 }
 
 /*
- * May media hold, outside of the victim, a page record older than this tombstone? @stale: of those that no tombstone
- * names the oldest.
+ * May media hold a page record older than this tombstone, outside of @victim and of @without, as for
+ * kvc_oldest_stale()? @stale: of those that no tombstone names the oldest.
  */
-bool kvc_tomb_needed(const struct kvc_pool *p, const struct kvc_seg *victim, u64 stale, const struct kvc_entry *e)
+bool kvc_tomb_needed(const struct kvc_pool *p, const struct kvc_seg *victim, const struct kvc_member *without, u64 stale,
+		     const struct kvc_entry *e)
 {
 	const struct kvc_seg *named = kvc_seg(p, kvc_tomb_victim(e));
 
@@ -172,7 +173,7 @@ bool kvc_tomb_needed(const struct kvc_pool *p, const struct kvc_seg *victim, u64
 		return false;
 	if (e->seq > stale)
 		return true;
-	return named != victim && READ_ONCE(named->generation) == kvc_tomb_gen(e);
+	return named != victim && &p->members[named->member] != without && READ_ONCE(named->generation) == kvc_tomb_gen(e);
 }
 
 /* Copy a tombstone to @m: 0, -EAGAIN (no room), -ENODEV, -ENOMEM */
@@ -222,7 +223,8 @@ static int carry(struct kvc_member *m)
 	if (rc->cursor.index == 0)
 		rc->stale_seq = oldest_stale(p, rc->victim);
 	while ((entry = kvc_cursor_entry(p, rc->victim, &rc->cursor)) != KVC_NONE) {
-		if (kvc_entry_is_tomb(p, entry) && kvc_tomb_needed(p, rc->victim, rc->stale_seq, kvc_entry(p, entry))) {
+		if (kvc_entry_is_tomb(p, entry) &&
+		    kvc_tomb_needed(p, rc->victim, NULL, rc->stale_seq, kvc_entry(p, entry))) {
 			r = kvc_tomb_carry(m, KVC_HEAD_MOVE, entry);
 			if (r == -EAGAIN)
 				break;
@@ -259,20 +261,28 @@ static struct kvc_page_view view_of(const struct kvc_pool *p, u32 entry)
 	};
 }
 
+static bool keeps(const struct kvc_member *m, u32 entry)
+{
+	const struct kvc_pool *p = m->pool;
+	struct kvc_page_view page;
+
+	if (p->requests.nr)
+		return kvc_victim_keeps(m, kvc_entry(p, entry));
+	page = view_of(p, entry);
+	return p->policy->keep(&page);
+}
+
 /* Length of the page if it is worth moving and the budget allows it, else 0 */
 static u32 worth_moving(struct kvc_member *m, u32 entry)
 {
 	struct kvc_pool *p = m->pool;
 	struct kvc_shard *sh = kvc_shard(p, kvc_entry_bucket(p, entry));
 	const struct kvc_entry *e = kvc_entry(p, entry);
-	struct kvc_page_view page;
 	u32 length = 0;
 
 	os_lock(&sh->lock);
-	page = view_of(p, entry);
 	if (e->state == KVC_E_LIVE && !READ_ONCE(kvc_domain(p, e->domain)->dead) &&
-	    kvc_blocks(e->length) <= m->reclaim.budget &&
-	    (p->requests.nr ? kvc_victim_keeps(m, e) : p->policy->keep(&page)))
+	    kvc_blocks(e->length) <= m->reclaim.budget && keeps(m, entry))
 		length = e->length;
 	os_unlock(&sh->lock);
 	return length;
@@ -296,9 +306,12 @@ static void fill_move(struct kvc_work *w, u32 length)
 /* A request's id stays, hits age. */
 static u32 moved_mark(const struct kvc_pool *p, u32 entry)
 {
-	struct kvc_page_view page = view_of(p, entry);
+	struct kvc_page_view page;
 
-	return p->requests.nr ? page.hits : p->policy->moved_hits(&page) & KVC_HITS_MAX;
+	if (p->requests.nr)
+		return kvc_entry(p, entry)->mark;
+	page = view_of(p, entry);
+	return p->policy->moved_hits(&page) & KVC_HITS_MAX;
 }
 
 /*

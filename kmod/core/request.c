@@ -14,8 +14,8 @@
  *
  * What is kept, all of it bounded and none of it on media: a ring of requests; a table of the tails, which leads from
  * a key's hash to the latest request that has it as its tail; a table of awaited keys, which leads from the hash of a
- * key that was missed to the request. Of both the oldest are forgotten. A
- * wrong hash or a request that was forgotten costs the pages their value (value.c), nothing else.
+ * key that was missed to the request. Of both the oldest are forgotten. A wrong hash or a request that was forgotten
+ * costs the pages their value (value.c), nothing else.
  *
  * requests->lock guards the ring and the counters. The tables are read and written without.
  */
@@ -211,10 +211,10 @@ static u32 deepest_tail(struct kvc_pool *p, const struct kvc_domain *d, const u8
 /* The same prompt once more, as it is asked for again and again. Locked. */
 static void repeat(const struct kvc_pool *p, struct kvc_request *r, struct kvc_asker *a, u64 now)
 {
-	a->repeated = age_of(p, r->when, now) >= AGE_MIN;
-	a->branch = a->repeated;
 	a->class = r->class;
 	a->age = age_of(p, r->when, now);
+	a->repeated = a->age >= AGE_MIN;
+	a->branch = a->repeated;
 	r->when = now;
 	r->cut = U32_MAX;
 	a->id = r->id;
@@ -372,7 +372,7 @@ void kvc_request_lost(struct kvc_pool *p, u32 id, u32 depth)
 	struct kvc_requests *rq = &p->requests;
 	struct kvc_request *r;
 
-	if (!depth || depth == KVC_DEPTH_MAX || !id || id & KVC_STRAY)
+	if (!depth || !id || id & KVC_STRAY)
 		return;
 	os_lock_inner(&rq->lock);
 	r = get(rq, id);

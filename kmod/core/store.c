@@ -54,19 +54,17 @@ struct absence {
 };
 
 /* The same; @ab: out */
-static int check_index(struct kvc_pool *p, u32 bucket, struct kvc_domain *d, const u8 *key, u32 depth,
-		       struct absence *ab)
+static int check_index(struct kvc_pool *p, u32 bucket, struct kvc_domain *d, const u8 *key, struct absence *ab)
 {
 	struct kvc_shard *sh = kvc_shard(p, bucket);
 	u32 entry;
 	int r;
 
 	ab->request = kvc_request_awaits(p, bucket);
-	ab->lasting = p->requests.nr && kvc_request_lasts(p, ab->request, depth);
 	os_lock(&sh->lock);
 	entry = kvc_index_find(p, bucket, d, key);
 	ab->inserts = entry == KVC_NONE ? sh->inserts : sh->inserts - 1;
-	ab->lasting |= kvc_ghost_seen(p, bucket);
+	ab->lasting = kvc_ghost_seen(p, bucket);
 	r = check_present(p, bucket, entry, ab->request);
 	os_unlock(&sh->lock);
 	return r;
@@ -156,11 +154,12 @@ int kvc_store_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_K
 		return -EINVAL;
 	if (READ_ONCE(d->dead))
 		return -ENODEV;
-	r = check_index(p, bucket, d, key, depth, &ab);
+	r = check_index(p, bucket, d, key, &ab);
 	if (r)
 		return r;
 	if (!kvc_budget_admits(p, d, key))
 		return refuse_unseen(p, bucket);
+	ab.lasting |= p->requests.nr && kvc_request_lasts(p, ab.request, depth);
 	turn = os_atomic_inc_return(&p->turn);
 	do {
 		for (i = 0; i < nr; i++) {

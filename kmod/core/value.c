@@ -142,12 +142,13 @@ static u32 return_chance(const struct kvc_values *v, u32 class)
 
 static void make_values(struct kvc_values *v, u32 (*worth)[BINS])
 {
+	bool blank = !sum_of(v->then.seen, KVC_CLASS_STRAY);
 	u32 class, bin;
 
 	make_common(v);
 	for (class = 0; class < KVC_CLASSES; class++) {
 		/* in the beginning they are all the same */
-		if (class && class < KVC_CLASS_STRAY && !sum_of(v->then.seen, KVC_CLASS_STRAY)) {
+		if (blank && class && class < KVC_CLASS_STRAY) {
 			memcpy(worth[class], worth[0], sizeof(worth[0]));
 			continue;
 		}

@@ -56,8 +56,7 @@ struct kvc_requests {
 
 /* A MATCH on its way */
 struct kvc_asker {
-	u32	id;			/* 0: requests are not looked at */
-	u32	pages, tail, last;
+	u32	id, pages, tail, last;	/* of the request */
 	bool	same;			/* the same keys as the request had before */
 	bool	repeated;		/* and at another time */
 	bool	branch;			/* not the next turn of a conversation: the pages found are shared */

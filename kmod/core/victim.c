@@ -21,10 +21,16 @@
 #define ROUNDS		4U
 #define SEGMENTS_FEW	8U	/* hardly more than heads */
 
+/* Of shared pages, else 0 */
+static u32 class_of(u32 mark)
+{
+	return kvc_mark_shared(mark) ? kvc_class_shared(kvc_mark_shared(mark)) : 0;
+}
+
 /* The newest part is looked at first: pages come in rows. */
 static struct kvc_part *part_of(struct kvc_survey *s, u32 mark)
 {
-	u32 id = kvc_mark_id(mark), shared = kvc_mark_shared(mark), class = shared ? kvc_class_shared(shared) : 0, i;
+	u32 id = kvc_mark_id(mark), class = class_of(mark), i;
 
 	for (i = s->nr; i--;)
 		if (s->part[i].id == id && s->part[i].class == class)
@@ -34,7 +40,7 @@ static struct kvc_part *part_of(struct kvc_survey *s, u32 mark)
 
 static struct kvc_part *new_part(struct kvc_pool *p, struct kvc_survey *s, u32 mark)
 {
-	u32 id = kvc_mark_id(mark), shared = kvc_mark_shared(mark), class = shared ? kvc_class_shared(shared) : 0;
+	u32 id = kvc_mark_id(mark), class = class_of(mark);
 	struct kvc_part *part;
 	struct kvc_request r;
 
@@ -56,7 +62,7 @@ static struct kvc_part *new_part(struct kvc_pool *p, struct kvc_survey *s, u32 m
 		.own = kvc_request_worth(p, &r, r.class, s->now),
 		.first = U32_MAX,
 		.end = min(r.cut - 1, r.pages),
-		.tail = !s->ends && !shared && r.pages > 1 ? r.pages : 0,
+		.tail = !s->ends && !class && r.pages > 1 ? r.pages : 0,
 	};
 	return part;
 }
@@ -64,11 +70,11 @@ static struct kvc_part *new_part(struct kvc_pool *p, struct kvc_survey *s, u32 m
 static os_racy void survey_entry(struct kvc_pool *p, struct kvc_survey *s, const struct kvc_seg *seg,
 				 const struct kvc_entry *e)
 {
-	u32 mark = e->mark, blocks = kvc_blocks(e->length), depth = e->depth == KVC_DEPTH_MAX ? 0 : e->depth;
+	u32 mark = e->mark, blocks = kvc_blocks(e->length), depth = kvc_known_depth(e);
 	struct kvc_part *part;
 
 	if (e->state == KVC_E_TOMB) {
-		s->tombs += kvc_tomb_needed(p, seg, s->stale, e);
+		s->tombs += kvc_tomb_needed(p, seg, NULL, s->stale, e);
 		return;
 	}
 	if (!mark || e->state != KVC_E_LIVE || READ_ONCE(kvc_domain(p, e->domain)->dead))
@@ -327,12 +333,13 @@ struct kvc_seg *kvc_victim_choose(struct kvc_member *m)
 /* Is the page to be moved, by the plan, or because a request asked for it since? Its shard is locked. */
 bool kvc_victim_keeps(const struct kvc_member *m, const struct kvc_entry *e)
 {
-	struct kvc_part *part = part_of(m->survey, e->mark);
+	const struct kvc_part *part = part_of(m->survey, e->mark);
+	u32 depth = kvc_known_depth(e);
 	struct kvc_request r;
 
 	if (!part)
 		return kvc_request_get(m->pool, kvc_mark_id(e->mark), &r) && r.when >= m->survey->now;
-	if (!e->depth || e->depth == KVC_DEPTH_MAX || part->id & KVC_STRAY)
+	if (!depth || part->id & KVC_STRAY)
 		return part->moved;
-	return e->depth != part->tail && e->depth >= part->first && part->pages && e->depth < goes_from(part);
+	return depth != part->tail && depth >= part->first && part->pages && depth < goes_from(part);
 }

@@ -45,7 +45,7 @@ no-preflush@selftests/core/sim_work.c@s/DEV_PREFLUSH | DEV_FUA, plain_done/DEV_F
 no-fua@selftests/core/sim_work.c@s/DEV_PREFLUSH | DEV_FUA, plain_done/DEV_PREFLUSH, plain_done/@summaries are not durable when they are done
 no-tombstone@kmod/core/delete.c@s/^\treturn e->logged || e->copy .*/\t(void)p; (void)e; return false;/@deletes leave no tombstone
 tombstone-ghosts@kmod/core/delete.c@s/^\treturn e->logged || e->copy .*/\t(void)p; return e->logged || e->copy;/@deletes forget old records elsewhere
-tombstone-drop@kmod/core/reclaim.c@s/if (kvc_entry_is_tomb(p, entry) \&\& tomb_needed(.*/if (0) {/@reclaim drops tombstones
+tombstone-drop@kmod/core/reclaim.c@s/if (kvc_entry_is_tomb(p, entry) \&\&$/if (0 \&\&/@reclaim drops tombstones
 generation@kmod/core/format.c@s/generation != id->generation || salt != id->salt/salt != id->salt/@the generation is not compared
 salt@kmod/core/format.c@s/generation != id->generation || salt != id->salt/generation != id->generation/@the salt is not compared
 identity@kmod/core/format.c@s/if (generation != id->generation || salt != id->salt)/if (0)/@neither is
@@ -105,7 +105,7 @@ budget-debt@kmod/core/budget.c@s/if (n < -(s64)limit)/if (0)/@debts grow without
 lock-split@kmod/core/bucket.c@s/^\t\t\tWRITE_ONCE(line->slot\[i\], 0);/\t\t\tline->slot[i] = 0;/@a split clears slots that are being read as if nobody did
 lock-query@kmod/core/load.c@/^int kvc_query/,/^}/s/os_\(un\)\?lock(&sh->lock);/;/@query takes no lock
 lock-commit@kmod/core/store.c@/^static void end_store/,/^}/s/os_\(un\)\?lock(&m->lock);/;/@commit takes no member lock
-leave-tombs@kmod/core/leave.c@s/return named->member != m->index/return false/;s/^\t\treturn true;/\t\treturn false;/@tombstones go with a member that is removed
+leave-tombs@kmod/core/leave.c@s/if (kvc_entry_is_tomb(p, entry) .*/if (0) {/@tombstones go with a member that is removed
 leave-loss@kmod/core/member.c@s/READ_ONCE(m->lost_before) == os_atomic_read(&p->nr_lost)/1/@a member is removed though the copies of its pages were lost
 leave-leased@kmod/core/leave.c@s/if (!rc->stayed \&\& /if (/@pages that were leased while they moved are dropped
 leave-forget@kmod/core/member.c@s/os_atomic_xchg(&m->segs\[i\].undead, 0)/0/;s/WRITE_ONCE(m->segs\[i\].min_seq, U64_MAX);//@tombstones are kept for records of removed members

@@ -319,5 +319,6 @@ void life_format(struct sim *s);
 void life_attach(struct sim *s);
 void life_vanish(struct sim *s);	/* one of the members, if there is another left */
 void life_end(struct sim *s);
+const struct kvc_super *life_super(struct sim *s, u32 member);	/* as attach finds it, until the next call; or NULL */
 
 #endif

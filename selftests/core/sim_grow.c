@@ -254,16 +254,10 @@ void grow_end_of_life(struct sim *s)
 /* Each member that the newest superblock names has one itself: the pool can be attached. */
 static void check_member(struct sim *s, u32 member)
 {
-	static struct kvc_super found[KVC_SUPER_SLOTS];
-	struct dev *d = s->devs[member];
-	enum kvc_reason why[KVC_SUPER_SLOTS];
-	u32 i;
+	const struct kvc_super *found = life_super(s, member);
 
-	for (i = 0; i < KVC_SUPER_SLOTS; i++)
-		why[i] = kvc_super_read(dev_peek(d, kvc_super_offset(i, dev_bytes(d)), KVC_SUPER_BYTES), i, &found[i]);
-	i = kvc_super_choose(found, why);
-	sim_check(i < KVC_SUPER_SLOTS && !memcmp(found[i].members[member].uuid, s->super->members[member].uuid,
-						 KVC_UUID_LEN), "member %u has no superblock", member);
+	sim_check(found && !memcmp(found->members[member].uuid, s->super->members[member].uuid, KVC_UUID_LEN),
+		  "member %u has no superblock", member);
 }
 
 void grow_adopt(struct sim *s)

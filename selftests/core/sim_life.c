@@ -17,8 +17,7 @@ static void lose_end(struct sim *s, struct dev *d)
 	free(buf);
 }
 
-/* The superblock of a member, as attach finds it, if it is newer than @best; s->super then. */
-static bool newer_super(struct sim *s, u32 member)
+const struct kvc_super *life_super(struct sim *s, u32 member)
 {
 	static struct kvc_super found[KVC_SUPER_SLOTS];
 	struct dev *d = s->devs[member];
@@ -28,10 +27,18 @@ static bool newer_super(struct sim *s, u32 member)
 	for (i = 0; i < KVC_SUPER_SLOTS; i++)
 		why[i] = kvc_super_read(dev_peek(d, kvc_super_offset(i, dev_bytes(d)), KVC_SUPER_BYTES), i, &found[i]);
 	i = kvc_super_choose(found, why);
-	if (i == KVC_SUPER_SLOTS || found[i].seq <= s->super->seq)
+	return i < KVC_SUPER_SLOTS ? &found[i] : NULL;
+}
+
+/* Is the superblock of a member newer than s->super? It is s->super then. */
+static bool newer_super(struct sim *s, u32 member)
+{
+	const struct kvc_super *found = life_super(s, member);
+
+	if (!found || found->seq <= s->super->seq)
 		return false;
-	sim_check(found[i].member_index == member, "superblock of member %u on %u", found[i].member_index, member);
-	*s->super = found[i];
+	sim_check(found->member_index == member, "superblock of member %u on %u", found->member_index, member);
+	*s->super = *found;
 	return true;
 }
 
