@@ -206,6 +206,12 @@ void dev_flip(struct dev *d, u64 offset, u32 bit)
 	dev_taint(d, offset, 1);
 }
 
+/* Superblocks are spared: either copy suffices, and each may have failed to be written. */
+static u64 data_end(const struct dev *d)
+{
+	return kvc_super_offset(KVC_SUPER_SLOTS / KVC_SUPER_COPIES, d->disk->bytes);
+}
+
 /* A random place that was written once; false when there is none in the data area, or luck has it otherwise */
 static bool written_place(struct dev *d, u64 *offset)
 {
@@ -216,7 +222,7 @@ static bool written_place(struct dev *d, u64 *offset)
 	for (tries = 0; tries < 4 && k->nr_touched; tries++) {
 		block = k->touched[rng_below(d->bus->rng, k->nr_touched)];
 		*offset = (block << KVC_BLOCK_SHIFT) + rng_below(d->bus->rng, KVC_BLOCK);
-		if (*offset >= KVC_DATA_OFFSET)
+		if (*offset >= KVC_DATA_OFFSET && *offset < data_end(d))
 			return true;
 	}
 	return false;
@@ -228,7 +234,7 @@ static bool misdirect(struct io *io, u64 *offset)
 	struct bus *b = io->dev->bus;
 	struct dev *d = io->dev;
 
-	if (io->offset < KVC_DATA_OFFSET)
+	if (io->offset < KVC_DATA_OFFSET || io->offset >= data_end(d))
 		return true;
 	if (rng_chance(b->rng, b->faults.lost)) {
 		b->counts.lost++;
@@ -236,7 +242,7 @@ static bool misdirect(struct io *io, u64 *offset)
 		return false;
 	}
 	if (rng_chance(b->rng, b->faults.misdirected)) {
-		u64 room = d->disk->bytes - KVC_DATA_OFFSET - io->len;
+		u64 room = data_end(d) - KVC_DATA_OFFSET - io->len;
 
 		b->counts.misdirected++;
 		dev_taint(d, io->offset, io->len);

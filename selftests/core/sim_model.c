@@ -225,6 +225,11 @@ void model_recovered(struct sim *s, struct mkey *k, struct mstate state, struct 
 	}
 	k->cur = state;
 	k->at = at;
+	/* where a power cut left it, not where it was being moved to */
+	if (state.version)
+		s->versions[state.version].member = at.member;
+	if (k->away == state.version)
+		k->away = 0;
 }
 
 static void weaken(struct mkey *k, u32 event)
