@@ -316,14 +316,7 @@ bool kvc_member_online(const struct kvc_pool *p, u32 member);
 enum kvc_queue {
 	KVC_QUEUE_NEW,
 	KVC_QUEUE_LONG,
-};
-
-struct kvc_victim_view {
-	u32	gseg;
-	u64	open_seq;		/* order in which segments were opened */
-	u64	live_bytes;
-	u32	leases;			/* a leased segment may not be chosen */
-	enum kvc_queue queue;
+	KVC_NR_QUEUES,
 };
 
 struct kvc_page_view {
@@ -339,8 +332,8 @@ struct kvc_policy {
 	bool	ghosts;			/* evicted pages are remembered */
 	bool	queues;			/* new pages are told apart */
 	bool	requests;		/* pages are valued by who asked for them: request.c, value.c, victim.c */
-	/* index into v[0..nr) or KVC_NONE */
-	u32 (*victim)(const struct kvc_victim_view *v, u32 nr);
+	/* Whose oldest segment goes, by how many each has? NULL: the oldest of all. */
+	enum kvc_queue (*victim)(const u32 segments[KVC_NR_QUEUES]);
 	bool (*keep)(const struct kvc_page_view *page);
 	/* hits of the page once it was moved */
 	u32 (*moved_hits)(const struct kvc_page_view *page);

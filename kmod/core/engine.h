@@ -235,10 +235,10 @@ struct kvc_member {
 	u64	commits;		/* records that became loggable so far */
 	struct kvc_reclaim reclaim;
 	u8	*extent;		/* buffer of the one extent on its way */
-	struct kvc_victim_view *views;
 	struct kvc_seg *newest;		/* where the last new page got its place */
-	struct kvc_survey *survey;	/* of who executes the work, as are costs, one for each segment */
+	struct kvc_survey *survey;	/* of who executes the work, as are floors and costs, one for each segment */
 	u64	*costs;			/* what it cost to lose it when it was surveyed last; 0: it was not */
+	u64	*floors;		/* the least of each group of costs */
 	u32	credit;			/* blocks that reclaim may write, in parts of 1/KVC_CREDIT */
 	u64	stores, store_bytes, moved_pages, moved_bytes;
 	u64	sealed, reclaimed, summary_writes;

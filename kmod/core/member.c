@@ -24,26 +24,26 @@ static void init_lists(struct kvc_member *m)
 /* Others may know of the member, as a hole. */
 static int alloc_segments(struct kvc_member *m, u32 nr_segs)
 {
-	struct kvc_victim_view *views = os_alloc(sizeof(*views) * nr_segs);
 	struct kvc_seg *segs = os_zalloc(sizeof(*segs) * nr_segs);
 	u8 *extent = os_alloc(m->pool->extent_max);
 	struct kvc_survey *survey = os_zalloc(sizeof(*survey));
 	u64 *costs = os_zalloc(sizeof(*costs) * nr_segs);
+	u64 *floors = os_zalloc(sizeof(*floors) * kvc_victim_floors(nr_segs));
 	u32 i;
 
-	if (!views || !segs || !extent || !survey || !costs) {
-		os_free(views);
+	if (!segs || !extent || !survey || !costs || !floors) {
 		os_free(segs);
 		os_free(extent);
 		os_free(survey);
 		os_free(costs);
+		os_free(floors);
 		return -ENOMEM;
 	}
 	os_lock(&m->lock);
-	m->views = views;
 	m->extent = extent;
 	m->survey = survey;
 	m->costs = costs;
+	m->floors = floors;
 	m->segs = segs;
 	m->nr_segs = nr_segs;
 	m->low = nr_segs < 8 ? 2 : max_t(u32, 3, min_t(u32, nr_segs / 50, LOW_MAX));
@@ -89,7 +89,7 @@ void kvc_member_exit(struct kvc_member *m)
 	os_free(m->extent);
 	os_free(m->survey);
 	os_free(m->costs);
-	os_free(m->views);
+	os_free(m->floors);
 }
 
 void kvc_member_segments(struct kvc_pool *p, u32 member, u32 *total, u32 *free)

@@ -13,21 +13,6 @@
  */
 #include "engine.h"
 
-static bool older(const struct kvc_victim_view *v, u32 best, u32 i)
-{
-	return best == KVC_NONE || v[i].open_seq < v[best].open_seq;
-}
-
-static u32 oldest_victim(const struct kvc_victim_view *v, u32 nr)
-{
-	u32 best = KVC_NONE, i;
-
-	for (i = 0; i < nr; i++)
-		if (!v[i].leases && older(v, best, i))
-			best = i;
-	return best;
-}
-
 static bool keep_hit(const struct kvc_page_view *page)
 {
 	return page->hits > 0;
@@ -44,22 +29,9 @@ static u32 half_hits(const struct kvc_page_view *page)
 	return page->hits / 2;
 }
 
-/* The oldest of the queue that has more than its half; of both when only one of either is left */
-static u32 s3fifo_victim(const struct kvc_victim_view *v, u32 nr)
+static enum kvc_queue larger_half(const u32 segments[KVC_NR_QUEUES])
 {
-	u32 best[2] = { KVC_NONE, KVC_NONE }, count[2] = { 0, 0 }, i;
-	enum kvc_queue q;
-
-	for (i = 0; i < nr; i++) {
-		q = v[i].queue;
-		count[q]++;
-		if (!v[i].leases && older(v, best[q], i))
-			best[q] = i;
-	}
-	if (count[0] + count[1] <= 2)
-		return oldest_victim(v, nr);
-	q = count[KVC_QUEUE_NEW] > count[KVC_QUEUE_LONG] ? KVC_QUEUE_NEW : KVC_QUEUE_LONG;
-	return best[q] != KVC_NONE ? best[q] : best[!q];
+	return segments[KVC_QUEUE_NEW] > segments[KVC_QUEUE_LONG] ? KVC_QUEUE_NEW : KVC_QUEUE_LONG;
 }
 
 /* From the small queue a page comes new into the main one; a round in the main one takes a hit. */
@@ -70,14 +42,12 @@ static u32 s3fifo_hits(const struct kvc_page_view *page)
 
 static const struct kvc_policy clock_policy = {
 	.name = "clock",
-	.victim = oldest_victim,
 	.keep = keep_hit,
 	.moved_hits = half_hits,
 };
 
 static const struct kvc_policy fifo_policy = {
 	.name = "fifo",
-	.victim = oldest_victim,
 	.keep = keep_none,
 	.moved_hits = half_hits,
 };
@@ -86,7 +56,7 @@ static const struct kvc_policy s3fifo_policy = {
 	.name = "s3fifo",
 	.ghosts = true,
 	.queues = true,
-	.victim = s3fifo_victim,
+	.victim = larger_half,
 	.keep = keep_hit,
 	.moved_hits = s3fifo_hits,
 };
@@ -95,7 +65,6 @@ static const struct kvc_policy prefix_policy = {
 	.name = "prefix",
 	.queues = true,
 	.requests = true,
-	.victim = oldest_victim,
 	.keep = keep_none,
 	.moved_hits = half_hits,
 };

@@ -15,25 +15,6 @@
  */
 #include "engine.h"
 
-static u32 fill_views(struct kvc_member *m)
-{
-	struct kvc_pool *p = m->pool;
-	u32 gseg, n = 0;
-
-	for (gseg = m->list[KVC_S_SEALED].first; gseg != KVC_NONE; gseg = kvc_seg(p, gseg)->next) {
-		const struct kvc_seg *seg = kvc_seg(p, gseg);
-
-		m->views[n++] = (struct kvc_victim_view){
-			.gseg = gseg,
-			.open_seq = seg->open_seq,
-			.live_bytes = os_atomic64_read(&seg->live_bytes),
-			.leases = os_atomic_read(&seg->leases),
-			.queue = kvc_queue_of(seg),
-		};
-	}
-	return n;
-}
-
 /* No victim: the last thing to try is the move head. Else tell those who wait, once. Member locked. */
 static bool despair(struct kvc_member *m)
 {
@@ -65,12 +46,35 @@ static bool short_of_room(struct kvc_member *m)
 	return yes;
 }
 
-/* What the policy chooses by what it knows of segments; NULL: all are leased. Member locked. */
+static struct kvc_seg *older(struct kvc_seg *a, struct kvc_seg *b)
+{
+	return !a || (b && b->open_seq < a->open_seq) ? b : a;
+}
+
+/* The oldest, or what the policy chooses if it has a choice; NULL: all are leased. Member locked. */
 static struct kvc_seg *by_order(struct kvc_member *m)
 {
-	u32 n = fill_views(m), i = m->pool->policy->victim(m->views, n);
+	const struct kvc_policy *policy = m->pool->policy;
+	struct kvc_seg *oldest[KVC_NR_QUEUES] = { NULL };
+	u32 segments[KVC_NR_QUEUES] = { 0 }, i;
+	enum kvc_queue q;
 
-	return i < n && !m->views[i].leases ? kvc_seg(m->pool, m->views[i].gseg) : NULL;
+	for (i = 0; i < m->nr_segs; i++) {
+		struct kvc_seg *seg = &m->segs[i];
+
+		if (seg->state != KVC_S_SEALED)
+			continue;
+		q = kvc_queue_of(seg);
+		segments[q]++;
+		if (!os_atomic_read(&seg->leases))
+			oldest[q] = older(oldest[q], seg);
+	}
+	if (policy->victim && m->list[KVC_S_SEALED].count > 2) {
+		q = policy->victim(segments);
+		if (oldest[q])
+			return oldest[q];
+	}
+	return older(oldest[KVC_QUEUE_NEW], oldest[KVC_QUEUE_LONG]);
 }
 
 /* 0: no victim needed or to be had; -EAGAIN: look again; 1: chosen */

@@ -103,7 +103,7 @@ struct kvc_part {
 
 struct kvc_survey {
 	u64	now;
-	u64	stale;			/* tombstones that are older are not needed, but for what they name */
+	u64	stale;			/* tombstones that are older are not needed, but for what they name; 0: not asked */
 	u32	tombs;			/* that must be carried */
 	bool	ends;			/* ends of prompts come back */
 	u32	nr;
@@ -146,6 +146,8 @@ bool kvc_ends_return(const struct kvc_values *v);
 /* victim.c */
 void kvc_move_credit(struct kvc_member *m, u32 stored);
 u32 kvc_move_budget(const struct kvc_member *m);
+u32 kvc_victim_floors(u32 nr_segs);
+void kvc_victim_cost(struct kvc_member *m, u32 n, u64 cost);
 struct kvc_seg *kvc_victim_choose(struct kvc_member *m);
 bool kvc_victim_keeps(const struct kvc_member *m, const struct kvc_entry *e);
 

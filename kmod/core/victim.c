@@ -16,10 +16,30 @@
  */
 #include "engine.h"
 
-#define IN_TURN		128U	/* segments looked at for each that goes */
+#define IN_TURN		96U	/* segments looked at for each that goes */
 #define FAR		2U	/* so many times as dear as the last that went: surveyed in one of ROUNDS turns only */
-#define ROUNDS		4U
+#define ROUNDS		8U
 #define SEGMENTS_FEW	8U	/* hardly more than heads */
+#define GROUP		64U	/* segments that share an entry of m->floors */
+
+/* How many floors a member with @nr_segs segments has */
+u32 kvc_victim_floors(u32 nr_segs)
+{
+	return (nr_segs + GROUP - 1) / GROUP;
+}
+
+/* Note what segment @n costs, 0: not known yet */
+void kvc_victim_cost(struct kvc_member *m, u32 n, u64 cost)
+{
+	u32 group = n / GROUP, end = min(m->nr_segs, (group + 1) * GROUP), i;
+	u64 *floor = &m->floors[group];
+	bool rises = cost > *floor && m->costs[n] == *floor;
+
+	m->costs[n] = cost;
+	*floor = rises ? U64_MAX : min(*floor, cost);
+	for (i = group * GROUP; rises && i < end; i++)
+		*floor = min(*floor, m->costs[i]);
+}
 
 /* Of shared pages, else 0 */
 static u32 class_of(u32 mark)
@@ -74,6 +94,8 @@ static os_racy void survey_entry(struct kvc_pool *p, struct kvc_survey *s, const
 	struct kvc_part *part;
 
 	if (e->state == KVC_E_TOMB) {
+		if (!s->stale)
+			s->stale = kvc_oldest_stale(p, NULL, NULL);
 		s->tombs += kvc_tomb_needed(p, seg, NULL, s->stale, e);
 		return;
 	}
@@ -224,14 +246,20 @@ static bool consider(struct kvc_member *m, struct kvc_seg *seg, u64 *lost)
 	if (READ_ONCE(seg->state) != KVC_S_SEALED || !open_to(m, seg, &nr))
 		return false;
 	survey(m, seg, nr, m->survey);
-	m->costs[seg - m->segs] = cost_of(m, m->survey, kvc_move_budget(m), lost);
+	kvc_victim_cost(m, (u32)(seg - m->segs), cost_of(m, m->survey, kvc_move_budget(m), lost));
 	return true;
+}
+
+/* Is it the segment's turn, the @n-th of the member's? Hardly is one taken soon that is much dearer than others. */
+static bool has_turn(const struct kvc_survey *s, const struct kvc_member *m, u32 n)
+{
+	return m->costs[n] <= FAR * s->least || (n + s->rounds) % ROUNDS == 0;
 }
 
 /* The first entries are on their way to the caches. */
 static os_racy void look_ahead(const struct kvc_member *m, u32 n)
 {
-	const struct kvc_seg *seg = &m->segs[n % m->nr_segs];
+	const struct kvc_seg *seg = &m->segs[n];
 	const struct kvc_eblock *eb;
 	u32 i;
 
@@ -242,12 +270,6 @@ static os_racy void look_ahead(const struct kvc_member *m, u32 n)
 		os_prefetch(&eb->e[i]);
 }
 
-/* Is it the segment's turn, the @n-th of the member's? Hardly is one taken soon that is much dearer than others. */
-static bool has_turn(const struct kvc_survey *s, const struct kvc_member *m, u32 n)
-{
-	return m->costs[n] <= FAR * s->least || (n + s->rounds) % ROUNDS == 0;
-}
-
 /* The next ones in turn, in the beginning all */
 static void consider_some(struct kvc_member *m)
 {
@@ -256,12 +278,14 @@ static void consider_some(struct kvc_member *m)
 	u64 lost;
 
 	for (i = 0; i < nr; i++) {
-		s->next = (s->next + 1) % m->nr_segs;
-		if (!s->next)
+		if (++s->next >= m->nr_segs) {
+			s->next = 0;
 			s->rounds++;
+		}
 		if (!has_turn(s, m, s->next))
 			continue;
-		look_ahead(m, s->next + 1);
+		if (s->next + 1 < m->nr_segs && has_turn(s, m, s->next + 1))
+			look_ahead(m, s->next + 1);
 		consider(m, &m->segs[s->next], &lost);
 		os_relax();
 	}
@@ -276,6 +300,10 @@ static struct kvc_seg *cheapest(const struct kvc_member *m, const struct kvc_seg
 	u32 i;
 
 	for (i = 0; i < m->nr_segs; i++) {
+		if (i % GROUP == 0 && m->floors[i / GROUP] > least) {
+			i += GROUP - 1;
+			continue;
+		}
 		if (m->costs[i] > least)
 			continue;
 		seg = &m->segs[i];
@@ -310,7 +338,7 @@ struct kvc_seg *kvc_victim_choose(struct kvc_member *m)
 
 	kvc_values_refresh(m->pool);
 	kvc_request_strays(m->pool);
-	m->survey->stale = kvc_oldest_stale(m->pool, NULL, NULL);
+	m->survey->stale = 0;
 	consider_some(m);
 	os_lock(&m->lock);
 	newest = m->nr_segs < SEGMENTS_FEW ? NULL : m->newest;

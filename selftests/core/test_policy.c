@@ -3,6 +3,7 @@
  * Reclaim policies: what defines each of them.
  */
 #include "test.h"
+#include "engine.h"
 
 static void names(void **state)
 {
@@ -32,30 +33,69 @@ static void chosen_in_time(void **state)
 	rig_free(r);
 }
 
-static u32 pick(const struct kvc_policy *p, const struct kvc_victim_view *v, u32 nr)
+#define PAGE	30000U
+
+static struct rig *rig_with(const char *name, u32 segments)
 {
-	return p->victim(v, nr);
+	struct rig *r = rig_new(1, segments, KVC_SEGMENT_MIN, KVC_CHUNK_MIN);
+
+	assert_int_equal(kvc_pool_set_policy(r->pool, kvc_policy_find(name)), 0);
+	return r;
+}
+
+/* Fill segments, and note the first page of each of the first @nr and where it is. Returns the next id. */
+static u32 fill_segments(struct rig *r, u32 *first, struct kvc_seg **segs, u32 nr)
+{
+	const struct kvc_member *m = &r->pool->members[0];
+	u32 id = 0, n = 0;
+
+	while (n < nr) {
+		id = rig_fill(r, id, PAGE, 1);
+		if (n && m->head[KVC_HEAD_NEW] == segs[n - 1])
+			continue;
+		segs[n] = m->head[KVC_HEAD_NEW];
+		first[n++] = id - 1;
+	}
+	return id;
+}
+
+/* Fill until a segment went; which of the noted ones was it? */
+static u32 which_goes(struct rig *r, const u32 *first, u32 nr, u32 id)
+{
+	u32 gone = nr, i;
+
+	while (gone == nr) {
+		id = rig_fill(r, id, PAGE, 1);
+		for (i = 0; i < nr && gone == nr; i++)
+			if (rig_query(r, r->d, first[i]) < 0)
+				gone = i;
+	}
+	return gone;
+}
+
+static u32 goes_first(const char *name, u32 leases)
+{
+	struct rig *r = rig_with(name, 16);
+	struct kvc_lease l[4];
+	struct kvc_seg *segs[4];
+	u32 first[4], id = fill_segments(r, first, segs, 4), gone, i;
+
+	for (i = 0; i < leases; i++)
+		assert_int_equal(rig_lease(r, r->d, first[i], &l[i]), 0);
+	gone = which_goes(r, first, 4, id);
+	for (i = 0; i < leases; i++)
+		kvc_lease_put(r->pool, &l[i]);
+	rig_free(r);
+	return gone;
 }
 
 static void oldest_first(void **state)
 {
-	const struct kvc_policy *both[] = { kvc_policy_find("fifo"), kvc_policy_find("clock") };
-	u32 i;
-
 	(void)state;
-	for (i = 0; i < 2; i++) {
-		struct kvc_victim_view v[] = { { 1, 30, 0, 0, 0 }, { 2, 10, 5, 1, 0 }, { 3, 20, 9, 0, 0 },
-						{ 4, 40, 0, 0, 0 } };
-		const struct kvc_policy *p = both[i];
-
-		assert_int_equal(pick(p, v, 0), KVC_NONE);
-		assert_int_equal(pick(p, v, 4), 2);
-		v[1].leases = 0;
-		assert_int_equal(pick(p, v, 4), 1);
-		assert_int_equal(pick(p, v, 1), 0);
-		v[0].leases = 1;
-		assert_int_equal(pick(p, v, 1), KVC_NONE);
-	}
+	assert_int_equal(goes_first("fifo", 0), 0);
+	assert_int_equal(goes_first("fifo", 2), 2);
+	assert_int_equal(goes_first("clock", 0), 0);
+	assert_int_equal(goes_first("clock", 1), 1);
 }
 
 static bool keeps(const char *name, u32 hits, enum kvc_queue queue)
@@ -83,38 +123,40 @@ static void what_is_kept(void **state)
 	assert_int_equal(moved("s3fifo", 0, KVC_QUEUE_LONG), 0);
 }
 
+#define NOTED	11U
+
+/* Which segment goes when those from @from on are of the main queue, and as many from @lease on leased? */
+static u32 goes_of_queues(u32 from, u32 lease, u32 leases)
+{
+	struct rig *r = rig_with("s3fifo", 16);
+	struct kvc_lease l[NOTED];
+	struct kvc_seg *segs[NOTED];
+	u32 first[NOTED], id = fill_segments(r, first, segs, NOTED), gone, i;
+
+	for (i = from; i < NOTED; i++)
+		segs[i]->head = KVC_HEAD_LONG;
+	for (i = 0; i < leases; i++)
+		assert_int_equal(rig_lease(r, r->d, first[lease + i], &l[i]), 0);
+	gone = which_goes(r, first, NOTED, id);
+	for (i = 0; i < leases; i++)
+		kvc_lease_put(r->pool, &l[i]);
+	rig_free(r);
+	return gone;
+}
+
 /* The queue with more segments gives one, its oldest, as long as nobody leased it. */
 static void larger_queue_first(void **state)
 {
 	const struct kvc_policy *p = kvc_policy_find("s3fifo");
-	struct kvc_victim_view v[] = {
-		{ 1, 40, 0, 0, KVC_QUEUE_NEW }, { 2, 30, 0, 0, KVC_QUEUE_NEW }, { 3, 10, 0, 0, KVC_QUEUE_LONG },
-		{ 4, 20, 0, 0, KVC_QUEUE_LONG }, { 5, 50, 0, 0, KVC_QUEUE_LONG },
-	};
 
 	(void)state;
-	assert_int_equal(pick(p, v, 0), KVC_NONE);
-	assert_int_equal(pick(p, v, 5), 2);
-	v[2].leases = 1;
-	assert_int_equal(pick(p, v, 5), 3);
-	v[4].queue = KVC_QUEUE_NEW;
-	assert_int_equal(pick(p, v, 5), 1);
-	v[0].leases = v[1].leases = v[4].leases = 1;
-	assert_int_equal(pick(p, v, 5), 3);
-	/* Of two only, whatever they are: the newer one may hold what was stored just now. */
-	v[2].leases = 0;
-	v[3].queue = KVC_QUEUE_NEW;
-	assert_int_equal(pick(p, v + 2, 2), 0);
-}
-
-#define PAGE	30000U
-
-static struct rig *rig_with(const char *name, u32 segments)
-{
-	struct rig *r = rig_new(1, segments, KVC_SEGMENT_MIN, KVC_CHUNK_MIN);
-
-	assert_int_equal(kvc_pool_set_policy(r->pool, kvc_policy_find(name)), 0);
-	return r;
+	assert_int_equal(p->victim((u32[]){ 5, 4 }), KVC_QUEUE_NEW);
+	assert_int_equal(p->victim((u32[]){ 4, 4 }), KVC_QUEUE_LONG);
+	assert_int_equal(goes_of_queues(9, 0, 0), 0);
+	assert_int_equal(goes_of_queues(9, 0, 2), 2);
+	assert_int_equal(goes_of_queues(2, 0, 0), 2);
+	assert_int_equal(goes_of_queues(2, 2, 1), 3);
+	assert_int_equal(goes_of_queues(2, 2, NOTED - 2), 0);
 }
 
 static u64 segment_at(struct rig *r, u32 id)
