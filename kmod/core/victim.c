@@ -18,7 +18,7 @@
 
 #define IN_TURN		96U	/* segments looked at for each that goes */
 #define FAR		2U	/* so many times as dear as the last that went: surveyed in one of ROUNDS turns only */
-#define ROUNDS		8U
+#define ROUNDS		6U
 #define SEGMENTS_FEW	8U	/* hardly more than heads */
 #define GROUP		64U	/* segments that share an entry of m->floors */
 
@@ -63,6 +63,7 @@ static struct kvc_part *new_part(struct kvc_pool *p, struct kvc_survey *s, u32 m
 	u32 id = kvc_mark_id(mark), class = class_of(mark);
 	struct kvc_part *part;
 	struct kvc_request r;
+	u32 own;
 
 	if (!kvc_request_get(p, id, &r))
 		return NULL;
@@ -73,13 +74,14 @@ static struct kvc_part *new_part(struct kvc_pool *p, struct kvc_survey *s, u32 m
 		part->own_class = KVC_CLASS_STRAY;
 		return part;
 	}
+	own = kvc_request_worth(p, &r, r.class, s->now);
 	part = &s->part[s->nr++];
 	*part = (struct kvc_part){
 		.id = id,
 		.class = class,
 		.own_class = r.class,
-		.worth = kvc_request_worth(p, &r, class ? class : r.class, s->now),
-		.own = kvc_request_worth(p, &r, r.class, s->now),
+		.worth = class ? kvc_request_worth(p, &r, class, s->now) : own,
+		.own = own,
 		.first = U32_MAX,
 		.end = min(r.cut - 1, r.pages),
 		.tail = !s->ends && !class && r.pages > 1 ? r.pages : 0,
