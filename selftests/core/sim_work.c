@@ -29,7 +29,6 @@ static void moved_away(struct sim *s, struct mkey *k)
 {
 	k->on |= BIT(k->at.member);
 	s->versions[k->cur.version].member = k->at.member;
-	s->newest[k->at.member] = k->at;
 	s->placed += kvc_blocks(k->cur.length);
 	s->n.went++;
 }
@@ -156,6 +155,8 @@ static void start(struct worker *wk)
 		dev_write(d, w->offset, w->buf, w->len, DEV_PREFLUSH | DEV_FUA, plain_done, wk);
 		break;
 	case KVC_WORK_MOVE:
+		if (w->member != wk->member)
+			s->newest[w->member] = (struct place){ w->member, w->offset };
 		start_move(wk);
 		break;
 	case KVC_WORK_DISCARD:
