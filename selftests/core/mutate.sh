@@ -131,6 +131,11 @@ prefix-chain@kmod/core/victim.c@s/^\tif (first > part->end || .*/\tif (1)/@what 
 prefix-dead@kmod/core/victim.c@s/ || READ_ONCE(kvc_domain(p, e->domain)->dead)//@pages of removed tenants are worth something
 prefix-newest@kmod/core/victim.c@s/ || seg == newest//@what was stored just now goes
 prefix-credit@kmod/core/victim.c@s,return READ_ONCE(m->credit) / KVC_CREDIT,return m->pool->seg_blocks,@rewriting has no limit
+prefix-floor@kmod/core/victim.c@s/^\t\*floor = rises .*/\tif (rises)\n\t\t*floor = U64_MAX;/@segments that became cheap are not found
+prefix-floors@kmod/core/victim.c@s/bool rises = .*/bool rises = false;/@groups are looked at for ever once one of theirs was cheap
+order-age@kmod/core/reclaim.c@s/b->open_seq < a->open_seq/b->open_seq > a->open_seq/@the policies that go by age take the youngest
+order-queue@kmod/core/reclaim.c@s/if (policy->victim \&\& /if (0 \&\& /@s3fifo does not choose between its queues
+order-leased@kmod/core/reclaim.c@/^static struct kvc_seg \*by_order/,/^}/s/if (!os_atomic_read(&seg->leases))/if (1)/@leased segments are chosen
 prefix-moves@kmod/core/victim.c@s/if (least \&\& part->worth > least /if (0 \&\& part->worth > least /@nothing is rewritten
 LIST
 }

@@ -9,6 +9,7 @@
 
 #define PAGE		30000U
 #define PROMPT_MAX	64U
+#define GROUP		64U	/* segments that share a floor */
 
 struct prompt {
 	u32	id[PROMPT_MAX];
@@ -437,6 +438,29 @@ static void worth_of_ages(void **state)
 	assert_true(kvc_worth(v, class, 0) > 10 * kvc_worth(v, class + 1, 0));
 }
 
+/* The floor of a group is the least cost of its segments, whatever becomes dearer or cheaper. */
+static void floors(void **state)
+{
+	struct rig *r = rig_prefix("prefix", 150);
+	struct kvc_member *m = &r->pool->members[0];
+	struct rng rng = { 1 };
+	u64 least;
+	u32 i, n;
+
+	(void)state;
+	for (i = 0; i < 5000; i++) {
+		kvc_victim_cost(m, rng_below(&rng, m->nr_segs), rng_below(&rng, 200));
+		for (least = U64_MAX, n = 0; n < m->nr_segs; n++) {
+			least = min(least, m->costs[n]);
+			if (n % GROUP != GROUP - 1 && n + 1 < m->nr_segs)
+				continue;
+			assert_int_equal(m->floors[n / GROUP], least);
+			least = U64_MAX;
+		}
+	}
+	rig_free(r);
+}
+
 #define TEST(name)	cmocka_unit_test_setup_teardown(name, make, unmake)
 
 static const struct CMUnitTest prefix_tests[] = {
@@ -452,6 +476,7 @@ static const struct CMUnitTest prefix_tests[] = {
 	TEST(worth_of_ages),
 	cmocka_unit_test(rewriting_has_a_limit),
 	cmocka_unit_test(conversations_stay),
+	cmocka_unit_test(floors),
 	cmocka_unit_test(classes),
 };
 
