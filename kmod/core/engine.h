@@ -607,8 +607,8 @@ int kvc_victim_evict(struct kvc_member *m);
 int kvc_victim_finish(struct kvc_member *m);
 u64 kvc_oldest_stale(const struct kvc_pool *p, const struct kvc_seg *victim, const struct kvc_member *without);
 bool kvc_entry_is_tomb(struct kvc_pool *p, u32 entry);
-bool kvc_tomb_needed(const struct kvc_pool *p, const struct kvc_seg *victim, const struct kvc_member *without, u64 stale,
-		     const struct kvc_entry *e);
+bool kvc_tomb_needed(const struct kvc_pool *p, const struct kvc_seg *victim, const struct kvc_member *without,
+		     u64 stale, const struct kvc_entry *e);
 int kvc_tomb_carry(struct kvc_member *m, enum kvc_head which, u32 entry);
 int kvc_move_start(struct kvc_member *m, enum kvc_head which, u32 entry, u32 length, struct kvc_work *w);
 

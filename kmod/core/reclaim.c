@@ -168,8 +168,8 @@ static u64 oldest_stale(const struct kvc_pool *p, const struct kvc_seg *victim)
  * May media hold a page record older than this tombstone, outside of @victim and of @without, as for
  * kvc_oldest_stale()? @stale: of those that no tombstone names the oldest.
  */
-bool kvc_tomb_needed(const struct kvc_pool *p, const struct kvc_seg *victim, const struct kvc_member *without, u64 stale,
-		     const struct kvc_entry *e)
+bool kvc_tomb_needed(const struct kvc_pool *p, const struct kvc_seg *victim, const struct kvc_member *without,
+		     u64 stale, const struct kvc_entry *e)
 {
 	const struct kvc_seg *named = kvc_seg(p, kvc_tomb_victim(e));
 
@@ -177,7 +177,9 @@ bool kvc_tomb_needed(const struct kvc_pool *p, const struct kvc_seg *victim, con
 		return false;
 	if (e->seq > stale)
 		return true;
-	return named != victim && &p->members[named->member] != without && READ_ONCE(named->generation) == kvc_tomb_gen(e);
+	if (named == victim || &p->members[named->member] == without)
+		return false;
+	return READ_ONCE(named->generation) == kvc_tomb_gen(e);
 }
 
 /* Copy a tombstone to @m: 0, -EAGAIN (no room), -ENODEV, -ENOMEM */
