@@ -308,7 +308,7 @@ bool kvc_member_online(const struct kvc_pool *p, u32 member);
 /*
  * Reclaim policy: which sealed segment of a member goes next, which of its pages are worth rewriting, and what is
  * remembered of a page that goes. victim: called with the member locked; keep and moved_hits: with a shard locked. The
- * engine bounds rewriting to a quarter of the segment's bytes.
+ * engine bounds rewriting: to a quarter of the segment's bytes, with @requests to a fifth of what is stored.
  *
  * Pages of a queue share segments. Rewritten pages go to KVC_QUEUE_LONG, new ones to KVC_QUEUE_NEW; with @queues, new
  * pages that are likely to live long go to the former, too.

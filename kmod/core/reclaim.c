@@ -4,7 +4,7 @@
  *
  *	IDLE	choose a victim; it becomes VICTIM, still read and leased as before
  *	CARRY	copy its tombstones that are still needed
- *	MOVE	copy the pages that the policy wants to keep, up to a quarter of the segment
+ *	MOVE	copy the pages that the policy wants to keep, up to a quarter of the segment or its credit (victim.c)
  *	LOG	wait until all copies are durable
  *	EVICT	the segment becomes DRAINING; if it was leased meanwhile it gets away, else its pages leave the index
  *	WAIT	for the last hold; then its memory is freed and it is BLANK, to get a new header (summary.c)

@@ -142,6 +142,13 @@ static struct kvc_request *get(struct kvc_requests *rq, u32 id)
 	return id && r->id == id ? r : NULL;
 }
 
+/* A page that the request named is there. Locked. */
+static void reaches(struct kvc_request *r, u32 depth)
+{
+	if (depth <= r->pages)
+		r->reach = max(r->reach, depth);
+}
+
 /* In the place of the oldest one. Locked. */
 static struct kvc_request *add(struct kvc_requests *rq, u32 kind, u64 now)
 {
@@ -297,6 +304,8 @@ static void classify(struct kvc_requests *rq, struct kvc_asker *a, u32 found)
 		kvc_values_returned(rq->values, a->class, a->age, true);
 		kvc_values_seen(rq->values, a->class);
 	}
+	if (r)
+		reaches(r, found);
 	if (a->same || !r)
 		return;
 	if (r->turn == 1)
@@ -333,16 +342,24 @@ u32 kvc_request_awaits(const struct kvc_pool *p, u32 hash)
 }
 
 /* A page is stored for a request, but is there: it becomes that one's, unless a later one has it. Shard locked. */
-void kvc_request_claims(struct kvc_entry *e, u32 id)
+void kvc_request_claims(struct kvc_pool *p, struct kvc_entry *e, u32 id)
 {
+	struct kvc_requests *rq = &p->requests;
 	u32 old = kvc_mark_id(e->mark);
+	struct kvc_request *r;
 
 	if (!id || id & KVC_STRAY)
 		return;
+	os_lock_inner(&rq->lock);
+	r = get(rq, id);
+	if (r)
+		reaches(r, kvc_known_depth(e));
+	os_unlock_inner(&rq->lock);
 	if (!old || old & KVC_STRAY || (id - old) % KVC_STRAY < KVC_STRAY / 2)
 		e->mark = kvc_mark(id, kvc_mark_shared(e->mark));
 }
 
+/* A copy of the request, unless it was forgotten */
 bool kvc_request_get(struct kvc_pool *p, u32 id, struct kvc_request *out)
 {
 	struct kvc_requests *rq = &p->requests;
@@ -356,14 +373,26 @@ bool kvc_request_get(struct kvc_pool *p, u32 id, struct kvc_request *out)
 	return r;
 }
 
-/* Is a new page for the long-lived? No stray, nor the end of a prompt, which is replaced when the prompt grows. */
+/*
+ * A new page is stored for a request: is it for the long-lived? No stray, nor the end of a prompt, which is replaced
+ * when the prompt grows.
+ */
 bool kvc_request_lasts(struct kvc_pool *p, u32 id, u32 depth)
 {
-	struct kvc_request r;
+	struct kvc_requests *rq = &p->requests;
+	struct kvc_request *r;
+	bool inner = false;
 
-	if (id & KVC_STRAY || !kvc_request_get(p, id, &r))
+	if (id & KVC_STRAY)
 		return false;
-	return kvc_ends_return(p->requests.values) || r.pages < 2 || depth != r.pages;
+	os_lock(&rq->lock);
+	r = get(rq, id);
+	if (r) {
+		reaches(r, depth);
+		inner = r->pages < 2 || depth != r->pages;
+	}
+	os_unlock(&rq->lock);
+	return r && (inner || kvc_ends_return(p->requests.values));
 }
 
 /* A page is gone: those behind it are worth nothing. */

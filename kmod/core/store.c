@@ -42,7 +42,7 @@ static int check_present(struct kvc_pool *p, u32 bucket, u32 entry, u32 request)
 	if (READ_ONCE(kvc_member_of(p, kvc_gseg(p, kvc_entry_seg(p, entry)))->offline))
 		return 0;
 	sh->dedups++;
-	kvc_request_claims(kvc_entry(p, entry), request);
+	kvc_request_claims(p, kvc_entry(p, entry), request);
 	return -EEXIST;
 }
 

@@ -35,6 +35,7 @@ struct kvc_values;
 struct kvc_request {
 	u32	id;
 	u32	pages;			/* keys of the prompt */
+	u32	reach;			/* depth of the deepest page that was found or stored */
 	u32	cut;			/* lowest depth of a page that was lost since, U32_MAX: none was */
 	u32	tail, last;		/* hashes of the last key but one, or of the only one, and of the last */
 	u8	class, turn;
@@ -127,7 +128,7 @@ void kvc_request_end(struct kvc_pool *p, const struct kvc_domain *d, const u8 ke
 u32 kvc_request_awaits(const struct kvc_pool *p, u32 hash);
 u32 kvc_request_asks(struct kvc_asker *a, u32 mark);	/* the mark of a page found, in order */
 bool kvc_request_get(struct kvc_pool *p, u32 id, struct kvc_request *out);
-void kvc_request_claims(struct kvc_entry *e, u32 id);
+void kvc_request_claims(struct kvc_pool *p, struct kvc_entry *e, u32 id);
 bool kvc_request_lasts(struct kvc_pool *p, u32 id, u32 depth);
 void kvc_request_lost(struct kvc_pool *p, u32 id, u32 depth);
 u32 kvc_request_worth(const struct kvc_pool *p, const struct kvc_request *r, u32 class, u64 now);

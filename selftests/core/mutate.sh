@@ -126,7 +126,8 @@ prefix-forgotten@kmod/core/request.c@s/return id \&\& r->id == id ? r : NULL;/re
 prefix-ends@kmod/core/value.c@s/^\treturn 2 \* READ_ONCE.*/\t(void)v; return true;/@ends of prompts live as long as the others
 prefix-ages@kmod/core/value.c@s/^\tv->now.ages\[class\]\[bin\]++;/\t;/;s/^\tv->now.all_ages\[bin\]++;/\t(void)bin;/@return times are not learned
 prefix-chances@kmod/core/value.c@s/^\tif (class < KVC_CLASS_STRAY)/\tif (0)/@return probabilities are not learned
-prefix-hole@kmod/core/victim.c@s/\.end = min(r.cut - 1, r.pages)/.end = r.pages/@pages behind a hole are worth something
+prefix-hole@kmod/core/victim.c@s/\.end = min(r.cut - 1, r.reach)/.end = r.reach/@pages behind a hole are worth something
+prefix-reach@kmod/core/victim.c@s/\.end = min(r.cut - 1, r.reach)/.end = min(r.cut - 1, r.pages)/@pages that were named and never stored count
 prefix-chain@kmod/core/victim.c@s/^\tif (first > part->end || .*/\tif (1)/@what is behind in other segments does not count
 prefix-dead@kmod/core/victim.c@s/ || READ_ONCE(kvc_domain(p, e->domain)->dead)//@pages of removed tenants are worth something
 prefix-newest@kmod/core/victim.c@s/ || seg == newest//@what was stored just now goes

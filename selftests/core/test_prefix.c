@@ -253,6 +253,64 @@ static void behind_a_hole(void **state)
 	assert_int_equal(present(r, &a), 21);
 }
 
+/* Match all of the prompt, store the first @count pages of it. */
+static void serve_some(struct rig *r, const struct prompt *t, u32 count)
+{
+	struct kvc_store st;
+	u32 i;
+
+	match(r, t);
+	for (i = 0; i < count; i++) {
+		assert_int_equal(begin(r, t->id[i], i + 1, &st), 0);
+		rig_write_page(r, &st, t->id[i]);
+		kvc_store_commit(r->pool, &st);
+	}
+	rig_work(r);
+}
+
+/* A request reaches as far as pages of it were found or stored, by whomever. */
+static void reach(void **state)
+{
+	struct prompt a = row(100, 14), b = row(100, 8), c = row(100, 14);
+	struct rig *r = *state;
+	struct kvc_store st;
+
+	serve_some(r, &a, 5);
+	assert_int_equal(request_of(r, 100).pages, 14);
+	assert_int_equal(request_of(r, 100).reach, 5);
+	extend(&b, 200, 3);
+	assert_int_equal(match(r, &b), 5);
+	assert_int_equal(request_of(r, 100).reach, 5);
+	assert_int_equal(begin(r, 100, 1, &st), -EEXIST);
+	assert_int_equal(request_of(r, 100).reach, 5);
+	/* named last by a new one; stored before that matched, so it is there by the time of its own store */
+	c.id[13] = 999;
+	assert_int_equal(begin(r, 105, 6, &st), 0);
+	assert_int_equal(match(r, &c), 5);
+	rig_write_page(r, &st, 105);
+	kvc_store_commit(r->pool, &st);
+	assert_int_equal(request_of(r, 100).reach, 5);
+	assert_int_equal(begin(r, 105, 6, &st), -EEXIST);
+	assert_int_equal(request_of(r, 100).reach, 6);
+}
+
+/* What was named and not stored is not behind anything: the oldest goes first, though it named as much as the others. */
+static void named_only(void **state)
+{
+	struct prompt a = row(100, 14), b = row(200, 14);
+	struct rig *r = *state;
+	u32 n = 0;
+
+	serve_some(r, &a, 7);
+	serve(r, &b);
+	while (present(r, &a) == 7 && present(r, &b) == 14) {
+		struct prompt t = row(1000 * ++n, 14);
+
+		serve(r, &t);
+	}
+	assert_int_equal(present(r, &a), 0);
+}
+
 /* The end of a prompt goes before its beginning, though both were stored at once and the beginning first. */
 static void ends_first(void **state)
 {
@@ -469,6 +527,8 @@ static const struct CMUnitTest prefix_tests[] = {
 	TEST(turns),
 	TEST(shared_pages),
 	TEST(behind_a_hole),
+	TEST(reach),
+	TEST(named_only),
 	TEST(ends_first),
 	TEST(ends_apart),
 	TEST(removed_tenant),
