@@ -39,7 +39,13 @@ check "replay" replay /tmp/first.json
 check "no wrong page" test "$(field /tmp/first.json wrong_pages)" = 0
 check "no error" test "$(field /tmp/first.json errors)" = 0
 check "the hits are those of an unbounded cache ($want)" test "$(field /tmp/first.json pages_hit)" = "$want"
+check "the checker leaves a pool in use alone" refuses 3 'in use' kvctxctl check "$dev"
+check "unless it is told not to" bash -c "kvctxctl check --force $dev | grep -q 'Pool  *t'"
+pages=$(kvctxctl stat t | awk '$1 == "pages" { print $2 }')
 check "detach" until_true 20 kvctxctl pool detach t
+check "the checker finds it sound, with all pages ($pages)" prints "Pages +$pages.*Sound" kvctxctl check --data "$dev"
+check "and shows its superblock" prints 'state: valid' kvctxctl dump "$dev"
+check "and a segment with pages" prints 'page' kvctxctl dump "$dev" segment 0
 check "attach" kvctxctl pool attach "$dev"
 check "replay again" replay /tmp/second.json
 check "every page is a hit now" test "$(field /tmp/second.json pages_hit)" = "$(field /tmp/second.json pages_referenced)"
@@ -52,6 +58,10 @@ check "as pages that failed verification, not as wrong bytes" test "$(field /tmp
 check "none was wrong" test "$(field /tmp/third.json wrong_pages)" = 0
 
 check "detach" until_true 20 kvctxctl pool detach t
+check "the pages that were damaged are gone" prints 'Sound' kvctxctl check --data "$dev"
+check "damage others" dd if=/dev/urandom of="$backing" bs=4096 count=64 seek=$((60 * 256)) oflag=direct
+check "logs are sound" prints 'Sound' kvctxctl check "$dev"
+check "pages are not" refuses 1 'page.*checksum' kvctxctl check --data "$dev"
 check "disconnect with kvctxctl" kvctxctl disconnect --nqn "$(nvmet_nqn replay)"
 check "unload" until_true 10 kvctxctl unload
 nvmet_teardown
