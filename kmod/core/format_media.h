@@ -11,6 +11,7 @@
 /* Counters on media (sequences, generations) stay below this, so that what was read can always be counted up. */
 #define KVC_COUNTER_BITS	62
 #define KVC_COUNTER_END		BIT_ULL(KVC_COUNTER_BITS)
+#define KVC_SUPER_SEQ_END	(KVC_COUNTER_END / 2)	/* what is believed can be raised as often again */
 /* Segments of one member */
 #define KVC_SEGMENTS_END	(16U << 20)
 

@@ -214,7 +214,7 @@ enum kvc_reason kvc_super_check(const struct kvc_super *s)
 		return KVC_BAD_GEOMETRY;
 	if (s->chunk_size < KVC_CHUNK_MIN || s->chunk_size > KVC_CHUNK_MAX || (s->chunk_size & (s->chunk_size - 1)))
 		return KVC_BAD_GEOMETRY;
-	if (s->seq >= KVC_COUNTER_END || !kvc_name_ok(s->pool_name) || !kvc_settings_ok(&s->settings))
+	if (s->seq >= KVC_SUPER_SEQ_END || !kvc_name_ok(s->pool_name) || !kvc_settings_ok(&s->settings))
 		return KVC_BAD_GEOMETRY;
 	why = check_members(s);
 	if (why != KVC_OK)

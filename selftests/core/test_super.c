@@ -80,8 +80,8 @@ static void refused_header(void **state)
 	REFUSED(f, KVC_BAD_FEATURES, m->incompat = cpu_to_le64(1ULL << 63));
 	REFUSED(f, KVC_BAD_FEATURES, m->ro_compat = cpu_to_le64(1));
 	REFUSED(f, KVC_OK, m->compat = cpu_to_le64(~0ULL));
-	REFUSED(f, KVC_BAD_GEOMETRY, m->seq = cpu_to_le64(1ULL << 62));
-	REFUSED(f, KVC_OK, m->seq = cpu_to_le64((1ULL << 62) - 1));
+	REFUSED(f, KVC_BAD_GEOMETRY, m->seq = cpu_to_le64(1ULL << 61));
+	REFUSED(f, KVC_OK, m->seq = cpu_to_le64((1ULL << 61) - 1));
 	REFUSED(f, KVC_BAD_GEOMETRY, m->pool_name[0] = 0);
 	REFUSED(f, KVC_BAD_GEOMETRY, m->pool_name[0] = '/');
 	REFUSED(f, KVC_BAD_GEOMETRY, memset(m->pool_name, 'a', KVC_NAME_MAX));
