@@ -17,7 +17,7 @@
  * key that was missed to the request. Of both the oldest are forgotten. A wrong hash or a request that was forgotten
  * costs the pages their value (value.c), nothing else.
  *
- * requests->lock guards the ring and the counters. The tables are read and written without.
+ * requests->lock guards the ring and the counters. The tables are read and written without, and so is a request's reach.
  */
 #include "engine.h"
 
@@ -134,12 +134,12 @@ static u32 look_up(u64 *table, u32 nr, u32 hash)
 	return 0;
 }
 
-/* NULL when it was forgotten. Locked. */
-static struct kvc_request *get(struct kvc_requests *rq, u32 id)
+/* NULL when it was forgotten. Locked, unless the caller knows better. */
+static os_racy struct kvc_request *get(struct kvc_requests *rq, u32 id)
 {
 	struct kvc_request *r = &rq->ring[id & (rq->nr - 1)];
 
-	return id && r->id == id ? r : NULL;
+	return id && READ_ONCE(r->id) == id ? r : NULL;
 }
 
 /* A page that the request named is there. Locked. */
@@ -375,24 +375,19 @@ bool kvc_request_get(struct kvc_pool *p, u32 id, struct kvc_request *out)
 
 /*
  * A new page is stored for a request: is it for the long-lived? No stray, nor the end of a prompt, which is replaced
- * when the prompt grows.
+ * when the prompt grows. Without the lock: another request may take the place meanwhile, and reaches too far then.
  */
-bool kvc_request_lasts(struct kvc_pool *p, u32 id, u32 depth)
+os_racy bool kvc_request_lasts(struct kvc_pool *p, u32 id, u32 depth)
 {
-	struct kvc_requests *rq = &p->requests;
-	struct kvc_request *r;
-	bool inner = false;
+	struct kvc_request *r = get(&p->requests, id & KVC_STRAY ? 0 : id);
+	u32 pages;
 
-	if (id & KVC_STRAY)
+	if (!r)
 		return false;
-	os_lock(&rq->lock);
-	r = get(rq, id);
-	if (r) {
-		reaches(r, depth);
-		inner = r->pages < 2 || depth != r->pages;
-	}
-	os_unlock(&rq->lock);
-	return r && (inner || kvc_ends_return(p->requests.values));
+	pages = READ_ONCE(r->pages);
+	if (depth <= pages && depth > READ_ONCE(r->reach))
+		WRITE_ONCE(r->reach, depth);
+	return pages < 2 || depth != pages || kvc_ends_return(p->requests.values);
 }
 
 /* A page is gone: those behind it are worth nothing. */

@@ -83,7 +83,7 @@ static struct kvc_part *new_part(struct kvc_pool *p, struct kvc_survey *s, u32 m
 		.worth = class ? kvc_request_worth(p, &r, class, s->now) : own,
 		.own = own,
 		.first = U32_MAX,
-		.end = min(r.cut - 1, r.reach),
+		.end = min(r.cut - 1, min(r.reach, r.pages)),
 		.tail = !s->ends && !class && r.pages > 1 ? r.pages : 0,
 	};
 	return part;

@@ -122,12 +122,12 @@ prefix-stray@kmod/core/load.c@s/^\t\t\te->mark = READ_ONCE(p->requests.loaded);/
 prefix-turns@kmod/core/request.c@s/if (prev->continued > 1)/if (0)/@a shared prefix counts as a conversation
 prefix-shared@kmod/core/request.c@s/if (a->branch \&\& shared < KVC_SHARED_MAX)/if (0)/@shared pages are not counted
 prefix-same@kmod/core/request.c@s/prev->pages == nr \&\& prev->tail == a->tail \&\& prev->last == a->last/0/@a repeated prompt is another request
-prefix-forgotten@kmod/core/request.c@s/return id \&\& r->id == id ? r : NULL;/return r;/@forgotten requests are taken for others
+prefix-forgotten@kmod/core/request.c@s/return id \&\& READ_ONCE(r->id) == id ? r : NULL;/return r;/@forgotten requests are taken for others
 prefix-ends@kmod/core/value.c@s/^\treturn 2 \* READ_ONCE.*/\t(void)v; return true;/@ends of prompts live as long as the others
 prefix-ages@kmod/core/value.c@s/^\tv->now.ages\[class\]\[bin\]++;/\t;/;s/^\tv->now.all_ages\[bin\]++;/\t(void)bin;/@return times are not learned
 prefix-chances@kmod/core/value.c@s/^\tif (class < KVC_CLASS_STRAY)/\tif (0)/@return probabilities are not learned
-prefix-hole@kmod/core/victim.c@s/\.end = min(r.cut - 1, r.reach)/.end = r.reach/@pages behind a hole are worth something
-prefix-reach@kmod/core/victim.c@s/\.end = min(r.cut - 1, r.reach)/.end = min(r.cut - 1, r.pages)/@pages that were named and never stored count
+prefix-hole@kmod/core/victim.c@s/\.end = min(r.cut - 1, .*/.end = r.reach,/@pages behind a hole are worth something
+prefix-reach@kmod/core/victim.c@s/min(r.reach, r.pages)/r.pages/@pages that were named and never stored count
 prefix-chain@kmod/core/victim.c@s/^\tif (first > part->end || .*/\tif (1)/@what is behind in other segments does not count
 prefix-dead@kmod/core/victim.c@s/ || READ_ONCE(kvc_domain(p, e->domain)->dead)//@pages of removed tenants are worth something
 prefix-newest@kmod/core/victim.c@s/ || seg == newest//@what was stored just now goes
