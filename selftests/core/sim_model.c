@@ -430,9 +430,9 @@ static void vanished(struct sim *s, struct mkey *k, struct victims *v)
 	if (i == v->nr && i < ARRAY_SIZE(v->at))
 		v->at[v->nr++] = k->at;
 	sim_check(model_leases(s, k->at.member, seg) == 0, "%s was evicted from a leased segment", model_name(k));
-	/* A member of few segments has hardly more than its heads. */
+	/* A member of few segments has hardly more than its heads; one that vanished loses each that it reclaims. */
 	if (!s->cfg.leases && s->cfg.nr_segs[k->at.member] >= 8 && s->newest[k->at.member].offset &&
-	    !grow_leaving(s, k->at.member))
+	    !grow_leaving(s, k->at.member) && !dev_gone(s->devs[k->at.member]))
 		sim_check(segment_of(s, s->newest[k->at.member].offset) != seg,
 			  "%s was evicted with the newest page of its member", model_name(k));
 	sim_trace(s, "evicted %s v%u from member %u segment %llu", model_name(k), k->cur.version, k->at.member,
