@@ -136,8 +136,9 @@ static int lease_seg(struct kvc_pool *p, u32 gseg)
 static int lease_page(struct kvc_pool *p, u32 bucket, struct kvc_domain *d, const u8 *key, struct kvc_asker *asker,
 		      struct kvc_lease *l)
 {
-	u32 entry, gseg;
 	struct kvc_shard *sh = kvc_shard(p, bucket);
+	u32 entry, gseg, mark;
+	struct kvc_entry *e;
 	int r;
 
 	os_lock(&sh->lock);
@@ -148,9 +149,12 @@ static int lease_page(struct kvc_pool *p, u32 bucket, struct kvc_domain *d, cons
 		l->gseg = gseg;
 	}
 	if (!r) {
-		if (asker)
-			kvc_entry(p, entry)->mark = kvc_request_asks(asker, kvc_entry(p, entry)->mark);
-		r = (int)kvc_entry(p, entry)->length;
+		e = kvc_entry(p, entry);
+		mark = asker ? kvc_request_asks(asker, e->mark) : e->mark;
+		/* a prompt that is asked for again and again leaves its entries' cache lines clean */
+		if (mark != e->mark)
+			e->mark = mark;
+		r = (int)e->length;
 	}
 	os_unlock(&sh->lock);
 	return r;

@@ -29,6 +29,7 @@
 #define AWAITED_MAX	(64U << 10)	/* keys of requests between MATCH and STORE */
 #define WAYS		4U		/* of a table's set */
 #define TURNS_MAX	8U
+#define AT_ONCE		32U	/* keys hashed, then looked up among the tails */
 #define AGE_MIN		(KVC_AGE_UNITS / 128)	/* of a request that is not just asked twice */
 
 static u32 power_of_two(u64 n)
@@ -193,24 +194,36 @@ void kvc_request_strays(struct kvc_pool *p)
 	os_unlock(&rq->lock);
 }
 
+static u32 hash_of(const struct kvc_pool *p, const struct kvc_domain *d, const u8 keys[][KVC_KEY_LEN],
+		   const struct kvc_asker *a, u32 i)
+{
+	if (i == a->pages - 1)
+		return a->last;
+	return i == a->pages - 2 ? a->tail : kvc_bucket(p, d, keys[i]);
+}
+
 /*
  * The id put for the deepest key that is a tail, or 0: that of the latest turn. *behind: the hash of the key behind it.
+ * Most often it is one of the last two; else many are looked up at a time, which takes no longer than one.
  */
 static u32 deepest_tail(struct kvc_pool *p, const struct kvc_domain *d, const u8 keys[][KVC_KEY_LEN],
 			const struct kvc_asker *a, u32 *behind)
 {
 	struct kvc_requests *rq = &p->requests;
-	u32 hash, id, i;
+	u32 hash[AT_ONCE], left = a->pages, nr = min(left, 2U), id, i;
 
-	*behind = 0;
-	for (i = a->pages; i--;) {
-		hash = i == a->pages - 1 ? a->last : kvc_bucket(p, d, keys[i]);
-		id = look_up(rq->tails, rq->nr_tails, hash);
-		if (id)
-			return id;
-		*behind = hash;
-		if (i % 1024 == 1023)
-			os_relax();
+	for (*behind = 0; left; left -= nr, nr = min(left, AT_ONCE)) {
+		for (i = 0; i < nr; i++) {
+			hash[i] = hash_of(p, d, keys, a, left - 1 - i);
+			os_prefetch(set_of(rq->tails, rq->nr_tails, hash[i]));
+		}
+		for (i = 0; i < nr; i++) {
+			id = look_up(rq->tails, rq->nr_tails, hash[i]);
+			if (id)
+				return id;
+			*behind = hash[i];
+		}
+		os_relax();
 	}
 	return 0;
 }

@@ -117,7 +117,7 @@ super-order@selftests/core/sim_admin.c@s/op->alone = tenant == SIM_NO_TENANT .*/
 remove-unflushed@selftests/core/sim_grow.c@s/g->state != G_FLUSHING || !flushed(s)/g->state != G_FLUSHING || (0 \&\& !flushed(s))/@a member is removed before the copies of its pages are durable
 tomb-gen@kmod/core/engine.h@s/e->crc_base << 54 | (u64)e->mark << 28/e->crc_base << 54/@a tombstone forgets part of its victim's generation
 prefix-await@kmod/core/request.c@s/^\t\tput(rq->awaited, .*/\t\t;/@stored pages are nobody's
-prefix-touch@kmod/core/load.c@s/^\t\tif (asker)/\t\tif (0)/@pages stay those of who stored them
+prefix-touch@kmod/core/load.c@s/mark = asker ? .*/mark = e->mark;/@pages stay those of who stored them
 prefix-stray@kmod/core/load.c@s/^\t\t\te->mark = READ_ONCE(p->requests.loaded);/\t\t\t;/@strays do not become younger by being loaded
 prefix-turns@kmod/core/request.c@s/if (prev->continued > 1)/if (0)/@a shared prefix counts as a conversation
 prefix-shared@kmod/core/request.c@s/if (a->branch \&\& shared < KVC_SHARED_MAX)/if (0)/@shared pages are not counted
