@@ -12,6 +12,7 @@
  *
  * leave_work needs kvctx_admin_mutex, whose holder may want to cancel it: it tries, and comes again.
  */
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/uuid.h>
 
@@ -49,6 +50,8 @@ static int kvctx_clear_segments(struct kvctx_pool *p, struct kvctx_device *dev, 
 
 	for (i = 0; i < nr && !err; i++, offset += size) {
 		err = kvctx_io(dev->bdev, REQ_OP_READ, offset, block, KVC_BLOCK);
+		if (fatal_signal_pending(current))
+			return -EINTR;
 		if (err || kvc_extent_peek(block, &bytes) != KVC_OK)
 			continue;
 		memset(block, 0, KVC_BLOCK);

@@ -120,7 +120,6 @@ int kvctx_member_write_super(struct kvctx_member *m)
 	const struct kvc_super *super = kvc_super_of(p->core);
 
 	lockdep_assert_held(&kvctx_admin_mutex);
-	kvc_super_mark(p->core);
 	kvc_super_encode(super, m->index, p->super_buf);
 	return kvctx_member_write_copies(m, super->seq);
 }

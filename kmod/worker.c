@@ -209,16 +209,18 @@ static void kvctx_serve_flushes(struct kvctx_member *m)
 /* One item of background work. 1: done, 0: nothing to do, -ENOMEM: try later. */
 static int kvctx_background(struct kvctx_member *m)
 {
+	/* looked at once: when it has left, a missing member has no device to go on with */
+	bool leaving = test_bit(KVCTX_MEMBER_LEAVING, &m->state);
 	struct kvc_work w;
 	int ret;
 
 	if (READ_ONCE(m->pool->stopping))
 		return 0;
 	/* one that is lost and leaves has work, but none for its device */
-	if (kvctx_failed(m) && (!test_bit(KVCTX_MEMBER_LEAVING, &m->state) || !test_bit(KVCTX_MEMBER_LOST, &m->state)))
+	if (kvctx_failed(m) && (!leaving || !test_bit(KVCTX_MEMBER_LOST, &m->state)))
 		return 0;
 	ret = kvc_work_next(m->pool->core, m->index, &w);
-	if (!ret && test_bit(KVCTX_MEMBER_LEAVING, &m->state))
+	if (!ret && leaving)
 		kvctx_leave_look(m->pool);
 	else if (!ret)
 		ret = kvctx_discard_next(m, &w);

@@ -83,7 +83,7 @@ out:
 
 int kvc_delete(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN])
 {
-	u32 bucket = kvc_bucket(p, d, key), nr = kvc_nr_members(p), entry, first = 0, i;
+	u32 bucket = kvc_bucket(p, d, key), entry, first = 0, nr, i;
 	struct kvc_shard *sh = kvc_shard(p, bucket);
 	int r;
 
@@ -97,6 +97,7 @@ int kvc_delete(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LE
 	if (r <= 0)
 		return r;
 	do {
+		nr = kvc_nr_members(p);
 		for (i = 0; i < nr; i++) {
 			r = delete_on(&p->members[(first + i) % nr], d, bucket, key);
 			if (r != -EAGAIN && r != -ENODEV)

@@ -137,24 +137,27 @@ const struct kvc_super *kvc_super_of(const struct kvc_pool *p)
 	return &p->super;
 }
 
-void kvc_super_touch(struct kvc_pool *p)
-{
-	os_lock(&p->domains.lock);
-	p->super.seq++;
-	os_unlock(&p->domains.lock);
-}
-
-void kvc_super_mark(struct kvc_pool *p)
+/*
+ * The next configuration. It says which members are there now: all that is written of one sequence has to say the same,
+ * whoever is lost between two writes. Domains locked.
+ */
+void kvc_super_raise(struct kvc_pool *p)
 {
 	u32 i;
 
-	os_lock(&p->domains.lock);
+	p->super.seq++;
 	for (i = 0; i < p->super.nr_members; i++) {
 		const struct kvc_member *m = &p->members[i];
 		bool there = m->joining || !READ_ONCE(m->offline) || !p->super.members[i].nr_segments;
 
 		p->super.members[i].flags = there ? 0 : KVC_MEMBER_ABSENT;
 	}
+}
+
+void kvc_super_touch(struct kvc_pool *p)
+{
+	os_lock(&p->domains.lock);
+	kvc_super_raise(p);
 	os_unlock(&p->domains.lock);
 }
 
@@ -190,7 +193,7 @@ int kvc_tenant_add(struct kvc_pool *p, const char *name, u32 uid, u32 gid, u32 m
 		t->gid = gid;
 		t->mode = mode;
 		t->flags = KVC_TENANT_USED | flags;
-		p->super.seq++;
+		kvc_super_raise(p);
 		os_unlock(&p->domains.lock);
 		return i;
 	}
@@ -207,7 +210,7 @@ int kvc_tenant_set(struct kvc_pool *p, const char *name, u32 flags)
 		return -EINVAL;
 	os_lock(&p->domains.lock);
 	p->super.tenants[slot].flags = KVC_TENANT_USED | flags;
-	p->super.seq++;
+	kvc_super_raise(p);
 	os_unlock(&p->domains.lock);
 	return 0;
 }
@@ -236,7 +239,7 @@ int kvc_tenant_remove(struct kvc_pool *p, const char *name)
 	if (t->epoch < U32_MAX)
 		t->epoch++;
 	memset(t->name, 0, KVC_NAME_MAX);
-	p->super.seq++;
+	kvc_super_raise(p);
 	os_unlock(&p->domains.lock);
 	kvc_index_sweep(p, of_dead_domain);
 	return 0;

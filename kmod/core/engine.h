@@ -218,7 +218,6 @@ struct kvc_member {
 	u32	index, nr_segs;
 	struct kvc_seg *segs;
 	u32	low;			/* reclaim keeps this many segments available */
-	u32	stock;			/* FREE segments kept ready */
 	bool	offline;		/* written under the lock */
 	bool	wanted;			/* somebody was refused; written under the lock */
 	bool	hopeless;		/* those who wait were told that waiting does not help */
@@ -472,6 +471,7 @@ u32 kvc_ahead_bucket(const struct kvc_pool *p, const struct kvc_domain *d, struc
 /* domain.c */
 int kvc_domains_init(struct kvc_pool *p);
 void kvc_domains_destroy(struct kvc_pool *p);
+void kvc_super_raise(struct kvc_pool *p);	/* with the lock of domains */
 /* Of a record: NULL with 0 when tenant and epoch are not, or no longer, in use */
 int kvc_domain_of_record(struct kvc_pool *p, const struct kvc_rec *rec, struct kvc_domain **out);
 static inline struct kvc_domain *kvc_domain(const struct kvc_pool *p, u32 id)

@@ -83,10 +83,11 @@ static int choose(struct kvc_member *m)
 static int carry_tomb(struct kvc_member *m, u32 entry)
 {
 	struct kvc_pool *p = m->pool;
-	u32 nr = kvc_nr_members(p), i;
+	u32 nr, i;
 	int r;
 
 	do {
+		nr = kvc_nr_members(p);
 		for (i = 1; i < nr; i++) {
 			r = kvc_tomb_carry(&p->members[(m->index + i) % nr], KVC_HEAD_NEW, entry);
 			if (!r || r == -ENOMEM)

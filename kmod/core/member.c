@@ -47,7 +47,6 @@ static int alloc_segments(struct kvc_member *m, u32 nr_segs)
 	m->segs = segs;
 	m->nr_segs = nr_segs;
 	m->low = nr_segs < 8 ? 2 : max_t(u32, 3, min_t(u32, nr_segs / 50, LOW_MAX));
-	m->stock = min_t(u32, m->low, 4);
 	for (i = 0; i < nr_segs; i++) {
 		segs[i].member = (u8)m->index;
 		kvc_seg_reset(m->pool, &segs[i]);
@@ -144,7 +143,7 @@ static void set_super(struct kvc_pool *p, u32 member, const struct kvc_super_mem
 	s->nr_members = max(s->nr_members, member + 1);
 	while (kvc_super_hole(s, s->nr_members - 1))
 		s->nr_members--;
-	s->seq++;
+	kvc_super_raise(p);
 	kvc_requests_resize(p);
 	os_unlock(&p->domains.lock);
 }

@@ -164,7 +164,7 @@ int kvc_pool_set(struct kvc_pool *p, const struct kvc_settings *settings)
 		kvc_budget_limit(&p->budget, settings->write_budget);
 	os_lock(&p->domains.lock);
 	p->super.settings = *settings;
-	p->super.seq++;
+	kvc_super_raise(p);
 	os_unlock(&p->domains.lock);
 	return 0;
 }

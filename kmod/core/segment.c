@@ -361,10 +361,13 @@ int kvc_refusal(struct kvc_pool *p, u64 members)
 		if (!(members & BIT_ULL(i)))
 			continue;
 		os_lock(&m->lock);
-		online |= !m->offline && !m->leaving;
-		hope |= kvc_member_hope(m);
-		room |= !m->offline && !m->leaving && kvc_ready(m) > 1;
-		kvc_kick(m);
+		/* one that is joining may be unknown to who executes the work */
+		if (!m->offline) {
+			online |= !m->leaving;
+			hope |= kvc_member_hope(m);
+			room |= !m->leaving && kvc_ready(m) > 1;
+			kvc_kick(m);
+		}
 		os_unlock(&m->lock);
 	}
 	if (!online)

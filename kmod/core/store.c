@@ -146,7 +146,7 @@ static int refuse_unseen(struct kvc_pool *p, u32 bucket)
 int kvc_store_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN], u32 length, u32 depth,
 		    u64 members, struct kvc_store *st)
 {
-	u32 bucket = kvc_bucket(p, d, key), nr = kvc_nr_members(p), turn, i, n;
+	u32 bucket = kvc_bucket(p, d, key), nr, turn, i, n;
 	struct absence ab;
 	int r;
 
@@ -162,6 +162,7 @@ int kvc_store_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_K
 	ab.lasting |= p->requests.nr && kvc_request_lasts(p, ab.request, depth);
 	turn = os_atomic_inc_return(&p->turn);
 	do {
+		nr = kvc_nr_members(p);
 		for (i = 0; i < nr; i++) {
 			n = (turn + i) % nr;
 			if (!(members & BIT_ULL(n)))

@@ -269,7 +269,7 @@ int kvc_header_next(struct kvc_member *m, struct kvc_work *w)
 	os_lock(&m->lock);
 	if (!m->offline && m->list[KVC_S_BLANK].count) {
 		seg = kvc_seg(p, m->list[KVC_S_BLANK].first);
-		if (!os_atomic_read(&seg->undead) && m->list[KVC_S_FREE].count >= m->stock)
+		if (!os_atomic_read(&seg->undead) && m->list[KVC_S_FREE].count >= m->low)
 			seg = NULL;
 	}
 	if (seg) {

@@ -104,7 +104,8 @@ struct kvc_part {
 
 struct kvc_survey {
 	u64	now;
-	u64	stale;			/* older tombstones are not needed, but for what they name; 0: not asked */
+	u64	stale;			/* older tombstones are not needed, but for what they name */
+	bool	stale_known;
 	u32	tombs;			/* that must be carried */
 	bool	ends;			/* ends of prompts come back */
 	u32	nr;

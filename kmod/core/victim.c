@@ -96,8 +96,9 @@ static os_racy void survey_entry(struct kvc_pool *p, struct kvc_survey *s, const
 	struct kvc_part *part;
 
 	if (e->state == KVC_E_TOMB) {
-		if (!s->stale)
+		if (!s->stale_known)
 			s->stale = kvc_oldest_stale(p, NULL, NULL);
+		s->stale_known = true;
 		s->tombs += kvc_tomb_needed(p, seg, NULL, s->stale, e);
 		return;
 	}
@@ -340,7 +341,7 @@ struct kvc_seg *kvc_victim_choose(struct kvc_member *m)
 
 	kvc_values_refresh(m->pool);
 	kvc_request_strays(m->pool);
-	m->survey->stale = 0;
+	m->survey->stale_known = false;
 	consider_some(m);
 	os_lock(&m->lock);
 	newest = m->nr_segs < SEGMENTS_FEW ? NULL : m->newest;

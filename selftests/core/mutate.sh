@@ -105,6 +105,10 @@ budget-debt@kmod/core/budget.c@s/if (n < -(s64)limit)/if (0)/@debts grow without
 lock-split@kmod/core/bucket.c@s/^\t\t\tWRITE_ONCE(line->slot\[i\], 0);/\t\t\tline->slot[i] = 0;/@a split clears slots that are being read as if nobody did
 lock-query@kmod/core/load.c@/^int kvc_query/,/^}/s/os_\(un\)\?lock(&sh->lock);/;/@query takes no lock
 lock-commit@kmod/core/store.c@/^static void end_store/,/^}/s/os_\(un\)\?lock(&m->lock);/;/@commit takes no member lock
+join-kick@kmod/core/segment.c@/^int kvc_refusal/,/^}/s/if (!m->offline) {/if (1) {/@members are kicked before they have joined
+join-room@kmod/core/store.c@/^int kvc_store_begin/,/^}/{s/^\tdo {$/\tnr = kvc_nr_members(p);\n\tdo {/;s/^\t\tnr = kvc_nr_members(p);$//}@who is refused does not see a new member, and that there is room
+super-mark@kmod/core/domain.c@s/p->super.members\[i\].flags = there.*/(void)there;/@superblocks do not say who was there
+header-stock@kmod/core/summary.c@s/>= m->low/>= min(m->low, 4U)/@too few headers for reclaim to end when everything is leased
 leave-tombs@kmod/core/leave.c@s/if (kvc_entry_is_tomb(p, entry) .*/if (0) {/@tombstones go with a member that is removed
 leave-loss@kmod/core/member.c@s/READ_ONCE(m->lost_before) == os_atomic_read(&p->nr_lost)/1/@a member is removed though the copies of its pages were lost
 leave-leased@kmod/core/leave.c@s/if (!rc->stayed \&\& /if (/@pages that were leased while they moved are dropped

@@ -205,6 +205,16 @@ static void store_waits(struct op *op)
 	s->waiters[s->nr_waiters++] = op;
 }
 
+static bool any_kicked(const struct sim *s)
+{
+	u32 i;
+
+	for (i = 0; i < SIM_MEMBERS_MAX; i++)
+		if (s->workers[i].kicked)
+			return true;
+	return false;
+}
+
 static void store_try(struct op *op)
 {
 	struct sim *s = op->sim;
@@ -238,7 +248,7 @@ static void store_try(struct op *op)
 		sim_check(s->nr_leases || s->n.ioerrs || s->read_errors || s->n.vanished, "store of %s: -ENOSPC",
 			  model_name(k));
 	} else if (r == -EAGAIN) {
-		sim_check(!s->cfg.roomy || s->cfg.grow || s->nr_ops > 1 || s->workers[0].kicked, "store of %s: -EAGAIN",
+		sim_check(!s->cfg.roomy || s->cfg.grow || s->nr_ops > 1 || any_kicked(s), "store of %s: -EAGAIN",
 			  model_name(k));
 		store_waits(op);
 		return;

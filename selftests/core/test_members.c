@@ -8,7 +8,6 @@ static int make(void **state)
 {
 	struct rig *r = rig_small(2);
 
-	kvc_super_mark(r->pool);
 	rig_write_super(r);
 	*state = r;
 	return 0;
@@ -43,7 +42,6 @@ static void attach_without(struct rig *r, u64 missing)
 	rig_detach(r);
 	r->missing = missing;
 	rig_attach(r);
-	kvc_super_mark(r->pool);
 	rig_write_super(r);
 }
 
@@ -349,7 +347,6 @@ static void add_member(void **state)
 	n = (u32)rig_add_member(r, 16);
 	assert_int_equal(n, 2);
 	assert_int_equal(store_on(r, 2, 500, 500, 5000), -ENODEV);	/* not yet */
-	kvc_super_mark(r->pool);
 	rig_write_super(r);
 	assert_int_equal(kvc_super_check(kvc_super_of(r->pool)), KVC_OK);
 	assert_int_equal(kvc_super_of(r->pool)->members[2].flags, 0);
@@ -403,7 +400,6 @@ static struct rig *three_members(void)
 {
 	struct rig *r = rig_small(3);
 
-	kvc_super_mark(r->pool);
 	rig_write_super(r);
 	return r;
 }
@@ -420,7 +416,6 @@ static void leave(struct rig *r, u32 member, bool move)
 static void take_out(struct rig *r, u32 member)
 {
 	kvc_member_remove(r->pool, member);
-	kvc_super_mark(r->pool);
 	rig_write_super(r);
 	kvc_member_forget(r->pool, member);
 }
@@ -457,7 +452,6 @@ static void move_and_remove(void **state)
 		assert_int_equal(rig_query(r, r->d, i), -ENOENT);
 	/* another one takes its place */
 	assert_int_equal(rig_add_member(r, 8), 1);
-	kvc_super_mark(r->pool);
 	rig_write_super(r);
 	kvc_member_join(r->pool, 1);
 	rig_work(r);

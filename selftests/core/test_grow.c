@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What members that come and go do to those who know nothing of it: who executes the work, who stores meanwhile, and
+ * who reads the superblocks afterwards.
+ */
+#include <pthread.h>
+
+#include "engine.h"
+#include "test.h"
+
+#define PAGE	100000U
+
+static struct rig *rig;		/* of the hooks below */
+static u32 kicks[8];
+static u32 spaces;
+static bool armed;
+
+static void count_kick(void *owner, u32 member)
+{
+	(void)owner;
+	kicks[member]++;
+}
+
+static void count_space(void *owner)
+{
+	(void)owner;
+	spaces++;
+}
+
+static const struct kvc_ops counting = { .kick = count_kick, .space = count_space };
+
+/* A pool of one member that has no room left until its work is done. Returns the pages. */
+static u32 fill_up(struct rig *r)
+{
+	u32 id = 0;
+
+	while (!rig_store(r, r->d, id, id, PAGE))
+		id++;
+	return id;
+}
+
+static int refused_store(struct rig *r)
+{
+	struct kvc_store st;
+	int ret = rig_begin(r, r->d, 999999, PAGE, &st);
+
+	assert_true(ret < 0);
+	return ret;
+}
+
+/* Each allocation of an add is a chance for others to be refused; the one that is too large fails. */
+static bool refuse_meanwhile(size_t bytes)
+{
+	if (armed) {
+		armed = false;
+		refused_store(rig);
+		armed = true;
+	}
+	return bytes > 1U << 30;
+}
+
+/* Nobody executes the work of a member before it has joined, whether it does or not. */
+static void not_kicked_before_it_joins(void **state)
+{
+	static const u8 uuid[KVC_UUID_LEN] = { 7 };
+
+	(void)state;
+	rig = rig_small(1);
+	fill_up(rig);
+	rig->pool->ops = &counting;
+	memset(kicks, 0, sizeof(kicks));
+	os_alloc_fault = refuse_meanwhile;
+	armed = true;
+	assert_int_equal(kvc_member_add(rig->pool, uuid, 16U << 20), -ENOMEM);
+	refused_store(rig);
+	assert_int_equal(kvc_member_add(rig->pool, uuid, 16), 1);
+	armed = false;
+	os_alloc_fault = NULL;
+	refused_store(rig);
+	assert_true(kicks[0] > 2);
+	assert_int_equal(kicks[1], 0);
+	kvc_member_join(rig->pool, 1);
+	assert_true(kicks[1] > 0);
+	rig_free(rig);
+}
+
+static void *join_one(void *arg)
+{
+	struct kvc_work w;
+
+	(void)arg;
+	if (rig_add_member(rig, 16) != 1)
+		abort();
+	kvc_member_join(rig->pool, 1);
+	while (kvc_work_next(rig->pool, 1, &w) == 1)
+		kvc_work_done(rig->pool, &w, 0);
+	return NULL;
+}
+
+/* The first time that the full member is kicked another one joins, and has room at once. */
+static void join_at_kick(void *owner, u32 member)
+{
+	pthread_t thread;
+
+	(void)owner;
+	if (member || !armed)
+		return;
+	armed = false;
+	assert_int_equal(pthread_create(&thread, NULL, join_one, NULL), 0);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+static const struct kvc_ops joining = { .kick = join_at_kick, .space = count_space };
+
+/* Somebody who is being refused while a member joins finds the room there. */
+static void room_comes_while_refused(void **state)
+{
+	struct kvc_lease l[64];
+	struct kvc_store st;
+	u32 n, i;
+
+	(void)state;
+	rig = rig_small(1);
+	n = fill_up(rig);
+	rig_flush(rig);
+	assert_in_range(n, 1, 64);
+	for (i = 0; i < n; i++)
+		assert_int_equal(rig_lease(rig, rig->d, i, &l[i]), 0);
+	rig->pool->ops = &joining;
+	armed = true;
+	assert_int_equal(rig_begin(rig, rig->d, 999999, PAGE, &st), 0);
+	assert_int_equal(st.member, 1);
+	kvc_store_abort(rig->pool, &st);
+	for (i = 0; i < n; i++)
+		kvc_lease_put(rig->pool, &l[i]);
+	rig_free(rig);
+}
+
+static struct kvc_witness witness(struct rig *r, u32 member)
+{
+	struct kvc_super *s = calloc(1, sizeof(*s));
+	u8 *buf = calloc(1, KVC_SUPER_BYTES);
+	struct kvc_witness w;
+
+	assert_non_null(s);
+	assert_non_null(buf);
+	kvc_super_encode(kvc_super_of(r->pool), member, buf);
+	assert_int_equal(kvc_super_decode(buf, s), KVC_OK);
+	w = (struct kvc_witness){ member, s->seq, kvc_super_there(s) };
+	free(s);
+	free(buf);
+	return w;
+}
+
+/* A member that is lost while a configuration is written leaves one history, with it and without. */
+static void lost_between_two_writes(void **state)
+{
+	struct kvc_witness w[3];
+	struct rig *r = rig_small(3);
+
+	(void)state;
+	w[0] = witness(r, 0);
+	assert_int_equal(kvc_tenant_add(r->pool, "t", 0, 0, 0600, 0), 1);
+	w[1] = witness(r, 1);
+	kvc_member_fail(r->pool, 0);
+	w[2] = witness(r, 2);
+	assert_int_equal(w[1].seq, w[2].seq);
+	assert_true(kvc_one_history(w + 1, 2));
+	assert_true(kvc_one_history(w, 3));
+	/* and is noted with the next */
+	kvc_super_touch(r->pool);
+	w[1] = witness(r, 1);
+	w[2] = witness(r, 2);
+	assert_int_equal(w[1].there, BIT(1) | BIT(2));
+	assert_true(kvc_one_history(w, 3));
+	rig_free(r);
+}
+
+/* All pages leased as they come: work ends, whatever number of segments is kept available. */
+static void leases_on_everything(void **state)
+{
+	static struct kvc_lease l[2000];
+	u32 sizes[] = { 100, 300, 450 }, i, n;
+	struct kvc_work w;
+
+	(void)state;
+	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
+		struct rig *r = rig_new(1, sizes[i], KVC_SEGMENT_MIN, KVC_CHUNK_MIN);
+
+		for (n = 0; !rig_store(r, r->d, n, n, PAGE); n++) {
+			assert_true(n < ARRAY_SIZE(l));
+			assert_int_equal(rig_lease(r, r->d, n, &l[n]), 0);
+			while (rig_step(r, 0, &w))
+				;
+		}
+		assert_true(n > sizes[i]);
+		while (n)
+			kvc_lease_put(r->pool, &l[--n]);
+		rig_free(r);
+	}
+}
+
+static const struct CMUnitTest grow_tests[] = {
+	cmocka_unit_test(not_kicked_before_it_joins),
+	cmocka_unit_test(room_comes_while_refused),
+	cmocka_unit_test(lost_between_two_writes),
+	cmocka_unit_test(leases_on_everything),
+};
+
+TEST_GROUP(grow);
