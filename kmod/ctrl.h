@@ -41,7 +41,7 @@ struct kvctx_device {
 	/* what the superblock that counts says */
 	u64 seq;
 	u32 worn;			/* slots that need to be written again, see kvc_super_worn() */
-	u64 there;			/* members that it knows of, see kvc_one_history() */
+	struct kvc_super_member was[KVC_MEMBERS_MAX];	/* members, as its superblock has them: kvc_super_there() */
 	u32 index;
 	u8 uuid[KVC_UUID_LEN];
 };
@@ -78,7 +78,8 @@ int kvctx_member_write_super(struct kvctx_member *m);
 void kvctx_grow_init(struct kvctx_pool *p);
 int kvctx_pool_add(struct kvctx_pool *p, const struct nlattr *device, struct netlink_ext_ack *extack);
 int kvctx_pool_remove(struct kvctx_pool *p, u32 member, bool move, struct netlink_ext_ack *extack);
-void kvctx_leave_look(struct kvctx_pool *p);			/* no lock; has a member left? */
+void kvctx_leave_look(struct kvctx_pool *p);
+void kvctx_write_losses(struct kvctx_pool *p);			/* kvctx_admin_mutex */
 void kvctx_leave_stops(struct kvctx_pool *p);
 
 /* worker.c */

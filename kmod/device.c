@@ -235,7 +235,7 @@ int kvctx_device_read_super(struct kvctx_device *dev, struct kvc_super *super, s
 	*super = *best;
 	dev->seq = best->seq;
 	dev->worn = kvc_super_worn(slots->super, slots->why, chosen);
-	dev->there = kvc_super_there(best);
+	memcpy(dev->was, best->members, sizeof(dev->was));
 	dev->index = best->member_index;
 	memcpy(dev->uuid, best->members[dev->index].uuid, KVC_UUID_LEN);
 	err = 0;

@@ -10,7 +10,10 @@
  * copies are durable, get the superblock without it, and then its own superblocks are wiped and the device is let go.
  * A detach or a power cut before leaves the pool with the member, and its pages where they were.
  *
- * leave_work needs kvctx_admin_mutex, whose holder may want to cancel it: it tries, and comes again.
+ * A member that is lost is noted in the superblocks of the others.
+ *
+ * leave_work does the end of a removal and the note of a loss. It needs kvctx_admin_mutex, whose holder may want to
+ * cancel it: it tries, and comes again.
  */
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
@@ -243,6 +246,21 @@ static void kvctx_member_gone(struct kvctx_member *m)
 	kvctx_member_exit(m);
 }
 
+/*
+ * The others note who is there no more: whoever attaches the lost one alone, and then all of them, would have two
+ * histories in one.
+ */
+void kvctx_write_losses(struct kvctx_pool *p)
+{
+	lockdep_assert_held(&kvctx_admin_mutex);
+	if (!xchg(&p->loss_unwritten, false))
+		return;
+	mutex_lock(&kvctx_mutex);
+	kvc_super_touch(p->core);
+	mutex_unlock(&kvctx_mutex);
+	kvctx_members_write_super(p);
+}
+
 static void kvctx_leave(struct work_struct *work)
 {
 	struct kvctx_pool *p = container_of(to_delayed_work(work), struct kvctx_pool, leave_work);
@@ -252,6 +270,8 @@ static void kvctx_leave(struct work_struct *work)
 		queue_delayed_work(system_unbound_wq, &p->leave_work, KVCTX_LEAVE_RETRY);
 		return;
 	}
+	if (!p->stopping)
+		kvctx_write_losses(p);
 	for (i = 0; i < p->nr_members && !p->stopping; i++)
 		if (test_bit(KVCTX_MEMBER_LEAVING, &p->members[i].state) && kvc_member_left(p->core, i))
 			kvctx_member_gone(&p->members[i]);

@@ -131,6 +131,7 @@ struct kvctx_pool {
 	u32 nr_members;				/* places in use, also of removed ones; see kvctx_nr_members() */
 	struct kvctx_member *members;		/* KVC_MEMBERS_MAX */
 	struct delayed_work leave_work;		/* grow.c */
+	bool loss_unwritten;			/* no superblock says yet that a member was lost */
 	struct list_head tenants;		/* under kvctx_mutex */
 	u32 sessions;				/* under kvctx_mutex */
 	bool online;				/* recovered: members can be lost */

@@ -156,7 +156,8 @@ static int kvctx_check_history(struct kvctx_gathering *g)
 	u32 i;
 
 	for (i = 0; i < g->nr; i++)
-		w[i] = (struct kvc_witness){ g->given[i]->index, g->given[i]->seq, g->given[i]->there };
+		w[i] = (struct kvc_witness){ g->given[i]->index, g->given[i]->seq,
+					     kvc_super_there(g->given[i]->was, g->super) };
 	if (!kvc_one_history(w, g->nr))
 		return kvctx_refuse(g->extack, NULL, -ESTALE, "these members were attached without each other");
 	return 0;
@@ -255,13 +256,15 @@ static void kvctx_stop_members(struct kvctx_pool *p)
 	for (i = 0; i < p->nr_members; i++)
 		if (p->members[i].dev)
 			kvctx_device_close(p->members[i].dev);
-	/* no loss begins any more; one that is being completed may kick the worker once more */
+	/* no loss begins any more; one that is being completed may kick the worker and leave_work once more */
 	for (i = 0; i < p->nr_members; i++) {
 		cancel_work_sync(&p->members[i].lost_work);
 		cancel_delayed_work_sync(&p->members[i].work);
+	}
+	cancel_delayed_work_sync(&p->leave_work);
+	for (i = 0; i < p->nr_members; i++)
 		if (p->members[i].dev)
 			kvctx_device_free(p->members[i].dev);
-	}
 }
 
 static int kvctx_check_lost(struct kvctx_pool *p, struct netlink_ext_ack *extack)
@@ -461,6 +464,7 @@ int kvctx_pool_detach(struct kvctx_pool *p, struct netlink_ext_ack *extack)
 	err = kvctx_pool_flush(p);
 	if (err)
 		pr_err_ratelimited("kvctx: pool %s: last flush failed, error %d\n", p->name, -err);
+	kvctx_write_losses(p);
 	kvctx_stop_members(p);
 	kvctx_data_pool_exit(p);
 	kvc_pool_destroy(p->core);

@@ -176,7 +176,8 @@ struct kvc_witness {
 	u64	seq, there;
 };
 
-u64 kvc_super_there(const struct kvc_super *s);
+/* Of the members in the newest superblock those that were there when another one was written, KVC_MEMBERS_MAX in @was */
+u64 kvc_super_there(const struct kvc_super_member *was, const struct kvc_super *now);
 bool kvc_one_history(const struct kvc_witness *w, u32 nr);
 
 /* Name rule of pools and tenants: 1..31 of [A-Za-z0-9._-], not beginning with '.' or '-'. */

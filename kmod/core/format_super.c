@@ -22,13 +22,14 @@ u32 kvc_device_segments(u64 device_bytes, u64 segment_size)
 	return (u32)min_t(u64, n, KVC_SEGMENTS_END);
 }
 
-u64 kvc_super_there(const struct kvc_super *s)
+u64 kvc_super_there(const struct kvc_super_member *was, const struct kvc_super *now)
 {
 	u64 there = 0;
 	u32 i;
 
-	for (i = 0; i < s->nr_members; i++)
-		if (!kvc_super_hole(s, i) && !(s->members[i].flags & KVC_MEMBER_ABSENT))
+	for (i = 0; i < now->nr_members; i++)
+		if (!kvc_super_hole(now, i) && !memcmp(was[i].uuid, now->members[i].uuid, KVC_UUID_LEN) &&
+		    !(was[i].flags & KVC_MEMBER_ABSENT))
 			there |= BIT_ULL(i);
 	return there;
 }

@@ -408,7 +408,7 @@ static void set_unknown(struct kvc_member *m)
 
 static u64 first_count(const struct kvc_pool *p, u64 seen)
 {
-	u64 attaches = p->super.seq < RECOVER_ATTACHES ? p->super.seq : 0;
+	u64 attaches = min(p->super.seq, RECOVER_ATTACHES - 1);
 	u64 first = attaches * RECOVER_GAP;
 
 	return seen < first ? first : seen + RECOVER_GAP;

@@ -107,6 +107,7 @@ lock-query@kmod/core/load.c@/^int kvc_query/,/^}/s/os_\(un\)\?lock(&sh->lock);/;
 lock-commit@kmod/core/store.c@/^static void end_store/,/^}/s/os_\(un\)\?lock(&m->lock);/;/@commit takes no member lock
 join-kick@kmod/core/segment.c@/^int kvc_refusal/,/^}/s/if (!m->offline) {/if (1) {/@members are kicked before they have joined
 join-room@kmod/core/store.c@/^int kvc_store_begin/,/^}/{s/^\tdo {$/\tnr = kvc_nr_members(p);\n\tdo {/;s/^\t\tnr = kvc_nr_members(p);$//}@who is refused does not see a new member, and that there is room
+super-number@kmod/core/format_super.c@/^u64 kvc_super_there/,/^}/s/ \&\& !memcmp(was.*) \&\&$/ \&\&/@a number that another member got counts as the same
 super-mark@kmod/core/domain.c@s/p->super.members\[i\].flags = there.*/(void)there;/@superblocks do not say who was there
 header-stock@kmod/core/summary.c@s/>= m->low/>= min(m->low, 4U)/@too few headers for reclaim to end when everything is leased
 leave-tombs@kmod/core/leave.c@s/if (kvc_entry_is_tomb(p, entry) .*/if (0) {/@tombstones go with a member that is removed

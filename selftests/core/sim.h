@@ -210,7 +210,7 @@ struct sim {
 	bool	failed[SIM_MEMBERS_MAX];	/* also where none is */
 	struct grow grow;
 	bool	hole[SIM_MEMBERS_MAX];	/* nobody is there */
-	bool	scarred;		/* a member was removed that had been hit */
+	bool	scarred;		/* what was lost is not known any more: older versions may be back */
 	u32	uuids;			/* of members that were added */
 	u32	missing;		/* members that are not there since attach; a mask */
 	bool	degraded;		/* members were missing once */

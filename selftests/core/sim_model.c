@@ -403,6 +403,8 @@ bool model_excused(const struct sim *s, const struct mkey *k)
 {
 	if (k->twice && k->twice == k->cur.version && model_damaged(s, k))
 		return true;
+	if (s->scarred && s->cfg.limits)
+		return true;
 	if (!k->at.offset || k->doubtful)
 		return model_damaged(s, k) || (k->doubtful && s->degraded);
 	return segment_hit(s, k->at) || (k->before.offset && segment_hit(s, k->before));

@@ -12,12 +12,13 @@ struct job {
 
 #define JOBS 6
 
-/* As good as damaged: nothing in it is promised any more. */
+/* As good as damaged: nothing in it is promised any more. What numbers near their limits go on from may be in it. */
 static void note_unread(struct sim *s, const struct kvc_recover *r)
 {
 	s->read_errors++;
 	s->n.unread++;
 	s->unread[r->member] |= BIT_ULL(segment_of(s, r->offset));
+	s->scarred |= s->cfg.limits;
 }
 
 static int read_error(struct sim *s, const struct kvc_recover *r)

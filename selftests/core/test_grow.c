@@ -146,7 +146,7 @@ static struct kvc_witness witness(struct rig *r, u32 member)
 	assert_non_null(buf);
 	kvc_super_encode(kvc_super_of(r->pool), member, buf);
 	assert_int_equal(kvc_super_decode(buf, s), KVC_OK);
-	w = (struct kvc_witness){ member, s->seq, kvc_super_there(s) };
+	w = (struct kvc_witness){ member, s->seq, kvc_super_there(s->members, s) };
 	free(s);
 	free(buf);
 	return w;
@@ -174,6 +174,35 @@ static void lost_between_two_writes(void **state)
 	assert_int_equal(w[1].there, BIT(1) | BIT(2));
 	assert_true(kvc_one_history(w, 3));
 	rig_free(r);
+}
+
+/*
+ * A and B; B was missing and was removed, and N took its number. Then B was attached alone for long: its configuration
+ * is the newest, and A knows N, not B.
+ */
+static void number_of_another(void **state)
+{
+	struct kvc_super *b = calloc(2, sizeof(*b)), *a = b + 1;
+	struct kvc_witness w[2];
+	u32 i;
+
+	(void)state;
+	assert_non_null(b);
+	for (i = 0; i < 2; i++) {
+		b[i].nr_members = 2;
+		b[i].members[0].nr_segments = 16;
+		b[i].members[1].nr_segments = 16;
+		memset(b[i].members[0].uuid, 'a', KVC_UUID_LEN);
+	}
+	memset(b->members[1].uuid, 'b', KVC_UUID_LEN);
+	memset(a->members[1].uuid, 'n', KVC_UUID_LEN);
+	b->members[0].flags = KVC_MEMBER_ABSENT;
+	assert_int_equal(kvc_super_there(a->members, a), 3);
+	assert_int_equal(kvc_super_there(a->members, b), 1);
+	w[0] = (struct kvc_witness){ 0, 9, kvc_super_there(a->members, b) };
+	w[1] = (struct kvc_witness){ 1, 12, kvc_super_there(b->members, b) };
+	assert_false(kvc_one_history(w, 2));
+	free(b);
 }
 
 /* All pages leased as they come: work ends, whatever number of segments is kept available. */
@@ -204,6 +233,7 @@ static const struct CMUnitTest grow_tests[] = {
 	cmocka_unit_test(not_kicked_before_it_joins),
 	cmocka_unit_test(room_comes_while_refused),
 	cmocka_unit_test(lost_between_two_writes),
+	cmocka_unit_test(number_of_another),
 	cmocka_unit_test(leases_on_everything),
 };
 

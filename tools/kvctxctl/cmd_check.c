@@ -182,7 +182,7 @@ static void note_history(struct check *k)
 	for (int i = 0; i < k->nr; i++) {
 		const struct kvc_super *s = &k->dev[i].super[k->dev[i].chosen];
 
-		w[i] = (struct kvc_witness){ s->member_index, s->seq, kvc_super_there(s) };
+		w[i] = (struct kvc_witness){ s->member_index, s->seq, kvc_super_there(s->members, k->super) };
 	}
 	if (!kvc_one_history(w, (u32)k->nr))
 		damaged(k, NULL, "these members were attached without each other");
