@@ -409,7 +409,7 @@ int cmd_pool_format(struct ctl *c)
 }
 
 /* For a device that becomes a member of an attached pool: the checks of format, then its ends are cleared. */
-int format_clear_device(struct ctl *c, const char *path)
+int format_clear_device(struct ctl *c, const char *path, uint64_t segment_size)
 {
 	struct device d = { .path = path, .fd = -1 };
 	struct format f = { .c = c, .nr = 1, .dev = &d };
@@ -418,7 +418,7 @@ int format_clear_device(struct ctl *c, const char *path)
 	f.super = calloc(2, sizeof(*f.super));
 	f.buf = malloc(CLEAR_BYTES);
 	if (f.super && f.buf) {
-		f.super->segment_size = KVC_SEGMENT_MIN;	/* the kernel knows the pool's, and checks once more */
+		f.super->segment_size = segment_size;
 		status = check_device(&f, 0) ?: clear_all(&f);
 	} else {
 		ctl_command_error(c, "%s", strerror(ENOMEM));

@@ -202,8 +202,8 @@ int cmd_load(struct ctl *c);
 int cmd_unload(struct ctl *c);
 int cmd_version(struct ctl *c);
 
-/* cmd_format.c, for others: check a device that a pool shall get, and clear what it holds; an exit status */
-int format_clear_device(struct ctl *c, const char *path);
+/* cmd_format.c, for others: check a device that a pool with such segments shall get, clear what it holds; an exit status */
+int format_clear_device(struct ctl *c, const char *path, uint64_t segment_size);
 /* cmd_pool.c, for others: the path from the root; NULL: no memory. Free it */
 char *path_absolute(const char *path);
 

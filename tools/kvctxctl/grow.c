@@ -11,18 +11,6 @@
 
 #define WATCH_MS	500
 
-static int add_device(struct ctl *c, char *path)
-{
-	struct nl_request rq = {
-		.cmd = KVCTX_CMD_POOL_ADD, .pool = c->args[0], .devices = &path, .nr_devices = 1,
-	};
-	struct json_object *none = out_array();
-	int status = format_clear_device(c, path) ?: nl_request(c, &rq, none);
-
-	json_object_put(none);
-	return status;
-}
-
 /* The pool as it is now, an array of one; NULL with @status set when that failed */
 static struct json_object *get_pool(struct ctl *c, int *status)
 {
@@ -35,6 +23,26 @@ static struct json_object *get_pool(struct ctl *c, int *status)
 	json_object_put(pools);
 	*status = *status ?: CTL_FAILED;
 	return NULL;
+}
+
+/* Nothing on the device is touched before the pool is known to be there, and how much it needs. */
+static int add_device(struct ctl *c, char *path)
+{
+	struct nl_request rq = {
+		.cmd = KVCTX_CMD_POOL_ADD, .pool = c->args[0], .devices = &path, .nr_devices = 1,
+	};
+	struct json_object *none = out_array(), *pools;
+	int status;
+
+	pools = get_pool(c, &status);
+	if (pools)
+		status = format_clear_device(c, path, out_get_number(json_object_array_get_idx(pools, 0),
+								     "segment_size"));
+	if (!status)
+		status = nl_request(c, &rq, none);
+	json_object_put(pools);
+	json_object_put(none);
+	return status;
 }
 
 static int done(struct ctl *c, const char *text, const char *what)

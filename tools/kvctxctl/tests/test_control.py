@@ -31,12 +31,21 @@ def test_attach_degraded():
 
 
 def test_add():
-    a = image("a", 9 << 20)
+    a = image("a", 1100 << 20)
     r = good("pool", "add", "ctx0", "a")
-    assert r.out == f"{a} added to pool ctx0.\n" and r.log == ["pool-add version 1", "  pool=ctx0", f"  device={a}"], r
+    assert r.out == f"{a} added to pool ctx0.\n", r
+    assert r.log[-3:] == ["pool-add version 1", "  pool=ctx0", f"  device={a}"], r
     good("pool", "format", "old", a, "--segment-size", "1M")
     r = run("pool", "add", "ctx0", a)
-    assert r.status == FAILED and "member of the pool old" in r.err and not r.log, r
+    assert r.status == FAILED and "member of the pool old" in r.err and "pool-add version 1" not in r.log, r
+    # what cannot become a member keeps what it has: no such pool, too small for its segments
+    r = run("pool", "add", "nothere", a, "--force", errno=2)
+    assert r.status != 0 and [s["reason"] for s in superblocks(a)] == [0] * 4, r
+    small = image("small", 9 << 20)
+    good("pool", "format", "old", small, "--segment-size", "1M")
+    r = run("pool", "add", "ctx0", small, "--force")
+    assert r.status == FAILED and "too small" in r.err and "pool-add version 1" not in r.log, r
+    assert [s["reason"] for s in superblocks(small)] == [0] * 4
     r = good("pool", "add", "ctx0", a, "--force", "-o", "json")
     assert r.json()["pool"]["name"] == "ctx0", r
     # what the kernel is given holds no superblock at either end
