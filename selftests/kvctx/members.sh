@@ -203,6 +203,8 @@ sleep 1
 kvctxctl pool remove t "$a" --no-wait > /dev/null
 unplug memb
 check "the other one is lost" until_true 10 state_is 1 failed
+check "the superblocks of the others note it" until_true 10 bash -c "
+	kvctxctl dump --force $a -o json | tr -d ' \t\n' | grep -q '\"absent\":true'"
 check "the one that was leaving is stuck" until_true 10 state_is 0 stuck
 kill $lease
 wait $lease 2> /dev/null
