@@ -115,8 +115,8 @@ void kvc_recover_finish(struct kvc_pool *p);
  * Superblock and tenants. The pool keeps the configuration; changes are prepared in a copy by the caller's sequence:
  * kvc_tenant_add/set/remove change the pool's copy and raise seq; the caller then encodes kvc_super_of() for each
  * member and writes it to the slots of seq (format.h), before the next change: the slots on media alternate. The caller
- * serializes these functions. Whatever raises seq notes which members are there; kvc_super_touch() does nothing else: to
- * write the same again, or when a member was lost.
+ * serializes these functions. Whatever raises seq notes which members are there; kvc_super_touch() does nothing else:
+ * to write the same again, or when a member was lost.
  * add: slot number, -EEXIST, -ENOSPC, -EINVAL (name, mode, flags). set, remove: 0, -ENOENT, -EINVAL.
  * Flags are KVC_TENANT_VERIFIED or none.
  */

@@ -176,7 +176,7 @@ struct kvc_witness {
 	u64	seq, there;
 };
 
-/* Of the members in the newest superblock those that were there when another one was written, KVC_MEMBERS_MAX in @was */
+/* Of the members in the newest superblock those that were there when another one was written, with all of @was */
 u64 kvc_super_there(const struct kvc_super_member *was, const struct kvc_super *now);
 bool kvc_one_history(const struct kvc_witness *w, u32 nr);
 

@@ -17,7 +17,7 @@
  * key that was missed to the request. Of both the oldest are forgotten. A wrong hash or a request that was forgotten
  * costs the pages their value (value.c), nothing else.
  *
- * requests->lock guards the ring and the counters. The tables are read and written without, and so is a request's reach.
+ * requests->lock guards the ring and the counters. The tables are read and written without, so is a request's reach.
  */
 #include "engine.h"
 
