@@ -358,7 +358,7 @@ static void *user(void *arg)
 	return NULL;
 }
 
-/* What changes the superblock: one at a time */
+/* What changes or looks at the superblock: one at a time, as its functions want it */
 static pthread_mutex_t super_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static u32 add_member(u8 uuid)
@@ -374,15 +374,19 @@ static u32 add_member(u8 uuid)
 	members[n].media = calloc(1, kvc_device_bytes(SEGMENTS, KVC_SEGMENT_MIN));
 	if (!members[n].media)
 		abort();
+	pthread_mutex_lock(&super_lock);
 	kvc_member_join(pool, (u32)n);
+	pthread_mutex_unlock(&super_lock);
 	return (u32)n;
 }
 
 /* False when it cannot leave any more: another one is lost. */
 static bool remove_member(u32 n, bool move)
 {
+	pthread_mutex_lock(&super_lock);
 	if (kvc_member_leave(pool, n, move))
 		fail("member leave", n);
+	pthread_mutex_unlock(&super_lock);
 	while (!kvc_member_left(pool, n)) {
 		if (!kvc_member_leaves(pool, n) || is_set(&stop_users))
 			return false;
