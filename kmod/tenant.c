@@ -52,9 +52,9 @@ static char *kvctx_node_path(const struct device *dev, umode_t *mode, kuid_t *ui
 		*uid = node->uid;
 	if (gid)
 		*gid = node->gid;
-	path = kasprintf(GFP_KERNEL, "kvctx/%s", dev_name(dev));
-	if (path)
-		strreplace(path, '!', '/');
+	/* without a path the driver core takes the name for one, and makes a node there, or leaves ours behind */
+	path = kasprintf(GFP_KERNEL | __GFP_NOFAIL, "kvctx/%s", dev_name(dev));
+	strreplace(path, '!', '/');
 	return path;
 }
 
