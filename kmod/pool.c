@@ -43,6 +43,7 @@ struct kvctx_gathering {
 	struct kvc_super *scratch;
 	bool degraded;				/* members may be missing */
 	bool worn;				/* a member has a copy that is none */
+	struct kvc_witness history[KVC_MEMBERS_MAX];
 	struct kvctx_device *given[KVC_MEMBERS_MAX];
 	struct kvctx_device *ordered[KVC_MEMBERS_MAX];
 };
@@ -152,13 +153,12 @@ static int kvctx_arrange_device(struct kvctx_gathering *g, struct kvctx_device *
  */
 static int kvctx_check_history(struct kvctx_gathering *g)
 {
-	struct kvc_witness w[KVC_MEMBERS_MAX];
 	u32 i;
 
 	for (i = 0; i < g->nr; i++)
-		w[i] = (struct kvc_witness){ g->given[i]->index, g->given[i]->seq,
-					     kvc_super_there(g->given[i]->was, g->super) };
-	if (!kvc_one_history(w, g->nr))
+		g->history[i] = (struct kvc_witness){ g->given[i]->index, g->given[i]->seq,
+						      kvc_super_there(g->given[i]->was, g->super) };
+	if (!kvc_one_history(g->history, g->nr))
 		return kvctx_refuse(g->extack, NULL, -ESTALE, "these members were attached without each other");
 	return 0;
 }
