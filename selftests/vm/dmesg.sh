@@ -32,7 +32,9 @@ kvctx: leak'
 # Lines of every healthy boot that look like one
 good_lines='ommand line:
 RCU CPU stall warnings timeout set
-kprobe jump-optimization is enabled'
+kprobe jump-optimization is enabled
+RCU lockdep checking is enabled
+kmemleak: Kernel memory leak detector (disabled|initialized)'
 
 # any_of LINES: one regular expression
 any_of() { paste -sd'|' <<< "$1"; }

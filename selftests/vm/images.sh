@@ -3,10 +3,16 @@
 #
 # Kernel and initramfs images of a run (sourced by run).
 
-# kernel_version STORE SERIES
-kernel_version() {
-	awk -v s="$2" '$1 == s { print $2 }' "$1/root/etc/kvctx/kernels"
+# kernel_lines STORE SERIES: its line of the list of kernels; the debug kernel has a list of its own
+kernel_lines() {
+	local list=$1/root/etc/kvctx/kernels
+
+	[ "$2" != debug ] || list+=.debug
+	[ ! -e "$list" ] || awk -v s="$2" '$1 == s' "$list"
 }
+
+# kernel_version STORE SERIES
+kernel_version() { kernel_lines "$1" "$2" | cut -d' ' -f2; }
 
 # kernel_image STORE VERSION: path inside the root
 kernel_image() {
