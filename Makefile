@@ -81,6 +81,7 @@ help:
 	@echo "  make fuzz          long fuzzing of what reads media, with libFuzzer (FUZZ_SECONDS=600)"
 	@echo "  make mutate        break the engine on purpose and see the tests fail"
 	@echo "  make crash-test    guests under load are killed, and what they flushed has to be there (N=200 [SEED=])"
+	@echo "  make test-debug    the module on a kernel that is built with KASAN, lockdep and fault injection: about an hour"
 	@echo "  make crash-mutate  break the module on purpose and see that fail"
 	@echo "  make hostile-test  tampered pools, attached one after another (N=1000 [SEED=])"
 	@echo "  make cuda          the CUDA kernel and example, where nvcc is"

@@ -3,7 +3,7 @@
 # The kselftests of kvctx.ko: programs that run in the guest, and the target that runs them there.
 
 KSELFTEST_INC	?= /usr/local/include/kselftest
-KTESTS		:= abi data session edges pages parked prio scatter slots throughput p2p uring peers
+KTESTS		:= abi data session edges faults pages parked prio scatter slots throughput p2p uring peers
 KTEST_PROGS	:= $(KTESTS:%=$(O)/selftests/%)
 
 GUESTPROGS	+= $(KTEST_PROGS)
@@ -13,11 +13,19 @@ $(O)/obj/selftests/kvctx/%.o: OBJ_CFLAGS := -isystem $(KSELFTEST_INC) -Wno-missi
 
 $(O)/selftests/p2p $(O)/selftests/peers: $(O)/obj/selftests/kvctx/peer.o
 
-$(O)/obj/selftests/kvctx/uring.o: OBJ_CFLAGS := -Ilibkvctx -isystem $(KSELFTEST_INC) -Wno-missing-prototypes
-$(O)/selftests/uring: KTEST_LIBS := -luring
+$(O)/obj/selftests/kvctx/uring.o $(O)/obj/selftests/kvctx/faults.o: \
+	OBJ_CFLAGS := -Ilibkvctx -isystem $(KSELFTEST_INC) -Wno-missing-prototypes
+$(O)/selftests/uring $(O)/selftests/faults: KTEST_LIBS := -luring
 $(KTEST_PROGS): $(O)/selftests/%: $(O)/obj/selftests/kvctx/%.o $(O)/obj/selftests/kvctx/ktest.o
 	@mkdir -p $(@D)
 	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ -lpthread $(KTEST_LIBS)
+
+# Commands with failures in them
+GUESTPROGS	+= $(O)/selftests/fail_nth
+
+$(O)/selftests/fail_nth: $(O)/obj/selftests/kvctx/fail_nth.o
+	@mkdir -p $(@D)
+	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^
 
 # Pulling the plug: the program in the guest, and the disk with a volatile cache that the guest's SSDs are
 CRASH_PLUGIN	:= build/test/volatile.so
@@ -61,6 +69,15 @@ crash-mutate: deps guest $(CRASH_PLUGIN)
 
 hostile-test: guest
 	@selftests/vm/run --kernel $(KERNEL) --timeout 7200 -- /kvctx/selftests/kvctx/run-guest "$(HOSTILE)"
+
+.PHONY: test-debug debug-kernel
+debug-kernel: deps setup
+	@selftests/vm/debug-kernel
+	@kmod/scripts/guest $(GUEST_O)/kmod debug
+
+test-debug: debug-kernel
+	@$(MAKE) --no-print-directory guest
+	@selftests/kvctx/run debug
 
 .PHONY: check-guest-6.12 check-guest-7.2
 check-guest-6.12 check-guest-7.2: check-guest-%:
