@@ -59,7 +59,6 @@ moves-lost@kmod/core/reclaim.c@s/kvc_index_insert(p, bucket, w->dst.entry);/kvc_
 move-unbounded@kmod/core/reclaim.c@s,seg_blocks / 4,seg_blocks,@all of a segment may be rewritten
 move-nothing@kmod/core/policy.c@s/return page->hits > 0;/return page->hits > 100;/@hot pages are not kept
 move-bad@kmod/core/reclaim.c@s/if (err == -EBADMSG)/if (0)/@a damaged page that was to be moved is not dropped
-newest-victim@kmod/core/policy.c@s/v\[i\].open_seq < v\[best\].open_seq/v[i].open_seq > v[best].open_seq/@the newest segment goes first
 commit-order@kmod/core/store.c@s/e->seq = os_atomic64_inc_return(&p->seq);/e->seq = 1;/@stores have no order
 recovered-seq@kmod/core/recover.c@s/os_atomic64_set(&p->seq, .*/(void)seq;/@the order starts anew with each attach
 recovered-gen@kmod/core/recover.c@s/os_atomic64_set(&p->generation, .*/(void)gen;/@generations start anew with each attach

@@ -388,6 +388,24 @@ static int no_faults(void **state)
 	return 0;
 }
 
+/* Where a key of one domain would be found, another domain finds nothing, whatever its hash may be. */
+static void same_hash_of_another_domain(void **state)
+{
+	struct rig *r = rig_small(1);
+	struct kvc_domain *other = rig_domain(r, 0, 1);
+	u8 key[KVC_KEY_LEN];
+	u32 bucket;
+
+	(void)state;
+	assert_int_equal(rig_store(r, r->d, 5, 5, 100), 0);
+	key_make(key, 5);
+	bucket = kvc_bucket(r->pool, r->d, key);
+	assert_int_not_equal(kvc_index_find(r->pool, bucket, r->d, key), KVC_NONE);
+	assert_int_equal(kvc_index_find(r->pool, bucket, other, key), KVC_NONE);
+	kvc_domain_put(r->pool, other);
+	rig_free(r);
+}
+
 static const struct CMUnitTest index_tests[] = {
 	cmocka_unit_test(table_grows),
 	cmocka_unit_test(table_in_and_out),
@@ -396,6 +414,7 @@ static const struct CMUnitTest index_tests[] = {
 	cmocka_unit_test(peek_is_find),
 	cmocka_unit_test(pages_grow),
 	cmocka_unit_test(sweep_of_many),
+	cmocka_unit_test(same_hash_of_another_domain),
 };
 
 TEST_GROUP(index);
