@@ -28,7 +28,7 @@ static void kvctx_member_lost(struct work_struct *work)
 	pr_warn("kvctx: pool %s: member %u (%s) lost\n", p->name, m->index, m->dev->path);
 	kvctx_leave_stops(p);
 	kvctx_event_member_lost(m);
-	/* and the release of the work's lock makes it known to the work */
+	/* queueing the work makes it known to the work */
 	WRITE_ONCE(p->loss_unwritten, true);
 	kvctx_leave_look(p);
 }

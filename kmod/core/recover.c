@@ -28,11 +28,15 @@
 
 os_static_assert(2 * RECOVER_ATTACHES * RECOVER_GAP <= KVC_COUNTER_END / 2, "room for what is believed");
 
+/* What the attaches before this one have left room for */
+static u64 gaps(const struct kvc_pool *p)
+{
+	return min(p->super.seq, RECOVER_ATTACHES - 1) * RECOVER_GAP;
+}
+
 static bool believed(const struct kvc_pool *p, u64 counter)
 {
-	u64 attaches = min(p->super.seq, RECOVER_ATTACHES - 1);
-
-	return counter < KVC_COUNTER_END / 2 + 2 * attaches * RECOVER_GAP;
+	return counter < KVC_COUNTER_END / 2 + 2 * gaps(p);
 }
 
 /*
@@ -408,8 +412,7 @@ static void set_unknown(struct kvc_member *m)
 
 static u64 first_count(const struct kvc_pool *p, u64 seen)
 {
-	u64 attaches = min(p->super.seq, RECOVER_ATTACHES - 1);
-	u64 first = attaches * RECOVER_GAP;
+	u64 first = gaps(p);
 
 	return seen < first ? first : seen + RECOVER_GAP;
 }

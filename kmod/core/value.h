@@ -88,6 +88,7 @@ static inline u32 kvc_mark(u32 id, u32 shared)
 
 /* victim.c */
 #define KVC_PARTS		64U
+#define KVC_GROUP		64U		/* segments that share an entry of m->floors */
 #define KVC_CREDIT		5U		/* a fifth of what is stored may be rewritten */
 #define KVC_CREDIT_SEGMENTS	4U		/* and is saved up to so many segments */
 

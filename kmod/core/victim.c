@@ -20,24 +20,23 @@
 #define FAR		2U	/* so many times as dear as the last that went: surveyed in one of ROUNDS turns only */
 #define ROUNDS		6U
 #define SEGMENTS_FEW	8U	/* hardly more than heads */
-#define GROUP		64U	/* segments that share an entry of m->floors */
 
 /* How many floors a member with @nr_segs segments has */
 u32 kvc_victim_floors(u32 nr_segs)
 {
-	return (nr_segs + GROUP - 1) / GROUP;
+	return (nr_segs + KVC_GROUP - 1) / KVC_GROUP;
 }
 
 /* Note what segment @n costs, 0: not known yet */
 void kvc_victim_cost(struct kvc_member *m, u32 n, u64 cost)
 {
-	u32 group = n / GROUP, end = min(m->nr_segs, (group + 1) * GROUP), i;
+	u32 group = n / KVC_GROUP, end = min(m->nr_segs, (group + 1) * KVC_GROUP), i;
 	u64 *floor = &m->floors[group];
 	bool rises = cost > *floor && m->costs[n] == *floor;
 
 	m->costs[n] = cost;
 	*floor = rises ? U64_MAX : min(*floor, cost);
-	for (i = group * GROUP; rises && i < end; i++)
+	for (i = group * KVC_GROUP; rises && i < end; i++)
 		*floor = min(*floor, m->costs[i]);
 }
 
@@ -303,8 +302,8 @@ static struct kvc_seg *cheapest(const struct kvc_member *m, const struct kvc_seg
 	u32 i;
 
 	for (i = 0; i < m->nr_segs; i++) {
-		if (i % GROUP == 0 && m->floors[i / GROUP] > least) {
-			i += GROUP - 1;
+		if (i % KVC_GROUP == 0 && m->floors[i / KVC_GROUP] > least) {
+			i += KVC_GROUP - 1;
 			continue;
 		}
 		if (m->costs[i] > least)

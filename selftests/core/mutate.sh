@@ -66,8 +66,8 @@ recovery-oldest@kmod/core/recover.c@s/->seq >= rec->seq/->seq <= rec->seq/@the o
 recovery-tombs@kmod/core/recover.c@s/^\t\tsupersede(p, bucket, old, e);$/\t\t;/@tombstones do not kill in recovery
 recovery-end@kmod/core/recover.c@s/!believed(p, rec->seq) || //@recovery believes numbers near the end of all
 recovery-end-gen@kmod/core/recover.c@s/why != KVC_OK || !believed(p, r->id.generation)/why != KVC_OK/@recovery believes generations near the end of all
-recovery-end-stays@kmod/core/recover.c@s/KVC_COUNTER_END \/ 2 + 2 \* attaches \* RECOVER_GAP/KVC_COUNTER_END \/ 2/;s/u64 attaches = min(/u64 attaches __attribute__((unused)) = min(/@what is counted behind the last believed number is not believed
-attach-count@kmod/core/recover.c@s/attaches \* RECOVER_GAP/0ULL/@attaches without the newest members number as the one before did
+recovery-end-stays@kmod/core/recover.c@s/KVC_COUNTER_END \/ 2 + 2 \* gaps(p)/KVC_COUNTER_END \/ 2/@what is counted behind the last believed number is not believed
+attach-count@kmod/core/recover.c@s/^\treturn min(p->super.seq, .*/\t(void)p; return 0;/@attaches without the newest members number as the one before did
 stale-offline@kmod/core/reclaim.c@s/(offline || os_atomic_read(&seg->undead))/(os_atomic_read(\&seg->undead))/@tombstones are dropped while a member is lost
 tomb-offline@kmod/core/delete.c@s/ || os_atomic_read(&p->nr_offline)//@deletes need no tombstone while a member is lost
 stale-unknown@kmod/core/recover.c@/^static void set_unknown/,/^}/s/WRITE_ONCE(m->segs\[i\].min_seq, 0)/;/@tombstones are dropped while their victims are away

@@ -9,7 +9,6 @@
 
 #define PAGE		30000U
 #define PROMPT_MAX	64U
-#define GROUP		64U	/* segments that share a floor */
 
 struct prompt {
 	u32	id[PROMPT_MAX];
@@ -510,9 +509,9 @@ static void floors(void **state)
 		kvc_victim_cost(m, rng_below(&rng, m->nr_segs), rng_below(&rng, 200));
 		for (least = U64_MAX, n = 0; n < m->nr_segs; n++) {
 			least = min(least, m->costs[n]);
-			if (n % GROUP != GROUP - 1 && n + 1 < m->nr_segs)
+			if (n % KVC_GROUP != KVC_GROUP - 1 && n + 1 < m->nr_segs)
 				continue;
-			assert_int_equal(m->floors[n / GROUP], least);
+			assert_int_equal(m->floors[n / KVC_GROUP], least);
 			least = U64_MAX;
 		}
 	}
