@@ -322,14 +322,17 @@ static bool waiter_give_up(struct kvctx_cq *cq, struct kvctx_waiter *w)
 	return w->woken;
 }
 
-/* Until @w is woken or @until (NULL: for ever); 0, -EINTR or -ETIME. */
+/*
+ * Until @w is woken or @until (NULL: for ever); 0, -ERESTARTNOHAND or -ETIME. What looks like a signal may be work that
+ * io_uring has for this task, on which what is waited for may depend: it is done on the way out and back.
+ */
 static int waiter_sleep(struct kvctx_waiter *w, ktime_t *until)
 {
 	int err = 0;
 
 	while (!waiter_woken(w) && !err) {
 		if (signal_pending(current))
-			err = -EINTR;
+			err = -ERESTARTNOHAND;
 		else if (!schedule_hrtimeout_range(until, WAIT_SLACK_NS, HRTIMER_MODE_ABS))
 			err = -ETIME;
 		set_current_state(TASK_INTERRUPTIBLE);
@@ -339,22 +342,24 @@ static int waiter_sleep(struct kvctx_waiter *w, ktime_t *until)
 }
 
 /*
- * Wait until @min completions can be consumed or nothing is in flight. Returns how many can be, or -ETIME, -EINTR.
- * With @timeout_ns 0 it tells the number without waiting.
+ * Wait until @min completions can be consumed or nothing is in flight. Returns how many can be, or -ETIME, or
+ * -ERESTARTNOHAND with what is left of *@timeout_ns. With *@timeout_ns 0 it tells the number without waiting.
  */
-int kvctx_cq_wait(struct kvctx_session *s, u32 min, u64 timeout_ns)
+int kvctx_cq_wait(struct kvctx_session *s, u32 min, u64 *timeout_ns)
 {
 	struct kvctx_waiter w = { .task = current, .min = min };
-	bool ever = timeout_ns == KVCTX_TIMEOUT_NONE;
+	bool ever = *timeout_ns == KVCTX_TIMEOUT_NONE;
 	ktime_t until = 0;
 	int err;
 
-	if (timeout_ns && !ever)
-		until = ktime_add_safe(ktime_get(), ns_to_ktime(min_t(u64, timeout_ns, KTIME_MAX)));
-	if (waiter_begin(&s->cq, &w, timeout_ns))
+	if (*timeout_ns && !ever)
+		until = ktime_add_safe(ktime_get(), ns_to_ktime(min_t(u64, *timeout_ns, KTIME_MAX)));
+	if (waiter_begin(&s->cq, &w, *timeout_ns))
 		return w.consumable;
 	err = waiter_sleep(&w, ever ? NULL : &until);
-	if (!waiter_woken(&w) && !waiter_give_up(&s->cq, &w))
-		return err;
-	return w.consumable;
+	if (waiter_woken(&w) || waiter_give_up(&s->cq, &w))
+		return w.consumable;
+	if (err == -ERESTARTNOHAND && !ever)
+		*timeout_ns = max(ktime_to_ns(ktime_sub(until, ktime_get())), 1);
+	return err;
 }

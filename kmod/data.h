@@ -168,7 +168,7 @@ u32 kvctx_cq_reserve(struct kvctx_session *s, u32 nr, struct kvctx_op **spare);
 void kvctx_cq_unreserve(struct kvctx_session *s, u32 nr, struct kvctx_op *spare);
 void kvctx_cq_post(struct kvctx_session *s, u64 user_data, s32 res, u32 flags, struct kvctx_op *spare);
 int kvctx_cq_consume(struct kvctx_session *s, u32 nr);
-int kvctx_cq_wait(struct kvctx_session *s, u32 min, u64 timeout_ns);
+int kvctx_cq_wait(struct kvctx_session *s, u32 min, u64 *timeout_ns);
 bool kvctx_cq_readable(struct kvctx_session *s);
 bool kvctx_cq_drained(struct kvctx_session *s);
 void kvctx_cq_background_begin(struct kvctx_session *s);

@@ -309,7 +309,7 @@ struct kvctx_mem *kvctx_mem_register(struct kvctx_pool *p, u64 addr, u64 length)
 			device_unlock(&pdev->dev);
 		pci_dev_put(pdev);
 		if (err)
-			return ERR_PTR(-EINTR);
+			return ERR_PTR(-ERESTARTNOHAND);
 	}
 }
 

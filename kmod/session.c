@@ -211,7 +211,7 @@ static long ioctl_setup(struct kvctx_session *s, union kvctx_arg *arg)
 		return -EINVAL;
 	if (!setup_slots_valid(s, setup))
 		return -EINVAL;
-	err = mutex_lock_interruptible(&s->setup_lock);
+	err = mutex_lock_killable(&s->setup_lock);
 	if (err)
 		return -EINTR;
 	err = s->ready ? -EEXIST : setup_session(s, setup);
@@ -290,7 +290,10 @@ static long ioctl_wait(struct kvctx_session *s, union kvctx_arg *arg)
 {
 	int err = kvctx_cq_consume(s, arg->wait.consumed);
 
-	return err ? err : kvctx_cq_wait(s, arg->wait.min, arg->wait.timeout_ns);
+	if (err)
+		return err;
+	arg->wait.consumed = 0;
+	return kvctx_cq_wait(s, arg->wait.min, &arg->wait.timeout_ns);
 }
 
 static long ioctl_match(struct kvctx_session *s, union kvctx_arg *arg)
@@ -386,7 +389,7 @@ static long session_ioctl(struct file *file, unsigned int cmd, unsigned long use
 	if (io->out && copy_to_user(ptr, &arg, size))
 		return -EFAULT;
 	ret = io->fn(s, &arg);
-	if (ret >= 0 && io->out && copy_to_user(ptr, &arg, size))
+	if (((ret >= 0 && io->out) || ret == -ERESTARTNOHAND) && copy_to_user(ptr, &arg, size))
 		return -EFAULT;
 	return ret;
 }

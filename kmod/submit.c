@@ -446,6 +446,7 @@ long kvctx_submit(struct kvctx_session *s, const struct kvctx_submit *arg, struc
 {
 	const struct kvctx_sqe __user *user = u64_to_user_ptr(arg->sqes);
 	ktime_t now = ktime_get();
+	u64 timeout_ns = arg->timeout_ns;
 	struct blk_plug plug;
 	u32 done = 0;
 	long ret = 0;
@@ -468,7 +469,7 @@ long kvctx_submit(struct kvctx_session *s, const struct kvctx_submit *arg, struc
 	if (!done)
 		return ret;
 	if (arg->wait_nr)
-		kvctx_cq_wait(s, arg->wait_nr, arg->timeout_ns);
+		kvctx_cq_wait(s, arg->wait_nr, &timeout_ns);
 	return done;
 }
 

@@ -480,8 +480,8 @@ int kvctx_submit(struct kvctx *ctx);
  * @nr: completions to wait for, as in kvctx_wait()
  * @timeout_ns: nanoseconds to wait; 0: as kvctx_submit(); KVCTX_TIMEOUT_NONE: no limit
  *
- * One system call for both, as a rule. The wait can end early, by a signal or when synchronous calls
- * of other threads complete: kvctx_peek() tells what is there. Waits too when nothing was queued,
+ * One system call for both, as a rule. The wait can end early, by a signal, by what io_uring does in
+ * the task, or when synchronous calls of other threads complete: kvctx_peek() tells what is there. Waits too when nothing was queued,
  * but not when nothing could be submitted.
  *
  * Context: One submitter. Sleeps.
@@ -504,7 +504,7 @@ int kvctx_submit_and_wait(struct kvctx *ctx, uint32_t nr, uint64_t timeout_ns);
  * Return: number that can be taken, less than @nr only when nothing more is in flight; or
  *
  * * -ETIME: the limit passed first
- * * -EINTR: a signal came first
+ * * -EINTR: a signal was handled first
  */
 int kvctx_wait(struct kvctx *ctx, uint32_t nr, uint64_t timeout_ns);
 

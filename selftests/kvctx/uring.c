@@ -5,6 +5,7 @@
  * For slots.sh: the pool is small, and its device can be made stuck.
  */
 #include <pthread.h>
+#include <sys/time.h>
 
 #include "kvctx_uring.h"
 #include "ktest.h"
@@ -499,6 +500,11 @@ TEST(threads_share_a_session)
 	kt_close(&k);
 }
 
+static void on_signal(int signo)
+{
+	(void)signo;
+}
+
 /* A pool without space whose device is stuck, so that STOREs wait */
 FIXTURE(full) {
 	struct kt k;
@@ -531,6 +537,37 @@ FIXTURE_TEARDOWN(full)
 	if (self->ring.ring_fd > 0)
 		io_uring_queue_exit(&self->ring);
 	kt_close(&self->k);
+}
+
+/* What a ring does in the task that waits for the session, every 20 ms, is not a signal; one with a handler is */
+TEST_F(full, rings_do_not_end_a_wait)
+{
+	struct kvctx_wait none = { .size = sizeof(none), .min = 1, .timeout_ns = KVCTX_TIMEOUT_NONE }, w = none;
+	struct kvctx_sqe late = kt_io(KVCTX_OP_STORE, kt_key(self->next), &(struct kvctx_seg){ .length = PAGE }, 1);
+	struct __kernel_timespec often = { .tv_nsec = KT_SEC / 50 };
+	struct itimerval timer = { .it_value.tv_usec = 300000 };
+	struct sigaction act = { .sa_handler = on_signal };
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&self->ring);
+
+	memset(sqe, 0, 2 * sizeof(*sqe));
+	io_uring_prep_timeout(sqe, &often, 0, IORING_TIMEOUT_MULTISHOT);
+	ASSERT_EQ(1, io_uring_submit(&self->ring));
+	late.timeout_ns = KT_SEC / 3;
+	ASSERT_EQ(1, kt_submit(&self->k, &late, 1, 0));
+	ASSERT_EQ(1, kt_ioctl(self->k.fd, KVCTX_IOC_WAIT, &w));
+	w.consumed = 1;
+	w.timeout_ns = KT_SEC / 3;
+	EXPECT_EQ(-ETIME, kt_ioctl(self->k.fd, KVCTX_IOC_WAIT, &w));
+	/* not before the last third of a second has passed, of which this is what was left */
+	EXPECT_GT(KT_SEC / 3, w.timeout_ns);
+	w = none;
+	w.timeout_ns = 3600 * KT_SEC;
+	ASSERT_EQ(0, sigaction(SIGALRM, &act, NULL));
+	ASSERT_EQ(0, setitimer(ITIMER_REAL, &timer, NULL));
+	EXPECT_EQ(-EINTR, kt_ioctl(self->k.fd, KVCTX_IOC_WAIT, &w));
+	EXPECT_GT(3600 * KT_SEC, w.timeout_ns);
+	EXPECT_LT(0, w.timeout_ns);
+	signal(SIGALRM, SIG_DFL);
 }
 
 TEST_F(full, told_at_once_or_in_time)

@@ -51,7 +51,7 @@
  *   -EBADFD      ioctl  no KVCTX_IOC_SETUP yet
  *   -EEXIST      ioctl  SETUP done before
  *   -EBUSY       ioctl  MEM_UNREGISTER: operations in flight use it
- *   -EINTR       ioctl  a signal came while waiting
+ *   -EINTR       ioctl  a signal was handled while waiting
  *   -ENOTTY      ioctl  unknown ioctl
  * -EINVAL, -EFAULT, -E2BIG, -EMSGSIZE and -EACCES mean: nothing was done. An operation's error never touches the
  * other operations of its batch.
@@ -450,7 +450,7 @@ struct kvctx_cq_ring {
  *
  * Returns the number of operations taken, from the front; each gives exactly one completion. Fewer than @nr when the
  * completion queue is full or @sqes becomes unreadable; -EAGAIN or -EFAULT when none was taken. A wait that times out
- * or is interrupted does not change the return value.
+ * or is interrupted, be it by what io_uring does in the task, does not change the return value.
  */
 struct kvctx_submit {
 	__u32	size;
@@ -471,7 +471,9 @@ struct kvctx_submit {
  *	-EINVAL when there are fewer. For sessions opened read-only, which can map the ring only for reading
  * @timeout_ns: relative; 0: only look; KVCTX_TIMEOUT_NONE: no limit
  *
- * Returns the number of completions that can be consumed; -ETIME when the limit passed first, -EINTR on a signal.
+ * Returns the number of completions that can be consumed; -ETIME when the limit passed first; -EINTR when a signal was
+ * handled first. Then, @consumed is 0 and @timeout_ns what is left of it: the structure can be passed again. Signals
+ * without a handler, and what io_uring does in the task meanwhile, do not end the wait.
  */
 struct kvctx_wait {
 	__u32	size;
