@@ -102,7 +102,7 @@ struct kvc_recover {
 	void	*keep;			/* set by the caller after start; NULL: feed gets the last read alone */
 	u32	at;			/* where in keep it goes */
 	/* private */
-	u32	gseg, first_block, next_block, next_record;
+	u32	gseg, first_block, next_block, next_record, nr_records, nr_crcs;
 	struct kvc_seg_id id;
 };
 

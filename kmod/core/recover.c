@@ -10,8 +10,9 @@
  *
  * A segment that holds a record which lost, unless to a tombstone naming that very segment, is undead: see delete.c.
  *
- * Media is hostile. A segment gets no more entries and CRCs than it has blocks, as when it is written, so memory is
- * bounded by the size of the pool. Records of other tenants, epochs or members than there are do not count.
+ * Media is hostile. The records of a segment and their CRCs are no more than when it is written, so memory is bounded
+ * by the size of the pool; its log counts up to the one that is too many. Those that lost are counted too, or what
+ * another segment says would decide. Records of other tenants, epochs or members than there are do not count.
  */
 #include "engine.h"
 
@@ -76,14 +77,12 @@ void kvc_recover_start(struct kvc_pool *p, u32 member, u32 segment, struct kvc_r
 	want(m, r, KVC_BLOCK, 0);
 }
 
-/* Room in the segment's memory: 0, -ENOMEM, or -EINVAL when it has its share. Member locked. */
+/* Room in the segment's memory: 0 or -ENOMEM. Member locked. */
 static int make_room(struct kvc_member *m, struct kvc_seg *seg, u32 nr_crcs)
 {
 	int r;
 
 	do {
-		if (seg->nr_entries >= kvc_seg_entries_max(m->pool) || nr_crcs > m->pool->seg_blocks - seg->nr_crcs)
-			return -EINVAL;
 		r = kvc_seg_grow(m, seg, nr_crcs);
 	} while (r > 0);
 	return r;
@@ -189,7 +188,7 @@ static void add_tomb(struct kvc_pool *p, struct kvc_seg *seg, struct kvc_domain 
 	os_atomic_inc(&p->nr_tombs_chained);
 }
 
-/* A record of a domain that there is: 0, -ENOMEM, -EINVAL; 1: grow the index. Member locked. */
+/* A record of a domain that there is: 0, -ENOMEM; 1: grow the index. Member locked. */
 static int add_known(struct kvc_member *m, struct kvc_seg *seg, struct kvc_domain *d, const struct kvc_rec *rec,
 		     u32 bucket)
 {
@@ -251,29 +250,37 @@ static int add_record(struct kvc_member *m, struct kvc_seg *seg, const struct kv
 	return r;
 }
 
+static bool in_share(const struct kvc_pool *p, const struct kvc_recover *r, const struct kvc_rec *rec)
+{
+	return r->nr_records < kvc_seg_entries_max(p) && rec->nr_crcs <= p->seg_blocks - r->nr_crcs;
+}
+
 /*
  * Everything in an extent that passed kvc_extent_open(). After -ENOMEM it goes on with the record that failed: the
  * others have taken their room in the segment already.
  */
-static int add_extent(struct kvc_member *m, struct kvc_seg *seg, struct kvc_extent_reader *xr, u32 *done)
+static int add_extent(struct kvc_member *m, struct kvc_recover *r, struct kvc_extent_reader *xr)
 {
+	struct kvc_seg *seg = kvc_seg(m->pool, r->gseg);
 	enum kvc_reason why;
 	struct kvc_rec rec;
 	u32 i;
-	int r;
+	int err;
 
 	for (i = 0;; i++) {
 		why = kvc_extent_next(xr, &rec);
 		if (why == KVC_NR_REASONS)
 			break;
-		if (i < *done)
+		if (i < r->next_record)
 			continue;
-		r = why == KVC_OK ? add_record(m, seg, &rec) : -EINVAL;
-		if (r)
-			return r;
-		++*done;
+		err = why == KVC_OK && in_share(m->pool, r, &rec) ? add_record(m, seg, &rec) : -EINVAL;
+		if (err)
+			return err;
+		r->next_record++;
+		r->nr_records++;
+		r->nr_crcs += rec.nr_crcs;
 	}
-	*done = 0;
+	r->next_record = 0;
 	return 0;
 }
 
@@ -305,7 +312,7 @@ static int take_extent(struct kvc_member *m, struct kvc_recover *r, const void *
 		m->recovered_gen = max(m->recovered_gen, r->id.generation);
 		os_unlock(&m->lock);
 	}
-	ret = add_extent(m, seg, &xr, &r->next_record);
+	ret = add_extent(m, r, &xr);
 	if (ret == -EINVAL)
 		skipped(m);
 	if (!ret)

@@ -62,6 +62,7 @@ move-bad@kmod/core/reclaim.c@s/if (err == -EBADMSG)/if (0)/@a damaged page that 
 commit-order@kmod/core/store.c@s/e->seq = os_atomic64_inc_return(&p->seq);/e->seq = 1;/@stores have no order
 recovered-seq@kmod/core/recover.c@s/os_atomic64_set(&p->seq, .*/(void)seq;/@the order starts anew with each attach
 recovered-gen@kmod/core/recover.c@s/os_atomic64_set(&p->generation, .*/(void)gen;/@generations start anew with each attach
+recovery-share@kmod/core/recover.c@s/rec->nr_crcs <= p->seg_blocks - r->nr_crcs/rec->nr_crcs <= p->seg_blocks - kvc_seg(p, r->gseg)->nr_crcs/@what lost is not counted as its segment's
 recovery-oldest@kmod/core/recover.c@s/->seq >= rec->seq/->seq <= rec->seq/@the oldest record of a key wins
 recovery-tombs@kmod/core/recover.c@s/^\t\tsupersede(p, bucket, old, e);$/\t\t;/@tombstones do not kill in recovery
 recovery-end@kmod/core/recover.c@s/!believed(p, rec->seq) || //@recovery believes numbers near the end of all
@@ -72,7 +73,7 @@ stale-offline@kmod/core/reclaim.c@s/(offline || os_atomic_read(&seg->undead))/(o
 tomb-offline@kmod/core/delete.c@s/ || os_atomic_read(&p->nr_offline)//@deletes need no tombstone while a member is lost
 stale-unknown@kmod/core/recover.c@/^static void set_unknown/,/^}/s/WRITE_ONCE(m->segs\[i\].min_seq, 0)/;/@tombstones are dropped while their victims are away
 stale-unread@kmod/core/recover.c@/^static void drop_segment/,/^}/s/WRITE_ONCE(seg->min_seq, 0)/;/@tombstones are dropped while their victims cannot be read
-recovery-again@kmod/core/recover.c@s/if (i < \*done)/if (0)/@recovery takes records twice after -ENOMEM
+recovery-again@kmod/core/recover.c@s/if (i < r->next_record)/if (0)/@recovery takes records twice after -ENOMEM
 dedup@kmod/core/store.c@s/return -EEXIST;/return 0;/@a present page is replaced
 abort-stays@kmod/core/store.c@s/if (commit) {/if (commit || true) {/@an abort publishes
 crc-base@kmod/core/store.c@s/st->crc_base + chunk/chunk/@CRCs of pages overwrite each other
