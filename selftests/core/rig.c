@@ -79,6 +79,15 @@ struct rig *rig_small(u32 members)
 	return rig_new(members, 16, KVC_SEGMENT_MIN, KVC_CHUNK_MIN);
 }
 
+struct rig *rig_policy(const char *policy, u32 segments)
+{
+	struct rig *r = rig_new(1, segments, KVC_SEGMENT_MIN, KVC_CHUNK_MIN);
+
+	if (kvc_pool_set_policy(r->pool, kvc_policy_find(policy)))
+		abort();
+	return r;
+}
+
 void rig_free(struct rig *r)
 {
 	if (r->pool)
@@ -224,6 +233,22 @@ int rig_store(struct rig *r, struct kvc_domain *d, u32 id, u32 version, u32 leng
 	struct kvc_store st;
 	int ret = rig_begin(r, d, id, length, &st);
 
+	if (ret)
+		return ret;
+	rig_write_page(r, &st, version);
+	kvc_store_commit(r->pool, &st);
+	return 0;
+}
+
+int rig_store_on(struct rig *r, u32 member, u32 id, u32 version, u32 length)
+{
+	struct kvc_store st;
+	u8 key[KVC_KEY_LEN];
+	int ret;
+
+	key_make(key, id);
+	while ((ret = kvc_store_begin(r->pool, r->d, key, length, 0, BIT_ULL(member), &st)) == -EAGAIN)
+		rig_work(r);
 	if (ret)
 		return ret;
 	rig_write_page(r, &st, version);

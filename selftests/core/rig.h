@@ -38,6 +38,8 @@ struct rig *rig_format(u32 members, u32 segments, u64 segment_size, u32 chunk_si
 struct rig *rig_new(u32 members, u32 segments, u64 segment_size, u32 chunk_size);
 /* A pool that most tests can use: @members of 16 segments of 256 KiB, chunks of 4 KiB */
 struct rig *rig_small(u32 members);
+/* One member of so many such segments, which @policy reclaims */
+struct rig *rig_policy(const char *policy, u32 segments);
 void rig_free(struct rig *r);
 
 void rig_recover(struct rig *r);	/* an attach without any work: what media holds, before reclaim looks at it */
@@ -50,6 +52,8 @@ void rig_write_super(struct rig *r);	/* what the pool has now, to all members an
 
 /* Begin with any result; 0 stores the page with the bytes of @version. */
 int rig_store(struct rig *r, struct kvc_domain *d, u32 id, u32 version, u32 length);
+/* The same in tenant "default", on that member, after the work that makes room */
+int rig_store_on(struct rig *r, u32 member, u32 id, u32 version, u32 length);
 /* Between begin and commit or abort: write the page and set its CRCs */
 void rig_write_page(struct rig *r, const struct kvc_store *st, u32 version);
 /* 0 when the whole page was read and has the bytes of @version; else the error of begin, or -EBADMSG: damaged */

@@ -35,14 +35,6 @@ static void chosen_in_time(void **state)
 
 #define PAGE	30000U
 
-static struct rig *rig_with(const char *name, u32 segments)
-{
-	struct rig *r = rig_new(1, segments, KVC_SEGMENT_MIN, KVC_CHUNK_MIN);
-
-	assert_int_equal(kvc_pool_set_policy(r->pool, kvc_policy_find(name)), 0);
-	return r;
-}
-
 /* Fill segments, and note the first page of each of the first @nr and where it is. Returns the next id. */
 static u32 fill_segments(struct rig *r, u32 *first, struct kvc_seg **segs, u32 nr)
 {
@@ -75,7 +67,7 @@ static u32 which_goes(struct rig *r, const u32 *first, u32 nr, u32 id)
 
 static u32 goes_first(const char *name, u32 leases)
 {
-	struct rig *r = rig_with(name, 16);
+	struct rig *r = rig_policy(name, 16);
 	struct kvc_lease l[4];
 	struct kvc_seg *segs[4];
 	u32 first[4], id = fill_segments(r, first, segs, 4), gone, i;
@@ -128,7 +120,7 @@ static void what_is_kept(void **state)
 /* Which segment goes when those from @from on are of the main queue, and as many from @lease on leased? */
 static u32 goes_of_queues(u32 from, u32 lease, u32 leases)
 {
-	struct rig *r = rig_with("s3fifo", 16);
+	struct rig *r = rig_policy("s3fifo", 16);
 	struct kvc_lease l[NOTED];
 	struct kvc_seg *segs[NOTED];
 	u32 first[NOTED], id = fill_segments(r, first, segs, NOTED), gone, i;
@@ -173,7 +165,7 @@ static u64 segment_at(struct rig *r, u32 id)
 /* Is a page that was evicted and comes back put elsewhere than one that was never here? */
 static bool apart(const char *name, u32 segments)
 {
-	struct rig *r = rig_with(name, segments);
+	struct rig *r = rig_policy(name, segments);
 	u32 n = rig_fill(r, 0, PAGE, segments * 10);
 	bool differ;
 
@@ -196,7 +188,7 @@ static void who_returns(void **state)
 /* What was loaded once outlives a flood of what is never loaded, where FIFO drowns it. */
 static bool survives_flood(const char *name)
 {
-	struct rig *r = rig_with(name, 16);
+	struct rig *r = rig_policy(name, 16);
 	bool there;
 	u32 n;
 

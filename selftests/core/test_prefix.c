@@ -15,17 +15,9 @@ struct prompt {
 	u32	nr;
 };
 
-static struct rig *rig_prefix(const char *policy, u32 segments)
-{
-	struct rig *r = rig_new(1, segments, KVC_SEGMENT_MIN, KVC_CHUNK_MIN);
-
-	assert_int_equal(kvc_pool_set_policy(r->pool, kvc_policy_find(policy)), 0);
-	return r;
-}
-
 static int make(void **state)
 {
-	*state = rig_prefix("prefix", 16);
+	*state = rig_policy("prefix", 16);
 	return 0;
 }
 
@@ -384,7 +376,7 @@ static void removed_tenant(void **state)
 static void rewriting_has_a_limit(void **state)
 {
 	/* so few segments that all pages share them */
-	struct rig *r = rig_prefix("prefix", 11);
+	struct rig *r = rig_policy("prefix", 11);
 	struct kvc_stats st;
 	u32 i;
 
@@ -404,7 +396,7 @@ static void rewriting_has_a_limit(void **state)
 /* Forty conversations that go on for a while, each prompt of theirs between two long ones that nobody asks for again */
 static u32 busy_day(const char *policy)
 {
-	struct rig *r = rig_prefix(policy, 40);
+	struct rig *r = rig_policy(policy, 40);
 	u32 hits = 0, n = 10000, i;
 	struct prompt talk[8];
 
@@ -498,7 +490,7 @@ static void worth_of_ages(void **state)
 /* The floor of a group is the least cost of its segments, whatever becomes dearer or cheaper. */
 static void floors(void **state)
 {
-	struct rig *r = rig_prefix("prefix", 150);
+	struct rig *r = rig_policy("prefix", 150);
 	struct kvc_member *m = &r->pool->members[0];
 	struct rng rng = { 1 };
 	u64 least;
