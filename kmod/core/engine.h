@@ -226,6 +226,7 @@ struct kvc_member {
 	bool	unknown;		/* it was missing at recovery; written under the lock */
 	bool	leaving;		/* nothing is placed on it any more; written under the lock */
 	bool	moving;			/* leaving: its pages go to others, as far as there is room */
+	bool	leaseless;		/* leaving: no page is leased any more; written under the lock */
 	bool	left;			/* leaving: it has no pages any more */
 	u32	lost_before;		/* leaving: what p->nr_lost was then, and is with itself counted */
 	struct kvc_seg_list list[KVC_NR_S];

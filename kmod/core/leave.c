@@ -12,6 +12,9 @@
  * A reclaim that was at work is continued so: the tombstones it has carried are in segments of the member, whose turn
  * comes. A member that is offline leaves in the same way, but cannot be read: its pages are dropped.
  *
+ * Leases delay it, but cannot stop it: while it waits for those that there are, and all the time when the pages are
+ * dropped, the pages of the member are not leased to anybody.
+ *
  * When another member is lost meanwhile the work stops, and the member stays until the next attach. What went to the
  * other one may not be durable there; nothing was overwritten, so the next attach finds everything here.
  *
@@ -66,6 +69,7 @@ static int choose(struct kvc_member *m)
 	for (gseg = m->list[KVC_S_SEALED].first; gseg != KVC_NONE && !seg; gseg = kvc_seg(m->pool, gseg)->next)
 		if (!os_atomic_read(&kvc_seg(m->pool, gseg)->leases))
 			seg = kvc_seg(m->pool, gseg);
+	WRITE_ONCE(m->leaseless, !m->moving || !seg);
 	if (seg) {
 		rc->victim = seg;
 		kvc_seg_set_state(m, seg, KVC_S_VICTIM);
@@ -177,6 +181,7 @@ static int end_round(struct kvc_member *m)
 	}
 	os_lock(&m->lock);
 	WRITE_ONCE(m->wanted, true);
+	WRITE_ONCE(m->leaseless, true);
 	os_unlock(&m->lock);
 	/* pairs with the decrement in kvc_lease_put() */
 	os_mb();
@@ -207,6 +212,13 @@ static int next_move(struct kvc_member *m, struct kvc_work *w)
 	return end_round(m);
 }
 
+static void stop(struct kvc_member *m)
+{
+	os_lock(&m->lock);
+	WRITE_ONCE(m->leaseless, false);
+	os_unlock(&m->lock);
+}
+
 /* 1: @w; 0: nothing to do now; -EAGAIN: a step was taken, look again; -ENOMEM */
 int kvc_leave_next(struct kvc_member *m, struct kvc_work *w)
 {
@@ -215,8 +227,12 @@ int kvc_leave_next(struct kvc_member *m, struct kvc_work *w)
 	if (READ_ONCE(m->left))
 		return 0;
 	r = READ_ONCE(m->offline) ? 0 : kvc_summary_due(m, w);
-	if (r || !kvc_member_leaves(m->pool, m->index))
+	if (r)
 		return r;
+	if (!kvc_member_leaves(m->pool, m->index)) {
+		stop(m);
+		return 0;
+	}
 	switch (m->reclaim.phase) {
 	case KVC_R_IDLE:
 		return choose(m) ? -EAGAIN : 0;

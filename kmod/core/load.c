@@ -119,14 +119,15 @@ int kvc_query(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN
 
 /*
  * Count a lease on the segment. The pages of a segment that is being drained are as good as gone: reclaim looks at the
- * leases after it made the state visible, so either it sees this one or this sees the state.
+ * leases after it made the state visible, so either it sees this one or this sees the state. So are those of a member
+ * that leaves and waits for leases.
  */
 static int lease_seg(struct kvc_pool *p, u32 gseg)
 {
 	struct kvc_seg *seg = kvc_seg(p, gseg);
 
 	os_atomic_inc_return(&seg->leases);
-	if (kvc_state_leasable(READ_ONCE(seg->state)))
+	if (kvc_state_leasable(READ_ONCE(seg->state)) && !READ_ONCE(kvc_member_of(p, gseg)->leaseless))
 		return 0;
 	kvc_lease_put(p, &(struct kvc_lease){ .gseg = gseg });
 	return -ENOENT;

@@ -112,6 +112,9 @@ super-mark@kmod/core/domain.c@s/p->super.members\[i\].flags = there.*/(void)ther
 header-stock@kmod/core/summary.c@s/>= m->low/>= min(m->low, 4U)/@too few headers for reclaim to end when everything is leased
 leave-tombs@kmod/core/leave.c@s/if (kvc_entry_is_tomb(p, entry) .*/if (0) {/@tombstones go with a member that is removed
 leave-loss@kmod/core/member.c@s/READ_ONCE(m->lost_before) == os_atomic_read(&p->nr_lost)/1/@a member is removed though the copies of its pages were lost
+leave-renewed@kmod/core/load.c@s/ \&\& !READ_ONCE(kvc_member_of(p, gseg)->leaseless)//@who renews leases keeps a member from leaving
+leave-renewed-moving@kmod/core/leave.c@/^static int end_round/,/^}/s/WRITE_ONCE(m->leaseless, true)/;/@who renews leases keeps a page from moving
+leave-stopped@kmod/core/leave.c@/^static void stop/,/^}/s/WRITE_ONCE(m->leaseless, false)/;/@pages of a member that stays are leased no more
 leave-leased@kmod/core/leave.c@s/if (!rc->stayed \&\& /if (/@pages that were leased while they moved are dropped
 leave-forget@kmod/core/member.c@s/os_atomic_xchg(&m->segs\[i\].undead, 0)/0/;s/WRITE_ONCE(m->segs\[i\].min_seq, U64_MAX);//@tombstones are kept for records of removed members
 leave-alone@kmod/core/member.c@s/if (!another_online(p, member))/if (0)/@the last member can be removed

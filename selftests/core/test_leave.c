@@ -268,6 +268,63 @@ static void until_move(struct rig *r, u32 member, struct kvc_work *w)
 	}
 }
 
+/* Who renews a lease as often as he may keeps no member from leaving: the page is a miss to him until it has moved. */
+static void renewed_leases(void **state)
+{
+	struct kvc_lease old, l;
+	struct kvc_work w;
+	u32 move;
+
+	(void)state;
+	for (move = 0; move < 2; move++) {
+		struct rig *r = pool_of(3);
+
+		assert_int_equal(rig_store_on(r, 1, 1, 1, 5000), 0);
+		rig_flush(r);
+		assert_int_equal(rig_lease(r, r->d, 1, &old), 0);
+		assert_int_equal(kvc_member_leave(r->pool, 1, move), 0);
+		rig_work(r);
+		assert_int_equal(rig_lease(r, r->d, 1, &l), -ENOENT);
+		assert_int_equal(rig_load(r, r->d, 1, 1), 0);
+		kvc_lease_put(r->pool, &old);
+		if (move) {
+			until_move(r, 1, &w);
+			assert_int_equal(rig_lease(r, r->d, 1, &old), 0);
+			kvc_work_done(r->pool, &w, rig_exec(r, &w));
+			rig_work(r);
+			assert_int_equal(rig_lease(r, r->d, 1, &l), -ENOENT);
+			kvc_lease_put(r->pool, &old);
+		}
+		rig_work(r);
+		assert_true(kvc_member_left(r->pool, 1));
+		assert_int_equal(rig_lease(r, r->d, 1, &l), move ? 0 : -ENOENT);
+		if (move)
+			kvc_lease_put(r->pool, &l);
+		rig_free(r);
+	}
+}
+
+/* The work has stopped for good, so leases are given again. */
+static void leases_after_a_loss(void **state)
+{
+	struct rig *r = pool_of(3);
+	struct kvc_lease l;
+
+	(void)state;
+	assert_int_equal(rig_store_on(r, 1, 1, 1, 5000), 0);
+	rig_flush(r);
+	assert_int_equal(rig_lease(r, r->d, 1, &l), 0);
+	assert_int_equal(kvc_member_leave(r->pool, 1, true), 0);
+	rig_work(r);
+	kvc_lease_put(r->pool, &l);
+	kvc_member_fail(r->pool, 2);
+	rig_work(r);
+	assert_false(kvc_member_left(r->pool, 1));
+	assert_int_equal(rig_lease(r, r->d, 1, &l), 0);
+	kvc_lease_put(r->pool, &l);
+	rig_free(r);
+}
+
 /* A page that is leased while it is moved stays, and is moved later. */
 static void leased_while_it_moves(void **state)
 {
@@ -511,6 +568,8 @@ static const struct CMUnitTest leave_tests[] = {
 	cmocka_unit_test(drop_and_remove),
 	cmocka_unit_test(tombstones_stay),
 	cmocka_unit_test(holds_and_leases_delay),
+	cmocka_unit_test(renewed_leases),
+	cmocka_unit_test(leases_after_a_loss),
 	cmocka_unit_test(leased_while_it_moves),
 	cmocka_unit_test(moves_fail),
 	cmocka_unit_test(nobody_to_move_to),
