@@ -76,7 +76,7 @@ int kvctx_member_write_super(struct kvctx_member *m);
 
 /* grow.c */
 void kvctx_grow_init(struct kvctx_pool *p);
-int kvctx_pool_add(struct kvctx_pool *p, const struct nlattr *device, struct netlink_ext_ack *extack);
+int kvctx_pool_add(struct kvctx_pool *p, const struct nlattr *device, bool dry_run, struct netlink_ext_ack *extack);
 int kvctx_pool_remove(struct kvctx_pool *p, u32 member, bool move, struct netlink_ext_ack *extack);
 void kvctx_leave_look(struct kvctx_pool *p);
 void kvctx_write_losses(struct kvctx_pool *p);			/* kvctx_admin_mutex */

@@ -37,6 +37,7 @@ static const struct nla_policy kvctx_attach_policy[] = {
 static const struct nla_policy kvctx_pool_add_policy[] = {
 	[KVCTX_A_POOL] = { .type = NLA_NUL_STRING, .len = KVCTX_NAME_MAX - 1 },
 	[KVCTX_A_DEVICE] = { .type = NLA_NUL_STRING, .len = KVCTX_PATH_MAX - 1 },
+	[KVCTX_A_DRY_RUN] = { .type = NLA_FLAG },
 };
 
 static const struct nla_policy kvctx_pool_remove_policy[] = {
@@ -285,8 +286,8 @@ static int kvctx_do_add_member(struct sk_buff *skb, struct genl_info *info)
 		return PTR_ERR(p);
 	if (!info->attrs[KVCTX_A_DEVICE])
 		return kvctx_missing_attr(info, KVCTX_A_DEVICE, "device");
-	err = kvctx_pool_add(p, info->attrs[KVCTX_A_DEVICE], info->extack);
-	if (!err)
+	err = kvctx_pool_add(p, info->attrs[KVCTX_A_DEVICE], info->attrs[KVCTX_A_DRY_RUN], info->extack);
+	if (!err && !info->attrs[KVCTX_A_DRY_RUN])
 		kvctx_event_pool(KVCTX_CMD_POOL_ADD, p);
 	return err;
 }

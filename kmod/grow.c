@@ -102,8 +102,6 @@ static int kvctx_engine_add(struct kvctx_pool *p, u32 nr, struct netlink_ext_ack
 	mutex_lock(&kvctx_mutex);
 	n = kvc_member_add(p->core, uuid, nr);
 	mutex_unlock(&kvctx_mutex);
-	if (n == -ENOSPC)
-		return kvctx_refuse(extack, NULL, n, "pool %s has no place for another member", p->name);
 	if (n < 0)
 		return kvctx_refuse(extack, NULL, n, "the engine does not take it, error %d", -n);
 	return n;
@@ -150,38 +148,55 @@ err_engine:
 	return err;
 }
 
-static int kvctx_add_device(struct kvctx_pool *p, struct kvctx_device *dev, struct netlink_ext_ack *extack)
+/* Could it be a member? Opens it; reads and writes nothing. */
+static int kvctx_take_device(struct kvctx_pool *p, struct kvctx_device *dev, u32 *nr, struct netlink_ext_ack *extack)
 {
 	u64 size = kvc_super_of(p->core)->segment_size;
-	u32 nr;
+	bool room;
 	int err;
 
 	err = kvctx_device_open(dev, extack);
-	if (!err)
-		err = kvctx_check_blank(dev, extack);
 	if (err)
 		return err;
-	nr = kvc_device_segments(bdev_nr_bytes(dev->bdev), size);
-	if (!nr)
+	*nr = kvc_device_segments(bdev_nr_bytes(dev->bdev), size);
+	if (!*nr)
 		return kvctx_refuse(extack, dev->path, -ENOSPC, "too small, a member needs %llu bytes",
 				    kvc_device_bytes(KVC_SEGMENTS_MIN, size));
+	mutex_lock(&kvctx_mutex);
+	room = kvc_member_room(p->core);
+	mutex_unlock(&kvctx_mutex);
+	if (!room)
+		return kvctx_refuse(extack, NULL, -ENOSPC, "pool %s has no place for another member", p->name);
+	return 0;
+}
+
+/* Returns the number of the new member. */
+static int kvctx_add_device(struct kvctx_pool *p, struct kvctx_device *dev, u32 nr, struct netlink_ext_ack *extack)
+{
+	int err = kvctx_check_blank(dev, extack);
+
+	if (err)
+		return err;
 	err = kvctx_clear_segments(p, dev, nr);
 	if (err)
 		return kvctx_refuse(extack, dev->path, err, "cannot be cleared, error %d", -err);
 	return kvctx_engine_add(p, nr, extack);
 }
 
-int kvctx_pool_add(struct kvctx_pool *p, const struct nlattr *device, struct netlink_ext_ack *extack)
+int kvctx_pool_add(struct kvctx_pool *p, const struct nlattr *device, bool dry_run, struct netlink_ext_ack *extack)
 {
 	struct kvctx_device *dev = kzalloc(sizeof(*dev), GFP_KERNEL);
+	u32 nr = 0;
 	int n, err;
 
 	lockdep_assert_held(&kvctx_admin_mutex);
 	if (!dev)
 		return -ENOMEM;
 	dev->path = nla_strdup(device, GFP_KERNEL);
-	n = dev->path ? kvctx_add_device(p, dev, extack) : -ENOMEM;
-	if (n < 0) {
+	n = dev->path ? kvctx_take_device(p, dev, &nr, extack) : -ENOMEM;
+	if (!n && !dry_run)
+		n = kvctx_add_device(p, dev, nr, extack);
+	if (n < 0 || dry_run) {
 		kvctx_device_close(dev);
 		kvctx_device_free(dev);
 		return n;

@@ -290,6 +290,7 @@ void kvc_work_done(struct kvc_pool *p, struct kvc_work *w, int err);
  * remove takes the member out of the superblock; when that is written to the others, forget ends it, and the device is
  * free.
  */
+bool kvc_member_room(const struct kvc_pool *p);	/* is a number left? */
 int kvc_member_add(struct kvc_pool *p, const u8 uuid[KVC_UUID_LEN], u32 nr_segments);
 void kvc_member_join(struct kvc_pool *p, u32 member);
 void kvc_member_cancel(struct kvc_pool *p, u32 member);

@@ -133,6 +133,11 @@ static u32 free_number(const struct kvc_pool *p)
 	return nr;
 }
 
+bool kvc_member_room(const struct kvc_pool *p)
+{
+	return free_number(p) < KVC_MEMBERS_MAX;
+}
+
 /* Describe the member, all zero for a hole, in the superblock; its seq is raised. */
 static void set_super(struct kvc_pool *p, u32 member, const struct kvc_super_member *sm)
 {

@@ -167,6 +167,11 @@ s=$(nvmet_null_blk mems 4)
 check "too small for a member" fails 'too small' kvctxctl pool add t "$s" --force
 check "a member of the pool" fails 'in use' kvctxctl pool add t "$b" --force
 check "no device" fails 'No such file|no such device' kvctxctl pool add t /dev/nonesuch
+head -c 20M /dev/urandom > /tmp/file
+sum=$(md5sum < /tmp/file)
+check "a file" fails 'not a block device' kvctxctl pool add t /tmp/file --force
+check "which keeps what it holds" test "$(md5sum < /tmp/file)" = "$sum"
+rm /tmp/file
 check "no member" fails 'no member' kvctxctl pool remove t "$c"
 check "no member of this number" fails 'no member' kvctxctl pool remove t 7
 check "nothing came of it" prints '^2$' bash -c "kvctxctl pool show t -o json | grep -c '\"index\"'"

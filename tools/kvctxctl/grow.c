@@ -25,19 +25,22 @@ static struct json_object *get_pool(struct ctl *c, int *status)
 	return NULL;
 }
 
-/* Nothing on the device is touched before the pool is known to be there, and how much it needs. */
+/* Nothing on the device is touched before the kernel has said that it would take it. */
 static int add_device(struct ctl *c, char *path)
 {
 	struct nl_request rq = {
-		.cmd = KVCTX_CMD_POOL_ADD, .pool = c->args[0], .devices = &path, .nr_devices = 1,
+		.cmd = KVCTX_CMD_POOL_ADD, .pool = c->args[0], .devices = &path, .nr_devices = 1, .dry_run = true,
 	};
 	struct json_object *none = out_array(), *pools;
 	int status;
 
 	pools = get_pool(c, &status);
 	if (pools)
+		status = nl_request(c, &rq, none);
+	if (!status)
 		status = format_clear_device(c, path, out_get_number(json_object_array_get_idx(pools, 0),
 								     "segment_size"));
+	rq.dry_run = false;
 	if (!status)
 		status = nl_request(c, &rq, none);
 	json_object_put(pools);

@@ -163,6 +163,8 @@ static struct nl_msg *build(const struct nl_request *rq, int family)
 		err = nla_put_flag(msg, KVCTX_A_DEGRADED);
 	if (rq->move && !err)
 		err = nla_put_flag(msg, KVCTX_A_MOVE);
+	if (rq->dry_run && !err)
+		err = nla_put_flag(msg, KVCTX_A_DRY_RUN);
 	err = err ?: put_value(msg, KVCTX_A_INDEX, rq->index);
 	err = err ?: put_value(msg, KVCTX_A_UID, rq->uid);
 	err = err ?: put_value(msg, KVCTX_A_GID, rq->gid);

@@ -27,7 +27,7 @@ struct nl_request {
 	char *const *devices;
 	int nr_devices;
 	const struct ctl_value *uid, *gid, *mode, *flags;
-	bool degraded, move;
+	bool degraded, move, dry_run;
 	const struct ctl_value *index, *discard_rate, *write_budget;
 	struct json_object *(*object)(const struct nl_object *o);	/* an answer in JSON; NULL: no answers */
 	char *refusal;			/* NULL, or room for REFUSAL_MAX: what is not supported is told here, and to nobody else */

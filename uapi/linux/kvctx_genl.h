@@ -10,7 +10,9 @@
  *                                               replies with one POOL object. The pool's name stands on the media.
  *                                               Without DEGRADED all members have to be there
  *   POOL_DETACH     KVCTX_A_POOL                -EBUSY while sessions are open
- *   POOL_ADD        KVCTX_A_POOL KVCTX_A_DEVICE -EEXIST when the device holds a pool; what else it holds is lost
+ *   POOL_ADD        KVCTX_A_POOL KVCTX_A_DEVICE KVCTX_A_DRY_RUN?
+ *                                               -EEXIST when the device holds a pool; what else it holds is lost.
+ *                                               With DRY_RUN nothing is read or written: could it be a member?
  *   POOL_REMOVE     KVCTX_A_POOL KVCTX_A_INDEX KVCTX_A_MOVE?
  *                                               begins it: with MOVE pages go to other members as far as there is
  *                                               room, else they are dropped. -EBUSY: it is the last one online
@@ -96,6 +98,7 @@ enum kvctx_genl_attr {
 	KVCTX_A_WRITE_BUDGET_LEFT,	/* u64: bytes that may be written now */
 	KVCTX_A_INDEX,			/* u32: position of a member in the pool */
 	KVCTX_A_MOVE,			/* flag: move the pages */
+	KVCTX_A_DRY_RUN,		/* flag: tell whether it could be done */
 	__KVCTX_A_MAX,
 };
 #define KVCTX_A_MAX (__KVCTX_A_MAX - 1)

@@ -10,6 +10,7 @@
  *	FAKE_CONNECT	"no": the socket cannot be made
  *	FAKE_POOLS	"no": nothing is attached
  *	FAKE_ERRNO	requests fail so
+ *	FAKE_NO_ADD	"1": POOL_ADD is refused
  *	FAKE_WHY	sentence that goes with it; sent only to a socket that asked for sentences
  *	FAKE_CAPPED	"1": the error does not repeat the request
  *	FAKE_IN_DONE	"1": a dump's error comes at its end
@@ -293,6 +294,8 @@ static void log_request(const struct nlmsghdr *rq, struct nlattr **a)
 		fake_log("  degraded");
 	if (a[KVCTX_A_MOVE])
 		fake_log("  move");
+	if (a[KVCTX_A_DRY_RUN])
+		fake_log("  dry-run");
 	log_number("index", a[KVCTX_A_INDEX]);
 	log_number("uid", a[KVCTX_A_UID]);
 	log_number("gid", a[KVCTX_A_GID]);
@@ -318,6 +321,10 @@ static void request(const struct nlmsghdr *rq)
 	if (dump && g->cmd == KVCTX_CMD_PEER_GET && (fake_is("FAKE_PEERS", "none") || fake_is("FAKE_OLD", "1"))) {
 		push_status(rq, EOPNOTSUPP, fake_is("FAKE_OLD", "1") ? NULL :
 			    "this kernel has no PCI peer-to-peer DMA");
+		return;
+	}
+	if (g->cmd == KVCTX_CMD_POOL_ADD && fake_is("FAKE_NO_ADD", "1")) {
+		push_status(rq, ENOTBLK, "not a block device");
 		return;
 	}
 	if (dump) {

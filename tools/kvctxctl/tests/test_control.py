@@ -37,14 +37,17 @@ def test_add():
     assert r.log[-3:] == ["pool-add version 1", "  pool=ctx0", f"  device={a}"], r
     good("pool", "format", "old", a, "--segment-size", "1M")
     r = run("pool", "add", "ctx0", a)
-    assert r.status == FAILED and "member of the pool old" in r.err and "pool-add version 1" not in r.log, r
-    # what cannot become a member keeps what it has: no such pool, too small for its segments
+    assert r.status == FAILED and "member of the pool old" in r.err and r.log[-1] == "  dry-run", r
+    # what cannot become a member keeps what it has: no such pool, refused by the kernel, too small for its segments
     r = run("pool", "add", "nothere", a, "--force", errno=2)
     assert r.status != 0 and [s["reason"] for s in superblocks(a)] == [0] * 4, r
+    r = run("pool", "add", "ctx0", a, "--force", no_add=1)
+    assert r.status == FAILED and "not a block device" in r.err and r.log[-1] == "  dry-run", r
+    assert [s["reason"] for s in superblocks(a)] == [0] * 4
     small = image("small", 9 << 20)
     good("pool", "format", "old", small, "--segment-size", "1M")
     r = run("pool", "add", "ctx0", small, "--force")
-    assert r.status == FAILED and "too small" in r.err and "pool-add version 1" not in r.log, r
+    assert r.status == FAILED and "too small" in r.err and r.log[-1] == "  dry-run", r
     assert [s["reason"] for s in superblocks(small)] == [0] * 4
     r = good("pool", "add", "ctx0", a, "--force", "-o", "json")
     assert r.json()["pool"]["name"] == "ctx0", r
