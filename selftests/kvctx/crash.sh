@@ -21,15 +21,28 @@ give_up() {
 
 modprobe kvctx || give_up "no module"
 account=$(nvmet_ssd account) || give_up "no disk for the account"
+# way CONTROLLER NSID: that namespace; the kernel looks at several at once and numbers them as it meets them
+way() {
+	local ns
+
+	for ns in /sys/class/block/"$1"n*; do
+		[ "$(cat "$ns/nsid")" != "$2" ] || echo "/dev/${ns##*/}"
+	done
+}
+
 ways='' devices=()
 for ((i = 0; i < members; i++)); do
-	way=$(nvmet_ssd "member$i") || give_up "no SSD for member $i"
-	nvmet_wait 30 test -b "${way%1}2" || give_up "no second way to member $i"
-	ways+=,$way,${way%1}2
+	ssd=$(nvmet_ssd "member$i") || give_up "no SSD for member $i"
+	ssd=${ssd##*/} ssd=${ssd%n*}
+	if ! nvmet_wait 30 test -b "/dev/${ssd}n1" || ! nvmet_wait 30 test -b "/dev/${ssd}n2"; then
+		give_up "not two ways to member $i"
+	fi
+	ways+=,$(way "$ssd" 1),$(way "$ssd" 2)
 	devices+=("/dev/twin$i")
 done
 modprobe kvctx_twin devices="${ways#,}" || give_up "no disks of $ways"
 
+echo "ways: ${ways#,}"
 echo attaching
 if crash begun "$account" "$life"; then
 	kvctxctl pool attach "${devices[@]}" || give_up "attach"
