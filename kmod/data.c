@@ -85,6 +85,7 @@ int kvctx_data_pool_init(struct kvctx_pool *p)
 	kvctx_park_init(p);
 	init_llist_head(&p->bottom);
 	INIT_WORK(&p->bottom_work, kvctx_bottom_work);
+	INIT_WORK(&p->sweep, kvctx_uring_sweep);
 	kvctx_turn_init(p);
 	err = counters_init(p);
 	if (err)

@@ -286,12 +286,6 @@ static inline bool kvctx_op_unwanted(const struct kvctx_op *op)
 	return READ_ONCE(op->session->dying) || (op->uring && READ_ONCE(op->uring->cancelled));
 }
 
-/* Is @op one of the session's, or, with @u, of that command? */
-static inline bool kvctx_op_of(const struct kvctx_op *op, const struct kvctx_session *s, const struct kvctx_uring *u)
-{
-	return op->session == s && (!u || op->uring == u);
-}
-
 long kvctx_submit(struct kvctx_session *s, const struct kvctx_submit *arg, struct kvctx_from *from);
 s32 kvctx_submit_sqe(struct kvctx_session *s, const struct kvctx_sqe *sqe, struct kvctx_from *from);
 int kvctx_op_add_pieces(struct kvctx_op *op, const struct kvctx_seg *segs, u32 nr, u64 *sum);
@@ -321,7 +315,7 @@ void kvctx_load_go(struct kvctx_op *op, int err);
 /* park.c */
 void kvctx_park_init(struct kvctx_pool *p);
 int kvctx_attempt(struct kvctx_op *op, bool queue);
-void kvctx_park_cancel(struct kvctx_session *s, const struct kvctx_uring *u);
+void kvctx_park_sweep(struct kvctx_pool *p);
 void kvctx_park_revoke(struct kvctx_pool *p);
 
 /* turn.c */
@@ -330,7 +324,7 @@ void kvctx_turn_exit(struct kvctx_pool *p);
 void kvctx_turn_take(struct kvctx_op *op, void (*go)(struct kvctx_op *op, int err));
 void kvctx_turn_end(struct kvctx_op *op);
 bool kvctx_turn_recall(struct kvctx_op *op);
-void kvctx_turn_cancel(struct kvctx_session *s, const struct kvctx_uring *u);
+void kvctx_turn_sweep(struct kvctx_pool *p);
 
 /* What a device that knows priorities is told. */
 static inline u16 kvctx_ioprio(const struct kvctx_op *op)
@@ -347,6 +341,7 @@ static inline u16 kvctx_ioprio(const struct kvctx_op *op)
 
 /* uring.c */
 int kvctx_uring_cmd(struct kvctx_session *s, struct io_uring_cmd *cmd, unsigned int issue_flags);
+void kvctx_uring_sweep(struct work_struct *work);
 
 /* slots.c */
 int kvctx_slots_setup(struct kvctx_session *s, u32 *slot_bytes, u32 nr_slots);

@@ -155,6 +155,7 @@ struct kvctx_pool {
 	atomic_t nr_parked;			/* in the queue or being retried */
 	ktime_t parked_until;			/* the earliest deadline among them */
 	struct delayed_work unpark;
+	struct work_struct sweep;		/* of what nobody wants any more */
 };
 
 struct kvctx_tenant {

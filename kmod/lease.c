@@ -155,17 +155,22 @@ s32 kvctx_lease_one(struct kvctx_session *s, const struct kvctx_sqe *sqe)
 	return ret;
 }
 
-s32 kvctx_lease_release(struct kvctx_session *s, const struct kvctx_sqe *sqe)
+static int lease_release(struct kvctx_session *s, u32 id)
 {
 	struct lease *l;
 
 	xa_lock(&s->leases);
-	l = xa_load(&s->leases, sqe->lease);
+	l = xa_load(&s->leases, id);
 	if (l)
 		lease_unlink(s, l);
 	xa_unlock(&s->leases);
 	lease_end(s, l);
 	return l ? 0 : -EINVAL;
+}
+
+s32 kvctx_lease_release(struct kvctx_session *s, const struct kvctx_sqe *sqe)
+{
+	return lease_release(s, sqe->lease);
 }
 
 /* All keys at once: to the engine they are a request, whose last pages say as much as its first. */
@@ -184,8 +189,6 @@ static long match_keys(struct kvctx_session *s, struct kvctx_match *arg, struct 
 		l->nr = found;
 	if (arg->flags & KVCTX_MATCH_PREFETCH)
 		arg->nr_prefetched = kvctx_slots_prefetch(s, keys, found, arg->lease_ms);
-	if (lens && copy_to_user(u64_to_user_ptr(arg->lens), lens, found * sizeof(*lens)))
-		return -EFAULT;
 	arg->nr_present = found;
 	return 0;
 }
@@ -225,6 +228,13 @@ long kvctx_match(struct kvctx_session *s, struct kvctx_match *arg)
 			arg->lease = id;
 			l = NULL;
 		}
+	}
+	lease_end(s, l);
+	l = NULL;
+	/* when the leases have an end: the caller's memory may keep us waiting */
+	if (!ret && lens && copy_to_user(u64_to_user_ptr(arg->lens), lens, arg->nr_present * sizeof(*lens))) {
+		ret = -EFAULT;
+		lease_release(s, arg->lease);
 	}
 out:
 	lease_end(s, l);

@@ -195,7 +195,10 @@ static int load_allowed(const struct kvctx_op *op)
 	return 0;
 }
 
-/* Copy the CRCs of the chunks that the range touches to the caller, whose context this is. */
+/*
+ * Copy the CRCs of the chunks that the range touches to the caller, whose context this is. A fault could take as
+ * long as the caller likes, and nobody could reclaim the segment meanwhile: -ERESTART, and submit.c sees to it first.
+ */
 static int load_tell_crcs(struct kvctx_op *op)
 {
 	u32 __user *to = u64_to_user_ptr(op->user_crcs);
@@ -206,8 +209,8 @@ static int load_tell_crcs(struct kvctx_op *op)
 		n = min_t(u32, end - chunk, ARRAY_SIZE(batch));
 		for (i = 0; i < n; i++)
 			batch[i] = kvc_load_crc(load_core(op), &op->load, chunk + i);
-		if (copy_to_user(to, batch, n * sizeof(*batch)))
-			return -EFAULT;
+		if (copy_to_user_nofault(to, batch, n * sizeof(*batch)))
+			return -ERESTART;
 	}
 	return 0;
 }

@@ -175,16 +175,15 @@ void kvctx_park_revoke(struct kvctx_pool *p)
 	complete_ops(p, &ops, -ENODEV);
 }
 
-/* @s is closing and has set dying, or @u was cancelled: its operations wait no longer. */
-void kvctx_park_cancel(struct kvctx_session *s, const struct kvctx_uring *u)
+/* Nobody wants them any more: a session is closing and has set dying, or a command was cancelled. */
+void kvctx_park_sweep(struct kvctx_pool *p)
 {
-	struct kvctx_pool *p = s->pool;
 	struct kvctx_op *op, *next;
 	LIST_HEAD(ops);
 
 	spin_lock(&p->parked_lock);
 	list_for_each_entry_safe(op, next, &p->parked, parked)
-		if (kvctx_op_of(op, s, u))
+		if (kvctx_op_unwanted(op))
 			list_move_tail(&op->parked, &ops);
 	spin_unlock(&p->parked_lock);
 	complete_ops(p, &ops, -ECANCELED);

@@ -200,10 +200,11 @@ struct pci_dev *kvctx_provider_next(struct pci_dev *from)
 /* What is between memory of @pdev, none of which needs to be registered, and a member */
 void kvctx_provider_path(struct pci_dev *pdev, const struct kvctx_member *m, struct kvctx_path *row)
 {
+	struct block_device *bdev = READ_ONCE(m->bdev);
 	struct kvctx_path_found f = { KVCTX_PATH_GONE, -1 };
 
-	if (m->bdev)
-		path_find(&f, pdev, m->bdev);
+	if (bdev)
+		path_find(&f, pdev, bdev);
 	*row = (struct kvctx_path){ .member = m->index, .reason = f.reason, .distance = f.distance };
 	strscpy(row->peer, pci_name(pdev));
 }
@@ -214,10 +215,11 @@ void kvctx_provider_path(struct pci_dev *pdev, const struct kvctx_member *m, str
 static void peer_member(struct kvctx_peer *peer, const struct kvctx_member *m)
 {
 	u32 i = (u32)(m - peer->pool->members);
+	struct block_device *bdev = READ_ONCE(m->bdev);
 	struct kvctx_path_found f = { KVCTX_PATH_GONE, -1 };
 
-	if (m->bdev)
-		path_find(&f, peer->pdev, m->bdev);
+	if (bdev)
+		path_find(&f, peer->pdev, bdev);
 	peer->found[i] = f;
 	if (f.reason == KVCTX_PATH_DIRECT)
 		WRITE_ONCE(peer->members, peer->members | BIT_ULL(i));

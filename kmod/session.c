@@ -264,20 +264,26 @@ static long ioctl_paths(struct kvctx_session *s, union kvctx_arg *arg)
 {
 	struct kvctx_path __user *user = u64_to_user_ptr(arg->paths.paths);
 	u32 all = kvctx_nr_members(s->pool), i, nr = min(arg->paths.nr, all);
+	struct kvctx_path *rows;
 	struct kvctx_mem *mem;
-	struct kvctx_path row;
 	int err = 0;
 
+	rows = kcalloc(all, sizeof(*rows), GFP_KERNEL);
+	if (!rows)
+		return -ENOMEM;
 	mem = kvctx_mem_get(s, arg->paths.mem, true);
-	if (IS_ERR(mem))
-		return PTR_ERR(mem);
-	for (i = 0; i < nr && !err; i++) {
-		kvctx_peer_path(mem, &s->pool->members[i], &row);
-		if (copy_to_user(&user[i], &row, sizeof(row)))
-			err = -EFAULT;
+	if (IS_ERR(mem)) {
+		err = PTR_ERR(mem);
+		goto out;
 	}
+	for (i = 0; i < nr; i++)
+		kvctx_peer_path(mem, &s->pool->members[i], &rows[i]);
 	kvctx_mem_put(s, mem);
+	if (copy_to_user(user, rows, nr * sizeof(*rows)))
+		err = -EFAULT;
 	arg->paths.nr = all;
+out:
+	kfree(rows);
 	return err;
 }
 
@@ -448,7 +454,12 @@ static void session_free(struct kvctx_session *s)
 /* Of an orphan: its last completion has been posted. */
 static void session_teardown(struct work_struct *work)
 {
-	session_free(container_of(work, struct kvctx_session, teardown));
+	struct kvctx_session *s = container_of(work, struct kvctx_session, teardown);
+
+	/* who queued this work holds the lock still */
+	spin_lock_irq(&s->cq.lock);
+	spin_unlock_irq(&s->cq.lock);
+	session_free(s);
 	/* module exit waits for this work before the text goes */
 	module_put(THIS_MODULE);
 }
@@ -501,8 +512,8 @@ static int session_release(struct inode *inode, struct file *file)
 	struct kvctx_session *s = file->private_data;
 
 	WRITE_ONCE(s->dying, true);
-	kvctx_park_cancel(s, NULL);
-	kvctx_turn_cancel(s, NULL);
+	kvctx_park_sweep(s->pool);
+	kvctx_turn_sweep(s->pool);
 	kvctx_lease_exit(s);
 	wait_event_idle_timeout(s->cq.wait, kvctx_cq_drained(s), CLOSE_WAIT);
 	if (!session_orphan(s))

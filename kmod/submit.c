@@ -10,6 +10,7 @@
  * registrations they lie in: one count for each row of pieces in the same registration.
  */
 #include <linux/nospec.h>
+#include <linux/pagemap.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
@@ -17,7 +18,6 @@
 #include "data.h"
 
 #define SQE_BATCH	8
-#define SEG_BATCH	16
 #define PLUG_IOS	32	/* what the block layer takes at most */
 
 /* Fields of an operation that not every opcode uses */
@@ -232,28 +232,26 @@ static int op_get_piece(struct kvctx_op *op, const struct kvctx_sqe *sqe)
 static int op_get_pieces(struct kvctx_op *op, const struct kvctx_sqe *sqe)
 {
 	const struct kvctx_seg __user *user = u64_to_user_ptr(sqe->segs);
-	struct kvctx_seg segs[SEG_BATCH];
-	u32 done, n;
+	struct kvctx_seg few[KVCTX_INLINE_PIECES], *segs = few;
+	u32 nr = sqe->nr_segs, room = nr + KVCTX_SPARE_PIECES;
 	u64 sum = 0;
 	int err;
 
-	if (!sqe->nr_segs)
+	if (!nr)
 		return op_get_piece(op, sqe);
-	if (sqe->nr_segs > KVCTX_INLINE_PIECES) {
-		op->list = kvmalloc_array(sqe->nr_segs + KVCTX_SPARE_PIECES, sizeof(*op->list),
-					  GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	if (nr > KVCTX_INLINE_PIECES) {
+		op->list = kvmalloc(room * sizeof(*op->list) + nr * sizeof(*segs), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 		if (!op->list)
 			return -ENOMEM;
 		op->user = op->list + 1;
+		segs = (struct kvctx_seg *)(op->list + room);
 	}
-	for (done = 0; done < sqe->nr_segs; done += n) {
-		n = min_t(u32, sqe->nr_segs - done, SEG_BATCH);
-		if (copy_from_user(segs, user + done, n * sizeof(*segs)))
-			return -EFAULT;
-		err = kvctx_op_add_pieces(op, segs, n, &sum);
-		if (err)
-			return err;
-	}
+	/* all at once: when the first registration is held nothing may wait for the caller any more */
+	if (copy_from_user(segs, user, nr * sizeof(*segs)))
+		return -EFAULT;
+	err = kvctx_op_add_pieces(op, segs, nr, &sum);
+	if (err)
+		return err;
 	return sum == sqe->length ? 0 : -EMSGSIZE;
 }
 
@@ -371,9 +369,9 @@ static int op_start(struct kvctx_session *s, const struct kvctx_sqe *sqe, const 
 	op->deadline = deadline;
 	if (from)
 		op_enter(op, from->uring);
-	err = from && from->pieces ? from->pieces(op, from) : op_get_pieces(op, sqe);
+	err = op_get_crcs(op, sqe);
 	if (!err)
-		err = op_get_crcs(op, sqe);
+		err = from && from->pieces ? from->pieces(op, from) : op_get_pieces(op, sqe);
 	if (!err)
 		err = oc->start(op);
 	if (err) {
@@ -384,6 +382,17 @@ static int op_start(struct kvctx_session *s, const struct kvctx_sqe *sqe, const 
 		*spare = op;
 	}
 	return err;
+}
+
+/* Have the caller's memory for the CRCs of a LOAD there. */
+static int fault_in_crcs(struct kvctx_session *s, const struct kvctx_sqe *sqe)
+{
+	u32 size = kvc_chunk_size(s->pool->core);
+	u64 nr = (sqe->offset % size + sqe->length - 1) / size + 1;
+
+	if (fatal_signal_pending(current) || fault_in_writeable(u64_to_user_ptr(sqe->crcs), nr * sizeof(u32)))
+		return -EFAULT;
+	return 0;
 }
 
 /* The result of an operation that ends here, or -EIOCBQUEUED: it will be told. */
@@ -404,7 +413,12 @@ static s32 submit_one(struct kvctx_session *s, const struct kvctx_sqe *sqe, ktim
 	}
 	if (oc->now)
 		return oc->now(s, sqe);
-	return op_start(s, sqe, oc, deadline, from, spare) ?: -EIOCBQUEUED;
+	do {
+		res = op_start(s, sqe, oc, deadline, from, spare);
+		if (!res)
+			return -EIOCBQUEUED;
+	} while (res == -ERESTART && !fault_in_crcs(s, sqe));
+	return res == -ERESTART ? -EFAULT : res;
 }
 
 /* One operation whose result goes to from->uring, or is returned; otherwise -EIOCBQUEUED. */

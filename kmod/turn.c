@@ -220,20 +220,20 @@ static void turn_work(struct work_struct *work)
 		queue_delayed_work(m->pool->io_wq, &t->work, TICK);
 }
 
-/* @s is closing and has set dying, or @u was cancelled: its operations wait no longer. */
-void kvctx_turn_cancel(struct kvctx_session *s, const struct kvctx_uring *u)
+/* As kvctx_park_sweep() */
+void kvctx_turn_sweep(struct kvctx_pool *p)
 {
 	struct kvctx_op *op, *tmp;
 	LIST_HEAD(ops);
 	u32 i, j;
 
 	for (i = 0; i < KVC_MEMBERS_MAX; i++) {
-		struct kvctx_turn *t = &s->pool->members[i].turn;
+		struct kvctx_turn *t = &p->members[i].turn;
 
 		spin_lock(&t->lock);
 		for (j = 0; j < ARRAY_SIZE(t->queue); j++) {
 			list_for_each_entry_safe(op, tmp, &t->queue[j], parked) {
-				if (!kvctx_op_of(op, s, u))
+				if (!kvctx_op_unwanted(op))
 					continue;
 				unqueue(t, op);
 				list_add_tail(&op->parked, &ops);

@@ -22,9 +22,9 @@
  * Cancelling. io_uring asks for it when the ring dies, or its task begins another program (but not for
  * IORING_OP_ASYNC_CANCEL), with the ring locked. The command cannot be completed meanwhile, but its operations can end:
  * they are not looked up by address, then, but searched in the queues, where they name their command. A command says
- * first that it is cancelled and then searches; who queues an operation looks under the queue's lock. What does not
- * wait goes on to its end. Commands that may wait are marked for it before they start, and from then on completed,
- * never returned.
+ * first that it is cancelled and then has the queues searched, by one work item for all of them: there may be many. Who
+ * queues an operation looks under the queue's lock. What does not wait goes on to its end. Commands that may wait are
+ * marked for it before they start, and from then on completed, never returned.
  */
 #include <linux/uaccess.h>
 
@@ -214,21 +214,29 @@ static int uring_batch(struct kvctx_session *s, struct io_uring_cmd *cmd, unsign
 	return uring_end(cmd, u->res, issue_flags);
 }
 
-/* Take out what waits. It ends with -ECANCELED. */
+/* What waits will be taken out, and ends with -ECANCELED. */
 static int uring_cancel(struct kvctx_session *s, struct io_uring_cmd *cmd)
 {
-	struct kvctx_uring *u = uring_of(cmd);
-
-	WRITE_ONCE(u->cancelled, true);
-	kvctx_park_cancel(s, u);
-	kvctx_turn_cancel(s, u);
+	WRITE_ONCE(uring_of(cmd)->cancelled, true);
+	queue_work(s->pool->io_wq, &s->pool->sweep);
 	return 0;
+}
+
+void kvctx_uring_sweep(struct work_struct *work)
+{
+	struct kvctx_pool *p = container_of(work, struct kvctx_pool, sweep);
+
+	kvctx_park_sweep(p);
+	kvctx_turn_sweep(p);
 }
 
 int kvctx_uring_cmd(struct kvctx_session *s, struct io_uring_cmd *cmd, unsigned int issue_flags)
 {
 	if (issue_flags & IO_URING_F_CANCEL)
 		return uring_cancel(s, cmd);
+	/* a command that gives many completions would never give its last one */
+	if (cmd->flags & IORING_URING_CMD_MASK & ~IORING_URING_CMD_FIXED)
+		return -EINVAL;
 	switch (cmd->cmd_op) {
 	case KVCTX_URING_OP:
 		return uring_single(s, cmd, issue_flags);

@@ -3,7 +3,7 @@
 # The kselftests of kvctx.ko: programs that run in the guest, and the target that runs them there.
 
 KSELFTEST_INC	?= /usr/local/include/kselftest
-KTESTS		:= abi data session edges faults pages parked prio scatter slots throughput p2p uring peers
+KTESTS		:= abi data session edges blocked faults pages parked prio scatter slots throughput p2p uring peers
 KTEST_PROGS	:= $(KTESTS:%=$(O)/selftests/%)
 
 GUESTPROGS	+= $(KTEST_PROGS)

@@ -44,6 +44,7 @@ check "$kind: no chunk had to be read twice" test "$(stat_of rereads)" = 0
 if [ "$kind" = plain ]; then
 	program abi
 	program session
+	program blocked
 	program library
 	check "$kind: the example of the documentation runs" prints 'verified' example /dev/kvctx/t/default
 fi

@@ -410,6 +410,16 @@ TEST_F(uring, refusals)
 	EXPECT_EQ(-ENOENT, kt_op(k, KVCTX_OP_QUERY, kt_key(300)));
 }
 
+/* A command that asks for many completions is refused; at any rate it ends. */
+TEST_F(uring, no_multishot)
+{
+	struct io_uring_sqe *sqe = op(&self->ring, &self->k, KVCTX_OP_QUERY, 1, 0, 0);
+
+	sqe->uring_cmd_flags = 1U << 1;
+	sqe->flags |= IOSQE_BUFFER_SELECT;
+	EXPECT_EQ(-EINVAL, run(&self->ring).res);
+}
+
 /* Entries of 64 bytes hold no operation, but a batch; and no command comes before SETUP */
 TEST(other_rings)
 {

@@ -473,7 +473,8 @@ struct kvctx_submit {
  *
  * Returns the number of completions that can be consumed; -ETIME when the limit passed first; -EINTR when a signal was
  * handled first. Then, @consumed is 0 and @timeout_ns what is left of it: the structure can be passed again. Signals
- * without a handler, and what io_uring does in the task meanwhile, do not end the wait.
+ * without a handler, and what io_uring does in the task meanwhile, do not end the wait, but leave the same traces in
+ * the structure, which therefore has to be writable, and is filled anew for each call.
  */
 struct kvctx_wait {
 	__u32	size;
