@@ -4,7 +4,7 @@
  *
  * Three steps: open and check all devices; clear what identifies their old content; write all superblock slots, at both
  * ends, of all members. A device is written only after all were checked. If writing fails, or cannot be made durable, the
- * slots of all devices are cleared again, so that none looks like a member of a pool that does not exist.
+ * slots of all devices begun are cleared again, so that none looks like a member of a pool that does not exist.
  *
  * Old pages need no clearing: they carry the old pool's UUID.
  */
@@ -32,6 +32,7 @@ struct device {
 struct format {
 	const struct ctl *c;
 	int nr;
+	int begun;			/* devices that may have been written, the first ones */
 	struct device *dev;
 	struct kvc_super *super;
 	u8 *buf;			/* CLEAR_BYTES */
@@ -244,6 +245,7 @@ static int clear_all(struct format *f)
 	int status = CTL_OK;
 
 	for (int i = 0; i < f->nr && !status; i++) {
+		f->begun = i + 1;
 		if (f->c->opt[OPT_FORCE].set)
 			status = wipe_signatures(&f->dev[i]);
 		status = status ?: clear_ends(f, &f->dev[i]);
@@ -273,10 +275,10 @@ static int write_supers(struct format *f)
 	return status ?: sync_all(f);
 }
 
-/* After a failure: every device, whatever the others say */
+/* After a failure: every device that was begun, whatever the others say */
 static void take_back(struct format *f)
 {
-	for (int i = 0; i < f->nr; i++)
+	for (int i = 0; i < f->begun; i++)
 		if (clear_ends(f, &f->dev[i]) || fsync(f->dev[i].fd))
 			ctl_error(f->dev[i].path, "may still hold a superblock of the pool that was not made");
 }

@@ -277,6 +277,21 @@ def test_every_flush_may_fail():
     assert sweep("fsync_fail") == 6
 
 
+def test_what_was_not_begun_is_left_alone():
+    """Whichever device cannot be cleared: those behind it keep what they had"""
+    paths = [image(f"d{i}", 9 * MIB) for i in range(3)]
+    good("pool", "format", "old", *paths, "--segment-size", "1M")
+    before = [fingerprint(p) for p in paths]
+    failed = -1
+    n = 0
+    while failed < 2:
+        n += 1
+        r = run("pool", "format", "p", *paths, "--segment-size", "1M", "--force", pwrite_fail=n)
+        failed = paths.index(re.match(r"kvctxctl: (.*): cannot write", r.err)[1])
+        assert [fingerprint(p) for p in paths[failed + 1:]] == before[failed + 1:], r
+        assert all(blank(p) for p in paths[:failed + 1]), r
+
+
 def test_a_device_that_fails_for_good_is_named():
     paths = [image(f"d{i}", 9 * MIB) for i in range(2)]
     r = run("pool", "format", "p", *paths, "--segment-size", "1M", fsync_fail=3, fail_from=1)
