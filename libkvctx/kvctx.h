@@ -199,7 +199,7 @@ int kvctx_mem_unregister(struct kvctx *ctx, uint32_t id);
  *
  * Context: MT-Safe. Sleeps; a signal does not end it.
  *
- * Return: @len, or
+ * Return: @len; 0: the pool's write budget is spent, and nothing was written (UNADMITTED); or
  *
  * * -ENOSPC: nothing can be evicted
  * * -EACCES: the session is read-only
@@ -621,7 +621,7 @@ int kvctx_stage(struct kvctx *ctx, struct kvctx_sqe *sqe);
  *
  * Context: MT-Safe. Sleeps; a signal does not end it.
  *
- * Return: @len, or
+ * Return: @len; 0: not admitted, as kvctx_store(); or
  *
  * * -EREMOTEIO: no path, and the page is longer than a slot
  * * -EILSEQ: the bytes do not have these CRCs

@@ -447,7 +447,7 @@ int64_t kvctx_stage_call(struct kvctx *ctx, const struct kvctx_sqe *sqe, void *b
 	if (ret > 0 && !store)
 		err = copy_buf(ctx, buf, slot, sqe->length, store);
 	give_slot(ctx, slot);
-	if (cqe_flags && ret > 0)
+	if (cqe_flags && ret >= 0)	/* 0: a STORE that was not admitted */
 		*cqe_flags |= KVCTX_CQE_STAGED;
 	return err ? err : ret;
 }

@@ -35,6 +35,7 @@ struct fake {
 	uint8_t *peer_bytes;
 	size_t peer_len;
 	bool no_path;			/* no member reaches it */
+	bool budget_spent;		/* pages that are not there are not admitted */
 	int fail_paths;
 
 	/* what the test may look at */

@@ -120,6 +120,10 @@ static int store(const struct fake_op *op, uint32_t *flags)
 		*flags = KVCTX_CQE_DEDUP;
 		return (int)op->sqe.length;
 	}
+	if (fake.budget_spent) {
+		*flags = KVCTX_CQE_UNADMITTED;
+		return 0;
+	}
 	for (i = 0; i < MAX_PAGES && pages[i].data; i++)
 		;
 	if (i == MAX_PAGES)

@@ -241,6 +241,19 @@ static void synchronous_without_registration(void **state)
 	assert_int_equal(kvctx_mem_register(ctx, peer, PEER, &mem), 0);
 }
 
+/* What the write budget turns away was copied all the same */
+static void synchronous_and_not_admitted(void **state)
+{
+	struct kvctx_key key = key_of(6);
+	uint32_t flags = 0;
+
+	(void)state;
+	fake.budget_spent = true;
+	assert_int_equal(kvctx_store_staged(ctx, &key, peer, 100, NULL, &flags), 0);
+	assert_int_equal(flags, KVCTX_CQE_STAGED | KVCTX_CQE_UNADMITTED);
+	assert_int_equal(fake_pages(), 0);
+}
+
 static void synchronous_errors(void **state)
 {
 	struct kvctx_key key = key_of(5);
@@ -658,6 +671,7 @@ int main(void)
 		TEST(parameters),
 		TEST(synchronous),
 		TEST(synchronous_without_registration),
+		TEST(synchronous_and_not_admitted),
 		TEST(synchronous_errors),
 		TEST(queued),
 		TEST(queued_and_refused),
