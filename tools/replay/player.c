@@ -170,13 +170,15 @@ static void account_store(struct player *p, size_t place, const struct io *io)
 			page_error(p, "store", place, io->res);
 		return;
 	}
+	if (io->flags & KVCTX_CQE_UNADMITTED) {
+		s->unadmitted_pages++;
+		return;
+	}
 	hist_add(&s->store, io->ns);
 	if (io->flags & KVCTX_CQE_DEDUP) {
 		s->dedup_pages++;
 		return;
 	}
-	if (io->flags & KVCTX_CQE_UNADMITTED)
-		return;
 	s->pages_stored++;
 	s->bytes_stored += p->options->page_size;
 }

@@ -76,8 +76,8 @@ void report_table(const struct report *r, FILE *out)
 	table_latency(out, "load", &s->load);
 	table_latency(out, "store", &s->store);
 	fprintf(out, "  wrong %" PRIu64 ", bad %" PRIu64 ", lost %" PRIu64 ", unverified %" PRIu64 ", dedup %" PRIu64
-		", errors %" PRIu64 "\n", s->wrong_pages, s->bad_pages, s->lost_pages, s->unverified_pages,
-		s->dedup_pages, s->errors);
+		", unadmitted %" PRIu64 ", errors %" PRIu64 "\n", s->wrong_pages, s->bad_pages, s->lost_pages,
+		s->unverified_pages, s->dedup_pages, s->unadmitted_pages, s->errors);
 	table_reasons(out, s);
 	fprintf(out, "%s%s\n", stats_good(s, r->options->verify) ? "good: every page was right" : "FAILED",
 		s->completed ? "" : ": stopped before the end");
@@ -170,6 +170,7 @@ static void add_counters(struct json_object *o, const struct report *r)
 	add_count(o, "lost_pages", s->lost_pages);
 	add_count(o, "unverified_pages", s->unverified_pages);
 	add_count(o, "dedup_pages", s->dedup_pages);
+	add_count(o, "unadmitted_pages", s->unadmitted_pages);
 	add_count(o, "retries", s->retries);
 	add_count(o, "errors", s->errors);
 	add_reasons(o, s);

@@ -3,8 +3,8 @@
  * What a replay counts.
  *
  * Every page that a request names is referenced once. The leading ones that MATCH reports are hits; of these, each is
- * loaded, lost, bad or failed with an error. Each page that was not loaded is stored, with the outcome stored, dedup or
- * error. wrong_pages counts loads whose bytes differ, in content or in number, from what was stored.
+ * loaded, lost, bad or failed with an error. Each page that was not loaded is stored, with the outcome stored, dedup,
+ * unadmitted or error. wrong_pages counts loads whose bytes differ, in content or in number, from what was stored.
  */
 #ifndef KVCTX_REPLAY_STATS_H
 #define KVCTX_REPLAY_STATS_H
@@ -35,6 +35,7 @@ struct stats {
 	uint64_t bad_pages;		/* LOAD: -EBADMSG */
 	uint64_t lost_pages;		/* LOAD: -ENOENT */
 	uint64_t dedup_pages;		/* STORE: DEDUP */
+	uint64_t unadmitted_pages;	/* STORE: UNADMITTED, not written */
 	uint64_t unverified_pages;	/* LOAD without VERIFIED */
 	uint64_t errors;
 	uint64_t retries;		/* STORE: -EAGAIN, tried again */
@@ -46,7 +47,7 @@ struct stats {
 	struct reason reasons[STATS_REASONS];
 	struct hist match;		/* nanoseconds of one request's MATCH */
 	struct hist load;		/* nanoseconds of one page, submit to completion */
-	struct hist store;
+	struct hist store;		/* of pages that are in the pool then: stored or dedup */
 };
 
 void stats_init(struct stats *s);

@@ -253,6 +253,10 @@ static int store(const struct kvctx_key *key, const void *buf, uint64_t length, 
 		*flags = KVCTX_CQE_DEDUP;
 		return length;
 	}
+	if (hits("unadmitted", nr_stores)) {
+		*flags = KVCTX_CQE_UNADMITTED;
+		return 0;
+	}
 	while (capacity && nr_pages >= capacity) {
 		if (!evict_one())
 			return -ENOSPC;

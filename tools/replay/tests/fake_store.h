@@ -9,7 +9,7 @@
  *   enoent ebadmsg eio flip short unverified unread
  *              the n-th, 2n-th ... LOAD: that error (with -ENOENT and -EBADMSG the page
  *              goes, too), one byte changed, one byte missing, no VERIFIED flag, nothing read
- *   eagain store_eio   the n-th, 2n-th ... STORE
+ *   eagain store_eio unadmitted   the n-th, 2n-th ... STORE; the last one of a page that is not there
  *   nolease    MATCH finds pages and leases none
  *   hang       from the n-th operation on nothing completes
  *   gone       from the n-th operation on submitting fails with -ENODEV

@@ -475,6 +475,16 @@ class Faults(Case):
         self.assertIn("(position", figures["told"])
         self.assertTrue(figures["completed"])
 
+    def test_not_admitted(self):
+        path = self.write("some", '{"hash_ids": [1, 2, 3, 4]}\n{"hash_ids": [1, 2, 3, 4]}\n')
+        figures = self.replay("--trace", path, "--depth", "1", "--verify", fake={"unadmitted": 4})
+        self.assertEqual((figures["pages_stored"], figures["unadmitted_pages"], figures["errors"]), (4, 1, 0))
+        figures = self.replay("--generate", "100", "--verify", fake={"unadmitted": 10})
+        done = figures["pages_stored"] + figures["dedup_pages"] + figures["unadmitted_pages"]
+        self.assertEqual(done, figures["pages_referenced"] - figures["pages_loaded"])
+        out, _ = self.run_program("--device", NODE, "--trace", path, "--depth", "1", fake={"unadmitted": 4})
+        self.assertIn(", dedup 0, unadmitted 1, errors 0\n", out)
+
     def test_stores_are_tried_again(self):
         figures = self.replay("--generate", "100", "--verify", fake={"eagain": 5})
         self.assertGreater(figures["retries"], 100)
