@@ -257,6 +257,8 @@ void finish(struct job *j, struct io_u *io_u, int res)
 	io_u->resid = 0;
 	if (res == -ENOENT && io_u->ddir == DDIR_TRIM)
 		return;
+	if (!res && io_u->ddir == DDIR_WRITE)	/* not admitted */
+		res = -EDQUOT;
 	if (res == -ENOENT && j->o->miss == MISS_IGNORE) {
 		io_u->resid = io_u->xfer_buflen;
 	} else if (res < 0) {
@@ -322,6 +324,8 @@ static struct io_u *engine_event(struct thread_data *td, int event)
 
 static char *engine_errdetails(struct io_u *io_u)
 {
+	if (io_u->error == EDQUOT)	/* see finish() */
+		return strdup("not written: the pool's write budget is spent");
 	return strdup(kvctx_strerror(-(int)io_u->error));
 }
 
