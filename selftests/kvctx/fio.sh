@@ -52,6 +52,9 @@ check "and out of order in 1" refuses 1 'verify' kfio --filename=parts --rw=read
 check "a sync is a FLUSH" flushes 3 kfio --filename=synced --rw=write --fsync=32
 check "random reads, 16 deep, in batches" \
 	prints 'READ: .*io=8' kfio --rw=randread --iodepth=16 --iodepth_batch_submit=16 --iodepth_batch_complete_min=8
+check "writes in longer batches than a SUBMIT takes" \
+	prints 'WRITE: .*io=16' kfio --filename=deep --rw=write --bs=4k --size=16m --iodepth=4096 \
+	--iodepth_batch_submit=4096
 check "reads of a part of a page" prints 'READ: .*io=8' kfio --rw=read --bs=4k --page=64k --iodepth=4
 check "registered memory" prints 'READ: .*io=8' kfio --rw=randread --memory=registered --iodepth=4
 check "unverified" prints 'READ: .*io=8' kfio --rw=randread --verify_load=0 --iodepth=4

@@ -97,6 +97,9 @@ static int check_limits(struct thread_data *td, struct job *j)
 			    td->o.min_bs[DDIR_WRITE], (unsigned long long)j->page);
 	if (j->o->segments > info->segs_max)
 		return fail(td, E2BIG, "segments=%u: at most %u", j->o->segments, info->segs_max);
+	/* an io_uring takes all that iodepth allows, a SUBMIT has a limit of its own */
+	j->places = j->o->entry == ENTRY_URING ? 2 * td->o.iodepth : min(2 * td->o.iodepth, info->batch_max);
+	j->room = j->places;
 	return 0;
 }
 
@@ -196,18 +199,20 @@ static void queue_end(struct job *j, struct kvctx_sqe *op, uint64_t user_data)
 static enum fio_q_status engine_queue(struct thread_data *td, struct io_u *io_u)
 {
 	struct job *j = td->io_ops_data;
+	bool replaces = io_u->ddir == DDIR_WRITE && j->o->overwrite == OVERWRITE_REPLACE;
+	unsigned int places = replaces ? 2 : 1;
 	struct kvctx_sqe *op, *del;
 	struct kvctx_key key;
 
 	fio_ro_check(td, io_u);
-	if (j->nr_queued == td->o.iodepth)
+	if (j->nr_queued == td->o.iodepth || j->room < places)
 		return FIO_Q_BUSY;
 	if (!op_fits(j, io_u)) {
 		io_u->error = EINVAL;
 		td_verror(td, EINVAL, "kvctx: an I/O has to stay inside a page");
 		return FIO_Q_COMPLETED;
 	}
-	if (io_u->ddir == DDIR_WRITE && j->o->overwrite == OVERWRITE_REPLACE) {
+	if (replaces) {
 		key = page_key(j, io_u);
 		del = queue_next(j);
 		kvctx_prep_delete(del, &key);
@@ -217,6 +222,7 @@ static enum fio_q_status engine_queue(struct thread_data *td, struct io_u *io_u)
 	op_make(j, io_u, op);
 	queue_end(j, op, (uintptr_t)io_u);
 	j->queued[j->nr_queued++] = io_u;
+	j->room -= places;
 	return FIO_Q_QUEUED;
 }
 
@@ -234,6 +240,7 @@ static void note_issue(struct thread_data *td, struct job *j)
 		}
 	}
 	j->nr_queued = 0;
+	j->room = j->places;
 }
 
 static int engine_commit(struct thread_data *td)

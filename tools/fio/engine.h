@@ -65,6 +65,7 @@ struct job {
 
 	struct io_u **queued;		/* since the last commit */
 	unsigned int nr_queued;
+	unsigned int room, places;	/* left in the entry point's queue, and all of them */
 	struct io_u **done;		/* of the last getevents */
 
 	struct kvctx_cqe *cqes;		/* room for iodepth of them */
