@@ -57,12 +57,14 @@ static uint32_t min_for(const struct kvctx *ctx, uint32_t nr, uint64_t timeout_n
 /* @waited: out: the wait for @wait_nr is over */
 static int submit_locked(struct kvctx *ctx, uint32_t wait_nr, uint64_t timeout_ns, bool *waited)
 {
-	uint32_t room = ctx->limit - ctx->busy, nr = ctx->queued < room ? ctx->queued : room, min;
+	uint32_t room, nr, min;
 	int ret;
 
-	if (!nr)
-		return -EAGAIN;
 	for (;;) {
+		room = ctx->busy < ctx->limit ? ctx->limit - ctx->busy : 0;
+		nr = ctx->queued < room ? ctx->queued : room;
+		if (!nr)
+			return -EAGAIN;
 		if (wait_nr)
 			kvctx_ring_pull(ctx);
 		min = min_for(ctx, wait_nr, timeout_ns);
@@ -71,7 +73,7 @@ static int submit_locked(struct kvctx *ctx, uint32_t wait_nr, uint64_t timeout_n
 		/* with nothing of its own to wait for, the caller could only try again */
 		if (ret != -EAGAIN || ctx->busy)
 			return ret;
-		kvctx_wait_room(ctx);
+		kvctx_wait_room(ctx);	/* drops the lock: others may have taken what room there was */
 	}
 }
 

@@ -289,6 +289,8 @@ static int do_wait(const struct kvctx_wait *w)
 		__atomic_store_n(&ring->head, ring->head + w->consumed, __ATOMIC_RELEASE);
 	else
 		fake.waits++;
+	if (!w->consumed && fake.on_wait)
+		fake.on_wait();
 	return sleep_until(w->min, w->timeout_ns);
 }
 

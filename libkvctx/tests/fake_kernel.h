@@ -28,6 +28,7 @@ struct fake {
 	unsigned int fail_waits;
 	int fail_op;			/* result of the next operation that is no query */
 	unsigned int submit_max;	/* most operations that one SUBMIT takes; 0: no limit */
+	void (*on_wait)(void);		/* called in each WAIT that may sleep */
 	int mmaps_left;			/* -1: no limit */
 	uint32_t abi_version, cq_max;
 	const void *unpinnable;		/* memory that cannot be registered */

@@ -302,6 +302,32 @@ static void operations_of_a_ring(void **state)
 	assert_int_equal(kvctx_expect(ctx, -LIMIT), 0);
 }
 
+/* Another thread, while the kernel had no room */
+static void fill_up(void)
+{
+	fake.on_wait = NULL;
+	fake.fail_submit = 0;
+	assert_int_equal(kvctx_expect(ctx, LIMIT - 2), 0);
+}
+
+static void room_is_taken_while_waiting_for_some(void **state)
+{
+	(void)state;
+	fake.on_wait = fill_up;
+	fake.fail_submit = -EAGAIN;
+	assert_int_equal(queue(0, 5), 5);
+	assert_int_equal(kvctx_submit(ctx), 2);
+	assert_int_equal(kvctx_submit(ctx), -EAGAIN);
+	assert_int_equal(kvctx_expect(ctx, 1), -EAGAIN);
+	expect_cqes(0, 2);
+	assert_int_equal(kvctx_submit(ctx), 2);
+	assert_int_equal(submit_past(4, LIMIT / 2), LIMIT / 2);
+	assert_int_equal(submit_past(4 + LIMIT / 2, LIMIT / 2 - 2), LIMIT / 2 - 2);
+	expect_cqes(2, LIMIT);
+	assert_int_equal(kvctx_submit(ctx), 1);
+	expect_cqes(4, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -317,6 +343,7 @@ int main(void)
 		TEST(bad_operations),
 		TEST(user_data_of_the_library),
 		TEST(operations_of_a_ring),
+		TEST(room_is_taken_while_waiting_for_some),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
