@@ -124,7 +124,7 @@ static int watch(struct ctl *c, uint64_t nr)
 	uint64_t before = UINT64_MAX;
 	struct json_object *pools, *m;
 	const char *state;
-	bool stuck;
+	bool leaving, stuck;
 	char left[32];
 	int status;
 
@@ -140,12 +140,17 @@ static int watch(struct ctl *c, uint64_t nr)
 			fflush(stdout);
 		}
 		state = m ? out_get_text(m, "state") : NULL;
+		leaving = state && !strcmp(state, "leaving");
 		stuck = state && !strcmp(state, "stuck");
 		json_object_put(pools);
 		if (!m)
 			return CTL_OK;
 		if (stuck) {
 			ctl_error(c->args[1], "stays until the next attach: another member was lost");
+			return CTL_FAILED;
+		}
+		if (!leaving) {
+			ctl_error(c->args[1], "does not leave any more: the pool was attached again");
 			return CTL_FAILED;
 		}
 		ctl_sleep_ms(WATCH_MS);

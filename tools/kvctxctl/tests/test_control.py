@@ -67,6 +67,9 @@ def test_remove():
     assert "removed from pool" in good("pool", "remove", "ctx1", "0", gone=1).out
     r = run("pool", "remove", "ctx0", "1", member=4)
     assert r.status == FAILED and "stays until the next attach" in r.err, r
+    # online: it was leaving, and the pool was detached and attached meanwhile
+    r = run("pool", "remove", "ctx0", "1", member=0)
+    assert r.status == FAILED and "1: does not leave any more: the pool was attached again" in r.err, r
     bad(NODEV, "no member of pool ctx0", "pool", "remove", "ctx0", "7")
     bad(NODEV, "no member of pool ctx0", "pool", "remove", "ctx0", "nvme2n1")
     r = run("pool", "remove", "ctx0", "1", "--drop", "--move")
