@@ -99,7 +99,7 @@ static int tell(const struct report *r, struct outfile *json)
 	const char *path = r->options->json;
 	int ret;
 
-	report_table(r, path && !strcmp(path, "-") ? stderr : stdout);
+	report_table(r, options_table(r->options));
 	if (!json->stream)
 		return 0;
 	ret = report_json(r, json->stream);

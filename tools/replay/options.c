@@ -381,6 +381,11 @@ static bool is_stdout(const char *path)
 	return path && !strcmp(path, "-");
 }
 
+FILE *options_table(const struct options *o)
+{
+	return is_stdout(o->json) || is_stdout(o->dump_trace) || is_stdout(o->plot) ? stderr : stdout;
+}
+
 static enum options_result check(const struct options *o)
 {
 	if (!o->trace && !o->generate)

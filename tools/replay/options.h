@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 /* Exit statuses */
 #define EXIT_USAGE		2	/* wrong command line */
@@ -59,6 +60,9 @@ enum options_result {
 };
 
 enum options_result options_parse(struct options *o, int argc, char **argv);
+
+/* Where the table goes: what stands on standard output alone has to be all of it */
+FILE *options_table(const struct options *o);
 
 /* A count of bytes, with a suffix K, M or G for 2^10, 2^20, 2^30. 0, or -EINVAL, or -ERANGE */
 int parse_size(const char *text, uint64_t *bytes);

@@ -202,12 +202,6 @@ static int tell_in(struct outfile *out, const char *path, int (*tell)(const stru
 	return ret ? fail(path, strerror(-ret)) : 0;
 }
 
-/* What stands on standard output alone has to be all of it */
-static FILE *table_stream(const struct options *o)
-{
-	return (o->json && !strcmp(o->json, "-")) || (o->plot && !strcmp(o->plot, "-")) ? stderr : stdout;
-}
-
 /* A simulation that was interrupted has a table only: who reads the files may count on all of it */
 static int run_and_tell(struct job *j, struct outputs *out)
 {
@@ -216,7 +210,7 @@ static int run_and_tell(struct job *j, struct outputs *out)
 
 	if (ret && ret != -EINTR)
 		return fail("simulation", strerror(-ret));
-	simreport_table(s, table_stream(s->options));
+	simreport_table(s, options_table(s->options));
 	if (ret)
 		return ret;
 	ret = tell_in(&out->json, s->options->json, simreport_json, s);

@@ -622,6 +622,16 @@ class Interface(Case):
         copy, _ = self.run_program("--trace", path, "--requests", "10", "--dump-trace", "-")
         self.assertEqual(copy, "".join(out.splitlines(True)[:10]))
 
+    def test_dump_trace_is_alone_on_standard_output(self):
+        dump = ["--generate", "5", "--dump-trace", "-"]
+        trace, _ = self.run_program(*dump)
+        out, told = self.run_program(*dump, "--device", NODE, "--page-size", "9")
+        self.assertEqual(out, trace)
+        self.assertIn("good: every page was right", told)
+        out, told = self.run_program(*dump, "--simulate", "--capacity", "50%")
+        self.assertEqual(out, trace)
+        self.assertIn("LRU, page by page", told)
+
     def interrupt(self, number):
         args = [PROGRAM, "--generate", "2000", "--device", NODE, "--page-size", "64", "--json", self.json]
         fake = {"slow": 2000, "state": self.path("state")}
