@@ -14,8 +14,8 @@ PKG_CONFIG	?= pkg-config
 CFLAGS		?= -O2 -g
 SAN		?=
 
-KVCTX_CFLAGS	:= -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -Werror -Wstrict-prototypes -Wmissing-prototypes \
-		   -fno-strict-aliasing -Iuapi -DKVCTX_VERSION='"$(VERSION)"'
+KVCTX_CFLAGS	:= -std=gnu11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -Wall -Wextra -Werror -Wstrict-prototypes \
+		   -Wmissing-prototypes -fno-strict-aliasing -Iuapi -DKVCTX_VERSION='"$(VERSION)"'
 ifneq ($(SAN),)
 KVCTX_CFLAGS	+= -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 KVCTX_LDFLAGS	+= -fsanitize=address,undefined
@@ -41,7 +41,7 @@ pkglibs		= $(shell $(PKG_CONFIG) --libs $(1))
 include $(sort $(wildcard kmod/core/build.mk kmod/build.mk libkvctx/build.mk tools/*/build.mk selftests/*/build.mk))
 
 # One rule for every object; a target may add -D and -I through OBJ_CFLAGS of its own
-$(O)/obj/%.o: %.c
+$(O)/obj/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(Q_CC)$(CC) $(KVCTX_CFLAGS) $(OBJ_CFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 

@@ -34,7 +34,8 @@ $(CTL_MAN): tools/kvctxctl/kvctxctl.8.in $(CTL)
 # kvctxctl-fake is the tool with libnvme, libkmod, the netlink socket and some system calls replaced
 CTL_FAKE	:= $(O)/test/kvctxctl-fake
 CTL_FAKE_OBJS	:= $(patsubst %,$(O)/obj/tools/kvctxctl/tests/%.o,fake_kernel fake_kmod fake_nvme fake_system)
-CTL_WRAPPED	:= genl_connect setsockopt access opendir open pwrite fsync
+# open64, pwrite64: as the C library calls those with offsets of 64 bits
+CTL_WRAPPED	:= genl_connect setsockopt access opendir open64 pwrite64 fsync
 CTL_SUPERDUMP	:= $(O)/test/superdump
 TESTPROGS	+= $(CTL_FAKE) $(CTL_SUPERDUMP)
 

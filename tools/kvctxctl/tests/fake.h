@@ -35,13 +35,13 @@ int __wrap_genl_connect(struct nl_sock *sk);
 int __wrap_setsockopt(int fd, int level, int name, const void *val, socklen_t len);
 int __wrap_access(const char *path, int mode);
 DIR *__wrap_opendir(const char *path);
-int __wrap_open(const char *path, int flags, ...);
-ssize_t __wrap_pwrite(int fd, const void *buf, size_t len, off_t offset);
+int __wrap_open64(const char *path, int flags, ...);
+ssize_t __wrap_pwrite64(int fd, const void *buf, size_t len, off_t offset);
 int __wrap_fsync(int fd);
 int __real_access(const char *path, int mode);
 DIR *__real_opendir(const char *path);
-int __real_open(const char *path, int flags, ...);
-ssize_t __real_pwrite(int fd, const void *buf, size_t len, off_t offset);
+int __real_open64(const char *path, int flags, ...);
+ssize_t __real_pwrite64(int fd, const void *buf, size_t len, off_t offset);
 int __real_fsync(int fd);
 
 #endif

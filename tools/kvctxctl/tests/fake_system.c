@@ -72,7 +72,7 @@ void fake_make(const char *path)
 		mkdir(full, 0755);
 		*p = '/';
 	}
-	fd = __real_open(full, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	fd = __real_open64(full, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
 	if (fd < 0)
 		abort();
 	close(fd);
@@ -98,7 +98,7 @@ DIR *__wrap_opendir(const char *path)
 	return __real_opendir(moved(path, buf, sizeof(buf)));
 }
 
-int __wrap_open(const char *path, int flags, ...)
+int __wrap_open64(const char *path, int flags, ...)
 {
 	char buf[512];
 
@@ -106,7 +106,7 @@ int __wrap_open(const char *path, int flags, ...)
 		errno = (int)fake_number("FAKE_OPEN_ERRNO", 0);
 		return -1;
 	}
-	return __real_open(strncmp(path, "/sys/", 5) ? path : moved(path, buf, sizeof(buf)), flags);
+	return __real_open64(strncmp(path, "/sys/", 5) ? path : moved(path, buf, sizeof(buf)), flags);
 }
 
 static bool fault(const char *name, long *nr)
@@ -117,7 +117,7 @@ static bool fault(const char *name, long *nr)
 	return which && (*nr == which || (*nr > which && fake_number("FAKE_FAIL_FROM", 0)));
 }
 
-ssize_t __wrap_pwrite(int fd, const void *buf, size_t len, off_t offset)
+ssize_t __wrap_pwrite64(int fd, const void *buf, size_t len, off_t offset)
 {
 	static long nr;
 
@@ -126,7 +126,7 @@ ssize_t __wrap_pwrite(int fd, const void *buf, size_t len, off_t offset)
 		return -1;
 	}
 	/* Short now and then, as a file may */
-	return __real_pwrite(fd, buf, len > 40000 && nr % 3 == 0 ? 40000 : len, offset);
+	return __real_pwrite64(fd, buf, len > 40000 && nr % 3 == 0 ? 40000 : len, offset);
 }
 
 int __wrap_fsync(int fd)
