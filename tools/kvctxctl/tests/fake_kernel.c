@@ -156,6 +156,8 @@ static void push_pool(const struct nlmsghdr *rq, const char *name, int flags)
 	else
 		nla_put_u32(msg, KVCTX_A_CHUNK_SIZE, 65536);
 	nla_put_u64(msg, KVCTX_A_PAGE_LEN_MAX, 128ULL << 20);
+	nla_put_u64(msg, KVCTX_A_ATTACH_BYTES, 3 << 20);
+	nla_put_u64(msg, KVCTX_A_ATTACH_US, 4000);
 	nla_put_u32(msg, KVCTX_A_STATE, two ? KVCTX_POOL_DEGRADED : KVCTX_POOL_ONLINE);
 	if (!fake_is("FAKE_OLD", "1")) {
 		nla_put_u64(msg, KVCTX_A_DISCARD_RATE, two ? 512ULL << 20 : 0);

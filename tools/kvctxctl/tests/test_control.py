@@ -104,7 +104,7 @@ def test_show_json():
     ], pool
     assert pool == {
         "name": "ctx0", "uuid": "00010203-0405-0607-0809-0a0b0c0d0e0f", "state": "degraded",
-        "capacity": 80 << 28, "segment_size": 1 << 28, "chunk_size": 65536, "page_len_max": 128 << 20,
+        "attach_bytes": 3 << 20, "attach_us": 4000, "capacity": 80 << 28, "segment_size": 1 << 28, "chunk_size": 65536, "page_len_max": 128 << 20,
         "free": 21 << 28, "discard_rate": 512 << 20, "write_budget": 2 << 40, "write_budget_left": 1 << 40,
     }, pool
     assert members[1] == {

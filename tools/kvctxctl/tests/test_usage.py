@@ -243,6 +243,12 @@ def test_man_page_tells_everything():
         assert name in text, name
     for key in good("stat", "ctx0", "-o", "json").json()["stats"][0]:
         assert re.search(rf"\b{key}\b", text), key
+    part = re.search(r'(?s)\n\.BR "pool format" .*?\.TP', text)[0]
+    for key in good("pool", "show", "ctx0", "-o", "json").json()["pool"]:
+        assert re.search(rf"\b{key}\b", part), key
+    part = re.search(r'(?s)\n\.BR "tenant add" .*?\.TP', text)[0]
+    for key in good("tenant", "set", "ctx0", "t", "--allow-unverified", "-o", "json").json():
+        assert key == "format" or f"\n.I {key}\n" in part or f"\n.IR {key} " in part, key
 
 
 def test_man_page_is_well_formed():
