@@ -184,10 +184,12 @@ static int settle(const struct ctl *c, nvme_ctrl_t ctrl)
 
 	if (json_object_array_length(devices)) {
 		status = put_devices(c, name, devices);
+	} else if (nvme_disconnect_ctrl(ctrl)) {
+		ctl_command_error(c, "%s: connected, but no block device appeared within %.1f s, and %s cannot be "
+				  "disconnected: %s", c->opt[OPT_NQN].text, (double)limit / 1000, name, strerror(errno));
 	} else {
 		ctl_command_error(c, "%s: connected, but no block device appeared within %.1f s; disconnected again",
 				  c->opt[OPT_NQN].text, (double)limit / 1000);
-		nvme_disconnect_ctrl(ctrl);
 	}
 	json_object_put(devices);
 	return status;

@@ -7,6 +7,7 @@
  *	nvme6	nqn.test:b	loop
  *
  *	FAKE_NVME_ERRNO		making or ending a connection fails so
+ *	FAKE_DISCONNECT_ERRNO	ending one fails so, and making one does not
  *	FAKE_NAMESPACES		entries that show up in /sys/class/nvme/nvme1, with their nodes (default: nvme1c1n1)
  *	FAKE_APPEAR		from the n-th look on (default 3); 0: never
  */
@@ -117,7 +118,7 @@ int nvmf_add_ctrl(nvme_host_t h, nvme_ctrl_t c, const struct nvme_fabrics_config
 int nvme_disconnect_ctrl(nvme_ctrl_t c)
 {
 	fake_log("disconnect %s", c->name);
-	errno = (int)fake_number("FAKE_NVME_ERRNO", 0);
+	errno = (int)fake_number("FAKE_DISCONNECT_ERRNO", fake_number("FAKE_NVME_ERRNO", 0));
 	if (errno)
 		return -1;
 	c->name = NULL;

@@ -134,6 +134,9 @@ def test_connect_no_device_appears():
     r = bad(FAILED, ["no block device appeared within 0.5 s", "disconnected"], *TCP, "--timeout", "0.5", appear=0)
     assert 0.4 < time.monotonic() - start < 5, r
     assert r.log[-1] == "disconnect nvme1", r
+    r = bad(FAILED, ["no block device appeared", "nvme1 cannot be disconnected: Input/output error"], *TCP,
+            "--timeout", "0.1", appear=0, disconnect_errno=5)
+    assert "disconnected again" not in r.err, r
 
 
 def test_connect_waits_for_the_device():
