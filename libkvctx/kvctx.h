@@ -167,6 +167,7 @@ void *kvctx_arena(const struct kvctx *ctx, size_t *len);
  *
  * * -EINVAL: zero length
  * * -EFAULT: not writable by the caller
+ * * -EREMOTEIO: memory of a PCI device that its driver, or this kernel, does not let peers reach
  * * -ENOMEM: out of memory, over RLIMIT_MEMLOCK, or mem_max registrations
  */
 int kvctx_mem_register(struct kvctx *ctx, void *addr, size_t len, uint32_t *id);
@@ -195,7 +196,8 @@ int kvctx_mem_unregister(struct kvctx *ctx, uint32_t id);
  *
  * Memory inside the arena or inside one registration is used as it is. Other memory is pinned for
  * the call and counts towards RLIMIT_MEMLOCK meanwhile; memory that cannot be written, which the
- * kernel does not pin, is copied first. Waits for space when the pool is full.
+ * kernel does not pin, is copied first: memory that cannot be read either ends in a signal, as
+ * any access to it would. Waits for space when the pool is full.
  *
  * Context: MT-Safe. Sleeps; a signal does not end it.
  *
@@ -469,8 +471,6 @@ struct kvctx_sqe *kvctx_get_sqe(struct kvctx *ctx);
  * Return: number taken, from the front, 0 when nothing was queued; or
  *
  * * -EAGAIN: none, cq_entries completions are in flight or wait to be taken by kvctx_peek()
- * * -ENODEV: none, the pool is gone
- * * -ENOMEM: none, out of memory
  */
 int kvctx_submit(struct kvctx *ctx);
 

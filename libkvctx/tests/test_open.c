@@ -200,6 +200,8 @@ static void errors_have_texts(void **state)
 		for (j = 0; j < i; j++)
 			assert_string_not_equal(kvctx_strerror(-errnos[i]), kvctx_strerror(-errnos[j]));
 	}
+	assert_non_null(strstr(kvctx_strerror(-ENOSPC), "slot"));
+	assert_non_null(strstr(kvctx_strerror(-EOPNOTSUPP), "CRCs"));
 	assert_string_equal(kvctx_strerror(0), "success");
 	assert_string_equal(kvctx_strerror(ENOENT), "success");
 	assert_string_equal(kvctx_version(), KVCTX_VERSION);
