@@ -60,16 +60,16 @@ static unsigned int cq_entries(const struct thread_data *td)
 static int open_session(struct thread_data *td, struct job *j, const char *node, size_t arena)
 {
 	struct kvctx_params params = { .size = sizeof(params), .cq_entries = cq_entries(td) };
-	int flags = td_write(td) || td_trim(td) ? O_RDWR : O_RDONLY, err;
+	int err;
 
 	if (strlen(j->o->keyspace) > sizeof(params.keyspace))
 		return fail(td, EINVAL, "keyspace=%s: longer than %zu", j->o->keyspace, sizeof(params.keyspace));
 	memcpy(params.keyspace, j->o->keyspace, strlen(j->o->keyspace));
 	params.arena_bytes = arena;
-	/* an arena of a read-only session cannot be written, and fio writes to its buffers */
-	if (arena)
-		flags = O_RDWR;
-	err = kvctx_open(node, flags, &params, &j->ctx);
+	/* also to read: a read-only session pays a system call for what it reaps, and cannot write to its arena */
+	err = kvctx_open(node, O_RDWR, &params, &j->ctx);
+	if (err == -EACCES && !arena && !td_write(td) && !td_trim(td))
+		err = kvctx_open(node, O_RDONLY, &params, &j->ctx);
 	switch (err) {
 	case 0:
 		return 0;
