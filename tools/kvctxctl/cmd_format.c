@@ -186,14 +186,31 @@ static int check_signature(const struct device *d)
 	return found == 1 ? CTL_OK : CTL_FAILED;
 }
 
+/* A member has only so many segments: no error, but nobody should find out later */
+static void tell_unused(const struct format *f, const struct device *d)
+{
+	u64 segment = f->super->segment_size;
+	u32 nr = kvc_device_segments(d->size, segment);
+	char used[32], whole[32];
+
+	if (d->size < kvc_device_bytes(nr, segment) + segment)
+		return;
+	out_size_text(nr * segment, used, sizeof(used));
+	out_size_text(d->size, whole, sizeof(whole));
+	ctl_error(d->path, "only %s of %s are used, %u segments; larger ones (--segment-size) use all of it", used,
+		  whole, nr);
+}
+
 static int check_device(struct format *f, int i)
 {
 	struct device *d = &f->dev[i];
 	int status = open_device(d) ?: check_twice(f, i) ?: check_size(f, d);
 
-	if (status || f->c->opt[OPT_FORCE].set)
-		return status;
-	return check_member(f, d) ?: check_signature(d);
+	if (!status && !f->c->opt[OPT_FORCE].set)
+		status = check_member(f, d) ?: check_signature(d);
+	if (!status)
+		tell_unused(f, d);
+	return status;
 }
 
 static int write_all(const struct device *d, const void *buf, size_t len, u64 offset)

@@ -108,6 +108,8 @@ const struct ctl_command ctl_commands[] = {
 "in use, and without --force none may hold a file system, a partition table,\n"
 "a pool or anything else that has a known signature. What they hold is lost.\n"
 "A command that fails leaves no device that looks like a member of the pool.\n"
+"A device has 16777216 segments at most; when it is larger a warning on\n"
+"standard error says how much of it is used, and larger segments use more.\n"
 "The pool has one tenant, 'default'.",
 		.example = "kvctxctl pool format ctx0 /dev/nvme1n1 /dev/nvme2n1",
 	}, {
@@ -142,8 +144,8 @@ const struct ctl_command ctl_commands[] = {
 		.options = OPT(FORCE),
 		.summary = "add devices to a pool in service",
 		.text =
-"Each device is checked as by format, and what it holds is lost. It takes new\n"
-"pages at once; sessions need not be closed.",
+"Each device is checked as by format, with the same warning, and what it holds\n"
+"is lost. It takes new pages at once; sessions need not be closed.",
 		.example = "kvctxctl pool add ctx0 /dev/nvme3n1",
 	}, {
 		.noun = "pool", .verb = "remove", .run = cmd_pool_remove,

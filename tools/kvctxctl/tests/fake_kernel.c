@@ -10,6 +10,7 @@
  *	FAKE_CONNECT	"no": the socket cannot be made
  *	FAKE_POOLS	"no": nothing is attached
  *	FAKE_ERRNO	requests fail so
+ *	FAKE_SEGMENT_SIZE	of the pools (default: 256 MiB)
  *	FAKE_NO_ADD	"1": POOL_ADD is refused
  *	FAKE_WHY	sentence that goes with it; sent only to a socket that asked for sentences
  *	FAKE_CAPPED	"1": the error does not repeat the request
@@ -150,7 +151,7 @@ static void push_pool(const struct nlmsghdr *rq, const char *name, int flags)
 	nla_put_string(msg, KVCTX_A_POOL, name);
 	put_uuid(msg, KVCTX_A_UUID, 0);
 	nla_put_u64(msg, KVCTX_A_CAPACITY, (two ? 80ULL : 40ULL) << 28);
-	nla_put_u64(msg, KVCTX_A_SEGMENT_SIZE, 1ULL << 28);
+	nla_put_u64(msg, KVCTX_A_SEGMENT_SIZE, (uint64_t)fake_number("FAKE_SEGMENT_SIZE", 1L << 28));
 	if (fake_is("FAKE_BAD", "1"))
 		nla_put_u16(msg, KVCTX_A_CHUNK_SIZE, 1);
 	else

@@ -51,6 +51,9 @@ def test_add():
     assert [s["reason"] for s in superblocks(small)] == [0] * 4
     r = good("pool", "add", "ctx0", a, "--force", "-o", "json")
     assert r.json()["pool"]["name"] == "ctx0", r
+    large = image("large", 5 << 40)
+    r = run("pool", "add", "ctx0", large, segment_size=262144)
+    assert r.status == 0 and "only 4.0 TiB of 5.0 TiB are used" in r.err, r
     # what the kernel is given holds no superblock at either end
     assert [s["reason"] for s in superblocks(a)] == [1] * 4
     r = run("pool", "add", "ctx0", a, errno=17, why="so not")

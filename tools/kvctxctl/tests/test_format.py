@@ -87,6 +87,22 @@ def test_too_small():
     bad(FAILED, "too small", "pool", "format", "p", image("c", 0))
 
 
+def test_too_large():
+    """16M segments are the most a member can have: what is not used is told"""
+    most = (16 << 20) * 262144 + MIB + 131072
+    a = image("a", most + 262143)
+    good("pool", "format", "p", a, "--segment-size", "256K")
+    b = image("b", most + (1 << 40))
+    for force in ([], ["--force"]):
+        r = run("pool", "format", "p", b, "--segment-size", "256K", *force)
+        assert r.status == 0 and "4.0 TiB.\n" in r.out, r
+        assert r.err == (f"kvctxctl: {b}: only 4.0 TiB of 5.0 TiB are used, 16777216 segments; "
+                         "larger ones (--segment-size) use all of it\n"), r
+        put(b, 0, bytes(MIB))
+        put(b, most + (1 << 40) - 131072, bytes(131072))
+    good("pool", "format", "p", b, "--segment-size", "512K")
+
+
 def test_nothing_is_written_before_all_are_checked():
     a, b = image("a", 9 * MIB), image("b", MIB)
     put(a, 3, b"precious")
