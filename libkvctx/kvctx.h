@@ -546,7 +546,7 @@ unsigned int kvctx_peek(struct kvctx *ctx, struct kvctx_cqe *cqes, unsigned int 
  * whose driver publishes none: the operation has to go through host memory then, copied by who can
  * reach both. The caller gives the library a part of the arena and a function that copies, and tells
  * which operations may be staged. The library has no threads: kvctx_peek() and kvctx_wait() copy and
- * submit anew while they are at it, and so do synchronous calls that need a slot.
+ * submit anew while they are at it, and so do synchronous calls that need a slot or give one back.
  */
 
 /* Directions of a copy */

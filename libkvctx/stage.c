@@ -10,9 +10,10 @@
  *   again    in the kernel, on a slot
  *   here     a LOAD has reached its slot: on the list of those to be copied
  *
- * Lists move in kvctx_stage_step(), which reaping calls make: what waits for a copy first, since it
- * gives a slot back, then what waits for a slot. No lock is held over a copy or a system call; a
- * record that is on no list meanwhile belongs to the thread that took it.
+ * Lists move in kvctx_stage_step(), which reaping calls make, and synchronous ones that take a slot
+ * or give one back: what waits for a copy first, since it gives a slot back, then what waits for a
+ * slot. No lock is held over a copy or a system call; a record that is on no list meanwhile belongs
+ * to the thread that took it.
  *
  * The operation is busy all the time, in the sense of handle.h: the ready list has room for it.
  */
@@ -416,6 +417,8 @@ static void give_slot(struct kvctx *ctx, uint32_t slot)
 	pthread_mutex_lock(&ctx->lock);
 	free_slot(ctx->stage, slot);
 	kvctx_wake_ready(ctx);
+	/* who sleeps in the kernel does not see it: what waits for a slot is our business */
+	kvctx_stage_step(ctx);
 	pthread_mutex_unlock(&ctx->lock);
 }
 

@@ -633,6 +633,35 @@ static void waiting_for_slots_of_calls(void **state)
 		pthread_join(threads[i], NULL);
 }
 
+/* A call that gives its slot back uses it for who waits for one: who sleeps in the kernel cannot */
+static void calls_give_slots_on(void **state)
+{
+	pthread_t threads[SLOTS];
+	struct kvctx_cqe cqes[2];
+	int i;
+
+	(void)state;
+	put_page(1, SLOT);
+	__atomic_store_n(&copies.hold, true, __ATOMIC_RELEASE);
+	for (i = 0; i < SLOTS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, call_once, NULL), 0);
+	usleep(100000);		/* as above */
+	move_queued(KVCTX_OP_LOAD, 1, SLOT, true);
+	assert_int_equal(kvctx_submit(ctx), 1);
+	assert_int_equal(kvctx_wait(ctx, 1, 1000000), -ETIME);
+	fake.hold_calls = true;
+	__atomic_store_n(&copies.hold, false, __ATOMIC_RELEASE);
+	fake_await_kept(SLOTS);
+	fake_release(1);
+	fake_await_kept(SLOTS);	/* the others, and the LOAD */
+	fake_release(SLOTS);
+	for (i = 0; i < SLOTS; i++)
+		pthread_join(threads[i], NULL);
+	reap(cqes, 1);
+	assert_int_equal(cqes[0].res, SLOT);
+	assert_true(is_filled(bytes + SLOT, SLOT, 1));
+}
+
 /* A session that cannot write the arena stages LOADs all the same, but not into the arena itself */
 static void read_only(void **state)
 {
@@ -684,6 +713,7 @@ int main(void)
 		TEST(waiting_goes_on),
 		TEST(submitting_and_waiting),
 		TEST(waiting_for_slots_of_calls),
+		TEST(calls_give_slots_on),
 		TEST(read_only),
 	};
 
