@@ -470,7 +470,8 @@ struct kvctx_sqe *kvctx_get_sqe(struct kvctx *ctx);
  *
  * Return: number taken, from the front, 0 when nothing was queued; or
  *
- * * -EAGAIN: none, cq_entries completions are in flight or wait to be taken by kvctx_peek()
+ * * -EAGAIN: none, cq_entries completions are in flight or wait to be taken by kvctx_peek(); or
+ *	fewer are, and synchronous calls of other threads leave no room at the moment
  */
 int kvctx_submit(struct kvctx *ctx);
 
