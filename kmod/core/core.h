@@ -103,6 +103,7 @@ struct kvc_recover {
 	u32	at;			/* where in keep it goes */
 	/* private */
 	u32	gseg, first_block, next_block, next_record, nr_records, nr_crcs;
+	bool	cut;			/* its log ends within an extent */
 	struct kvc_seg_id id;
 };
 

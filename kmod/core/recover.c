@@ -6,7 +6,8 @@
  * equal sequences are copies of one page. Tombstones take part in the index until kvc_recover_finish(). A segment
  * whose log holds anything is SEALED afterwards and not reopened for pages; one with a header only, or none, is BLANK
  * and gets a new header before it is used: behind a damaged extent others of the same generation may lie, which must
- * never follow a new one.
+ * never follow a new one. A log that ends within an extent, at a record that does not count, is not written on: those
+ * before it do.
  *
  * A segment that holds a record which lost, unless to a tombstone naming that very segment, is undead: see delete.c.
  *
@@ -313,8 +314,10 @@ static int take_extent(struct kvc_member *m, struct kvc_recover *r, const void *
 		os_unlock(&m->lock);
 	}
 	ret = add_extent(m, r, &xr);
-	if (ret == -EINVAL)
+	if (ret == -EINVAL) {
 		skipped(m);
+		r->cut = true;
+	}
 	if (!ret)
 		r->next_block += bytes >> KVC_BLOCK_SHIFT;
 	return ret;
@@ -331,6 +334,8 @@ static void end_of_log(struct kvc_member *m, struct kvc_recover *r, int err)
 		seg->used = true;
 		seg->log_end = r->next_block;
 		seg->data_start = max(seg->data_start, seg->log_end);
+		if (r->cut)
+			seg->log_end = seg->data_start;
 		seg->log_cursor.index = seg->nr_entries;
 		kvc_seg_set_state(m, seg, KVC_S_SEALED);
 	}
