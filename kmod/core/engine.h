@@ -168,6 +168,7 @@ struct kvc_seg {
 	u32	first_eblock, last_eblock;
 	struct kvc_cursor log_cursor;	/* every entry before it is logged or dead */
 	u32	nr_crcs, crc_room;
+	u32	nr_strays;		/* records in its log that recovery made no entry of */
 	u32	**crcs;			/* blocks of KVC_CBLOCK_CRCS */
 	/* no lock */
 	struct os_atomic holds, leases;

@@ -156,6 +156,7 @@ void kvc_seg_free_entries(struct kvc_pool *p, struct kvc_seg *seg)
 		os_free(seg->crcs[i]);
 	os_free(seg->crcs);
 	seg->nr_entries = 0;
+	seg->nr_strays = 0;
 	seg->nr_eblocks = 0;
 	seg->crcs = NULL;
 	seg->nr_crcs = 0;

@@ -337,6 +337,7 @@ static void end_of_log(struct kvc_member *m, struct kvc_recover *r, int err)
 		if (r->cut)
 			seg->log_end = seg->data_start;
 		seg->log_cursor.index = seg->nr_entries;
+		seg->nr_strays = r->nr_records - seg->nr_entries;
 		kvc_seg_set_state(m, seg, KVC_S_SEALED);
 	}
 	os_unlock(&m->lock);

@@ -121,7 +121,7 @@ void kvc_seg_check(const struct kvc_pool *p, const struct kvc_seg *seg)
 
 static bool fits(const struct kvc_pool *p, const struct kvc_seg *seg, u32 blocks, u32 rec_bytes)
 {
-	return seg->nr_entries < kvc_seg_entries_max(p) &&
+	return seg->nr_entries + seg->nr_strays < kvc_seg_entries_max(p) &&
 	       log_reserve(p, seg) + kvc_pending_blocks(rec_bytes) + blocks <= seg->data_start;
 }
 

@@ -431,6 +431,38 @@ static void bad_record(void **state)
 	rig_free(r);
 }
 
+/* Tombstones of later attaches share a segment's log with records that have no entry any more, of a tenant removed. */
+static void log_with_removed_tenant(void **state)
+{
+	struct rig *r = rig_small(1);
+	struct kvc_domain *d;
+	u32 i;
+
+	(void)state;
+	assert_int_equal(kvc_tenant_add(r->pool, "one", 0, 0, 0600, 0), 1);
+	d = rig_domain(r, 1, 0);
+	for (i = 0; i < 25; i++)
+		assert_int_equal(rig_store(r, d, i, i, 100), 0);
+	rig_flush(r);
+	for (i = 0; i < 25; i++)
+		assert_int_equal(rig_delete(r, d, i), 0);
+	rig_flush(r);
+	kvc_domain_put(r->pool, d);
+	rig_write_super(r);
+	rig_again(r);
+	assert_int_equal(kvc_tenant_remove(r->pool, "one"), 0);
+	rig_write_super(r);
+	rig_fill(r, 0, 100, 250);
+	rig_flush(r);
+	rig_again(r);
+	for (i = 0; i < 250; i++)
+		assert_int_equal(rig_delete(r, r->d, i), 0);
+	rig_flush(r);
+	rig_again(r);
+	assert_int_equal(rig_stats(r).pages, 0);
+	rig_free(r);
+}
+
 static const struct CMUnitTest recover_tests[] = {
 	cmocka_unit_test_setup_teardown(empty_pool, make, unmake),
 	cmocka_unit_test_setup_teardown(bad_super_is_refused, make, unmake),
@@ -445,6 +477,7 @@ static const struct CMUnitTest recover_tests[] = {
 	cmocka_unit_test(claims_of_too_much),
 	cmocka_unit_test(what_lost_counts),
 	cmocka_unit_test(bad_record),
+	cmocka_unit_test(log_with_removed_tenant),
 };
 
 TEST_GROUP(recover);
