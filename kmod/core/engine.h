@@ -152,6 +152,7 @@ struct kvc_seg {
 	bool	writing;		/* an extent is on its way */
 	bool	used;			/* pages were written since it was discarded as a whole */
 	bool	broken;			/* recovery met a read error */
+	bool	old;			/* recovery found its log: what lies behind that is not known */
 	u32	prev, next;		/* list of the segments in this state, by gseg */
 	u64	generation, salt;
 	u64	open_seq;
@@ -235,7 +236,7 @@ struct kvc_member {
 	struct kvc_seg *discarding;	/* HEADED, part of it is out to be discarded */
 	u64	commits;		/* records that became loggable so far */
 	struct kvc_reclaim reclaim;
-	u8	*extent;		/* buffer of the one extent on its way */
+	u8	*extent;		/* buffer of the one extent on its way, and a block behind it */
 	struct kvc_seg *newest;		/* where the last new page got its place */
 	struct kvc_survey *survey;	/* of who executes the work, as are floors and costs, one for each segment */
 	u64	*costs;			/* what it cost to lose it when it was surveyed last; 0: it was not */

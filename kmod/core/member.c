@@ -25,7 +25,7 @@ static void init_lists(struct kvc_member *m)
 static int alloc_segments(struct kvc_member *m, u32 nr_segs)
 {
 	struct kvc_seg *segs = os_zalloc(sizeof(*segs) * nr_segs);
-	u8 *extent = os_alloc(m->pool->extent_max);
+	u8 *extent = os_alloc(m->pool->extent_max + KVC_BLOCK);
 	struct kvc_survey *survey = os_zalloc(sizeof(*survey));
 	u64 *costs = os_zalloc(sizeof(*costs) * nr_segs);
 	u64 *floors = os_zalloc(sizeof(*floors) * kvc_victim_floors(nr_segs));

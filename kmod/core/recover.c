@@ -6,8 +6,8 @@
  * equal sequences are copies of one page. Tombstones take part in the index until kvc_recover_finish(). A segment
  * whose log holds anything is SEALED afterwards and not reopened for pages; one with a header only, or none, is BLANK
  * and gets a new header before it is used: behind a damaged extent others of the same generation may lie, which must
- * never follow a new one. A log that ends within an extent, at a record that does not count, is not written on: those
- * before it do.
+ * never follow a new one. So what tombstones add to an old log has its end with it, see summary.c. A log that ends
+ * within an extent, at a record that does not count, is not written on: those before it do.
  *
  * A segment that holds a record which lost, unless to a tombstone naming that very segment, is undead: see delete.c.
  *
@@ -333,7 +333,9 @@ static void end_of_log(struct kvc_member *m, struct kvc_recover *r, int err)
 	} else if (r->next_block > 1 || seg->nr_entries) {
 		seg->used = true;
 		seg->log_end = r->next_block;
-		seg->data_start = max(seg->data_start, seg->log_end);
+		seg->old = true;
+		/* one block less: for the end of the log */
+		seg->data_start = max(seg->data_start - 1, seg->log_end);
 		if (r->cut)
 			seg->log_end = seg->data_start;
 		seg->log_cursor.index = seg->nr_entries;

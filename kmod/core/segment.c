@@ -134,6 +134,7 @@ void kvc_seg_reset(struct kvc_pool *p, struct kvc_seg *seg)
 	seg->pending = 0;
 	seg->pending_blocks = 0;
 	seg->discarded = 1;
+	seg->old = false;
 	kvc_victim_cost(kvc_member_of(p, kvc_gseg(p, seg)), kvc_gseg_local(kvc_gseg(p, seg)), 0);
 	WRITE_ONCE(seg->min_seq, U64_MAX);
 	kvc_cursor_init(&seg->log_cursor);

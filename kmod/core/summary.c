@@ -6,6 +6,10 @@
  * placed at the end of the segment's log. One extent of a member is on its way at a time, in the member's buffer, and
  * each is durable before the next is made: the log never has holes. If writing one fails, whatever follows it in the
  * log could not be found again, so the member is given up.
+ *
+ * Behind the log that a segment had when the pool was attached anything may lie, also extents that followed one that is
+ * damaged now. A block of zeros is written with each extent there, or they would follow this one; the next takes its
+ * place.
  */
 #include "engine.h"
 
@@ -137,6 +141,12 @@ static void check_extent(const struct kvc_pool *p, const struct kvc_work *w, u32
 	KVC_WARN_ONCE(why != KVC_NR_REASONS);
 }
 
+static void end_log(struct kvc_work *w)
+{
+	memset((u8 *)w->buf + w->len, 0, KVC_BLOCK);
+	w->len += KVC_BLOCK;
+}
+
 /* Make an extent of what @seg has unlogged: 1, or 0 when all of that had died. */
 int kvc_summary_next(struct kvc_member *m, struct kvc_seg *seg, struct kvc_work *w)
 {
@@ -144,10 +154,12 @@ int kvc_summary_next(struct kvc_member *m, struct kvc_seg *seg, struct kvc_work 
 	struct kvc_extent_writer xw;
 	struct kvc_seg_id id;
 	u32 block;
+	bool old;
 
 	kvc_extent_begin(&xw, m->extent, p->extent_max);
 	os_lock(&m->lock);
 	block = seg->log_end;
+	old = seg->old;
 	seg->writing_since = seg->dirty_since;
 	log_entries(p, seg, &xw);
 	if (xw.nr_records) {
@@ -166,6 +178,8 @@ int kvc_summary_next(struct kvc_member *m, struct kvc_seg *seg, struct kvc_work 
 	w->len = kvc_extent_end(&xw, &id, block);
 	if (OS_SELF_CHECKS)
 		check_extent(p, w, block, &id);
+	if (old)
+		end_log(w);
 	return 1;
 }
 

@@ -64,6 +64,7 @@ recovered-seq@kmod/core/recover.c@s/os_atomic64_set(&p->seq, .*/(void)seq;/@the 
 recovered-gen@kmod/core/recover.c@s/os_atomic64_set(&p->generation, .*/(void)gen;/@generations start anew with each attach
 recovery-share@kmod/core/recover.c@s/rec->nr_crcs <= p->seg_blocks - r->nr_crcs/rec->nr_crcs <= p->seg_blocks - kvc_seg(p, r->gseg)->nr_crcs/@what lost is not counted as its segment's
 log-cut@kmod/core/recover.c@s/^\t\tr->cut = true;/\t\t;/@tombstones are written over records that count
+log-behind@kmod/core/summary.c@s/^\tif (old)$/\tif (0)/@what lies behind a damaged extent follows a new one
 log-strays@kmod/core/recover.c@s/seg->nr_strays = .*/;/@a log takes more records than recovery believes
 recovery-oldest@kmod/core/recover.c@s/->seq >= rec->seq/->seq <= rec->seq/@the oldest record of a key wins
 recovery-tombs@kmod/core/recover.c@s/^\t\tsupersede(p, bucket, old, e);$/\t\t;/@tombstones do not kill in recovery

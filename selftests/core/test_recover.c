@@ -112,6 +112,34 @@ static void damaged_extent(void **state)
 	rig_free(r);
 }
 
+/* A tombstone may take a damaged extent's place in the log, but what lies behind does not follow it. */
+static void damaged_extent_replaced(void **state)
+{
+	struct rig *r = rig_small(1);
+	struct kvc_load ld;
+	u32 i;
+
+	(void)state;
+	for (i = 0; i < 4; i++) {
+		assert_int_equal(rig_store(r, r->d, i, i, 100), 0);
+		rig_flush(r);
+	}
+	assert_int_equal(rig_hold(r, r->d, 0, &ld), 0);
+	kvc_load_end(r->pool, &ld, 0);
+	dev_flip(r->devs[0], segment_start(r, ld.offset) + 3 * KVC_BLOCK + 300, 1);
+	rig_again(r);
+	assert_int_equal(rig_query(r, r->d, 3), -ENOENT);
+	assert_int_equal(rig_delete(r, r->d, 0), 0);
+	assert_int_equal(rig_store(r, r->d, 3, 33, 100), 0);
+	assert_int_equal(rig_delete(r, r->d, 3), 0);
+	rig_flush(r);
+	rig_again(r);
+	assert_int_equal(rig_query(r, r->d, 0), -ENOENT);
+	assert_int_equal(rig_load(r, r->d, 1, 1), 0);
+	assert_int_equal(rig_query(r, r->d, 3), -ENOENT);
+	rig_free(r);
+}
+
 /* A segment copied elsewhere, or kept from another time, is not believed. */
 static void foreign_segments(void **state)
 {
@@ -468,6 +496,7 @@ static const struct CMUnitTest recover_tests[] = {
 	cmocka_unit_test_setup_teardown(bad_super_is_refused, make, unmake),
 	cmocka_unit_test_setup_teardown(again_and_again, make, unmake),
 	cmocka_unit_test(damaged_extent),
+	cmocka_unit_test(damaged_extent_replaced),
 	cmocka_unit_test_setup_teardown(foreign_segments, make, unmake),
 	cmocka_unit_test_setup_teardown(salt_tells_lives_apart, make, unmake),
 	cmocka_unit_test_setup_teardown(newest_record_counts, make, unmake),
