@@ -101,7 +101,7 @@ static os_racy void survey_entry(struct kvc_pool *p, struct kvc_survey *s, const
 		s->tombs += kvc_tomb_needed(p, seg, NULL, s->stale, e);
 		return;
 	}
-	if (!mark || e->state != KVC_E_LIVE || READ_ONCE(kvc_domain(p, e->domain)->dead))
+	if (!mark || e->state != KVC_E_LIVE)
 		return;
 	part = part_of(s, mark);
 	if (!part)

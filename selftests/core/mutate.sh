@@ -140,7 +140,6 @@ prefix-chances@kmod/core/value.c@s/^\tif (class < KVC_CLASS_STRAY)/\tif (0)/@ret
 prefix-hole@kmod/core/victim.c@s/\.end = min(r.cut - 1, .*/.end = r.reach,/@pages behind a hole are worth something
 prefix-reach@kmod/core/victim.c@s/min(r.reach, r.pages)/r.pages/@pages that were named and never stored count
 prefix-chain@kmod/core/victim.c@s/^\tif (first > part->end || .*/\tif (1)/@what is behind in other segments does not count
-prefix-dead@kmod/core/victim.c@s/ || READ_ONCE(kvc_domain(p, e->domain)->dead)//@pages of removed tenants are worth something
 prefix-newest@kmod/core/victim.c@s/ || seg == newest//@what was stored just now goes
 prefix-credit@kmod/core/victim.c@s,return READ_ONCE(m->credit) / KVC_CREDIT,return m->pool->seg_blocks,@rewriting has no limit
 prefix-floor@kmod/core/victim.c@s/^\t\*floor = rises .*/\tif (rises)\n\t\t*floor = U64_MAX;/@segments that became cheap are not found

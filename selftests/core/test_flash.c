@@ -2,6 +2,7 @@
 /*
  * What the device is spared: discards at the caller's pace, streams, the write budget.
  */
+#include "engine.h"
 #include "test.h"
 
 #define PAGE	30000U		/* eight blocks; seven such pages fill a segment of 256 KiB */
@@ -113,6 +114,27 @@ static void discarding_is_left_alone(void **state)
 	kvc_work_done(r->pool, &w, rig_exec(r, &w));
 	assert_true(r->spaces > spaces);
 	rig_fill(r, 5000, PAGE, 100);
+}
+
+/* Nor is it taken for what is moved, which may have the last. */
+static void discarding_is_not_the_last(void **state)
+{
+	struct rig *r = *state;
+	struct kvc_member *m = &r->pool->members[0];
+	struct kvc_seg *seg;
+	struct kvc_work w;
+
+	r->discard_max = 0;
+	rig_fill(r, 0, PAGE, 500);
+	assert_int_equal(kvc_discard_next(r->pool, 0, KVC_BLOCK, &w), 1);
+	os_lock(&m->lock);
+	while ((seg = kvc_ready_take(m))) {
+		assert_ptr_not_equal(seg, m->discarding);
+		kvc_seg_set_state(m, seg, KVC_S_OPEN);
+	}
+	assert_int_equal(kvc_ready(m), 0);
+	os_unlock(&m->lock);
+	kvc_work_done(r->pool, &w, rig_exec(r, &w));
 }
 
 /* A device that fails all discards costs nothing. */
@@ -326,6 +348,7 @@ static const struct CMUnitTest flash_tests[] = {
 	cmocka_unit_test_setup_teardown(without_discards, make, unmake),
 	cmocka_unit_test_setup_teardown(in_parts, make, unmake),
 	cmocka_unit_test_setup_teardown(discarding_is_left_alone, make, unmake),
+	cmocka_unit_test_setup_teardown(discarding_is_not_the_last, make, unmake),
 	cmocka_unit_test_setup_teardown(failed_discards, make, unmake),
 	cmocka_unit_test_setup_teardown(streams, make, unmake),
 	cmocka_unit_test_setup_teardown(budget_of_a_day, make, unmake),

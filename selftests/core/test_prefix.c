@@ -358,18 +358,40 @@ static void removed_tenant(void **state)
 	int slot = kvc_tenant_add(r->pool, "one", 0, 0, 0600, 0);
 	struct kvc_domain *d = rig_domain(r, (u32)slot, 0), *own = r->d;
 	struct prompt b = row(200, 42);
+	u32 i;
 
 	serve(r, &a);
 	r->d = d;
-	serve(r, &b);
-	serve(r, &b);
+	for (i = 0; i < 20; i++)
+		serve(r, &b);
 	r->d = own;
 	kvc_domain_put(r->pool, d);
 	assert_int_equal(kvc_tenant_remove(r->pool, "one"), 0);
 	rig_fill(r, 1000, PAGE, 60);
 	assert_true(rig_stats(r).segments_reclaimed > 3);
 	assert_int_equal(present(r, &a), 21);
+	for (i = 0; i < 60; i++)
+		assert_true(rig_query(r, r->d, 1000 + i) > 0);
 	assert_int_equal(rig_stats(r).moved_pages, 0);
+}
+
+/* What was stored just now stays, though all else is worth more. */
+static void newest_stays(void **state)
+{
+	struct rig *r = *state;
+	u32 i;
+
+	for (i = 1; i <= 40; i++) {
+		struct prompt t = row(1000 * i, 7);
+
+		serve(r, &t);
+		serve(r, &t);
+	}
+	/* no worker runs */
+	for (i = 90000; !rig_store(r, r->d, i, i, PAGE); i++)
+		;
+	rig_work(r);
+	assert_true(rig_query(r, r->d, i - 1) > 0);
 }
 
 /* However much is worth keeping, of five bytes stored no more than one is rewritten. */
@@ -523,6 +545,7 @@ static const struct CMUnitTest prefix_tests[] = {
 	TEST(ends_first),
 	TEST(ends_apart),
 	TEST(removed_tenant),
+	TEST(newest_stays),
 	TEST(forgotten),
 	TEST(worth_of_ages),
 	cmocka_unit_test(rewriting_has_a_limit),
