@@ -612,6 +612,20 @@ static void *call_once(void *arg)
 	return arg;
 }
 
+/* Calls have all slots and keep them; a LOAD, submitted behind them, waits for one */
+static void calls_take_slots(pthread_t *threads)
+{
+	int i;
+
+	put_page(1, SLOT);
+	__atomic_store_n(&copies.hold, true, __ATOMIC_RELEASE);
+	for (i = 0; i < SLOTS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, call_once, NULL), 0);
+	usleep(100000);		/* they sit in their copies by then, or the test sees less */
+	move_queued(KVCTX_OP_LOAD, 1, SLOT, true);
+	assert_int_equal(kvctx_submit(ctx), 1);
+}
+
 /* Calls have all slots, and nothing is in the kernel: who waits for a slot is not told that nothing comes any more */
 static void waiting_for_slots_of_calls(void **state)
 {
@@ -620,13 +634,7 @@ static void waiting_for_slots_of_calls(void **state)
 	int i;
 
 	(void)state;
-	put_page(1, SLOT);
-	__atomic_store_n(&copies.hold, true, __ATOMIC_RELEASE);
-	for (i = 0; i < SLOTS; i++)
-		assert_int_equal(pthread_create(&threads[i], NULL, call_once, NULL), 0);
-	usleep(100000);		/* they sit in their copies by then, or the test sees less */
-	move_queued(KVCTX_OP_LOAD, 1, SLOT, true);
-	assert_int_equal(kvctx_submit(ctx), 1);
+	calls_take_slots(threads);
 	assert_int_equal(kvctx_wait(ctx, 1, 20000000), -ETIME);
 	__atomic_store_n(&copies.hold, false, __ATOMIC_RELEASE);
 	reap(cqes, 1);
@@ -643,13 +651,7 @@ static void calls_give_slots_on(void **state)
 	int i;
 
 	(void)state;
-	put_page(1, SLOT);
-	__atomic_store_n(&copies.hold, true, __ATOMIC_RELEASE);
-	for (i = 0; i < SLOTS; i++)
-		assert_int_equal(pthread_create(&threads[i], NULL, call_once, NULL), 0);
-	usleep(100000);		/* as above */
-	move_queued(KVCTX_OP_LOAD, 1, SLOT, true);
-	assert_int_equal(kvctx_submit(ctx), 1);
+	calls_take_slots(threads);
 	assert_int_equal(kvctx_wait(ctx, 1, 1000000), -ETIME);
 	fake.hold_calls = true;
 	__atomic_store_n(&copies.hold, false, __ATOMIC_RELEASE);

@@ -228,16 +228,22 @@ void rig_write_page(struct rig *r, const struct kvc_store *st, u32 version)
 	free(buf);
 }
 
+/* The rest of a store whose begin gave @ret */
+static int store_rest(struct rig *r, int ret, struct kvc_store *st, u32 version)
+{
+	if (ret)
+		return ret;
+	rig_write_page(r, st, version);
+	kvc_store_commit(r->pool, st);
+	return 0;
+}
+
 int rig_store(struct rig *r, struct kvc_domain *d, u32 id, u32 version, u32 length)
 {
 	struct kvc_store st;
 	int ret = rig_begin(r, d, id, length, &st);
 
-	if (ret)
-		return ret;
-	rig_write_page(r, &st, version);
-	kvc_store_commit(r->pool, &st);
-	return 0;
+	return store_rest(r, ret, &st, version);
 }
 
 int rig_store_on(struct rig *r, u32 member, u32 id, u32 version, u32 length)
@@ -249,11 +255,7 @@ int rig_store_on(struct rig *r, u32 member, u32 id, u32 version, u32 length)
 	key_make(key, id);
 	while ((ret = kvc_store_begin(r->pool, r->d, key, length, 0, BIT_ULL(member), &st)) == -EAGAIN)
 		rig_work(r);
-	if (ret)
-		return ret;
-	rig_write_page(r, &st, version);
-	kvc_store_commit(r->pool, &st);
-	return 0;
+	return store_rest(r, ret, &st, version);
 }
 
 int rig_hold(struct rig *r, struct kvc_domain *d, u32 id, struct kvc_load *ld)

@@ -14,6 +14,13 @@
 
 #include "rig.h"
 
+/* Where page @id is; it is there. */
+static inline void place_of(struct rig *r, u32 id, struct kvc_load *ld)
+{
+	assert_int_equal(rig_hold(r, r->d, id, ld), 0);
+	kvc_load_end(r->pool, ld, 0);
+}
+
 struct test_group {
 	const char *name;
 	const struct CMUnitTest *tests;

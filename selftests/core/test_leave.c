@@ -349,8 +349,7 @@ static void leased_while_it_moves(void **state)
 	pages_are_there(r, 1, 2);
 	assert_int_equal(rig_stats(r).evicted_pages, 0);
 	/* also when the lease ends before the others have moved */
-	assert_int_equal(rig_hold(r, r->d, 1, &ld), 0);
-	kvc_load_end(r->pool, &ld, 0);
+	place_of(r, 1, &ld);
 	assert_int_equal(kvc_member_leave(r->pool, ld.member, true), 0);
 	until_move(r, ld.member, &w);
 	assert_int_equal(rig_lease(r, r->d, 1, &l), 0);

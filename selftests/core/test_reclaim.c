@@ -276,8 +276,7 @@ static void damaged_page_is_not_moved(void **state)
 
 	assert_int_equal(rig_store(r, r->d, 9000, 1, 5000), 0);
 	assert_int_equal(rig_load(r, r->d, 9000, 1), 0);
-	assert_int_equal(rig_hold(r, r->d, 9000, &ld), 0);
-	kvc_load_end(r->pool, &ld, 0);
+	place_of(r, 9000, &ld);
 	dev_flip(r->devs[0], ld.offset + 4999, 0);
 	while (rig_hold(r, r->d, 9000, &ld) == 0) {
 		/* somebody who does not look at what is loaded */

@@ -93,8 +93,7 @@ static void damaged_extent(void **state)
 		assert_int_equal(rig_store(r, r->d, i, i, 100), 0);
 		rig_flush(r);
 	}
-	assert_int_equal(rig_hold(r, r->d, 0, &ld), 0);
-	kvc_load_end(r->pool, &ld, 0);
+	place_of(r, 0, &ld);
 	log = segment_start(r, ld.offset) + KVC_BLOCK;
 	dev_flip(r->devs[0], log + 2 * KVC_BLOCK + 300, 1);
 	rig_again(r);
@@ -124,8 +123,7 @@ static void damaged_extent_replaced(void **state)
 		assert_int_equal(rig_store(r, r->d, i, i, 100), 0);
 		rig_flush(r);
 	}
-	assert_int_equal(rig_hold(r, r->d, 0, &ld), 0);
-	kvc_load_end(r->pool, &ld, 0);
+	place_of(r, 0, &ld);
 	dev_flip(r->devs[0], segment_start(r, ld.offset) + 3 * KVC_BLOCK + 300, 1);
 	rig_again(r);
 	assert_int_equal(rig_query(r, r->d, 3), -ENOENT);
@@ -151,8 +149,7 @@ static void foreign_segments(void **state)
 	assert_non_null(copy);
 	assert_int_equal(rig_store(r, r->d, 1, 100, 5000), 0);
 	rig_flush(r);
-	assert_int_equal(rig_hold(r, r->d, 1, &ld), 0);
-	kvc_load_end(r->pool, &ld, 0);
+	place_of(r, 1, &ld);
 	at = segment_start(r, ld.offset);
 	dev_pread(r->devs[ld.member], at, copy, KVC_SEGMENT_MIN);
 	assert_int_equal(rig_delete(r, r->d, 1), 0);
@@ -185,8 +182,7 @@ static void salt_tells_lives_apart(void **state)
 	assert_non_null(copy);
 	assert_int_equal(rig_store(r, r->d, 1, 100, 5000), 0);
 	rig_flush(r);
-	assert_int_equal(rig_hold(r, r->d, 1, &ld), 0);
-	kvc_load_end(r->pool, &ld, 0);
+	place_of(r, 1, &ld);
 	rig_detach(r);
 	at = segment_start(r, ld.offset);
 	dev_pread(r->devs[ld.member], at, copy, KVC_BLOCK);
@@ -231,8 +227,7 @@ static void unreadable_segment(void **state)
 	(void)state;
 	rig_fill(r, 0, 30000, 30);
 	rig_flush(r);
-	assert_int_equal(rig_hold(r, r->d, 0, &ld), 0);
-	kvc_load_end(r->pool, &ld, 0);
+	place_of(r, 0, &ld);
 	rig_detach(r);
 	r->unreadable = (u32)((ld.offset - KVC_DATA_OFFSET) / KVC_SEGMENT_MIN);
 	rig_attach(r);
@@ -263,8 +258,7 @@ static void unreadable_victim(void **state)
 	(void)state;
 	rig_fill(r, 0, 30000, 30);
 	rig_flush(r);
-	assert_int_equal(rig_hold(r, r->d, 0, &ld), 0);
-	kvc_load_end(r->pool, &ld, 0);
+	place_of(r, 0, &ld);
 	assert_int_equal(rig_delete(r, r->d, 0), 0);
 	rig_flush(r);
 	rig_detach(r);
@@ -316,8 +310,7 @@ static void counters_go_on_behind_a_claim(void **state)
 
 		assert_int_equal(rig_store(r, r->d, 1, 1, 5000), 0);
 		rig_flush(r);
-		assert_int_equal(rig_hold(r, r->d, 1, &ld), 0);
-		kvc_load_end(r->pool, &ld, 0);
+		place_of(r, 1, &ld);
 		rig_detach(r);
 		claim(r, segment_start(r, ld.offset), what ? 0 : high, what ? high : 0);
 		for (i = 2; i < 10; i++) {
@@ -347,8 +340,7 @@ static void claims_of_too_much(void **state)
 
 		assert_int_equal(rig_store(r, r->d, 1, 1, 5000), 0);
 		rig_flush(r);
-		assert_int_equal(rig_hold(r, r->d, 1, &ld), 0);
-		kvc_load_end(r->pool, &ld, 0);
+		place_of(r, 1, &ld);
 		rig_detach(r);
 		claim(r, segment_start(r, ld.offset), what ? 0 : high, what ? high : 0);
 		rig_attach(r);
@@ -396,8 +388,7 @@ static void what_lost_counts(void **state)
 		assert_int_equal(rig_store(r, r->d, 3, 3, 200000), 0);
 		assert_int_equal(rig_store(r, r->d, 1, 1, 160000), 0);
 		rig_flush(r);
-		assert_int_equal(rig_hold(r, r->d, 1, &ld), 0);
-		kvc_load_end(r->pool, &ld, 0);
+		place_of(r, 1, &ld);
 		rig_detach(r);
 		claim_twice(r, segment_start(r, ld.offset) + KVC_BLOCK);
 		rig_attach(r);
@@ -443,8 +434,7 @@ static void bad_record(void **state)
 	assert_int_equal(rig_store(r, r->d, 1, 1, 5000), 0);
 	assert_int_equal(rig_store(r, r->d, 2, 2, 5000), 0);
 	rig_flush(r);
-	assert_int_equal(rig_hold(r, r->d, 1, &ld), 0);
-	kvc_load_end(r->pool, &ld, 0);
+	place_of(r, 1, &ld);
 	rig_detach(r);
 	spoil(r, segment_start(r, ld.offset) + KVC_BLOCK);
 	rig_attach(r);

@@ -165,8 +165,7 @@ static bool has_crcs(struct rig *r, u32 id)
 {
 	struct kvc_load ld;
 
-	assert_int_equal(rig_hold(r, r->d, id, &ld), 0);
-	kvc_load_end(r->pool, &ld, 0);
+	place_of(r, id, &ld);
 	return !ld.no_crcs;
 }
 
