@@ -460,6 +460,7 @@ int kvctx_pool_detach(struct kvctx_pool *p, struct netlink_ext_ack *extack)
 	if (err)
 		return err;
 	WRITE_ONCE(p->stopping, true);
+	kvc_pool_rest(p->core);
 	/* what could not be written is lost, and only told to the log: nobody asked for it to be kept */
 	err = kvctx_pool_flush(p);
 	if (err)

@@ -233,7 +233,8 @@ static void kvctx_tenant_forget(struct kvctx_pool *p, const char *name)
 	mutex_lock(&kvctx_mutex);
 	kvc_tenant_remove(p->core, name);
 	mutex_unlock(&kvctx_mutex);
-	kvctx_members_write_super(p);
+	if (!kvctx_members_write_super(p))
+		kvc_tenants_gone(p->core);
 }
 
 /* On media first: a node that can be opened is that of a tenant which will be there after a reboot. */
@@ -296,7 +297,7 @@ int kvctx_tenant_set(struct kvctx_tenant *t, u32 flags, struct netlink_ext_ack *
 	return 0;
 }
 
-/* Its pages are dead with the write of the superblocks. */
+/* Its pages are dead with the write of the superblocks; what they take goes after that, and nobody waits for it. */
 int kvctx_tenant_remove(struct kvctx_tenant *t, struct netlink_ext_ack *extack)
 {
 	struct kvctx_pool *p = t->pool;
@@ -315,6 +316,7 @@ int kvctx_tenant_remove(struct kvctx_tenant *t, struct netlink_ext_ack *extack)
 		return err;
 	if (kvctx_members_write_super(p))
 		return kvctx_refuse(extack, NULL, -EIO, "removed until detach: no superblock could be written");
+	kvc_tenants_gone(p->core);
 	return 0;
 }
 

@@ -103,7 +103,10 @@ struct kvc_recover {
 	u32	at;			/* where in keep it goes */
 	/* private */
 	u32	gseg, first_block, next_block, next_record, nr_records, nr_crcs;
-	bool	cut;			/* its log ends within an extent */
+	bool	cut;			/* nothing may be added to its log */
+	bool	closed;			/* the log says that no page follows */
+	bool	unused;			/* there was nothing where the header would be */
+	bool	again;			/* the extent at next_block is being read once more */
 	struct kvc_seg_id id;
 };
 
@@ -118,6 +121,9 @@ void kvc_recover_finish(struct kvc_pool *p);
  * member and writes it to the slots of seq (format.h), before the next change: the slots on media alternate. The caller
  * serializes these functions. Whatever raises seq notes which members are there; kvc_super_touch() does nothing else:
  * to write the same again, or when a member was lost.
+ * A removed tenant's pages are not found from then on, but what it deleted is still protected: the tenant may be back
+ * after a power cut. When the superblock that is without it was written to all members that are there,
+ * kvc_tenants_gone() lets go of what it had; it looks at every page of the pool, and needs no other lock.
  * add: slot number, -EEXIST, -ENOSPC, -EINVAL (name, mode, flags). set, remove: 0, -ENOENT, -EINVAL.
  * Flags are KVC_TENANT_VERIFIED or none.
  */
@@ -126,6 +132,7 @@ void kvc_super_touch(struct kvc_pool *p);
 int kvc_tenant_add(struct kvc_pool *p, const char *name, u32 uid, u32 gid, u32 mode, u32 flags);
 int kvc_tenant_set(struct kvc_pool *p, const char *name, u32 flags);
 int kvc_tenant_remove(struct kvc_pool *p, const char *name);
+void kvc_tenants_gone(struct kvc_pool *p);
 /* 0, -EINVAL (out of range), -ENOMEM. Allocates. */
 int kvc_pool_set(struct kvc_pool *p, const struct kvc_settings *settings);
 
@@ -273,6 +280,8 @@ int kvc_flush_next(struct kvc_pool *p, u32 member, struct kvc_work *w);
 int kvc_discard_next(struct kvc_pool *p, u32 member, u64 max, struct kvc_work *w);
 u64 kvc_flush_mark(struct kvc_pool *p, u32 member);
 bool kvc_flushed(struct kvc_pool *p, u32 member, u64 mark);
+/* Nothing is stored any more: with the next flush the logs of all segments are complete, and stay whole at an attach. */
+void kvc_pool_rest(struct kvc_pool *p);
 u32 kvc_work_crc(struct kvc_pool *p, const struct kvc_work *w, u32 chunk);
 void kvc_work_done(struct kvc_pool *p, struct kvc_work *w, int err);
 

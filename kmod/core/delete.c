@@ -1,28 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Delete and tombstones.
+ * Delete.
  *
  * A page of which media has no record simply leaves the index. Otherwise media would bring it back: a tombstone, a
  * record with a newer sequence, is appended to a segment and becomes durable with the next summary.
  *
- * A tombstone names the segment and generation of the record it killed. It must outlive that record, and every other
- * record of the key that media may hold: those lie in segments marked undead (moved, evicted or replaced pages whose
- * segment keeps its old header) or on members that are gone. reclaim.c copies it until none of these is left.
+ * How long the tombstone is needed says tomb.c.
  */
 #include "engine.h"
-
-/* Put a tombstone into @seg, which kvc_tomb_prepare() gave. Member and the key's shard locked. */
-void kvc_tomb_append(struct kvc_member *m, struct kvc_seg *seg, const struct kvc_tomb *t)
-{
-	struct kvc_pool *p = m->pool;
-	struct kvc_entry *e = kvc_entry(p, kvc_seg_append(p, seg, t->domain, t->key));
-
-	e->state = KVC_E_TOMB;
-	e->seq = t->seq;
-	kvc_tomb_set(e, t->victim, t->victim_gen);
-	kvc_seg_count(m, seg, e, KVC_REC_FIXED);
-	kvc_seg_check(p, seg);
-}
 
 /* May media hold a record of this page, or an older one of its key that no other tombstone covers? */
 static bool needs_tomb(const struct kvc_pool *p, const struct kvc_entry *e)

@@ -3,8 +3,9 @@
  * Domains and tenants.
  *
  * A domain is what a key is looked up in: tenant slot, epoch of the slot, keyspace. Entries name it by id and hold a
- * reference, as sessions do; the last reference frees it. Removing a tenant raises its slot's epoch: its domains are
- * dead from then on and no record of theirs is believed by a later recovery.
+ * reference, as sessions do; the last reference frees it. Removing a tenant raises its slot's epoch: its domains are dead
+ * from then on, which nobody finds pages in, and gone when the superblocks say so, so that no recovery believes a record
+ * of theirs. Until then a power cut may bring the tenant back, and what it had deleted has to stay deleted.
  *
  * domains.lock guards the hash, the last reference, and the tenants of the pool's superblock.
  */
@@ -215,9 +216,9 @@ int kvc_tenant_set(struct kvc_pool *p, const char *name, u32 flags)
 	return 0;
 }
 
-static bool of_dead_domain(const struct kvc_pool *p, const struct kvc_entry *e)
+static bool of_gone_domain(const struct kvc_pool *p, const struct kvc_entry *e)
 {
-	return e->state == KVC_E_LIVE && READ_ONCE(kvc_domain(p, e->domain)->dead);
+	return e->state == KVC_E_LIVE && READ_ONCE(kvc_domain(p, e->domain)->gone);
 }
 
 int kvc_tenant_remove(struct kvc_pool *p, const char *name)
@@ -241,6 +242,23 @@ int kvc_tenant_remove(struct kvc_pool *p, const char *name)
 	memset(t->name, 0, KVC_NAME_MAX);
 	kvc_super_raise(p);
 	os_unlock(&p->domains.lock);
-	kvc_index_sweep(p, of_dead_domain);
 	return 0;
+}
+
+void kvc_tenants_gone(struct kvc_pool *p)
+{
+	struct kvc_domain *d;
+	bool any = false;
+	u32 i;
+
+	os_lock(&p->domains.lock);
+	for (i = 0; i < KVC_DOMAIN_BUCKETS; i++)
+		for (d = p->domains.bucket[i]; d; d = d->next)
+			if (d->dead && !d->gone) {
+				WRITE_ONCE(d->gone, true);
+				any = true;
+			}
+	os_unlock(&p->domains.lock);
+	if (any)
+		kvc_index_sweep(p, of_gone_domain);
 }

@@ -153,8 +153,11 @@ struct kvc_seg {
 	bool	used;			/* pages were written since it was discarded as a whole */
 	bool	broken;			/* recovery met a read error */
 	bool	old;			/* recovery found its log: what lies behind that is not known */
+	bool	hiding;			/* recovery did not find its log's end: there may be pages that nobody knows of */
+	bool	closed;			/* an extent that is written, or on its way, says that no page follows */
 	u32	prev, next;		/* list of the segments in this state, by gseg */
 	u64	generation, salt;
+	u64	believed;		/* generation that recovery could find on media; see tomb.c */
 	u64	open_seq;
 	u64	min_seq;		/* no page record in its log is older */
 	u64	dirty_since;		/* member->commits at the oldest unlogged record */
@@ -259,6 +262,7 @@ struct kvc_shard {
 struct kvc_domain {
 	u32	id, slot, epoch;
 	bool	dead;			/* its tenant was removed */
+	bool	gone;			/* and every superblock says so; set under domains.lock */
 	u8	keyspace[KVC_KEYSPACE_LEN];
 	struct os_atomic refs;
 	struct kvc_domain *next;	/* domains.lock */
@@ -299,6 +303,7 @@ struct kvc_pool {
 	u32	hash_secret[KVC_HASH_WORDS];
 	u64	salt_seed;
 	u64	recovered_pages;
+	bool	resting;		/* nothing is stored any more: flushes close logs; set once */
 	struct kvc_member *members;	/* KVC_MEMBERS_MAX */
 	struct os_atomic nr_members;	/* of these are there, or were, or are holes; see member.c */
 	struct kvc_table eblocks;
@@ -498,20 +503,22 @@ static inline enum kvc_queue kvc_queue_of(const struct kvc_seg *seg)
 bool kvc_state_leasable(u32 state);
 void kvc_seg_set_state(struct kvc_member *m, struct kvc_seg *seg, enum kvc_seg_state to);
 void kvc_seg_undead(struct kvc_pool *p, struct kvc_seg *seg);	/* no lock needed */
+void kvc_seg_doubt(struct kvc_member *m, struct kvc_seg *seg);
 void kvc_seg_reset(struct kvc_pool *p, struct kvc_seg *seg);
 u32 kvc_log_blocks(const struct kvc_pool *p, u32 rec_bytes);
 u32 kvc_pending_blocks(u32 rec_bytes);
 void kvc_seg_check(const struct kvc_pool *p, const struct kvc_seg *seg);
+bool kvc_seg_fits(const struct kvc_pool *p, const struct kvc_seg *seg, u32 blocks, u32 rec_bytes);
 void kvc_seg_retire(struct kvc_member *m, enum kvc_head which);
 void kvc_seg_try_seal(struct kvc_member *m, struct kvc_seg *seg);
 void kvc_seg_count(struct kvc_member *m, struct kvc_seg *seg, struct kvc_entry *e, u32 rec_bytes);
+/* Open a segment as head @which; NULL: none is ready. */
+struct kvc_seg *kvc_head_open(struct kvc_member *m, enum kvc_head which);
 /*
  * A head with room for a page of @blocks (0: a tombstone) with @nr_crcs, opening a segment if need be. The lock may
  * be dropped meanwhile, but is held from the last check on. 0, -EAGAIN (no room), -ENODEV, -ENOMEM.
  */
 int kvc_head_prepare(struct kvc_member *m, enum kvc_head which, u32 blocks, u32 nr_crcs, struct kvc_seg **out);
-/* The same for a tombstone: wherever it fits, else in a new segment as head @which */
-int kvc_tomb_prepare(struct kvc_member *m, enum kvc_head which, struct kvc_seg **out);
 u32 kvc_seg_reserve_page(struct kvc_member *m, struct kvc_seg *seg, struct kvc_domain *d, const u8 *key, u32 length,
 			 u32 depth, u32 request);
 /* End of a reservation: the record counts as unlogged (commit), or not. */
@@ -529,7 +536,7 @@ void kvc_fill_load(struct kvc_pool *p, u32 entry, struct kvc_load *ld);
 void kvc_fill_store(struct kvc_pool *p, u32 entry, struct kvc_store *st);
 void kvc_hold_put(struct kvc_pool *p, u32 gseg);
 
-/* delete.c */
+/* tomb.c */
 struct kvc_tomb {
 	struct kvc_domain *domain;
 	const u8 *key;
@@ -538,7 +545,14 @@ struct kvc_tomb {
 	u64	victim_gen;
 };
 
+/* As kvc_head_prepare(), for a tombstone: wherever it fits, else in a new segment as head @which */
+int kvc_tomb_prepare(struct kvc_member *m, enum kvc_head which, struct kvc_seg **out);
 void kvc_tomb_append(struct kvc_member *m, struct kvc_seg *seg, const struct kvc_tomb *t);
+u64 kvc_oldest_stale(const struct kvc_pool *p, const struct kvc_seg *victim, const struct kvc_member *without);
+bool kvc_tomb_needed(const struct kvc_pool *p, const struct kvc_seg *victim, const struct kvc_member *without,
+		     u64 stale, const struct kvc_entry *e);
+int kvc_tomb_carry(struct kvc_member *m, enum kvc_head which, u32 entry);
+bool kvc_entry_is_tomb(struct kvc_pool *p, u32 entry);
 
 /* The victim of a tombstone: 30 bits of gseg and 62 of generation, in the fields of a page */
 static inline void kvc_tomb_set(struct kvc_entry *e, u32 gseg, u64 generation)
@@ -608,11 +622,6 @@ void kvc_move_done(struct kvc_member *m, struct kvc_work *w, int err);
 void kvc_victim_let_go(struct kvc_member *m);
 int kvc_victim_evict(struct kvc_member *m);
 int kvc_victim_finish(struct kvc_member *m);
-u64 kvc_oldest_stale(const struct kvc_pool *p, const struct kvc_seg *victim, const struct kvc_member *without);
-bool kvc_entry_is_tomb(struct kvc_pool *p, u32 entry);
-bool kvc_tomb_needed(const struct kvc_pool *p, const struct kvc_seg *victim, const struct kvc_member *without,
-		     u64 stale, const struct kvc_entry *e);
-int kvc_tomb_carry(struct kvc_member *m, enum kvc_head which, u32 entry);
 int kvc_move_start(struct kvc_member *m, enum kvc_head which, u32 entry, u32 length, struct kvc_work *w);
 
 /* leave.c */

@@ -66,6 +66,7 @@ void kvc_extent_begin(struct kvc_extent_writer *w, void *buf, u32 cap)
 	w->cap = cap;
 	w->used = KVC_EXTENT_HEADER;
 	w->nr_records = 0;
+	w->flags = 0;
 }
 
 bool kvc_extent_add(struct kvc_extent_writer *w, const struct kvc_rec *r, void **crcs_out)
@@ -114,6 +115,7 @@ u32 kvc_extent_end(struct kvc_extent_writer *w, const struct kvc_seg_id *id, u32
 	m->generation = cpu_to_le64(id->generation);
 	m->salt = cpu_to_le64(id->salt);
 	memcpy(m->pool_uuid, id->pool_uuid, KVC_UUID_LEN);
+	m->flags = cpu_to_le32(w->flags);
 	m->crc = cpu_to_le32(crc_without_field(m, bytes, offsetof(struct kvc_media_extent, crc)));
 	return bytes;
 }
@@ -182,9 +184,18 @@ enum kvc_reason kvc_extent_open(struct kvc_extent_reader *r, const void *buf, u3
 	r->end = used;
 	r->nr_records = nr_records;
 	r->done = 0;
+	r->flags = le32_to_cpu(m->flags);
 	r->seg_blocks = seg_blocks;
 	r->chunk_size = chunk_size;
 	return KVC_OK;
+}
+
+bool kvc_extent_trace(const void *block, const struct kvc_seg_id *id)
+{
+	const struct kvc_media_extent *m = block;
+
+	return !memcmp(m->pool_uuid, id->pool_uuid, KVC_UUID_LEN) &&
+	       le64_to_cpu(m->generation) == id->generation && le64_to_cpu(m->salt) == id->salt;
 }
 
 static bool page_ok(const struct kvc_extent_reader *r, const struct kvc_rec *rec)

@@ -70,7 +70,8 @@
  * no read-only attach), unknown compat bits are ignored and kept.
  */
 #define KVC_COMPAT_KNOWN	0ULL
-#define KVC_RO_COMPAT_KNOWN	0ULL
+#define KVC_RO_COMPAT_CLOSED	BIT_ULL(0)	/* logs of full segments say that no page follows; every attach sets it */
+#define KVC_RO_COMPAT_KNOWN	KVC_RO_COMPAT_CLOSED
 #define KVC_INCOMPAT_KNOWN	0ULL
 
 /* Why a block was refused. The text of each is kvc_reason_str(). */
@@ -228,10 +229,13 @@ static inline u32 kvc_blocks(u64 bytes)
 	return (u32)((bytes + KVC_BLOCK - 1) >> KVC_BLOCK_SHIFT);
 }
 
+#define KVC_EXTENT_CLOSED	1U	/* no extent behind this one has a record of a page */
+
 /* Extent writer: begin, add records, end. @buf holds @cap bytes, a multiple of KVC_BLOCK. */
 struct kvc_extent_writer {
 	u8	*buf;
 	u32	cap, used, nr_records;
+	u32	flags;		/* KVC_EXTENT_*, none at first */
 };
 
 void kvc_extent_begin(struct kvc_extent_writer *w, void *buf, u32 cap);
@@ -252,6 +256,7 @@ struct kvc_extent_reader {
 	const u8 *buf;
 	u32	pos, end;
 	u32	nr_records, done;
+	u32	flags;		/* KVC_EXTENT_*, and what later versions may add */
 	u32	seg_blocks;
 	u32	chunk_size;
 };
@@ -260,6 +265,8 @@ enum kvc_reason kvc_extent_peek(const void *block, u32 *bytes);
 enum kvc_reason kvc_extent_open(struct kvc_extent_reader *r, const void *buf, u32 bytes, struct kvc_seg_id *id,
 				u32 first_block, u32 seg_blocks, u32 chunk_size);
 enum kvc_reason kvc_extent_next(struct kvc_extent_reader *r, struct kvc_rec *rec);
+/* Is this block, which was refused, what is left of an extent of the segment's present use? */
+bool kvc_extent_trace(const void *block, const struct kvc_seg_id *id);
 
 /* CRC32C (Castagnoli) as iSCSI has it: start with kvc_crc_init, feed, finish. */
 #define KVC_CRC_INIT		(~0U)

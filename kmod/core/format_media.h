@@ -76,7 +76,8 @@ struct kvc_media_extent {
 	__le64	generation;
 	__le64	salt;
 	u8	pool_uuid[KVC_UUID_LEN];
-	u8	reserved[24];
+	__le32	flags;
+	u8	reserved[20];
 } __packed;
 
 /* Followed by nr_crcs little-endian CRCs, padded to 8 bytes */
@@ -150,6 +151,7 @@ KVC_ASSERT_OFFSET(struct kvc_media_extent, owner, 36);
 KVC_ASSERT_OFFSET(struct kvc_media_extent, generation, 40);
 KVC_ASSERT_OFFSET(struct kvc_media_extent, salt, 48);
 KVC_ASSERT_OFFSET(struct kvc_media_extent, pool_uuid, 56);
+KVC_ASSERT_OFFSET(struct kvc_media_extent, flags, 72);
 
 KVC_ASSERT_SIZE(struct kvc_media_rec, KVC_REC_FIXED);
 KVC_ASSERT_OFFSET(struct kvc_media_rec, keyspace, 40);

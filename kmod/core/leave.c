@@ -49,6 +49,7 @@ static void give_up_logs(struct kvc_member *m)
 
 		next = seg->next;
 		seg->unlogged = 0;
+		seg->closed = true;
 		kvc_seg_try_seal(m, seg);
 	}
 }

@@ -228,10 +228,31 @@ static bool another_online(const struct kvc_pool *p, u32 member)
 	return false;
 }
 
+/* Member locked. */
+static void retire_heads(struct kvc_member *m)
+{
+	u32 i;
+
+	for (i = 0; i < KVC_NR_HEADS; i++)
+		if (m->head[i])
+			kvc_seg_retire(m, i);
+}
+
+void kvc_pool_rest(struct kvc_pool *p)
+{
+	u32 nr = kvc_nr_members(p), i;
+
+	WRITE_ONCE(p->resting, true);
+	for (i = 0; i < nr; i++) {
+		os_lock(&p->members[i].lock);
+		retire_heads(&p->members[i]);
+		os_unlock(&p->members[i].lock);
+	}
+}
+
 int kvc_member_leave(struct kvc_pool *p, u32 member, bool move)
 {
 	struct kvc_member *m = &p->members[member];
-	u32 i;
 
 	if (member >= kvc_nr_members(p) || kvc_super_hole(&p->super, member))
 		return -EINVAL;
@@ -243,9 +264,7 @@ int kvc_member_leave(struct kvc_pool *p, u32 member, bool move)
 	m->moving = move;
 	m->lost_before = os_atomic_read(&p->nr_lost);
 	WRITE_ONCE(m->leaving, true);
-	for (i = 0; i < KVC_NR_HEADS; i++)
-		if (m->head[i])
-			kvc_seg_retire(m, i);
+	retire_heads(m);
 	os_unlock(&m->lock);
 	os_atomic_inc(&p->nr_leaving);
 	kvc_kick(m);
@@ -286,6 +305,7 @@ void kvc_member_forget(struct kvc_pool *p, u32 member)
 	WRITE_ONCE(m->offline, true);
 	for (i = 0; i < m->nr_segs; i++) {
 		WRITE_ONCE(m->segs[i].generation, 0);
+		WRITE_ONCE(m->segs[i].believed, 0);
 		WRITE_ONCE(m->segs[i].min_seq, U64_MAX);
 		if (os_atomic_xchg(&m->segs[i].undead, 0))
 			os_atomic_dec_and_test(&p->nr_undead);

@@ -28,12 +28,12 @@ void kvc_space_made(struct kvc_member *m)
 	kvc_space(m->pool);
 }
 
-/* Longest page for which a fresh segment has room beside its record */
+/* Longest page for which a fresh segment has room beside its header, its record, and the end of the log */
 static u32 longest_page(const struct kvc_pool *p)
 {
 	u32 blocks = min_t(u32, p->seg_blocks - 1, KVC_PAGE_MAX >> KVC_BLOCK_SHIFT);
 
-	while (1 + kvc_pending_blocks(kvc_page_rec_bytes(p, blocks << KVC_BLOCK_SHIFT)) + blocks > p->seg_blocks)
+	while (2 + kvc_pending_blocks(kvc_page_rec_bytes(p, blocks << KVC_BLOCK_SHIFT)) + blocks > p->seg_blocks)
 		blocks--;
 	return blocks << KVC_BLOCK_SHIFT;
 }

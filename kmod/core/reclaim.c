@@ -51,6 +51,24 @@ static struct kvc_seg *older(struct kvc_seg *a, struct kvc_seg *b)
 	return !a || (b && b->open_seq < a->open_seq) ? b : a;
 }
 
+/*
+ * The oldest of those that may hide pages: until they have gone no tombstone can. NULL: there is none that is not
+ * leased. Member locked.
+ */
+static struct kvc_seg *oldest_hiding(struct kvc_member *m)
+{
+	struct kvc_seg *oldest = NULL;
+	u32 gseg;
+
+	for (gseg = m->list[KVC_S_SEALED].first; gseg != KVC_NONE; gseg = kvc_seg(m->pool, gseg)->next) {
+		struct kvc_seg *seg = kvc_seg(m->pool, gseg);
+
+		if (seg->hiding && !os_atomic_read(&seg->leases))
+			oldest = older(oldest, seg);
+	}
+	return oldest;
+}
+
 /* The oldest, or what the policy chooses if it has a choice; NULL: all are leased. Member locked. */
 static struct kvc_seg *by_order(struct kvc_member *m)
 {
@@ -81,7 +99,7 @@ static struct kvc_seg *by_order(struct kvc_member *m)
 static int choose(struct kvc_member *m)
 {
 	struct kvc_reclaim *rc = &m->reclaim;
-	struct kvc_seg *seg = NULL;
+	struct kvc_seg *seg = NULL, *hiding;
 	int r = 0;
 
 	/* Tombstones that were carried would be again, unless what they are needed for has its turn too. */
@@ -91,9 +109,10 @@ static int choose(struct kvc_member *m)
 	os_lock(&m->lock);
 	if (!reclaimable(m))
 		goto out;
-	if (!seg || seg->state != KVC_S_SEALED || os_atomic_read(&seg->leases)) {
+	hiding = os_atomic_read(&m->pool->nr_undead) ? oldest_hiding(m) : NULL;
+	if (hiding || !seg || seg->state != KVC_S_SEALED || os_atomic_read(&seg->leases)) {
 		m->survey->nr = 0;
-		seg = by_order(m);
+		seg = hiding ? hiding : by_order(m);
 	}
 	if (seg) {
 		rc->victim = seg;
@@ -121,104 +140,6 @@ void kvc_victim_let_go(struct kvc_member *m)
 	m->reclaim.phase = KVC_R_IDLE;
 }
 
-static u64 oldest_stale_on(struct kvc_member *m, const struct kvc_seg *victim)
-{
-	bool offline = READ_ONCE(m->offline);
-	u64 oldest = U64_MAX;
-	u32 nr_segs, i;
-
-	os_lock(&m->lock);
-	nr_segs = m->nr_segs;
-	os_unlock(&m->lock);
-	for (i = 0; i < nr_segs; i++) {
-		const struct kvc_seg *seg = &m->segs[i];
-
-		if (seg != victim && (offline || os_atomic_read(&seg->undead)))
-			oldest = min(oldest, READ_ONCE(seg->min_seq));
-	}
-	return oldest;
-}
-
-/* Over all members but @without, and all segments but @victim; either may be NULL. */
-u64 kvc_oldest_stale(const struct kvc_pool *p, const struct kvc_seg *victim, const struct kvc_member *without)
-{
-	u64 oldest = U64_MAX;
-	u32 nr = kvc_nr_members(p), i;
-
-	for (i = 0; i < nr; i++)
-		if (&p->members[i] != without)
-			oldest = min(oldest, oldest_stale_on(&p->members[i], victim));
-	return oldest;
-}
-
-/*
- * The oldest page record that may come back although no tombstone names it. What goes undead later does not matter to
- * the tombstones of now: their pages are dead already.
- */
-static u64 oldest_stale(const struct kvc_pool *p, const struct kvc_seg *victim)
-{
-	bool offline = os_atomic_read(&p->nr_offline);
-
-	if (!offline && os_atomic_read(&p->nr_undead) == os_atomic_read(&victim->undead))
-		return U64_MAX;
-	return kvc_oldest_stale(p, victim, NULL);
-}
-
-/*
- * May media hold a page record older than this tombstone, outside of @victim and of @without, as for
- * kvc_oldest_stale()? @stale: of those that no tombstone names the oldest.
- */
-bool kvc_tomb_needed(const struct kvc_pool *p, const struct kvc_seg *victim, const struct kvc_member *without,
-		     u64 stale, const struct kvc_entry *e)
-{
-	const struct kvc_seg *named = kvc_seg(p, kvc_tomb_victim(e));
-
-	if (READ_ONCE(kvc_domain(p, e->domain)->dead))
-		return false;
-	if (e->seq > stale)
-		return true;
-	if (named == victim || &p->members[named->member] == without)
-		return false;
-	return READ_ONCE(named->generation) == kvc_tomb_gen(e);
-}
-
-/* Copy a tombstone to @m: 0, -EAGAIN (no room), -ENODEV, -ENOMEM */
-int kvc_tomb_carry(struct kvc_member *m, enum kvc_head which, u32 entry)
-{
-	struct kvc_pool *p = m->pool;
-	struct kvc_shard *sh = kvc_shard(p, kvc_entry_bucket(p, entry));
-	const struct kvc_entry *e = kvc_entry(p, entry);
-	struct kvc_seg *seg;
-	int r;
-
-	os_lock(&m->lock);
-	r = kvc_tomb_prepare(m, which, &seg);
-	if (!r) {
-		os_lock(&sh->lock);
-		kvc_tomb_append(m, seg, &(struct kvc_tomb){
-			.domain = kvc_domain(p, e->domain),
-			.key = e->key,
-			.seq = e->seq,
-			.victim = kvc_tomb_victim(e),
-			.victim_gen = kvc_tomb_gen(e),
-		});
-		os_unlock(&sh->lock);
-	}
-	os_unlock(&m->lock);
-	return r;
-}
-
-bool kvc_entry_is_tomb(struct kvc_pool *p, u32 entry)
-{
-	struct kvc_shard *sh = kvc_shard(p, kvc_entry_bucket(p, entry));
-	bool tomb;
-
-	os_lock(&sh->lock);
-	tomb = kvc_entry(p, entry)->state == KVC_E_TOMB;
-	os_unlock(&sh->lock);
-	return tomb;
-}
-
 static int carry(struct kvc_member *m)
 {
 	struct kvc_reclaim *rc = &m->reclaim;
@@ -227,7 +148,7 @@ static int carry(struct kvc_member *m)
 	int r;
 
 	if (rc->cursor.index == 0)
-		rc->stale_seq = oldest_stale(p, rc->victim);
+		rc->stale_seq = kvc_oldest_stale(p, rc->victim, NULL);
 	while ((entry = kvc_cursor_entry(p, rc->victim, &rc->cursor)) != KVC_NONE) {
 		if (kvc_entry_is_tomb(p, entry) &&
 		    kvc_tomb_needed(p, rc->victim, NULL, rc->stale_seq, kvc_entry(p, entry))) {
@@ -476,10 +397,14 @@ static void evict_page(struct kvc_pool *p, u32 entry)
 
 	os_lock(&sh->lock);
 	if (kvc_entry(p, entry)->state == KVC_E_LIVE) {
+		const struct kvc_domain *d = kvc_domain(p, kvc_entry(p, entry)->domain);
+
 		kvc_page_lose(p, bucket, entry);
-		kvc_budget_note(p, kvc_domain(p, kvc_entry(p, entry)->domain), kvc_entry(p, entry)->key);
-		kvc_ghost_add(p, bucket);
-		sh->evicted++;
+		if (!READ_ONCE(d->dead)) {
+			kvc_budget_note(p, d, kvc_entry(p, entry)->key);
+			kvc_ghost_add(p, bucket);
+			sh->evicted++;
+		}
 	}
 	os_unlock(&sh->lock);
 }

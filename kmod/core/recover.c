@@ -9,6 +9,13 @@
  * never follow a new one. So what tombstones add to an old log has its end with it, see summary.c. A log that ends
  * within an extent, at a record that does not count, is not written on: those before it do.
  *
+ * A log that an extent of its own calls closed has no pages behind its end. Others may: a head, when the power was cut, but
+ * also a log of which an extent was not read as it is, or its header was not, so that the segment looks unused. Another
+ * attach may read it well. Such a segment is believed as far as it goes, and reclaimed first; until it has a new header
+ * it is taken for one that leads to pages of any age (kvc_seg_doubt()). Nothing is added to its log, as that would take
+ * the place of what was not found; nor to a closed one whose end shows traces of a damaged extent, of tombstones then. An
+ * extent whose checksum is wrong is read once more, as it is not always the medium that is wrong.
+ *
  * A segment that holds a record which lost, unless to a tombstone naming that very segment, is undead: see delete.c.
  *
  * Media is hostile. The records of a segment and their CRCs are no more than when it is written, so memory is bounded
@@ -292,6 +299,7 @@ static void skipped(struct kvc_member *m)
 	os_unlock(&m->lock);
 }
 
+/* 0; -EAGAIN: read it once more; -EINVAL: the log ends here; -ENOMEM */
 static int take_extent(struct kvc_member *m, struct kvc_recover *r, const void *buf, u32 bytes)
 {
 	struct kvc_pool *p = m->pool;
@@ -301,6 +309,8 @@ static int take_extent(struct kvc_member *m, struct kvc_recover *r, const void *
 	int ret;
 
 	why = kvc_extent_open(&xr, buf, bytes, &r->id, r->next_block, p->seg_blocks, p->chunk_size);
+	if (why == KVC_BAD_CRC && !r->again)
+		return -EAGAIN;
 	if (why == KVC_BAD_CRC)
 		skipped(m);
 	if (why != KVC_OK || !believed(p, r->id.generation))
@@ -308,6 +318,7 @@ static int take_extent(struct kvc_member *m, struct kvc_recover *r, const void *
 	if (r->next_block == 0) {
 		os_lock(&m->lock);
 		WRITE_ONCE(seg->generation, r->id.generation);
+		WRITE_ONCE(seg->believed, r->id.generation);
 		seg->salt = r->id.salt;
 		seg->open_seq = r->id.generation;
 		m->recovered_gen = max(m->recovered_gen, r->id.generation);
@@ -318,9 +329,26 @@ static int take_extent(struct kvc_member *m, struct kvc_recover *r, const void *
 		skipped(m);
 		r->cut = true;
 	}
-	if (!ret)
+	if (!ret) {
 		r->next_block += bytes >> KVC_BLOCK_SHIFT;
+		r->closed |= xr.flags & KVC_EXTENT_CLOSED;
+		r->again = false;
+	}
 	return ret;
+}
+
+/* The log ends in front of @block: what does that say of it? */
+static void look_behind(struct kvc_recover *r, const u8 *block)
+{
+	u32 i;
+
+	if (r->next_block) {
+		r->cut |= kvc_extent_trace(block, &r->id);
+		return;
+	}
+	for (i = 0; i < KVC_BLOCK && !block[i]; i++)
+		;
+	r->unused = i == KVC_BLOCK;
 }
 
 static void end_of_log(struct kvc_member *m, struct kvc_recover *r, int err)
@@ -334,14 +362,17 @@ static void end_of_log(struct kvc_member *m, struct kvc_recover *r, int err)
 		seg->used = true;
 		seg->log_end = r->next_block;
 		seg->old = true;
+		seg->closed = true;
 		/* one block less: for the end of the log */
 		seg->data_start = max(seg->data_start - 1, seg->log_end);
-		if (r->cut)
+		if (r->cut || !r->closed)
 			seg->log_end = seg->data_start;
 		seg->log_cursor.index = seg->nr_entries;
 		seg->nr_strays = r->nr_records - seg->nr_entries;
 		kvc_seg_set_state(m, seg, KVC_S_SEALED);
 	}
+	if (!err && !r->closed && !r->unused)
+		kvc_seg_doubt(m, seg);
 	os_unlock(&m->lock);
 }
 
@@ -359,8 +390,10 @@ int kvc_recover_feed(struct kvc_pool *p, struct kvc_recover *r, const void *buf,
 			return 1;
 		}
 		if (kvc_extent_peek((const u8 *)buf + pos, &bytes) != KVC_OK ||
-		    kvc_blocks(bytes) > p->seg_blocks - r->next_block)
+		    kvc_blocks(bytes) > p->seg_blocks - r->next_block) {
+			look_behind(r, (const u8 *)buf + pos);
 			break;
+		}
 		if (bytes > left) {
 			want_rest(m, r, pos, r->at + r->len, bytes);
 			return 1;
@@ -368,8 +401,15 @@ int kvc_recover_feed(struct kvc_pool *p, struct kvc_recover *r, const void *buf,
 		ret = take_extent(m, r, (const u8 *)buf + pos, bytes);
 		if (ret == -ENOMEM)
 			return ret;
-		if (ret)
+		if (ret == -EAGAIN) {
+			r->again = true;
+			want(m, r, bytes, 0);
+			return 1;
+		}
+		if (ret) {
+			look_behind(r, (const u8 *)buf + pos);
 			break;
+		}
 	}
 	end_of_log(m, r, err);
 	return 0;
@@ -398,9 +438,8 @@ static void drop_segment(struct kvc_pool *p, struct kvc_seg *seg)
 		c.index++;
 	}
 	kvc_seg_free_entries(p, seg);
-	kvc_seg_undead(p, seg);
 	os_lock(&m->lock);
-	WRITE_ONCE(seg->min_seq, 0);
+	kvc_seg_doubt(m, seg);
 	kvc_seg_set_state(m, seg, KVC_S_UNUSABLE);
 	os_unlock(&m->lock);
 }
@@ -449,6 +488,7 @@ void kvc_recover_finish(struct kvc_pool *p)
 		seq = max(seq, m->recovered_seq);
 		gen = max(gen, m->recovered_gen);
 	}
+	p->super.ro_compat |= KVC_RO_COMPAT_CLOSED;
 	kvc_super_touch(p);
 	os_atomic64_set(&p->seq, first_count(p, seq));
 	os_atomic64_set(&p->generation, first_count(p, gen));

@@ -9,9 +9,10 @@
  * Room. The summary log grows up to data_start, pages grow down to log_end. Records that are committed but not yet in
  * an extent, and those of pending pages, have their log blocks reserved:
  *
- *	log_end + kvc_log_blocks(unlogged) + pending_blocks <= data_start
+ *	log_end + kvc_log_blocks(unlogged) + pending_blocks + (closed ? 0 : 1) <= data_start
  *
- * so every commit can be summarized, in whatever order commits and summaries come. It holds because
+ * where the last block is for an extent that says that no page follows, in case all records were logged before that was
+ * known. So every commit can be summarized, in whatever order commits and summaries come. It holds because
  *	commit	kvc_log_blocks(a + r) <= kvc_log_blocks(a) + kvc_pending_blocks(r)
  *	summary	takes all of unlogged in one extent, or more than extent_fill bytes of it, which is the least that an
  *		extent holds when the next record does not fit: kvc_log_blocks() counts an extent for each such part.
@@ -88,6 +89,18 @@ void kvc_seg_set_state(struct kvc_member *m, struct kvc_seg *seg, enum kvc_seg_s
 	seg_link(m->pool, &m->list[to], seg, to == KVC_S_BLANK && os_atomic_read(&seg->undead));
 }
 
+/* Media may lead to pages of the segment that nobody has read. Member locked. */
+void kvc_seg_doubt(struct kvc_member *m, struct kvc_seg *seg)
+{
+	kvc_seg_undead(m->pool, seg);
+	WRITE_ONCE(seg->min_seq, 0);
+	seg->hiding = true;
+	if (seg->state != KVC_S_BLANK)
+		return;
+	seg_unlink(m->pool, &m->list[KVC_S_BLANK], seg);
+	seg_link(m->pool, &m->list[KVC_S_BLANK], seg, true);
+}
+
 void kvc_seg_undead(struct kvc_pool *p, struct kvc_seg *seg)
 {
 	if (!os_atomic_xchg(&seg->undead, 1))
@@ -111,7 +124,7 @@ u32 kvc_pending_blocks(u32 rec_bytes)
 
 static u32 log_reserve(const struct kvc_pool *p, const struct kvc_seg *seg)
 {
-	return seg->log_end + kvc_log_blocks(p, seg->unlogged) + seg->pending_blocks;
+	return seg->log_end + kvc_log_blocks(p, seg->unlogged) + seg->pending_blocks + !seg->closed;
 }
 
 void kvc_seg_check(const struct kvc_pool *p, const struct kvc_seg *seg)
@@ -119,7 +132,7 @@ void kvc_seg_check(const struct kvc_pool *p, const struct kvc_seg *seg)
 	KVC_WARN_ONCE(log_reserve(p, seg) > seg->data_start);
 }
 
-static bool fits(const struct kvc_pool *p, const struct kvc_seg *seg, u32 blocks, u32 rec_bytes)
+bool kvc_seg_fits(const struct kvc_pool *p, const struct kvc_seg *seg, u32 blocks, u32 rec_bytes)
 {
 	return seg->nr_entries + seg->nr_strays < kvc_seg_entries_max(p) &&
 	       log_reserve(p, seg) + kvc_pending_blocks(rec_bytes) + blocks <= seg->data_start;
@@ -135,7 +148,8 @@ void kvc_seg_reset(struct kvc_pool *p, struct kvc_seg *seg)
 	seg->pending_blocks = 0;
 	seg->discarded = 1;
 	seg->old = false;
-	kvc_victim_cost(kvc_member_of(p, kvc_gseg(p, seg)), kvc_gseg_local(kvc_gseg(p, seg)), 0);
+	seg->closed = false;
+	seg->hiding = false;
 	WRITE_ONCE(seg->min_seq, U64_MAX);
 	kvc_cursor_init(&seg->log_cursor);
 }
@@ -146,7 +160,7 @@ u32 kvc_avail(const struct kvc_member *m)
 }
 
 /* New pages leave one free segment to the move head: without it nothing could be reclaimed any more. */
-static struct kvc_seg *open_head(struct kvc_member *m, enum kvc_head which)
+struct kvc_seg *kvc_head_open(struct kvc_member *m, enum kvc_head which)
 {
 	u32 spare = which == KVC_HEAD_MOVE ? 0 : 1;
 	struct kvc_pool *p = m->pool;
@@ -167,7 +181,7 @@ static struct kvc_seg *open_head(struct kvc_member *m, enum kvc_head which)
 
 void kvc_seg_try_seal(struct kvc_member *m, struct kvc_seg *seg)
 {
-	if (seg->state != KVC_S_SEALING || seg->pending || seg->unlogged || seg->writing)
+	if (seg->state != KVC_S_SEALING || seg->pending || seg->unlogged || seg->writing || !seg->closed)
 		return;
 	kvc_seg_set_state(m, seg, KVC_S_SEALED);
 	m->stuck = false;
@@ -194,12 +208,12 @@ int kvc_head_prepare(struct kvc_member *m, enum kvc_head which, u32 blocks, u32 
 		if (m->offline || m->leaving)
 			return -ENODEV;
 		seg = m->head[which];
-		if (seg && !fits(m->pool, seg, blocks, rec_bytes)) {
+		if (seg && !kvc_seg_fits(m->pool, seg, blocks, rec_bytes)) {
 			kvc_seg_retire(m, which);
 			seg = NULL;
 		}
 		if (!seg)
-			seg = open_head(m, which);
+			seg = kvc_head_open(m, which);
 		if (!seg)
 			return -EAGAIN;
 		r = kvc_seg_grow(m, seg, nr_crcs);
@@ -208,61 +222,6 @@ int kvc_head_prepare(struct kvc_member *m, enum kvc_head which, u32 blocks, u32 
 		if (r == 0)
 			break;
 	}
-	*out = seg;
-	return 0;
-}
-
-/* A sealed segment with a gap between log and pages takes tombstones too: it is sealed once more afterwards. */
-static struct kvc_seg *tomb_gap(struct kvc_member *m)
-{
-	struct kvc_pool *p = m->pool;
-	u32 gseg;
-
-	for (gseg = m->list[KVC_S_SEALING].first; gseg != KVC_NONE; gseg = kvc_seg(p, gseg)->next)
-		if (fits(p, kvc_seg(p, gseg), 0, KVC_REC_FIXED))
-			return kvc_seg(p, gseg);
-	for (gseg = m->list[KVC_S_SEALED].first; gseg != KVC_NONE; gseg = kvc_seg(p, gseg)->next)
-		if (fits(p, kvc_seg(p, gseg), 0, KVC_REC_FIXED))
-			return kvc_seg(p, gseg);
-	return NULL;
-}
-
-static struct kvc_seg *tomb_seg(struct kvc_member *m, enum kvc_head which)
-{
-	struct kvc_pool *p = m->pool;
-	struct kvc_seg *seg;
-	u32 i;
-
-	for (i = 0; i < KVC_NR_HEADS; i++)
-		if (m->head[i] && fits(p, m->head[i], 0, KVC_REC_FIXED))
-			return m->head[i];
-	seg = tomb_gap(m);
-	if (seg)
-		return seg;
-	if (m->head[which])
-		kvc_seg_retire(m, which);
-	return open_head(m, which);
-}
-
-int kvc_tomb_prepare(struct kvc_member *m, enum kvc_head which, struct kvc_seg **out)
-{
-	struct kvc_seg *seg;
-	int r;
-
-	for (;;) {
-		if (m->offline || m->leaving)
-			return -ENODEV;
-		seg = tomb_seg(m, which);
-		if (!seg)
-			return -EAGAIN;
-		r = kvc_seg_grow(m, seg, 0);
-		if (r < 0)
-			return r;
-		if (r == 0)
-			break;
-	}
-	if (seg->state == KVC_S_SEALED)
-		kvc_seg_set_state(m, seg, KVC_S_SEALING);
 	*out = seg;
 	return 0;
 }

@@ -7,6 +7,9 @@
  * each is durable before the next is made: the log never has holes. If writing one fails, whatever follows it in the
  * log could not be found again, so the member is given up.
  *
+ * The extent that takes the last page of a full segment says so, or one without records does that was added for it: a log
+ * that recovery finds without has an end that it did not find. Tombstones may follow.
+ *
  * Behind the log that a segment had when the pool was attached anything may lie, also extents that followed one that is
  * damaged now. A block of zeros is written with each extent there, or they would follow this one; the next takes its
  * place.
@@ -147,14 +150,20 @@ static void end_log(struct kvc_work *w)
 	w->len += KVC_BLOCK;
 }
 
-/* Make an extent of what @seg has unlogged: 1, or 0 when all of that had died. */
+/* Is it known, but not said by the log, that no page follows? Member locked. */
+static bool due_close(const struct kvc_seg *seg)
+{
+	return seg->state == KVC_S_SEALING && !seg->pending && !seg->closed;
+}
+
+/* Make an extent of what @seg has unlogged, or to end its log: 1, or 0 when there is nothing to be said any more. */
 int kvc_summary_next(struct kvc_member *m, struct kvc_seg *seg, struct kvc_work *w)
 {
 	struct kvc_pool *p = m->pool;
 	struct kvc_extent_writer xw;
 	struct kvc_seg_id id;
+	bool old, write;
 	u32 block;
-	bool old;
 
 	kvc_extent_begin(&xw, m->extent, p->extent_max);
 	os_lock(&m->lock);
@@ -162,7 +171,12 @@ int kvc_summary_next(struct kvc_member *m, struct kvc_seg *seg, struct kvc_work 
 	old = seg->old;
 	seg->writing_since = seg->dirty_since;
 	log_entries(p, seg, &xw);
-	if (xw.nr_records) {
+	if (due_close(seg) && !seg->unlogged) {
+		xw.flags = KVC_EXTENT_CLOSED;
+		seg->closed = true;
+	}
+	write = xw.nr_records || xw.flags;
+	if (write) {
 		seg->writing = true;
 		seg->log_end += kvc_blocks(xw.used);
 		kvc_seg_check(p, seg);
@@ -170,7 +184,7 @@ int kvc_summary_next(struct kvc_member *m, struct kvc_seg *seg, struct kvc_work 
 	kvc_seg_try_seal(m, seg);
 	seg_id(m, seg, &id);
 	os_unlock(&m->lock);
-	if (!xw.nr_records)
+	if (!write)
 		return 0;
 	kvc_work_init(m, seg, w, KVC_WORK_WRITE, KVC_W_EXTENT, block);
 	w->buf = m->extent;
@@ -229,14 +243,14 @@ static int next_of(struct kvc_member *m, struct kvc_work *w, bool (*due)(const s
 
 static bool due_flush(const struct kvc_seg *seg)
 {
-	return seg->unlogged > 0;
+	return seg->unlogged > 0 || due_close(seg);
 }
 
 /* A segment that is being sealed waits for its last store, to need one extent only. */
 static bool due_unasked(const struct kvc_seg *seg)
 {
 	if (seg->state == KVC_S_SEALING && !seg->pending)
-		return seg->unlogged > 0;
+		return due_flush(seg);
 	return seg->unlogged >= KVC_LOG_THRESHOLD;
 }
 
@@ -250,9 +264,11 @@ int kvc_summary_due(struct kvc_member *m, struct kvc_work *w)
 	return next_of(m, w, due_unasked);
 }
 
-static bool logged(const struct kvc_seg *seg, u64 mark)
+static bool logged(const struct kvc_pool *p, const struct kvc_seg *seg, u64 mark)
 {
 	if (seg->unlogged && seg->dirty_since <= mark)
+		return false;
+	if (READ_ONCE(p->resting) && due_close(seg))
 		return false;
 	return !seg->writing || seg->writing_since > mark;
 }
@@ -264,10 +280,10 @@ bool kvc_member_logged(const struct kvc_member *m, u64 mark)
 	u32 gseg, i;
 
 	for (gseg = m->list[KVC_S_SEALING].first; gseg != KVC_NONE; gseg = kvc_seg(p, gseg)->next)
-		if (!logged(kvc_seg(p, gseg), mark))
+		if (!logged(p, kvc_seg(p, gseg), mark))
 			return false;
 	for (i = 0; i < KVC_NR_HEADS; i++)
-		if (m->head[i] && !logged(m->head[i], mark))
+		if (m->head[i] && !logged(p, m->head[i], mark))
 			return false;
 	return true;
 }
@@ -317,7 +333,9 @@ void kvc_header_done(struct kvc_member *m, struct kvc_work *w, int err)
 	} else {
 		if (os_atomic_xchg(&seg->undead, 0))
 			os_atomic_dec_and_test(&p->nr_undead);
+		WRITE_ONCE(seg->believed, seg->generation);
 		kvc_seg_reset(p, seg);
+		kvc_victim_cost(m, kvc_gseg_local(w->gseg), 0);
 		kvc_seg_set_state(m, seg, seg->used ? KVC_S_HEADED : KVC_S_FREE);
 		kvc_space_made(m);
 	}

@@ -97,6 +97,19 @@ void rig_free(struct rig *r)
 	free(r);
 }
 
+void rig_misread(struct rig *r, u64 offset, void (*misread)(u8 *block))
+{
+	r->misread = misread;
+	r->misread_at = offset;
+}
+
+static void read_media(struct rig *r, const struct kvc_recover *rec, u8 *buf)
+{
+	dev_pread(r->devs[rec->member], rec->offset, buf, rec->len);
+	if (r->misread && rec->member == 0 && r->misread_at >= rec->offset && r->misread_at < rec->offset + rec->len)
+		r->misread(buf + (r->misread_at - rec->offset));
+}
+
 static void recover_segment(struct rig *r, u32 member, u32 segment, u8 *buf)
 {
 	struct kvc_recover rec;
@@ -107,7 +120,7 @@ static void recover_segment(struct rig *r, u32 member, u32 segment, u8 *buf)
 	do {
 		if (!rec.len || rec.len > KVC_RECOVER_IO - rec.at)
 			harness_failf("recovery reads %u bytes to %u", rec.len, rec.at);
-		dev_pread(r->devs[rec.member], rec.offset, buf + rec.at, rec.len);
+		read_media(r, &rec, buf + rec.at);
 		r->read += rec.len;
 		ret = kvc_recover_feed(r->pool, &rec, buf, rec.gseg == r->unreadable ? -EIO : 0);
 	} while (ret == 1);
@@ -194,6 +207,7 @@ void rig_write_super(struct rig *r)
 								dev_bytes(r->devs[i])), buf, KVC_SUPER_BYTES);
 	}
 	free(buf);
+	kvc_tenants_gone(r->pool);
 }
 
 struct kvc_domain *rig_domain(struct rig *r, u32 slot, u32 keyspace)

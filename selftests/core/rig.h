@@ -24,6 +24,8 @@ struct rig {
 	int	added;			/* members since rig_new() */
 	u64	missing;		/* members that the next attach is without */
 	u32	unreadable;		/* gseg that recovery gets a read error for */
+	void	(*misread)(u8 *block);	/* what recovery reads of that block of member 0; see rig_misread() */
+	u64	misread_at;
 	bool	forgetful;		/* recovery's buffer is not kept between reads */
 	u64	read;			/* bytes that the last recovery read */
 	bool	backwards;		/* recovery begins with the last segment of each member */
@@ -44,11 +46,13 @@ void rig_free(struct rig *r);
 
 void rig_recover(struct rig *r);	/* an attach without any work: what media holds, before reclaim looks at it */
 void rig_attach(struct rig *r);
+/* Until it is called with NULL, recovery does not get what member 0 has at @offset, but what @misread makes of it. */
+void rig_misread(struct rig *r, u64 offset, void (*misread)(u8 *block));
 void rig_detach(struct rig *r);		/* nothing is flushed */
 void rig_cut(struct rig *r);		/* power cut and detach */
 void rig_again(struct rig *r);		/* detach, attach */
 int rig_add_member(struct rig *r, u32 segments);	/* a new device; the superblock is not written */
-void rig_write_super(struct rig *r);	/* what the pool has now, to all members and into @super */
+void rig_write_super(struct rig *r);	/* what the pool has now, to all members and into @super; removed tenants are gone */
 
 /* Begin with any result; 0 stores the page with the bytes of @version. */
 int rig_store(struct rig *r, struct kvc_domain *d, u32 id, u32 version, u32 length);

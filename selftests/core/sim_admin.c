@@ -78,6 +78,7 @@ static void super_end(struct op *op)
 	} else {
 		t->state = T_NONE;
 		s->n.removals++;
+		kvc_tenants_gone(s->pool);
 		for (i = 0; i < s->nr_keys; i++)
 			if (s->keys[i].tenant == op->tenant)
 				model_forget_key(&s->keys[i]);

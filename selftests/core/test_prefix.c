@@ -367,6 +367,7 @@ static void removed_tenant(void **state)
 	r->d = own;
 	kvc_domain_put(r->pool, d);
 	assert_int_equal(kvc_tenant_remove(r->pool, "one"), 0);
+	kvc_tenants_gone(r->pool);
 	rig_fill(r, 1000, PAGE, 60);
 	assert_true(rig_stats(r).segments_reclaimed > 3);
 	assert_int_equal(present(r, &a), 21);

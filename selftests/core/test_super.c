@@ -78,7 +78,8 @@ static void refused_header(void **state)
 	REFUSED(f, KVC_BAD_VERSION, m->version = cpu_to_le32(2));
 	REFUSED(f, KVC_BAD_VERSION, m->version = 0);
 	REFUSED(f, KVC_BAD_FEATURES, m->incompat = cpu_to_le64(1ULL << 63));
-	REFUSED(f, KVC_BAD_FEATURES, m->ro_compat = cpu_to_le64(1));
+	REFUSED(f, KVC_BAD_FEATURES, m->ro_compat = cpu_to_le64(KVC_RO_COMPAT_KNOWN + 1));
+	REFUSED(f, KVC_OK, m->ro_compat = cpu_to_le64(KVC_RO_COMPAT_KNOWN));
 	REFUSED(f, KVC_OK, m->compat = cpu_to_le64(~0ULL));
 	REFUSED(f, KVC_BAD_GEOMETRY, m->seq = cpu_to_le64(1ULL << 61));
 	REFUSED(f, KVC_OK, m->seq = cpu_to_le64((1ULL << 61) - 1));

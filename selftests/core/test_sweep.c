@@ -286,8 +286,11 @@ static void sweep_recovery(void **state)
 	rig_free(r);
 }
 
-/* Together they fill a segment of 256 KiB to the last block; a second time there is no room for the first of them. */
-static const u32 filling[] = { 40000, 40000, 40000, 40000, 40000, 36000, 1 };
+/*
+ * Together they fill a segment of 256 KiB but for the block that ends the log; a second time there is no room for the
+ * first of them.
+ */
+static const u32 filling[] = { 40000, 40000, 40000, 40000, 40000, 32000, 1 };
 
 #define FULL	((u32)ARRAY_SIZE(filling))
 

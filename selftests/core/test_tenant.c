@@ -223,6 +223,8 @@ static void removed_tenant(void **state)
 	assert_int_equal(rig_hold(r, old, 1, &ld), 0);
 	rig_flush(r);
 	assert_int_equal(kvc_tenant_remove(r->pool, "one"), 0);
+	assert_int_equal(rig_load(r, old, 1, 100), -ENOENT);
+	kvc_tenants_gone(r->pool);
 	assert_int_equal(rig_stats(r).pages, 0);
 	kvc_store_commit(r->pool, &st);
 	kvc_load_end(r->pool, &ld, 0);

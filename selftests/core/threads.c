@@ -438,6 +438,7 @@ static void *control(void *arg)
 		pthread_mutex_lock(&super_lock);
 		if (kvc_tenant_remove(pool, "guest"))
 			fail("tenant remove", 0);
+		kvc_tenants_gone(pool);
 		pthread_mutex_unlock(&super_lock);
 		usleep(5000);
 	}
