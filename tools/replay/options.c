@@ -64,7 +64,7 @@ static const char *const usual_capacities[] = { "2%", "5%", "10%", "25%", "50%" 
 static const char help[] =
 "Usage: kvctx-replay --trace FILE | --generate N  --device NODE | --simulate [OPTION]...\n"
 "Play inference requests against a kvctx tenant: match the prefix, load what is there, store the rest.\n"
-"Or simulate them: compare eviction policies of kvctx on pools without devices.\n"
+"Or simulate them: compare the eviction of kvctx, on pools without devices, with LRU and the optimum.\n"
 "\n"
 "What to play\n"
 "  --trace FILE       requests from a JSON Lines file, each with \"hash_ids\": [ids in prefix order]\n"
@@ -82,7 +82,6 @@ static const char help[] =
 "  --verify           compare every loaded byte, and require the kernel's own verification\n"
 "What to simulate\n"
 "  --simulate         no device: the engine alone, without I/O\n"
-"  --policy P         eviction policy; again for more; 'all', or 'help' for a list (default: the module's)\n"
 "  --capacity C       room: N% of the trace's distinct pages, SIZE with a suffix, or pages; again for more\n"
 "                     (default 2%, 5%, 10%, 25%, 50%)\n"
 "  --segment-size SIZE  bytes of a segment (default: chosen for each capacity)\n"
@@ -106,7 +105,6 @@ enum {
 	OPT_VERIFY,
 	OPT_NO_PROGRESS,
 	OPT_SIMULATE,
-	OPT_POLICY,
 	OPT_CAPACITY,
 	OPT_PLOT,
 	OPT_HELP,
@@ -131,7 +129,6 @@ static const struct option longopts[] = {
 	{ "verify",	 no_argument,	    NULL, OPT_VERIFY },
 	{ "no-progress", no_argument,	    NULL, OPT_NO_PROGRESS },
 	{ "simulate",	 no_argument,	    NULL, OPT_SIMULATE },
-	{ "policy",	 required_argument, NULL, OPT_POLICY },
 	{ "capacity",	 required_argument, NULL, OPT_CAPACITY },
 	{ "plot",	 required_argument, NULL, OPT_PLOT },
 	{ "help",	 no_argument,	    NULL, OPT_HELP },
@@ -243,59 +240,6 @@ static enum options_result take_number(uint64_t *values, enum number nr, const c
 	return wrong(what, why);
 }
 
-static void list_policies(FILE *out)
-{
-	size_t i;
-
-	for (i = 0; simpool_policy(i); i++)
-		fprintf(out, "%s%s\n", simpool_policy_name(simpool_policy(i)), i ? "" : " (default)");
-}
-
-static enum options_result unknown_policy(const char *name)
-{
-	char why[512] = "no such policy; there are";
-	size_t i, len;
-
-	for (i = 0; simpool_policy(i); i++) {
-		len = strlen(why);
-		snprintf(why + len, sizeof(why) - len, "%s %s", i ? "," : "", simpool_policy_name(simpool_policy(i)));
-	}
-	fprintf(stderr, "kvctx-replay: --policy '%.40s': %s\n", name, why);
-	return OPTIONS_USAGE;
-}
-
-static void add_policy(struct options *o, const struct kvc_policy *policy)
-{
-	size_t i;
-
-	for (i = 0; i < o->nr_policies; i++) {
-		if (o->policies[i] == policy)
-			return;
-	}
-	if (o->nr_policies < POLICIES_MAX)
-		o->policies[o->nr_policies++] = policy;
-}
-
-static enum options_result take_policy(struct options *o, const char *name)
-{
-	const struct kvc_policy *policy = simpool_policy_find(name);
-	size_t i;
-
-	if (policy) {
-		add_policy(o, policy);
-		return OPTIONS_RUN;
-	}
-	if (!strcmp(name, "help")) {
-		list_policies(stdout);
-		return OPTIONS_DONE;
-	}
-	if (strcmp(name, "all"))
-		return unknown_policy(name);
-	for (i = 0; simpool_policy(i); i++)
-		add_policy(o, simpool_policy(i));
-	return OPTIONS_RUN;
-}
-
 static enum options_result take_capacity(struct options *o, const char *text)
 {
 	char why[160];
@@ -317,8 +261,6 @@ static enum options_result take_word(struct options *o, int opt)
 	case OPT_SIMULATE:
 		o->simulate = true;
 		break;
-	case OPT_POLICY:
-		return take_policy(o, optarg);
 	case OPT_CAPACITY:
 		return take_capacity(o, optarg);
 	case OPT_PLOT:
@@ -369,8 +311,8 @@ static enum options_result check_use(const struct options *o, uint64_t given)
 	}
 	if (o->simulate && o->verify)
 		return wrong("--verify", "not with --simulate");
-	if (!o->simulate && (o->nr_policies || o->nr_capacities || o->plot))
-		return wrong("--policy, --capacity, --plot", "need --simulate");
+	if (!o->simulate && (o->nr_capacities || o->plot))
+		return wrong("--capacity, --plot", "need --simulate");
 	if (o->segment_size % SIMPOOL_SEGMENT_ALIGN)
 		return wrong("--segment-size", "not a multiple of 4K");
 	return OPTIONS_RUN;
@@ -424,8 +366,6 @@ static void set_usual(struct options *o, uint64_t given)
 
 	if (!(given & 1ULL << NR_PAGE_SIZE))
 		o->page_size = SIMULATED_PAGE;
-	if (!o->nr_policies)
-		add_policy(o, simpool_policy(0));
 	for (i = 0; !o->nr_capacities && i < ARRAY_SIZE(usual_capacities); i++)
 		parse_capacity(usual_capacities[i], &o->capacities[i]);
 	if (!o->nr_capacities)

@@ -13,10 +13,7 @@
 #define EXIT_NO_DEVICE		3	/* no device, or no permission */
 #define EXIT_INTERRUPTED	130	/* SIGINT or SIGTERM came */
 
-#define POLICIES_MAX		64
 #define CAPACITIES_MAX		64
-
-struct kvc_policy;
 
 /* Room for pages, in one of three units */
 struct capacity {
@@ -46,8 +43,6 @@ struct options {
 	bool simulate;		/* on pools without devices instead of @device */
 	struct capacity capacities[CAPACITIES_MAX];
 	size_t nr_capacities;
-	const struct kvc_policy *policies[POLICIES_MAX];
-	size_t nr_policies;
 	uint64_t segment_size;	/* 0: to be chosen */
 	unsigned int members;
 	const char *plot;

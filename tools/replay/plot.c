@@ -102,15 +102,11 @@ static void write_axes(const struct simulation *s, const struct place *places, F
 	fputs(")\n", script);
 }
 
-static void write_titles(const struct simulation *s, FILE *script)
+static void write_titles(FILE *script)
 {
-	size_t i;
-
 	fputs("plot '-' with lines dashtype 2 lc rgb 'black' title 'optimum, page by page', "
-	      "'-' with lines dashtype 3 lc rgb 'black' title 'LRU, page by page'", script);
-	for (i = 0; i < s->options->nr_policies; i++)
-		fprintf(script, ", '-' with linespoints title '%s'", simpool_policy_name(s->options->policies[i]));
-	fputc('\n', script);
+	      "'-' with lines dashtype 3 lc rgb 'black' title 'LRU, page by page', "
+	      "'-' with linespoints title 'prefix'\n", script);
 }
 
 static void write_grain(const struct simulation *s, const struct place *places, enum pagegrain which, FILE *script)
@@ -122,28 +118,25 @@ static void write_grain(const struct simulation *s, const struct place *places, 
 	fputs("e\n", script);
 }
 
-static void write_policy(const struct simulation *s, const struct place *places, size_t policy, FILE *script)
+static void write_engine(const struct simulation *s, const struct place *places, FILE *script)
 {
 	size_t i;
 
 	for (i = 0; i < s->nr_capacities; i++)
-		fprintf(script, "%.9g %.6f\n", places[i].percent,
-			sim_ratio(s, places[i].capacity->runs[policy].counters.hits));
+		fprintf(script, "%.9g %.6f\n", places[i].percent, sim_ratio(s, places[i].capacity->counters.hits));
 	fputs("e\n", script);
 }
 
 static int write_script(const struct simulation *s, FILE *script)
 {
 	struct place places[CAPACITIES_MAX];
-	size_t i;
 
 	sort_places(s, places);
 	write_axes(s, places, script);
-	write_titles(s, script);
+	write_titles(script);
 	write_grain(s, places, PAGEGRAIN_OPTIMUM, script);
 	write_grain(s, places, PAGEGRAIN_LRU, script);
-	for (i = 0; i < s->options->nr_policies; i++)
-		write_policy(s, places, i, script);
+	write_engine(s, places, script);
 	return fflush(script) || ferror(script) ? -EIO : 0;
 }
 

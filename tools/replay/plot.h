@@ -10,7 +10,7 @@
 /* Whether gnuplot runs: 0 or -errno */
 int plot_possible(void);
 
-/* Hit ratio over capacity for each policy, LRU and the optimum, as SVG. 0 or -errno */
+/* Hit ratio over capacity of the engine, LRU and the optimum, as SVG. 0 or -errno */
 int plot_draw(const struct simulation *s, FILE *out);
 
 #endif

@@ -40,21 +40,6 @@ struct simpool {
 	struct simpool_counters counters;
 };
 
-const struct kvc_policy *simpool_policy(size_t number)
-{
-	return kvc_policies[number];
-}
-
-const struct kvc_policy *simpool_policy_find(const char *name)
-{
-	return kvc_policy_find(name);
-}
-
-const char *simpool_policy_name(const struct kvc_policy *policy)
-{
-	return policy->name;
-}
-
 static void on_kick(void *owner, u32 member)
 {
 	((struct simpool *)owner)->kicked[member] = true;
@@ -164,8 +149,7 @@ static int work(struct simpool *s)
 	return ret;
 }
 
-int simpool_open(struct simpool **out, const struct simpool_plan *plan, const struct kvc_policy *policy, uint64_t seed,
-		 size_t longest)
+int simpool_open(struct simpool **out, const struct simpool_plan *plan, uint64_t seed, size_t longest)
 {
 	struct simpool *s = calloc(1, sizeof(*s));
 	int ret;
@@ -176,8 +160,6 @@ int simpool_open(struct simpool **out, const struct simpool_plan *plan, const st
 	s->padded = (uint64_t)kvc_blocks(plan->page_size) << KVC_BLOCK_SHIFT;
 	s->keys = calloc(longest, sizeof(*s->keys));
 	ret = s->keys ? create(s, plan, seed) : -ENOMEM;
-	if (!ret)
-		ret = kvc_pool_set_policy(s->pool, policy);
 	if (!ret)
 		ret = recover(s->pool);
 	if (!ret)
@@ -328,7 +310,7 @@ static int probe(struct simpool_plan *plan)
 
 	small.members = 1;
 	small.segments = MEMBER_SEGMENTS;
-	ret = simpool_open(&s, &small, simpool_policy(0), 0, 1);
+	ret = simpool_open(&s, &small, 0, 1);
 	if (ret)
 		return ret;
 	if (plan->page_size > kvc_page_max(s->pool))

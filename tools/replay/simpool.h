@@ -16,13 +16,6 @@
 #define SIMPOOL_SEGMENT_MAX	(1024U << 20)
 #define SIMPOOL_SEGMENT_ALIGN	4096U
 
-struct kvc_policy;
-
-/* The engine's policies by number; the first is the one that pools are made with. NULL behind the last */
-const struct kvc_policy *simpool_policy(size_t number);
-const struct kvc_policy *simpool_policy_find(const char *name);
-const char *simpool_policy_name(const struct kvc_policy *policy);
-
 struct simpool_plan {
 	uint64_t page_size;	/* bytes */
 	uint64_t segment_size;	/* bytes */
@@ -55,8 +48,7 @@ struct simpool_counters {
 struct simpool;
 
 /* A blank pool after recovery. 0 or -errno */
-int simpool_open(struct simpool **out, const struct simpool_plan *plan, const struct kvc_policy *policy, uint64_t seed,
-		 size_t longest);
+int simpool_open(struct simpool **out, const struct simpool_plan *plan, uint64_t seed, size_t longest);
 void simpool_close(struct simpool *s);
 
 /*

@@ -35,14 +35,14 @@ static void print_hits(const struct simulation *s, const struct sim_capacity *c,
 		fprintf(out, " %7s", "-");
 }
 
-static void print_run(const struct simulation *s, const struct sim_capacity *c, const struct sim_run *run, FILE *out)
+static void print_pool(const struct simulation *s, const struct sim_capacity *c, FILE *out)
 {
-	const struct simpool_counters *n = &run->counters;
+	const struct simpool_counters *n = &c->counters;
 
-	print_hits(s, c, simpool_policy_name(run->policy), n->hits, out);
+	print_hits(s, c, "prefix", n->hits, out);
 	fprintf(out, " %9.2f %9.2f %8.3f %7.4f %9" PRIu64 " %8.2f\n", (double)n->host_bytes / 1e9,
 		(double)n->moved_bytes / 1e9, (double)n->summary_bytes / 1e9, simpool_amplification(n), n->evicted,
-		sim_pages_per_second(s, run) / 1e6);
+		sim_pages_per_second(s, c) / 1e6);
 	if (n->refused)
 		fprintf(out, "    %" PRIu64 " pages found no room\n", n->refused);
 }
@@ -58,8 +58,7 @@ static void print_capacity(const struct simulation *s, const struct sim_capacity
 		p->segment_pages, p->page_size, p->members, p->members == 1 ? "" : "s");
 	fprintf(out, "  %-22s %7s %7s %7s %9s %9s %8s %7s %9s %8s\n", "", "hits", "of LRU", "gap %", "host GB",
 		"moved GB", "sums GB", "WA", "evicted", "Mpages/s");
-	for (i = 0; i < c->nr_runs; i++)
-		print_run(s, c, &c->runs[i], out);
+	print_pool(s, c, out);
 	for (i = 0; i < NR_PAGEGRAIN; i++) {
 		print_hits(s, c, grain_names[i], c->grain[i], out);
 		fputc('\n', out);
@@ -74,9 +73,9 @@ void simreport_table(const struct simulation *s, FILE *out)
 	fprintf(out, "%s: %zu requests, %zu pages referenced, %zu of them distinct, hits without bounds %.4f\n",
 		trace_name(s), s->trace->nr_requests, s->trace->nr_ids, s->distinct, sim_ratio(s, s->unbounded));
 	for (i = 0; i < s->nr_capacities; i++) {
-		if (s->capacities[i].nr_runs)
+		if (s->capacities[i].played)
 			print_capacity(s, &s->capacities[i], out);
-		complete &= s->capacities[i].nr_runs == s->options->nr_policies;
+		complete &= s->capacities[i].played;
 	}
 	if (!complete)
 		fputs("\nstopped before the end\n", out);
@@ -101,15 +100,14 @@ static void add_string(struct json_object *o, const char *key, const char *value
 	json_object_object_add(o, key, json_object_new_string(value));
 }
 
-static void add_ratios(struct json_object *o, const struct simulation *s, const struct sim_capacity *c,
-		       const struct sim_run *run)
+static void add_ratios(struct json_object *o, const struct simulation *s, const struct sim_capacity *c)
 {
-	add_real(o, "prefix_hit_ratio", sim_ratio(s, run->counters.hits));
+	add_real(o, "prefix_hit_ratio", sim_ratio(s, c->counters.hits));
 	add_real(o, "lru_hit_ratio", sim_ratio(s, c->grain[PAGEGRAIN_LRU]));
 	add_real(o, "fifo_hit_ratio", sim_ratio(s, c->grain[PAGEGRAIN_FIFO]));
 	add_real(o, "optimum_hit_ratio", sim_ratio(s, c->grain[PAGEGRAIN_OPTIMUM]));
 	add_real(o, "unbounded_hit_ratio", sim_ratio(s, s->unbounded));
-	add_real(o, "write_amplification", simpool_amplification(&run->counters));
+	add_real(o, "write_amplification", simpool_amplification(&c->counters));
 }
 
 static void add_counters(struct json_object *o, const struct simpool_counters *n)
@@ -141,17 +139,16 @@ static void add_setup(struct json_object *o, const struct simulation *s, const s
 	add_string(o, "version", KVCTX_VERSION);
 }
 
-static struct json_object *run_object(const struct simulation *s, const struct sim_capacity *c,
-				      const struct sim_run *run)
+static struct json_object *pool_object(const struct simulation *s, const struct sim_capacity *c)
 {
 	struct json_object *o = json_object_new_object();
 
-	add_string(o, "policy", simpool_policy_name(run->policy));
+	add_string(o, "policy", "prefix");
 	add_string(o, "capacity", c->given->text);
 	add_count(o, "capacity_pages", c->pages);
-	add_ratios(o, s, c, run);
-	add_counters(o, &run->counters);
-	add_real(o, "pages_per_second", sim_pages_per_second(s, run));
+	add_ratios(o, s, c);
+	add_counters(o, &c->counters);
+	add_real(o, "pages_per_second", sim_pages_per_second(s, c));
 	add_setup(o, s, c);
 	return o;
 }
@@ -160,13 +157,11 @@ int simreport_json(const struct simulation *s, FILE *out)
 {
 	struct json_object *list = json_object_new_array();
 	const char *text;
-	size_t i, j;
+	size_t i;
 	int ret;
 
-	for (i = 0; i < s->nr_capacities; i++) {
-		for (j = 0; j < s->capacities[i].nr_runs; j++)
-			json_object_array_add(list, run_object(s, &s->capacities[i], &s->capacities[i].runs[j]));
-	}
+	for (i = 0; i < s->nr_capacities; i++)
+		json_object_array_add(list, pool_object(s, &s->capacities[i]));
 	text = json_object_to_json_string_ext(list, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
 						    JSON_C_TO_STRING_NOSLASHESCAPE);
 	ret = text && fprintf(out, "%s\n", text) > 0 ? 0 : -EIO;

@@ -3,7 +3,7 @@
  * The runs of a simulation, see simulate.h.
  *
  * Every pool is planned, and every output is tried, before the first request is played. The capacities are played one
- * after the other, each with the caches of single pages first and then policy by policy, each on a pool of its own.
+ * after the other, each with the caches of single pages first and then on a pool of its own.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -37,9 +37,9 @@ double sim_ratio(const struct simulation *s, uint64_t hits)
 	return (double)hits / (double)s->trace->nr_ids;
 }
 
-double sim_pages_per_second(const struct simulation *s, const struct sim_run *run)
+double sim_pages_per_second(const struct simulation *s, const struct sim_capacity *c)
 {
-	return run->ns ? (double)s->trace->nr_ids * (double)NS_PER_SEC / (double)run->ns : 0;
+	return c->ns ? (double)s->trace->nr_ids * (double)NS_PER_SEC / (double)c->ns : 0;
 }
 
 static uint64_t pages_of(const struct simulation *s, const struct capacity *c)
@@ -72,9 +72,6 @@ static int plan_capacity(struct simulation *s, const struct capacity *given)
 		return fail(what, "no pool has so few segments, or so many");
 	if (ret)
 		return fail(what, strerror(-ret));
-	c->runs = calloc(s->options->nr_policies, sizeof(*c->runs));
-	if (!c->runs)
-		return fail(what, strerror(ENOMEM));
 	s->nr_capacities++;
 	return 0;
 }
@@ -89,19 +86,18 @@ static int plan_all(struct simulation *s)
 	return ret;
 }
 
-static void tell_progress(struct job *j, const struct sim_capacity *c, const struct sim_run *run)
+static void tell_progress(struct job *j, const struct sim_capacity *c)
 {
 	struct simulation *s = j->simulation;
-	double all = (double)s->trace->nr_ids * s->options->nr_capacities * s->options->nr_policies;
+	double all = (double)s->trace->nr_ids * s->options->nr_capacities;
 	double gone = (double)(clock_ns() - j->progress.started) / NS_PER_SEC;
 	char left[32];
 
 	progress_time(left, sizeof(left), gone * (all - j->pages_done) / j->pages_done);
-	progress_line(&j->progress, "%s at %s, %.0f %% of all, %s left", simpool_policy_name(run->policy),
-		      c->given->text, j->pages_done / all * 100, left);
+	progress_line(&j->progress, "%s, %.0f %% of all, %s left", c->given->text, j->pages_done / all * 100, left);
 }
 
-static int play_requests(struct job *j, struct simpool *pool, const struct sim_capacity *c, const struct sim_run *run)
+static int play_requests(struct job *j, struct simpool *pool, const struct sim_capacity *c)
 {
 	const struct trace *t = j->simulation->trace;
 	size_t i;
@@ -113,44 +109,37 @@ static int play_requests(struct job *j, struct simpool *pool, const struct sim_c
 		if (*j->stop)
 			return -EINTR;
 		if (progress_due(&j->progress))
-			tell_progress(j, c, run);
+			tell_progress(j, c);
 	}
 	return ret ? ret : simpool_flush(pool);
 }
 
-static int run_policy(struct job *j, struct sim_capacity *c, const struct kvc_policy *policy)
+static int run_pool(struct job *j, struct sim_capacity *c)
 {
 	const struct simulation *s = j->simulation;
-	struct sim_run *run = &c->runs[c->nr_runs];
 	struct simpool *pool;
 	uint64_t start;
-	int ret;
+	int ret = simpool_open(&pool, &c->plan, s->options->seed, s->trace->longest);
 
-	run->policy = policy;
-	ret = simpool_open(&pool, &c->plan, policy, s->options->seed, s->trace->longest);
 	if (ret)
 		return ret;
 	start = processor_ns();
-	ret = play_requests(j, pool, c, run);
-	run->ns = processor_ns() - start;
-	simpool_counters_get(pool, &run->counters);
+	ret = play_requests(j, pool, c);
+	c->ns = processor_ns() - start;
+	simpool_counters_get(pool, &c->counters);
 	simpool_close(pool);
-	if (!ret)
-		c->nr_runs++;
+	c->played = !ret;
 	return ret;
 }
 
 static int run_capacity(struct job *j, struct sim_capacity *c)
 {
-	const struct options *o = j->simulation->options;
 	size_t i;
 	int ret = 0;
 
 	for (i = 0; !ret && i < NR_PAGEGRAIN; i++)
 		ret = pagegrain_hits(&j->refs, i, c->pages, j->stop, &c->grain[i]);
-	for (i = 0; !ret && i < o->nr_policies; i++)
-		ret = run_policy(j, c, o->policies[i]);
-	return ret;
+	return ret ? ret : run_pool(j, c);
 }
 
 static int run_all(struct job *j)
@@ -224,15 +213,6 @@ static int status_of(int ret)
 	return ret ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-static void free_simulation(struct simulation *s)
-{
-	size_t i;
-
-	for (i = 0; i < s->nr_capacities; i++)
-		free(s->capacities[i].runs);
-	free(s);
-}
-
 int simulate(const struct trace *t, const struct options *o, const volatile sig_atomic_t *stop)
 {
 	struct simulation *s = calloc(1, sizeof(*s));
@@ -256,6 +236,6 @@ int simulate(const struct trace *t, const struct options *o, const volatile sig_
 	outfile_abort(&out.json);
 	outfile_abort(&out.plot);
 	refs_free(&j.refs);
-	free_simulation(s);
+	free(s);
 	return ret;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * --simulate: a trace on pools without devices, one for each policy and capacity, beside caches of single pages.
+ * --simulate: a trace on pools without devices, one for each capacity, beside caches of single pages.
  */
 #ifndef KVCTX_REPLAY_SIMULATE_H
 #define KVCTX_REPLAY_SIMULATE_H
@@ -14,20 +14,14 @@
 #include "simpool.h"
 #include "trace.h"
 
-/* One policy at one capacity */
-struct sim_run {
-	const struct kvc_policy *policy;
-	struct simpool_counters counters;
-	uint64_t ns;			/* of processor time */
-};
-
 struct sim_capacity {
 	const struct capacity *given;
 	uint64_t pages;			/* what was asked for */
 	struct simpool_plan plan;	/* the pool that comes nearest to it */
 	uint64_t grain[NR_PAGEGRAIN];	/* hits of caches of exactly @pages */
-	struct sim_run *runs;
-	size_t nr_runs;			/* that were played to the end */
+	struct simpool_counters counters;
+	uint64_t ns;			/* of processor time */
+	bool played;			/* to the end */
 };
 
 struct simulation {
@@ -43,6 +37,6 @@ struct simulation {
 int simulate(const struct trace *t, const struct options *o, const volatile sig_atomic_t *stop);
 
 double sim_ratio(const struct simulation *s, uint64_t hits);
-double sim_pages_per_second(const struct simulation *s, const struct sim_run *run);
+double sim_pages_per_second(const struct simulation *s, const struct sim_capacity *c);
 
 #endif

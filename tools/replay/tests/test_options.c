@@ -164,7 +164,6 @@ static const char *const wrongs[] = {
 	"--trace t --device /dev/x --dump-trace - --json -",
 	"--simulate",
 	"--trace t --simulate --device /dev/x",
-	"--trace t --simulate --policy nothing",
 	"--trace t --simulate --capacity many",
 	"--trace t --simulate --capacity 0%",
 	"--trace t --simulate --segment-size 1M1",
@@ -179,7 +178,6 @@ static const char *const wrongs[] = {
 	"--trace t --simulate --stall 5",
 	"--trace t --simulate --verify",
 	"--trace t --simulate --json - --plot -",
-	"--trace t --device /dev/x --policy all",
 	"--trace t --device /dev/x --capacity 5%",
 	"--trace t --device /dev/x --segment-size 1M",
 	"--trace t --device /dev/x --members 1",
@@ -242,7 +240,6 @@ static void takes_all(void **state)
 static void simulates(void **state)
 {
 	struct options o;
-	size_t all;
 
 	(void)state;
 	assert_int_equal(parse(&o, "--trace t --simulate"), OPTIONS_RUN);
@@ -253,14 +250,7 @@ static void simulates(void **state)
 	assert_int_equal(o.nr_capacities, 5);
 	assert_string_equal(o.capacities[0].text, "2%");
 	assert_int_equal(o.capacities[4].share, CAPACITY_ALL / 2);
-	assert_int_equal(o.nr_policies, 1);
-	assert_ptr_equal(o.policies[0], simpool_policy(0));
-	assert_int_equal(parse(&o, "--trace t --simulate --policy fifo --policy all --page-size 5 --segment-size 1M"),
-			 OPTIONS_RUN);
-	for (all = 0; simpool_policy(all); all++)
-		;
-	assert_int_equal(o.nr_policies, all);
-	assert_ptr_equal(o.policies[0], simpool_policy_find("fifo"));
+	assert_int_equal(parse(&o, "--trace t --simulate --page-size 5 --segment-size 1M"), OPTIONS_RUN);
 	assert_int_equal(o.page_size, 5);
 	assert_int_equal(o.segment_size, 1 << 20);
 	assert_int_equal(parse(&o, "--generate 9 --simulate --capacity 7 --capacity 3% --members 2 --plot p --json j"),
@@ -279,7 +269,6 @@ static void answers(void **state)
 	(void)state;
 	assert_int_equal(parse(&o, "--help"), OPTIONS_DONE);
 	assert_int_equal(parse(&o, "--version"), OPTIONS_DONE);
-	assert_int_equal(parse(&o, "--policy help"), OPTIONS_DONE);
 	assert_int_equal(parse(&o, "--depth 5 --help --unknown"), OPTIONS_DONE);
 }
 

@@ -147,14 +147,13 @@ int __wrap_kvc_store_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 *k
 	return __real_kvc_store_begin(p, d, key, length, depth, members, st);
 }
 
-static struct simpool *open_pool(uint64_t pages, uint64_t page_size, uint32_t members, const struct kvc_policy *policy,
-				 struct simpool_plan *plan)
+static struct simpool *open_pool(uint64_t pages, uint64_t page_size, uint32_t members, struct simpool_plan *plan)
 {
 	struct simpool *s;
 
 	*plan = (struct simpool_plan){ .page_size = page_size, .members = members };
 	assert_int_equal(simpool_plan(plan, pages), 0);
-	assert_int_equal(simpool_open(&s, plan, policy, 1, 300), 0);
+	assert_int_equal(simpool_open(&s, plan, 1, 300), 0);
 	return s;
 }
 
@@ -174,7 +173,7 @@ static void asks_as_an_engine(void **state)
 	};
 	struct simpool_counters c;
 	struct simpool_plan plan;
-	struct simpool *s = open_pool(500, 4096, 1, simpool_policy(0), &plan);
+	struct simpool *s = open_pool(500, 4096, 1, &plan);
 	struct kvctx_key key;
 	size_t i;
 
@@ -197,11 +196,11 @@ static void asks_as_an_engine(void **state)
 }
 
 /* Pages that never come again fill the pool but for the segments that reclaim keeps free, three a member at least */
-static void fills(const struct kvc_policy *policy, uint32_t members)
+static void fills(uint32_t members)
 {
 	struct simpool_counters c = { 0 };
 	struct simpool_plan plan;
-	struct simpool *s = open_pool(3655, 1 << 20, members, policy, &plan);
+	struct simpool *s = open_pool(3655, 1 << 20, members, &plan);
 	uint64_t id, full = 0;
 
 	for (id = 0; id < 4 * plan.pages; id++) {
@@ -211,8 +210,7 @@ static void fills(const struct kvc_policy *policy, uint32_t members)
 			full = c.stored;
 	}
 	if (full < plan.pages - plan.pages / 10 || full > plan.pages - 3 * members * plan.segment_pages)
-		fail_msg("%s: evicts at %llu of %llu pages", policy->name, (unsigned long long)full,
-			 (unsigned long long)plan.pages);
+		fail_msg("evicts at %llu of %llu pages", (unsigned long long)full, (unsigned long long)plan.pages);
 	assert_int_equal(c.stored, id);
 	assert_int_equal(c.refused + c.dedups + c.hits, 0);
 	assert_int_equal(c.host_bytes, id << 20);
@@ -223,13 +221,9 @@ static void fills(const struct kvc_policy *policy, uint32_t members)
 
 static void fills_as_planned(void **state)
 {
-	size_t i;
-
 	(void)state;
-	for (i = 0; simpool_policy(i); i++) {
-		fills(simpool_policy(i), 1);
-		fills(simpool_policy(i), 3);
-	}
+	fills(1);
+	fills(3);
 }
 
 static uint64_t play(struct simpool *s, const struct trace *t)
@@ -244,7 +238,7 @@ static uint64_t play(struct simpool *s, const struct trace *t)
 	return c.hits;
 }
 
-/* With room for all, every policy hits what there is to hit, and each page is written once */
+/* With room for all, all is hit that there is to hit, and each page is written once */
 static void holds_everything(void **state)
 {
 	struct simpool_counters c;
@@ -253,24 +247,21 @@ static void holds_everything(void **state)
 	struct refs refs;
 	struct trace t;
 	uint64_t hits;
-	size_t i;
 
 	(void)state;
 	trace_init(&t);
 	assert_int_equal(generate(&t, 500, 3), 0);
 	assert_int_equal(refs_init(&refs, &t), 0);
 	assert_int_equal(pagegrain_hits(&refs, PAGEGRAIN_LRU, refs.nr_pages, &go_on, &hits), 0);
-	for (i = 0; simpool_policy(i); i++) {
-		s = open_pool(refs.nr_pages * 2, 5000, 2, simpool_policy(i), &plan);
-		assert_int_equal(play(s, &t), hits);
-		simpool_counters_get(s, &c);
-		assert_int_equal(c.stored, refs.nr_pages);
-		assert_int_equal(c.host_bytes, refs.nr_pages * 8192);
-		assert_int_equal(c.evicted + c.moved + c.refused, 0);
-		assert_int_equal(c.stored + c.dedups + c.hits, t.nr_ids);
-		assert_true(simpool_amplification(&c) > 1 && simpool_amplification(&c) < 1.1);
-		simpool_close(s);
-	}
+	s = open_pool(refs.nr_pages * 2, 5000, 2, &plan);
+	assert_int_equal(play(s, &t), hits);
+	simpool_counters_get(s, &c);
+	assert_int_equal(c.stored, refs.nr_pages);
+	assert_int_equal(c.host_bytes, refs.nr_pages * 8192);
+	assert_int_equal(c.evicted + c.moved + c.refused, 0);
+	assert_int_equal(c.stored + c.dedups + c.hits, t.nr_ids);
+	assert_true(simpool_amplification(&c) > 1 && simpool_amplification(&c) < 1.1);
+	simpool_close(s);
 	refs_free(&refs);
 	trace_free(&t);
 }
@@ -281,23 +272,20 @@ static void follows_seed(void **state)
 	struct simpool_plan plan;
 	struct simpool *s;
 	struct trace t;
-	size_t i;
 
 	(void)state;
 	trace_init(&t);
 	assert_int_equal(generate(&t, 500, 3), 0);
-	for (i = 0; simpool_policy(i); i++) {
-		s = open_pool(500, 1 << 20, 2, simpool_policy(i), &plan);
-		play(s, &t);
-		simpool_counters_get(s, &a);
-		simpool_close(s);
-		s = open_pool(500, 1 << 20, 2, simpool_policy(i), &plan);
-		play(s, &t);
-		simpool_counters_get(s, &b);
-		simpool_close(s);
-		assert_memory_equal(&a, &b, sizeof(a));
-		assert_true(a.evicted > 0);
-	}
+	s = open_pool(500, 1 << 20, 2, &plan);
+	play(s, &t);
+	simpool_counters_get(s, &a);
+	simpool_close(s);
+	s = open_pool(500, 1 << 20, 2, &plan);
+	play(s, &t);
+	simpool_counters_get(s, &b);
+	simpool_close(s);
+	assert_memory_equal(&a, &b, sizeof(a));
+	assert_true(a.evicted > 0);
 	trace_free(&t);
 }
 
@@ -318,7 +306,7 @@ static int try_all(const struct trace *t)
 
 	if (ret)
 		return ret;
-	ret = simpool_open(&s, &plan, simpool_policy(0), 1, t->longest);
+	ret = simpool_open(&s, &plan, 1, t->longest);
 	if (ret)
 		return ret;
 	for (i = 0; !ret && i < t->nr_requests; i++)
@@ -350,19 +338,6 @@ static void survives_want_of_memory(void **state)
 	trace_free(&t);
 }
 
-static void finds_policies(void **state)
-{
-	size_t i;
-
-	(void)state;
-	assert_non_null(simpool_policy(0));
-	for (i = 0; simpool_policy(i); i++)
-		assert_ptr_equal(simpool_policy_find(simpool_policy_name(simpool_policy(i))), simpool_policy(i));
-	assert_null(simpool_policy_find("no such"));
-	assert_null(simpool_policy_find("all"));
-	assert_null(simpool_policy_find("help"));
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -373,7 +348,6 @@ int main(void)
 		cmocka_unit_test(holds_everything),
 		cmocka_unit_test(follows_seed),
 		cmocka_unit_test(survives_want_of_memory),
-		cmocka_unit_test(finds_policies),
 	};
 
 	return cmocka_run_group_tests_name("simpool", tests, NULL, NULL);
