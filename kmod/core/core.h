@@ -12,9 +12,8 @@
  *   gseg      a segment: its member's number and its own on that member in one
  *   entry     a page's line in the index; lives in its segment's entry blocks, in the order of allocation
  *   domain    interned (tenant slot, epoch, keyspace): what a key is looked up in
- *   head      an open segment that takes pages: of each member, one for new pages, one for moved pages and, where the
- *             policy wants it, one for new pages that are known from before
- *   ghost     what is remembered of an evicted page: the hash of its key
+ *   head      an open segment that takes pages: of each member, one for new pages, one for moved pages and, where there
+ *             are not too few segments, one for new pages that are thought to live long
  *   hold      a load, lease or move that keeps a segment's bytes where they are
  *   undead    a segment whose pages left the index but whose header on media is still believed by recovery
  *
@@ -314,47 +313,5 @@ u64 kvc_member_bytes(const struct kvc_pool *p, u32 member);	/* of the pages on i
 /* The member is gone: its pages are not found, nothing is placed on it. Irreversible until the next attach. */
 void kvc_member_fail(struct kvc_pool *p, u32 member);
 bool kvc_member_online(const struct kvc_pool *p, u32 member);
-
-/*
- * Reclaim policy: which sealed segment of a member goes next, which of its pages are worth rewriting, and what is
- * remembered of a page that goes. victim: called with the member locked; keep and moved_hits: with a shard locked. The
- * engine bounds rewriting: to a quarter of the segment's bytes, with @requests to a fifth of what is stored.
- *
- * Pages of a queue share segments. Rewritten pages go to KVC_QUEUE_LONG, new ones to KVC_QUEUE_NEW; with @queues, new
- * pages that are likely to live long go to the former, too.
- */
-enum kvc_queue {
-	KVC_QUEUE_NEW,
-	KVC_QUEUE_LONG,
-	KVC_NR_QUEUES,
-};
-
-struct kvc_page_view {
-	u32	hits;			/* loads since it was stored, at most KVC_HITS_MAX; fewer once it was moved */
-	u32	depth, length;
-	enum kvc_queue queue;		/* of the segment that it is in */
-};
-
-#define KVC_HITS_MAX	15U
-
-struct kvc_policy {
-	const char *name;
-	bool	ghosts;			/* evicted pages are remembered */
-	bool	queues;			/* new pages are told apart */
-	bool	requests;		/* pages are valued by who asked for them: request.c, value.c, victim.c */
-	/* Whose oldest segment goes, by how many each has? NULL: the oldest of all. */
-	enum kvc_queue (*victim)(const u32 segments[KVC_NR_QUEUES]);
-	bool (*keep)(const struct kvc_page_view *page);
-	/* hits of the page once it was moved */
-	u32 (*moved_hits)(const struct kvc_page_view *page);
-};
-
-/*
- * kvc_policies: all there are, NULL behind the last; a pool is created with the first. find: by name, or NULL.
- * set: after create and before recovery; 0, -EBUSY (the pool has pages, or had some), -ENOMEM. Allocates.
- */
-extern const struct kvc_policy *const kvc_policies[];
-const struct kvc_policy *kvc_policy_find(const char *name);
-int kvc_pool_set_policy(struct kvc_pool *p, const struct kvc_policy *policy);
 
 #endif

@@ -20,7 +20,7 @@
 #include "value.h"
 
 #define KVC_DOMAINS_MAX		(1024U << 10)
-#define KVC_QUEUES_SEGMENTS	12U		/* of a member that has a head for each queue */
+#define KVC_LONG_SEGMENTS	12U		/* of a member that has a head for the long-lived */
 #define KVC_LOG_THRESHOLD	(64U << 10)	/* unlogged record bytes that start a summary unasked */
 
 /* id -> pointer, for ids handed out by the table itself. get needs no lock as long as the id is in use. */
@@ -87,7 +87,7 @@ struct kvc_entry {
 		u32	depth : 12;	/* prefix position, or KVC_DEPTH_MAX */
 	};
 	struct {
-		u32	mark : 26;	/* the policy's: loads, or a request's id (request.c), read unlocked too */
+		u32	mark : 26;	/* whose page it is (value.h); read unlocked too */
 		u32	state : 3;
 		u32	no_crcs : 1;	/* page: its CRCs are not known */
 		u32	copy : 1;	/* moved here: another record of the page may be on media */
@@ -187,7 +187,7 @@ struct kvc_seg_list {
 /* A head is a stream of its own, KVC_STREAM_NEW + head. */
 enum kvc_head {
 	KVC_HEAD_NEW,
-	KVC_HEAD_LONG,		/* new pages of KVC_QUEUE_LONG; not on members of few segments */
+	KVC_HEAD_LONG,		/* new pages that are thought to live long; not on members of few segments */
 	KVC_HEAD_MOVE,
 	KVC_NR_HEADS,
 };
@@ -256,7 +256,6 @@ struct kvc_shard {
 	u32	inserts;		/* wraps; see check_index() */
 	u64	pages, bytes;
 	u64	loads, load_bytes, misses, dedups, deletes, bad_pages, evicted, unadmitted;
-	u32	*ghosts;		/* hashes of evicted pages, or NULL */
 } __aligned(64);
 
 struct kvc_domain {
@@ -293,9 +292,6 @@ struct kvc_pool {
 	struct kvc_super super;		/* tenants: domains.lock */
 	const struct kvc_ops *ops;
 	void	*owner;
-	const struct kvc_policy *policy;
-	u32	nr_ghosts;		/* of each shard */
-	u32	*ghosts;		/* of all shards, or NULL */
 	u32	seg_blocks, chunk_size;
 	u32	page_max;		/* bytes */
 	u32	extent_max;		/* bytes of the longest extent written here */
@@ -495,11 +491,6 @@ void kvc_member_exit(struct kvc_member *m);
 int kvc_page_prepare(struct kvc_member *m, bool lasting, u32 length, struct kvc_seg **seg);
 
 /* segment.c: states, heads, room. Member locked. */
-static inline enum kvc_queue kvc_queue_of(const struct kvc_seg *seg)
-{
-	return seg->head == KVC_HEAD_NEW ? KVC_QUEUE_NEW : KVC_QUEUE_LONG;
-}
-
 bool kvc_state_leasable(u32 state);
 void kvc_seg_set_state(struct kvc_member *m, struct kvc_seg *seg, enum kvc_seg_state to);
 void kvc_seg_undead(struct kvc_pool *p, struct kvc_seg *seg);	/* no lock needed */
@@ -608,13 +599,6 @@ void kvc_budget_limit(struct kvc_budget *b, u64 per_day);
 int kvc_budget_remember(struct kvc_pool *p);		/* allocates */
 void kvc_budget_note(struct kvc_pool *p, const struct kvc_domain *d, const u8 *key);
 bool kvc_budget_admits(struct kvc_pool *p, const struct kvc_domain *d, const u8 *key);
-
-/* ghost.c. add, seen, forget: shard locked. seen: was it evicted not long ago? */
-int kvc_ghosts_init(struct kvc_pool *p);
-void kvc_ghosts_destroy(struct kvc_pool *p);
-void kvc_ghost_add(struct kvc_pool *p, u32 bucket);
-bool kvc_ghost_seen(struct kvc_pool *p, u32 bucket);
-void kvc_ghost_forget(struct kvc_pool *p, u32 bucket);
 
 /* reclaim.c */
 int kvc_reclaim_next(struct kvc_member *m, struct kvc_work *w);

@@ -165,8 +165,7 @@ void kvc_page_lose(struct kvc_pool *p, u32 bucket, u32 entry)
 {
 	const struct kvc_entry *e = kvc_entry(p, entry);
 
-	if (p->requests.nr)
-		kvc_request_lost(p, kvc_mark_id(e->mark), kvc_known_depth(e));
+	kvc_request_lost(p, kvc_mark_id(e->mark), kvc_known_depth(e));
 	kvc_page_drop(p, bucket, entry);
 }
 

@@ -153,7 +153,7 @@ static u32 to_move(struct kvc_member *m, u32 entry)
 static int move_page(struct kvc_member *m, u32 entry, u32 length, struct kvc_work *w)
 {
 	struct kvc_pool *p = m->pool;
-	enum kvc_head head = kvc_queue_of(kvc_entry_seg(p, entry)) == KVC_QUEUE_NEW ? KVC_HEAD_NEW : KVC_HEAD_LONG;
+	enum kvc_head head = kvc_entry_seg(p, entry)->head == KVC_HEAD_NEW ? KVC_HEAD_NEW : KVC_HEAD_LONG;
 	u32 nr = kvc_nr_members(p), turn = os_atomic_inc_return(&p->turn), i;
 	bool wait = false;
 	int r;

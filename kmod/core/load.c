@@ -51,9 +51,7 @@ int kvc_load_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KE
 		sh->misses++;
 	} else {
 		e = kvc_entry(p, entry);
-		if (!p->requests.nr)
-			e->mark = min_t(u32, e->mark + 1, KVC_HITS_MAX);
-		else if (!e->mark || kvc_mark_id(e->mark) & KVC_STRAY)
+		if (!e->mark || kvc_mark_id(e->mark) & KVC_STRAY)
 			e->mark = READ_ONCE(p->requests.loaded);
 		os_atomic_inc(&kvc_entry_seg(p, entry)->holds);
 		kvc_fill_load(p, entry, ld);
@@ -186,14 +184,13 @@ u32 kvc_match(struct kvc_pool *p, struct kvc_domain *d, const u8 keys[][KVC_KEY_
 	      struct kvc_lease *leases)
 {
 	struct kvc_asker asker = { 0 };
-	bool ask = p->requests.nr && nr;
 	u32 found;
 
-	if (ask)
-		kvc_request_begin(p, d, keys, nr, &asker);
-	found = match(p, d, keys, nr, ask ? &asker : NULL, lens, leases);
-	if (ask)
-		kvc_request_end(p, d, keys, found, &asker);
+	if (!nr)
+		return 0;
+	kvc_request_begin(p, d, keys, nr, &asker);
+	found = match(p, d, keys, nr, &asker, lens, leases);
+	kvc_request_end(p, d, keys, found, &asker);
 	return found;
 }
 

@@ -126,7 +126,7 @@ int kvc_pool_create(const struct kvc_super *super, u64 salt_seed, const struct k
 	p->salt_seed = salt_seed;
 	r = pool_init(p);
 	if (!r)
-		r = kvc_pool_set_policy(p, kvc_policies[0]);
+		r = kvc_requests_init(p);
 	if (r) {
 		kvc_pool_destroy(p);
 		return r;
@@ -144,7 +144,6 @@ void kvc_pool_destroy(struct kvc_pool *p)
 	kvc_table_destroy(&p->eblocks, os_free);
 	kvc_domains_destroy(p);
 	kvc_budget_destroy(&p->budget);
-	kvc_ghosts_destroy(p);
 	kvc_requests_destroy(p);
 	os_free(p->members);
 	kvc_index_destroy(p);

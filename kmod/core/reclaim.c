@@ -4,7 +4,7 @@
  *
  *	IDLE	choose a victim; it becomes VICTIM, still read and leased as before
  *	CARRY	copy its tombstones that are still needed
- *	MOVE	copy the pages that the policy wants to keep, up to a quarter of the segment or its credit (victim.c)
+ *	MOVE	copy the pages that are worth keeping, as far as the member's credit goes (victim.c)
  *	LOG	wait until all copies are durable
  *	EVICT	the segment becomes DRAINING; if it was leased meanwhile it gets away, else its pages leave the index
  *	WAIT	for the last hold; then its memory is freed and it is BLANK, to get a new header (summary.c)
@@ -46,53 +46,22 @@ static bool short_of_room(struct kvc_member *m)
 	return yes;
 }
 
-static struct kvc_seg *older(struct kvc_seg *a, struct kvc_seg *b)
-{
-	return !a || (b && b->open_seq < a->open_seq) ? b : a;
-}
-
 /*
- * The oldest of those that may hide pages: until they have gone no tombstone can. NULL: there is none that is not
- * leased. Member locked.
+ * Of the sealed segments, or of those that may hide pages: until they have gone no tombstone can. NULL: all are leased.
+ * Member locked.
  */
-static struct kvc_seg *oldest_hiding(struct kvc_member *m)
+static struct kvc_seg *oldest_sealed(struct kvc_member *m, bool hiding)
 {
-	struct kvc_seg *oldest = NULL;
-	u32 gseg;
-
-	for (gseg = m->list[KVC_S_SEALED].first; gseg != KVC_NONE; gseg = kvc_seg(m->pool, gseg)->next) {
-		struct kvc_seg *seg = kvc_seg(m->pool, gseg);
-
-		if (seg->hiding && !os_atomic_read(&seg->leases))
-			oldest = older(oldest, seg);
-	}
-	return oldest;
-}
-
-/* The oldest, or what the policy chooses if it has a choice; NULL: all are leased. Member locked. */
-static struct kvc_seg *by_order(struct kvc_member *m)
-{
-	const struct kvc_policy *policy = m->pool->policy;
-	struct kvc_seg *oldest[KVC_NR_QUEUES] = { NULL };
-	u32 segments[KVC_NR_QUEUES] = { 0 }, i;
-	enum kvc_queue q;
+	struct kvc_seg *oldest = NULL, *seg;
+	u32 i;
 
 	for (i = 0; i < m->nr_segs; i++) {
-		struct kvc_seg *seg = &m->segs[i];
-
-		if (seg->state != KVC_S_SEALED)
-			continue;
-		q = kvc_queue_of(seg);
-		segments[q]++;
-		if (!os_atomic_read(&seg->leases))
-			oldest[q] = older(oldest[q], seg);
+		seg = &m->segs[i];
+		if (seg->state == KVC_S_SEALED && seg->hiding >= hiding && !os_atomic_read(&seg->leases) &&
+		    (!oldest || seg->open_seq < oldest->open_seq))
+			oldest = seg;
 	}
-	if (policy->victim && m->list[KVC_S_SEALED].count > 2) {
-		q = policy->victim(segments);
-		if (oldest[q])
-			return oldest[q];
-	}
-	return older(oldest[KVC_QUEUE_NEW], oldest[KVC_QUEUE_LONG]);
+	return oldest;
 }
 
 /* 0: no victim needed or to be had; -EAGAIN: look again; 1: chosen */
@@ -103,22 +72,22 @@ static int choose(struct kvc_member *m)
 	int r = 0;
 
 	/* Tombstones that were carried would be again, unless what they are needed for has its turn too. */
-	if (m->pool->requests.nr && !rc->carried && short_of_room(m))
+	if (!rc->carried && short_of_room(m))
 		seg = kvc_victim_choose(m);
 
 	os_lock(&m->lock);
 	if (!reclaimable(m))
 		goto out;
-	hiding = os_atomic_read(&m->pool->nr_undead) ? oldest_hiding(m) : NULL;
+	hiding = os_atomic_read(&m->pool->nr_undead) ? oldest_sealed(m, true) : NULL;
 	if (hiding || !seg || seg->state != KVC_S_SEALED || os_atomic_read(&seg->leases)) {
 		m->survey->nr = 0;
-		seg = hiding ? hiding : by_order(m);
+		seg = hiding ? hiding : oldest_sealed(m, false);
 	}
 	if (seg) {
 		rc->victim = seg;
 		kvc_seg_set_state(m, rc->victim, KVC_S_VICTIM);
 		kvc_cursor_init(&rc->cursor);
-		rc->budget = m->pool->requests.nr ? kvc_move_budget(m) : m->pool->seg_blocks / 4;
+		rc->budget = kvc_move_budget(m);
 		rc->stale_seq = 0;
 		rc->carried = false;
 		rc->phase = KVC_R_CARRY;
@@ -176,29 +145,6 @@ static int carry(struct kvc_member *m)
 	return -EAGAIN;
 }
 
-static struct kvc_page_view view_of(const struct kvc_pool *p, u32 entry)
-{
-	const struct kvc_entry *e = kvc_entry(p, entry);
-
-	return (struct kvc_page_view){
-		.hits = e->mark,
-		.depth = e->depth,
-		.length = e->length,
-		.queue = kvc_queue_of(kvc_entry_seg(p, entry)),
-	};
-}
-
-static bool keeps(const struct kvc_member *m, u32 entry)
-{
-	const struct kvc_pool *p = m->pool;
-	struct kvc_page_view page;
-
-	if (p->requests.nr)
-		return kvc_victim_keeps(m, kvc_entry(p, entry));
-	page = view_of(p, entry);
-	return p->policy->keep(&page);
-}
-
 /* Length of the page if it is worth moving and the budget allows it, else 0 */
 static u32 worth_moving(struct kvc_member *m, u32 entry)
 {
@@ -209,7 +155,7 @@ static u32 worth_moving(struct kvc_member *m, u32 entry)
 
 	os_lock(&sh->lock);
 	if (e->state == KVC_E_LIVE && !READ_ONCE(kvc_domain(p, e->domain)->dead) &&
-	    kvc_blocks(e->length) <= m->reclaim.budget && keeps(m, entry))
+	    kvc_blocks(e->length) <= m->reclaim.budget && kvc_victim_keeps(m, e))
 		length = e->length;
 	os_unlock(&sh->lock);
 	return length;
@@ -230,21 +176,7 @@ static void fill_move(struct kvc_work *w, u32 length)
 	w->no_crcs = w->src.no_crcs;
 }
 
-/* A request's id stays, hits age. */
-static u32 moved_mark(const struct kvc_pool *p, u32 entry)
-{
-	struct kvc_page_view page;
-
-	if (p->requests.nr)
-		return kvc_entry(p, entry)->mark;
-	page = view_of(p, entry);
-	return p->policy->moved_hits(&page) & KVC_HITS_MAX;
-}
-
-/*
- * To the move head of @m, where pages age, or to the queue of its head @which. 1: @w moves the page; 0: it is gone;
- * -EAGAIN: no room; -ENODEV, -ENOMEM
- */
+/* To head @which of @m. 1: @w moves the page; 0: it is gone; -EAGAIN: no room; -ENODEV, -ENOMEM */
 int kvc_move_start(struct kvc_member *m, enum kvc_head which, u32 entry, u32 length, struct kvc_work *w)
 {
 	struct kvc_pool *p = m->pool;
@@ -265,8 +197,7 @@ int kvc_move_start(struct kvc_member *m, enum kvc_head which, u32 entry, u32 len
 		goto out;
 	os_lock(&sh->lock);
 	if (e->state == KVC_E_LIVE) {
-		to = kvc_seg_reserve_page(m, seg, kvc_domain(p, e->domain), e->key, length, e->depth,
-					  which == KVC_HEAD_MOVE ? moved_mark(p, entry) : e->mark);
+		to = kvc_seg_reserve_page(m, seg, kvc_domain(p, e->domain), e->key, length, e->depth, e->mark);
 		copy = kvc_entry(p, to);
 		copy->state = KVC_E_COPYING;
 		if (which != KVC_HEAD_MOVE)
@@ -347,8 +278,7 @@ void kvc_move_done(struct kvc_member *m, struct kvc_work *w, int err)
 		kvc_seg_undead(p, victim);
 		kvc_page_drop(p, bucket, w->src.entry);
 		kvc_index_insert(p, bucket, w->dst.entry);
-		if (p->requests.nr)
-			copy->mark = mark;
+		copy->mark = mark;
 		kvc_page_publish(p, sh, w->dst.entry);
 		copy->copy = 1;
 		m->moved_pages++;
@@ -402,7 +332,6 @@ static void evict_page(struct kvc_pool *p, u32 entry)
 		kvc_page_lose(p, bucket, entry);
 		if (!READ_ONCE(d->dead)) {
 			kvc_budget_note(p, d, kvc_entry(p, entry)->key);
-			kvc_ghost_add(p, bucket);
 			sh->evicted++;
 		}
 	}

@@ -349,7 +349,7 @@ void kvc_request_end(struct kvc_pool *p, const struct kvc_domain *d, const u8 ke
 u32 kvc_request_awaits(const struct kvc_pool *p, u32 hash)
 {
 	const struct kvc_requests *rq = &p->requests;
-	u32 id = rq->nr ? look_up(rq->awaited, rq->nr_awaited, hash) : 0;
+	u32 id = look_up(rq->awaited, rq->nr_awaited, hash);
 
 	return id ? id : READ_ONCE(rq->stray);
 }

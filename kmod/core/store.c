@@ -64,21 +64,20 @@ static int check_index(struct kvc_pool *p, u32 bucket, struct kvc_domain *d, con
 	os_lock(&sh->lock);
 	entry = kvc_index_find(p, bucket, d, key);
 	ab->inserts = entry == KVC_NONE ? sh->inserts : sh->inserts - 1;
-	ab->lasting = kvc_ghost_seen(p, bucket);
 	r = check_present(p, bucket, entry, ab->request);
 	os_unlock(&sh->lock);
 	return r;
 }
 
-/* Room for a new page in the queue where it belongs, or else in the other one. Member locked. */
+/* Room for a new page in the head where it belongs, or else in the other one. Member locked. */
 int kvc_page_prepare(struct kvc_member *m, bool lasting, u32 length, struct kvc_seg **seg)
 {
 	u32 blocks = kvc_blocks(length), nr_crcs = kvc_chunks(m->pool, length);
-	bool queues = m->pool->policy->queues && m->nr_segs >= KVC_QUEUES_SEGMENTS;
-	enum kvc_head head = queues && lasting ? KVC_HEAD_LONG : KVC_HEAD_NEW;
+	bool both = m->nr_segs >= KVC_LONG_SEGMENTS;
+	enum kvc_head head = both && lasting ? KVC_HEAD_LONG : KVC_HEAD_NEW;
 	int r = kvc_head_prepare(m, head, blocks, nr_crcs, seg);
 
-	if (r == -EAGAIN && queues)
+	if (r == -EAGAIN && both)
 		r = kvc_head_prepare(m, lasting ? KVC_HEAD_NEW : KVC_HEAD_LONG, blocks, nr_crcs, seg);
 	return r;
 }
@@ -110,7 +109,6 @@ static int reserve_on(struct kvc_member *m, struct kvc_domain *d, u32 bucket, co
 	entry = kvc_seg_reserve_page(m, seg, d, key, length, depth, ab->request);
 	m->newest = seg;
 	kvc_index_insert(p, bucket, entry);
-	kvc_ghost_forget(p, bucket);
 	kvc_fill_store(p, entry, st);
 	st->bucket = bucket;
 out_shard:
@@ -159,7 +157,7 @@ int kvc_store_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_K
 		return r;
 	if (!kvc_budget_admits(p, d, key))
 		return refuse_unseen(p, bucket);
-	ab.lasting |= p->requests.nr && kvc_request_lasts(p, ab.request, depth);
+	ab.lasting = kvc_request_lasts(p, ab.request, depth);
 	turn = os_atomic_inc_return(&p->turn);
 	do {
 		nr = kvc_nr_members(p);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What pages are worth, for policies that look at requests: request.c says whose they are, value.c what that is worth,
+ * What pages are worth: request.c says whose they are, value.c what that is worth,
  * victim.c which segment goes. Included by engine.h, which has the locks.
  *
  * Vocabulary
@@ -45,7 +45,7 @@ struct kvc_request {
 
 struct kvc_requests {
 	struct os_lock lock;
-	u32	nr;			/* of the ring, a power of two; 0: the policy does without requests */
+	u32	nr;			/* of the ring, a power of two */
 	u32	nr_tails, nr_awaited;	/* powers of two */
 	u32	last_id;
 	u64	capacity;		/* blocks; read without the lock */

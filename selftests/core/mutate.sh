@@ -56,8 +56,6 @@ no-hold@kmod/core/load.c@s/os_atomic_inc(&kvc_entry_seg(p, entry)->holds);/os_at
 leases-chosen@kmod/core/reclaim.c@s/leased = os_atomic_read(.*/leased = false;/;s/\.leases = .*/.leases = 0,/@leased segments are reclaimed
 unlogged-moves@kmod/core/reclaim.c@s/if (!copies_logged(m)) {/if (0) {/@moved pages need not be durable
 moves-lost@kmod/core/reclaim.c@s/kvc_index_insert(p, bucket, w->dst.entry);/kvc_page_drop(p, bucket, w->dst.entry);/@moved pages leave the index
-move-unbounded@kmod/core/reclaim.c@s,seg_blocks / 4,seg_blocks,@all of a segment may be rewritten
-move-nothing@kmod/core/policy.c@s/return page->hits > 0;/return page->hits > 100;/@hot pages are not kept
 move-bad@kmod/core/reclaim.c@s/if (err == -EBADMSG)/if (0)/@a damaged page that was to be moved is not dropped
 commit-order@kmod/core/store.c@s/e->seq = os_atomic64_inc_return(&p->seq);/e->seq = 1;/@stores have no order
 recovered-seq@kmod/core/recover.c@s/os_atomic64_set(&p->seq, .*/(void)seq;/@the order starts anew with each attach
@@ -144,9 +142,8 @@ prefix-newest@kmod/core/victim.c@s/ || seg == newest//@what was stored just now 
 prefix-credit@kmod/core/victim.c@s,return READ_ONCE(m->credit) / KVC_CREDIT,return m->pool->seg_blocks,@rewriting has no limit
 prefix-floor@kmod/core/victim.c@s/^\t\*floor = rises .*/\tif (rises)\n\t\t*floor = U64_MAX;/@segments that became cheap are not found
 prefix-floors@kmod/core/victim.c@s/bool rises = .*/bool rises = false;/@groups are looked at for ever once one of theirs was cheap
-order-age@kmod/core/reclaim.c@s/b->open_seq < a->open_seq/b->open_seq > a->open_seq/@the policies that go by age take the youngest
-order-queue@kmod/core/reclaim.c@s/if (policy->victim \&\& /if (0 \&\& /@s3fifo does not choose between its queues
-order-leased@kmod/core/reclaim.c@/^static struct kvc_seg \*by_order/,/^}/s/if (!os_atomic_read(&seg->leases))/if (1)/@leased segments are chosen
+order-age@kmod/core/reclaim.c@s/seg->open_seq < oldest->open_seq/seg->open_seq > oldest->open_seq/@the youngest goes where the oldest should
+order-leased@kmod/core/reclaim.c@/^static struct kvc_seg \*oldest_sealed/,/^}/s/ \&\& !os_atomic_read(&seg->leases) \&\&/ \&\&/@leased segments are chosen
 prefix-moves@kmod/core/victim.c@s/if (least \&\& part->worth > least /if (0 \&\& part->worth > least /@nothing is rewritten
 LIST
 }

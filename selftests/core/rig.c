@@ -79,13 +79,9 @@ struct rig *rig_small(u32 members)
 	return rig_new(members, 16, KVC_SEGMENT_MIN, KVC_CHUNK_MIN);
 }
 
-struct rig *rig_policy(const char *policy, u32 segments)
+struct rig *rig_segments(u32 segments)
 {
-	struct rig *r = rig_new(1, segments, KVC_SEGMENT_MIN, KVC_CHUNK_MIN);
-
-	if (kvc_pool_set_policy(r->pool, kvc_policy_find(policy)))
-		abort();
-	return r;
+	return rig_new(1, segments, KVC_SEGMENT_MIN, KVC_CHUNK_MIN);
 }
 
 void rig_free(struct rig *r)

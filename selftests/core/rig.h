@@ -40,8 +40,8 @@ struct rig *rig_format(u32 members, u32 segments, u64 segment_size, u32 chunk_si
 struct rig *rig_new(u32 members, u32 segments, u64 segment_size, u32 chunk_size);
 /* A pool that most tests can use: @members of 16 segments of 256 KiB, chunks of 4 KiB */
 struct rig *rig_small(u32 members);
-/* One member of so many such segments, which @policy reclaims */
-struct rig *rig_policy(const char *policy, u32 segments);
+/* One member of so many such segments */
+struct rig *rig_segments(u32 segments);
 void rig_free(struct rig *r);
 
 void rig_recover(struct rig *r);	/* an attach without any work: what media holds, before reclaim looks at it */

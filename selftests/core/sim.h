@@ -49,7 +49,6 @@ struct sim_cfg {
 	u32	chunk_size;
 	u32	nr_keys;		/* of each keyspace */
 	u32	typical_len;
-	const struct kvc_policy *policy;
 	bool	roomy;			/* the pool is larger than what is stored: nothing may be evicted */
 	bool	leases, tenants, member_fails, alloc_fails, corrupts, io_errors, vanish, limits, grow;
 	u32	discards;		/* 0: never, n: at one of n times when there is nothing else to do */

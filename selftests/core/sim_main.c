@@ -89,15 +89,6 @@ static void set_faults(struct sim *s)
 	bus_faults(s->bus, &f);
 }
 
-static const struct kvc_policy *any_policy(struct rng *r)
-{
-	u32 n = 0;
-
-	while (kvc_policies[n])
-		n++;
-	return kvc_policies[rng_below(r, n)];
-}
-
 /* Most histories are short, on pools that are soon full: many of them find more than a few long ones. */
 struct size {
 	u32	weight;			/* of 100 */
@@ -150,7 +141,6 @@ static void set_cfg(struct sim *s)
 	c->corrupts = rng_chance(r, 2500);
 	c->io_errors = rng_chance(r, 2500);
 	c->limits = !c->vanish && rng_chance(r, 1000);
-	c->policy = any_policy(r);
 	c->discards = rng_below(r, 4);
 	c->grow = !c->vanish && !c->limits && rng_chance(r, 2500);
 	set_faults(s);
@@ -266,9 +256,9 @@ static void run_seed(u64 seed, bool verbose, struct total *total)
 	s->fault_rng.state = rng_mix(seed + 3);
 	s->bus = bus_new(&s->bus_rng);
 	set_cfg(s);
-	sim_trace(s, "%u members, segments of %llu, chunks of %u, %s, %s%s%s%s%s%s%s%s%s%s", s->cfg.nr_members,
+	sim_trace(s, "%u members, segments of %llu, chunks of %u, %s%s%s%s%s%s%s%s%s%s", s->cfg.nr_members,
 		  (unsigned long long)s->cfg.segment_size, s->cfg.chunk_size,
-		  s->cfg.policy->name, s->cfg.roomy ? "roomy " : "",
+		  s->cfg.roomy ? "roomy " : "",
 		  s->cfg.leases ? "leases " : "", s->cfg.tenants ? "tenants " : "",
 		  s->cfg.member_fails ? "failures " : "", s->cfg.alloc_fails ? "nomem " : "",
 		  s->cfg.corrupts ? "corruption " : "", s->cfg.io_errors ? "errors " : "",

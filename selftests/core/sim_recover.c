@@ -111,10 +111,6 @@ static void create(struct sim *s)
 		r = kvc_pool_create(s->super, salt, &sim_ops, s, &s->pool);
 	} while (r == -ENOMEM && s->cfg.alloc_fails);
 	sim_check(r == 0, "pool create: %d", r);
-	do {
-		r = kvc_pool_set_policy(s->pool, s->cfg.policy);
-	} while (r == -ENOMEM && s->cfg.alloc_fails);
-	sim_check(r == 0, "set policy: %d", r);
 	for (i = 0; i < s->cfg.nr_members; i++) {
 		s->failed[i] = s->hole[i] || s->missing & BIT(i);
 		if (s->failed[i])

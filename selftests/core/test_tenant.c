@@ -260,7 +260,6 @@ static void space_of_a_removed_tenant(void **state)
 	struct kvc_domain *d = rig_domain(r, (u32)slot, 0);
 	u32 i;
 
-	assert_int_equal(kvc_pool_set_policy(r->pool, kvc_policy_find("clock")), 0);
 	for (i = 0; i < 100; i++) {
 		while (rig_store(r, d, i, i, 30000) == -EAGAIN)
 			rig_work(r);
