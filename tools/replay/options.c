@@ -86,6 +86,7 @@ static const char help[] =
 "                     (default 2%, 5%, 10%, 25%, 50%)\n"
 "  --segment-size SIZE  bytes of a segment (default: chosen for each capacity)\n"
 "  --members N        members of the pool (default 1)\n"
+"  --no-match         load pages without asking for them by MATCH first\n"
 "What to tell\n"
 "  --json FILE        figures as JSON ('-': standard output; the table goes to standard error then)\n"
 "  --plot FILE        with --simulate: curves of the hit ratios as SVG, drawn by gnuplot\n"
@@ -107,6 +108,7 @@ enum {
 	OPT_SIMULATE,
 	OPT_CAPACITY,
 	OPT_PLOT,
+	OPT_NO_MATCH,
 	OPT_HELP,
 	OPT_VERSION,
 };
@@ -131,6 +133,7 @@ static const struct option longopts[] = {
 	{ "simulate",	 no_argument,	    NULL, OPT_SIMULATE },
 	{ "capacity",	 required_argument, NULL, OPT_CAPACITY },
 	{ "plot",	 required_argument, NULL, OPT_PLOT },
+	{ "no-match",	 no_argument,	    NULL, OPT_NO_MATCH },
 	{ "help",	 no_argument,	    NULL, OPT_HELP },
 	{ "version",	 no_argument,	    NULL, OPT_VERSION },
 	{ NULL }
@@ -266,6 +269,9 @@ static enum options_result take_word(struct options *o, int opt)
 	case OPT_PLOT:
 		o->plot = optarg;
 		break;
+	case OPT_NO_MATCH:
+		o->no_match = true;
+		break;
 	case OPT_TRACE:
 		o->trace = optarg;
 		break;
@@ -311,8 +317,8 @@ static enum options_result check_use(const struct options *o, uint64_t given)
 	}
 	if (o->simulate && o->verify)
 		return wrong("--verify", "not with --simulate");
-	if (!o->simulate && (o->nr_capacities || o->plot))
-		return wrong("--capacity, --plot", "need --simulate");
+	if (!o->simulate && (o->nr_capacities || o->plot || o->no_match))
+		return wrong("--capacity, --plot, --no-match", "need --simulate");
 	if (o->segment_size % SIMPOOL_SEGMENT_ALIGN)
 		return wrong("--segment-size", "not a multiple of 4K");
 	return OPTIONS_RUN;

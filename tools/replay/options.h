@@ -45,6 +45,7 @@ struct options {
 	size_t nr_capacities;
 	uint64_t segment_size;	/* 0: to be chosen */
 	unsigned int members;
+	bool no_match;		/* pages are loaded without being asked for by MATCH */
 	const char *plot;
 };
 

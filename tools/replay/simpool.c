@@ -232,20 +232,32 @@ static int load(struct simpool *s, const struct kvctx_key *key)
 	return ret;
 }
 
-int simpool_request(struct simpool *s, const uint64_t *ids, size_t nr)
+/* The leading pages that are there are loaded; their number in *present */
+static int load_present(struct simpool *s, size_t nr, bool match, size_t *present)
+{
+	size_t i, end = nr;
+	int ret = 0;
+
+	if (match)
+		end = kvc_match(s->pool, s->domain, (const u8 (*)[KVC_KEY_LEN])s->keys, nr, NULL, NULL);
+	for (i = 0; !ret && i < end; i++)
+		ret = load(s, &s->keys[i]);
+	*present = ret ? i - 1 : i;
+	return !match && ret == -ENOENT ? 0 : ret;
+}
+
+int simpool_request(struct simpool *s, const uint64_t *ids, size_t nr, bool match)
 {
 	struct kvc_store st;
 	size_t i, present;
-	int ret = 0;
+	int ret;
 
 	for (i = 0; i < nr; i++)
 		content_key(ids[i], &s->keys[i]);
-	present = kvc_match(s->pool, s->domain, (const u8 (*)[KVC_KEY_LEN])s->keys, nr, NULL, NULL);
+	ret = load_present(s, nr, match, &present);
 	s->counters.hits += present;
-	for (i = 0; !ret && i < present; i++)
-		ret = load(s, &s->keys[i]);
-	for (; !ret && i < nr; i++)
-		ret = store(s, &s->keys[i], i + 1, &st);
+	for (i = present; !ret && i < nr; i++)
+		ret = store(s, &s->keys[i], match ? i + 1 : 0, &st);
 	return ret ? ret : work(s);
 }
 

@@ -6,6 +6,7 @@
 #ifndef KVCTX_REPLAY_SIMPOOL_H
 #define KVCTX_REPLAY_SIMPOOL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -52,10 +53,10 @@ int simpool_open(struct simpool **out, const struct simpool_plan *plan, uint64_t
 void simpool_close(struct simpool *s);
 
 /*
- * Match the pages of a request, load the leading ones that are there, store the others, then do all work that is due.
- * At most as many pages as @longest said. 0; or -errno, when the pool is of no more use.
+ * Match the pages of a request, or not, load the leading ones that are there, store the others, then do all work that is
+ * due. At most as many pages as @longest said. 0; or -errno, when the pool is of no more use.
  */
-int simpool_request(struct simpool *s, const uint64_t *ids, size_t nr);
+int simpool_request(struct simpool *s, const uint64_t *ids, size_t nr, bool match);
 
 /* Make everything durable. 0 or -errno */
 int simpool_flush(struct simpool *s);

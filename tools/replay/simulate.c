@@ -104,7 +104,8 @@ static int play_requests(struct job *j, struct simpool *pool, const struct sim_c
 	int ret = 0;
 
 	for (i = 0; !ret && i < t->nr_requests; i++) {
-		ret = simpool_request(pool, trace_ids(t, &t->requests[i]), t->requests[i].nr);
+		ret = simpool_request(pool, trace_ids(t, &t->requests[i]), t->requests[i].nr,
+				      !j->simulation->options->no_match);
 		j->pages_done += t->requests[i].nr;
 		if (*j->stop)
 			return -EINTR;

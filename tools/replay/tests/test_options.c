@@ -182,6 +182,7 @@ static const char *const wrongs[] = {
 	"--trace t --device /dev/x --segment-size 1M",
 	"--trace t --device /dev/x --members 1",
 	"--trace t --device /dev/x --plot p",
+	"--trace t --device /dev/x --no-match",
 };
 
 static void refuses(void **state)
@@ -253,12 +254,13 @@ static void simulates(void **state)
 	assert_int_equal(parse(&o, "--trace t --simulate --page-size 5 --segment-size 1M"), OPTIONS_RUN);
 	assert_int_equal(o.page_size, 5);
 	assert_int_equal(o.segment_size, 1 << 20);
-	assert_int_equal(parse(&o, "--generate 9 --simulate --capacity 7 --capacity 3% --members 2 --plot p --json j"),
+	assert_int_equal(parse(&o, "--generate 9 --simulate --capacity 7 --capacity 3% --members 2 --no-match --plot p"),
 			 OPTIONS_RUN);
 	assert_int_equal(o.nr_capacities, 2);
 	assert_int_equal(o.capacities[0].pages, 7);
 	assert_int_equal(o.capacities[1].share, CAPACITY_ALL / 100 * 3);
 	assert_int_equal(o.members, 2);
+	assert_true(o.no_match);
 	assert_string_equal(o.plot, "p");
 }
 

@@ -163,6 +163,20 @@ struct call_row {
 	uint64_t id;
 };
 
+static void called(const struct call_row *rows, size_t nr)
+{
+	struct kvctx_key key;
+	size_t i;
+
+	assert_int_equal(nr_calls, nr);
+	for (i = 0; i < nr; i++) {
+		content_key(rows[i].id, &key);
+		assert_int_equal(calls[i].what, rows[i].what);
+		assert_int_equal(calls[i].number, rows[i].number);
+		assert_memory_equal(calls[i].key, &key, sizeof(key));
+	}
+}
+
 /* The order in which an engine would: match all, load the leading ones, store the others with their positions */
 static void asks_as_an_engine(void **state)
 {
@@ -174,23 +188,38 @@ static void asks_as_an_engine(void **state)
 	struct simpool_counters c;
 	struct simpool_plan plan;
 	struct simpool *s = open_pool(500, 4096, 1, &plan);
-	struct kvctx_key key;
-	size_t i;
 
 	(void)state;
 	nr_calls = 0;
-	assert_int_equal(simpool_request(s, first, ARRAY_SIZE(first)), 0);
-	assert_int_equal(simpool_request(s, second, ARRAY_SIZE(second)), 0);
-	assert_int_equal(nr_calls, ARRAY_SIZE(rows));
-	for (i = 0; i < ARRAY_SIZE(rows); i++) {
-		content_key(rows[i].id, &key);
-		assert_int_equal(calls[i].what, rows[i].what);
-		assert_int_equal(calls[i].number, rows[i].number);
-		assert_memory_equal(calls[i].key, &key, sizeof(key));
-	}
+	assert_int_equal(simpool_request(s, first, ARRAY_SIZE(first), true), 0);
+	assert_int_equal(simpool_request(s, second, ARRAY_SIZE(second), true), 0);
+	called(rows, ARRAY_SIZE(rows));
 	simpool_counters_get(s, &c);
 	assert_int_equal(c.hits, 2);
 	assert_int_equal(c.stored, 4);
+	assert_int_equal(c.dedups, 1);
+	simpool_close(s);
+}
+
+/* Who does not ask by MATCH loads until a page is absent, and knows no positions. */
+static void asks_without_match(void **state)
+{
+	static const uint64_t first[] = { 1, 2 }, second[] = { 1, 9, 2 };
+	static const struct call_row rows[] = {
+		{ 'L', 0, 1 }, { 'S', 0, 1 }, { 'S', 0, 2 }, { 'L', 0, 1 }, { 'L', 0, 9 }, { 'S', 0, 9 }, { 'S', 0, 2 },
+	};
+	struct simpool_counters c;
+	struct simpool_plan plan;
+	struct simpool *s = open_pool(500, 4096, 1, &plan);
+
+	(void)state;
+	nr_calls = 0;
+	assert_int_equal(simpool_request(s, first, ARRAY_SIZE(first), false), 0);
+	assert_int_equal(simpool_request(s, second, ARRAY_SIZE(second), false), 0);
+	called(rows, ARRAY_SIZE(rows));
+	simpool_counters_get(s, &c);
+	assert_int_equal(c.hits, 1);
+	assert_int_equal(c.stored, 3);
 	assert_int_equal(c.dedups, 1);
 	simpool_close(s);
 }
@@ -204,7 +233,7 @@ static void fills(uint32_t members)
 	uint64_t id, full = 0;
 
 	for (id = 0; id < 4 * plan.pages; id++) {
-		assert_int_equal(simpool_request(s, &id, 1), 0);
+		assert_int_equal(simpool_request(s, &id, 1, true), 0);
 		simpool_counters_get(s, &c);
 		if (!c.evicted)
 			full = c.stored;
@@ -232,7 +261,7 @@ static uint64_t play(struct simpool *s, const struct trace *t)
 	size_t i;
 
 	for (i = 0; i < t->nr_requests; i++)
-		assert_int_equal(simpool_request(s, trace_ids(t, &t->requests[i]), t->requests[i].nr), 0);
+		assert_int_equal(simpool_request(s, trace_ids(t, &t->requests[i]), t->requests[i].nr, true), 0);
 	assert_int_equal(simpool_flush(s), 0);
 	simpool_counters_get(s, &c);
 	return c.hits;
@@ -310,7 +339,7 @@ static int try_all(const struct trace *t)
 	if (ret)
 		return ret;
 	for (i = 0; !ret && i < t->nr_requests; i++)
-		ret = simpool_request(s, trace_ids(t, &t->requests[i]), t->requests[i].nr);
+		ret = simpool_request(s, trace_ids(t, &t->requests[i]), t->requests[i].nr, true);
 	simpool_close(s);
 	return ret;
 }
@@ -344,6 +373,7 @@ int main(void)
 		cmocka_unit_test(plans_what_was_asked),
 		cmocka_unit_test(refuses),
 		cmocka_unit_test(asks_as_an_engine),
+		cmocka_unit_test(asks_without_match),
 		cmocka_unit_test(fills_as_planned),
 		cmocka_unit_test(holds_everything),
 		cmocka_unit_test(follows_seed),
