@@ -245,7 +245,7 @@ struct kvc_member {
 	u64	*costs;			/* what it cost to lose it when it was surveyed last; 0: it was not */
 	u64	*floors;		/* the least of each group of costs */
 	u32	credit;			/* blocks that reclaim may write, in parts of 1/KVC_CREDIT */
-	u64	stores, store_bytes, moved_pages, moved_bytes;
+	u64	stores, store_bytes, strays, moved_pages, moved_bytes;
 	u64	sealed, reclaimed, summary_writes;
 	u64	recovered_seq, recovered_gen, recover_skipped;
 };

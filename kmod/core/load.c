@@ -51,8 +51,7 @@ int kvc_load_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KE
 		sh->misses++;
 	} else {
 		e = kvc_entry(p, entry);
-		if (!e->mark || kvc_mark_id(e->mark) & KVC_STRAY)
-			e->mark = READ_ONCE(p->requests.loaded);
+		kvc_request_loads(p, e);
 		os_atomic_inc(&kvc_entry_seg(p, entry)->holds);
 		kvc_fill_load(p, entry, ld);
 		sh->loads++;

@@ -64,6 +64,19 @@ static struct kvc_seg *oldest_sealed(struct kvc_member *m, bool hiding)
 	return oldest;
 }
 
+/* After a victim whose tombstones were carried. They would be again, unless what they are needed for has its turn too. */
+static struct kvc_seg *oldest_planned(struct kvc_member *m)
+{
+	struct kvc_seg *seg;
+
+	os_lock(&m->lock);
+	seg = oldest_sealed(m);
+	os_unlock(&m->lock);
+	if (seg)
+		kvc_victim_plan(m, seg);
+	return seg;
+}
+
 /* 0: no victim needed or to be had; -EAGAIN: look again; 1: chosen */
 static int choose(struct kvc_member *m)
 {
@@ -71,9 +84,8 @@ static int choose(struct kvc_member *m)
 	struct kvc_seg *seg = NULL, *hiding;
 	int r = 0;
 
-	/* Tombstones that were carried would be again, unless what they are needed for has its turn too. */
-	if (!rc->carried && short_of_room(m))
-		seg = kvc_victim_choose(m);
+	if (short_of_room(m))
+		seg = rc->carried ? oldest_planned(m) : kvc_victim_choose(m);
 
 	os_lock(&m->lock);
 	if (!reclaimable(m))

@@ -4,8 +4,9 @@
  *
  * MATCH names the keys of a prompt in prefix order, so each MATCH is taken for a request: the pages it finds become
  * that request's, and so do the pages it misses once they are stored. A page belongs to the last request that asked
- * for it. Pages that no MATCH asked for are strays: they belong to a request of all that are stored at the time, or of
- * all that are loaded.
+ * for it. Pages that no MATCH asked for are strays: they belong to a request of all that are stored or loaded at the
+ * time. So do pages that are loaded long after the MATCH that found them, or that waited for them: somebody wants them who
+ * does not ask by MATCH.
  *
  * A request continues an earlier one when that one's tail, its last key but one, is the deepest tail among its keys:
  * the last page of a prompt is seldom full, and is replaced when the conversation grows. An earlier request with more
@@ -170,27 +171,34 @@ static struct kvc_request *add(struct kvc_requests *rq, u32 kind, u64 now)
 	return r;
 }
 
-/* Locked. */
-static void add_stray(struct kvc_requests *rq, u32 *id, u32 class, u64 now)
+static u64 strays_stored(const struct kvc_pool *p)
 {
-	struct kvc_request *r = get(rq, *id);
+	u32 nr = kvc_nr_members(p), i;
+	u64 strays = 0;
 
-	if (r && r->when == now)
-		return;
-	r = add(rq, KVC_STRAY, now);
-	r->class = (u8)class;
-	WRITE_ONCE(*id, r->id);
+	for (i = 0; i < nr; i++)
+		strays += READ_ONCE(p->members[i].strays);
+	return strays;
 }
 
 /* From now on strays belong to another request: this tells old ones from new ones. */
 void kvc_request_strays(struct kvc_pool *p)
 {
 	struct kvc_requests *rq = &p->requests;
-	u64 now = kvc_clock(p);
+	u64 now = kvc_clock(p), strays = strays_stored(p);
+	struct kvc_request *r;
 
 	os_lock(&rq->lock);
-	add_stray(rq, &rq->stray, KVC_CLASS_STRAY, now);
-	add_stray(rq, &rq->loaded, KVC_CLASS_LOADED, now);
+	if (strays > rq->strays) {
+		kvc_values_strays(rq->values, (u32)(strays - rq->strays));
+		rq->strays = strays;
+	}
+	r = get(rq, rq->stray);
+	if (!r || r->when != now) {
+		r = add(rq, KVC_STRAY, now);
+		r->class = KVC_CLASS_STRAY;
+		WRITE_ONCE(rq->stray, r->id);
+	}
 	os_unlock(&rq->lock);
 }
 
@@ -290,7 +298,7 @@ void kvc_request_begin(struct kvc_pool *p, const struct kvc_domain *d, const u8 
 /* A page was found. Neighbours of one class of shared pages are a row, which counts once. */
 u32 kvc_request_asks(struct kvc_asker *a, u32 mark)
 {
-	u32 shared = kvc_mark_shared(mark), class;
+	u32 shared = kvc_mark_id(mark) & KVC_STRAY ? 0 : kvc_mark_shared(mark), class;
 
 	if (++a->asked == max(a->pages, 2U) - 1)
 		a->tail_shared = shared;
@@ -369,7 +377,43 @@ void kvc_request_claims(struct kvc_pool *p, struct kvc_entry *e, u32 id)
 		reaches(r, kvc_known_depth(e));
 	os_unlock_inner(&rq->lock);
 	if (!old || old & KVC_STRAY || (id - old) % KVC_STRAY < KVC_STRAY / 2)
-		e->mark = kvc_mark(id, kvc_mark_shared(e->mark));
+		e->mark = kvc_mark(id, old & KVC_STRAY ? 0 : kvc_mark_shared(e->mark));
+}
+
+/* Without the lock: a request that takes another's place meanwhile gives another age. */
+os_racy u32 kvc_request_age(struct kvc_pool *p, u32 id, u64 now)
+{
+	const struct kvc_request *r = get(&p->requests, id);
+
+	return r ? age_of(p, READ_ONCE(r->when), now) : U32_MAX;
+}
+
+/*
+ * The page is loaded, by whomever. Most often nothing is to be done: it was not long ago, or a MATCH asked for it then.
+ * Shard locked.
+ */
+void kvc_request_loads(struct kvc_pool *p, struct kvc_entry *e)
+{
+	struct kvc_requests *rq = &p->requests;
+	u32 id = kvc_mark_id(e->mark), now = READ_ONCE(rq->stray), loads = 0;
+	const struct kvc_request *r, *epoch;
+
+	if (id & KVC_STRAY)
+		loads = kvc_mark_shared(e->mark);
+	if (id == now && loads)
+		return;
+	os_lock_inner(&rq->lock);
+	r = get(rq, id);
+	epoch = get(rq, now);
+	if (r && epoch && !(id & KVC_STRAY) && age_of(p, r->when, epoch->when) < AGE_MIN) {
+		os_unlock_inner(&rq->lock);
+		return;
+	}
+	e->mark = kvc_mark(now, min(loads + 1, KVC_SHARED_MAX));
+	if (r && epoch && id & KVC_STRAY)
+		kvc_values_loaded(rq->values, kvc_class_stray(kvc_mark(id, loads)), age_of(p, r->when, epoch->when),
+				  kvc_class_stray(e->mark));
+	os_unlock_inner(&rq->lock);
 }
 
 /* A copy of the request, unless it was forgotten */

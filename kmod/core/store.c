@@ -194,6 +194,8 @@ static void end_store(struct kvc_pool *p, struct kvc_store *st, bool commit)
 		e->seq = os_atomic64_inc_return(&p->seq);
 		kvc_page_publish(p, sh, st->entry);
 		m->stores++;
+		if (kvc_mark_id(e->mark) & KVC_STRAY)
+			WRITE_ONCE(m->strays, m->strays + 1);
 		WRITE_ONCE(m->store_bytes, m->store_bytes + e->length);
 		kvc_move_credit(m, kvc_blocks(e->length));
 	} else {

@@ -18,7 +18,7 @@
  */
 #include "engine.h"
 
-#define BINS		48U
+#define BINS		KVC_BINS
 #define BINS_EVEN	16U		/* as wide as the first */
 #define BIN_FIRST	(KVC_AGE_UNITS / 128)
 #define ONE		65536U
@@ -30,13 +30,14 @@
 #define PRIOR_MEDIAN	(KVC_AGE_UNITS / 4)
 #define CLASS_AGES	1000U		/* returns of each class, at ages as those of all classes */
 #define HISTORY		8192U		/* requests, before they begin to count half */
+#define HISTORY_STRAYS	(1U << 20)	/* the same of strays */
 #define NR_TAILS	KVC_CLASS_SHARED
-#define LOADED		3U		/* a stray that was loaded is worth so many that were not */
+#define PRIOR_LOADED	(ONE * 9 / 10)	/* return probability of a stray that was loaded, before anything is known */
 #define ENDS		30U		/* returns before ends are judged */
 #define STALE		100U		/* requests until the values are made again */
 
 struct counts {
-	u32	seen[KVC_CLASS_STRAY], back[KVC_CLASS_STRAY]; /* requests, or rows of shared pages */
+	u32	seen[KVC_CLASSES], back[KVC_CLASSES]; /* requests, rows of shared pages, or strays */
 	u32	ages[NR_TAILS][BINS], all_ages[BINS];
 	u32	returns, whole;		/* of requests; of these with the end of the prompt */
 };
@@ -135,8 +136,9 @@ static u32 return_chance(const struct kvc_values *v, u32 class)
 	u64 requests = sum_of(c->seen, NR_TAILS), returns = sum_of(c->back, NR_TAILS), chance;
 
 	chance = (returns + PRIOR_RETURNS) * ONE / (requests + PRIOR);
-	if (class < KVC_CLASS_STRAY)
-		chance = (c->back[class] * (u64)ONE + PRIOR * chance) / (c->seen[class] + PRIOR);
+	if (class >= KVC_CLASS_LOADED)
+		chance = PRIOR_LOADED;
+	chance = (c->back[class] * (u64)ONE + PRIOR * chance) / (c->seen[class] + PRIOR);
 	return (u32)min_t(u64, chance, P_MAX);
 }
 
@@ -155,7 +157,7 @@ static void make_values(struct kvc_values *v, u32 (*worth)[BINS])
 		make_shares(v, class);
 		make_risks(v, return_chance(v, class));
 		for (bin = 0; bin < BINS; bin++)
-			WRITE_ONCE(worth[class][bin], best_rate(v, bin) * (class == KVC_CLASS_LOADED ? LOADED : 1));
+			WRITE_ONCE(worth[class][bin], best_rate(v, bin));
 	}
 }
 
@@ -174,6 +176,10 @@ static void forget_half(struct counts *c)
 	if (sum_of(c->seen + NR_TAILS, KVC_SHARED_CLASSES) > HISTORY) {
 		halve(c->seen + NR_TAILS, KVC_SHARED_CLASSES);
 		halve(c->back + NR_TAILS, KVC_SHARED_CLASSES);
+	}
+	if (sum_of(c->seen + KVC_CLASS_STRAY, KVC_STRAY_CLASSES) > HISTORY_STRAYS) {
+		halve(c->seen + KVC_CLASS_STRAY, KVC_STRAY_CLASSES);
+		halve(c->back + KVC_CLASS_STRAY, KVC_STRAY_CLASSES);
 	}
 	if (sum_of(c->seen, NR_TAILS) <= HISTORY)
 		return;
@@ -202,7 +208,7 @@ struct kvc_values *kvc_values_new(void)
 	return v;
 }
 
-static u32 bin_of(const struct kvc_values *v, u32 age)
+u32 kvc_bin_of(const struct kvc_values *v, u32 age)
 {
 	u32 low = 0, high = BINS - 1, middle;
 
@@ -231,6 +237,30 @@ u32 kvc_class_shared(u32 shared)
 	return KVC_CLASS_SHARED + (shared < 2 ? 0 : shared < 4 ? 1 : shared < 8 ? 2 : 3);
 }
 
+/* The class of a stray with this mark, by how often it was loaded */
+u32 kvc_class_stray(u32 mark)
+{
+	u32 loads = kvc_mark_shared(mark);
+
+	return loads ? KVC_CLASS_LOADED - KVC_CLASS_SHARED + kvc_class_shared(loads) : KVC_CLASS_STRAY;
+}
+
+/* So many strays were stored. Locked. */
+void kvc_values_strays(struct kvc_values *v, u32 stored)
+{
+	v->now.seen[KVC_CLASS_STRAY] += min(stored, HISTORY_STRAYS);
+	v->fresh = min_t(u64, (u64)v->fresh + stored, STALE);
+}
+
+/* A stray of the class was loaded at an age, and is one of the class @next now. Locked. */
+void kvc_values_loaded(struct kvc_values *v, u32 class, u32 age, u32 next)
+{
+	(void)age;
+	v->now.back[class]++;
+	v->now.seen[next]++;
+	v->fresh++;
+}
+
 /* A request of the class. Locked. */
 void kvc_values_seen(struct kvc_values *v, u32 class)
 {
@@ -241,7 +271,7 @@ void kvc_values_seen(struct kvc_values *v, u32 class)
 /* A request of the class was continued at an age; @whole: with the end of its prompt. Locked. */
 void kvc_values_returned(struct kvc_values *v, u32 class, u32 age, bool whole)
 {
-	u32 bin = bin_of(v, age);
+	u32 bin = kvc_bin_of(v, age);
 
 	v->now.back[class]++;
 	v->now.ages[class][bin]++;
@@ -287,7 +317,7 @@ void kvc_values_refresh(struct kvc_pool *p)
 
 u32 kvc_worth(const struct kvc_values *v, u32 class, u32 age)
 {
-	return READ_ONCE(v->worth[READ_ONCE(v->in_use)][class][bin_of(v, age)]);
+	return READ_ONCE(v->worth[READ_ONCE(v->in_use)][class][kvc_bin_of(v, age)]);
 }
 
 /* Do the ends of prompts come back with them? Supposed until a few have not. */

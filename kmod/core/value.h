@@ -5,8 +5,9 @@
  *
  * Vocabulary
  *   request	a prompt, as MATCH named its keys; has an id
- *   mark	in a page's entry: the id of its request, and how often the page was shared
- *   stray	a page that no MATCH asked for, and the request of all such pages of one time
+ *   mark	in a page's entry: the id of its request, and how often the page was shared, or, a stray, loaded
+ *   stray	a page that no MATCH asked for lately, and the request of all such pages that were stored or loaded at one
+ *		time
  *   class	of requests, or of shared pages: what returns are counted for
  *   part	the pages of a segment that are of one request and one class
  */
@@ -27,8 +28,9 @@ struct kvc_values;
 #define KVC_CLASS_SHARED	16U		/* the first of KVC_SHARED_CLASSES; those before are of requests */
 #define KVC_SHARED_CLASSES	4U
 #define KVC_CLASS_STRAY		20U
-#define KVC_CLASS_LOADED	21U		/* strays that were loaded */
-#define KVC_CLASSES		22U
+#define KVC_CLASS_LOADED	21U		/* the first of those of strays that were loaded */
+#define KVC_STRAY_CLASSES	5U
+#define KVC_CLASSES		25U
 #define KVC_AGE_UNITS		4096U		/* of an age: the time in which the capacity is written once */
 #define KVC_AGE_MAX		(1U << 20)
 
@@ -49,7 +51,8 @@ struct kvc_requests {
 	u32	nr_tails, nr_awaited;	/* powers of two */
 	u32	last_id;
 	u64	capacity;		/* blocks; read without the lock */
-	u32	stray, loaded;		/* ids of the strays of now; read without the lock */
+	u32	stray;			/* id of the strays of now; read without the lock */
+	u64	strays;			/* stored, that were counted */
 	struct kvc_request *ring;
 	u64	*tails, *awaited;
 	struct kvc_values *values;
@@ -88,6 +91,7 @@ static inline u32 kvc_mark(u32 id, u32 shared)
 
 /* victim.c */
 #define KVC_PARTS		64U
+#define KVC_BINS		48U		/* of ages */
 #define KVC_GROUP		64U		/* segments that share an entry of m->floors */
 #define KVC_CREDIT		5U		/* a fifth of what is stored may be rewritten */
 #define KVC_CREDIT_SEGMENTS	4U		/* and is saved up to so many segments */
@@ -96,6 +100,9 @@ struct kvc_part {
 	u32	id, own_class;		/* the request, and its class */
 	u32	class;			/* that of the shared pages that these are, or 0 */
 	u32	worth, own;		/* the value of a block here, and of those of the request behind */
+	u8	bin;			/* of a stray's age */
+	bool	fresh;			/* strays that were loaded since the capacity was written once */
+	bool	rest;			/* stands for all that found no part any more */
 	u32	first, last;		/* lowest depth here, U32_MAX: unknown; deepest */
 	u32	end;			/* the deepest of the request that has all before it */
 	u32	tail;			/* depth of the last page, which does not come back; or 0 */
@@ -111,6 +118,7 @@ struct kvc_survey {
 	bool	ends;			/* ends of prompts come back */
 	u32	nr;
 	struct kvc_part part[KVC_PARTS];
+	u8	strays[KVC_STRAY_CLASSES][KVC_BINS];	/* 1 + number of their part, 0: none yet */
 	u32	next;			/* segment to be surveyed in turn */
 	u32	rounds;			/* of all segments */
 	u64	least;			/* what the last one cost that went */
@@ -133,16 +141,22 @@ bool kvc_request_get(struct kvc_pool *p, u32 id, struct kvc_request *out);
 void kvc_request_claims(struct kvc_pool *p, struct kvc_entry *e, u32 id);
 bool kvc_request_lasts(struct kvc_pool *p, u32 id, u32 depth);
 void kvc_request_lost(struct kvc_pool *p, u32 id, u32 depth);
+void kvc_request_loads(struct kvc_pool *p, struct kvc_entry *e);
+u32 kvc_request_age(struct kvc_pool *p, u32 id, u64 now);	/* U32_MAX: forgotten */
 u32 kvc_request_worth(const struct kvc_pool *p, const struct kvc_request *r, u32 class, u64 now);
 
 /* value.c. seen, returned: requests locked */
 struct kvc_values *kvc_values_new(void);		/* allocates */
 void kvc_values_seen(struct kvc_values *v, u32 class);
 void kvc_values_returned(struct kvc_values *v, u32 class, u32 age, bool whole);
+void kvc_values_strays(struct kvc_values *v, u32 stored);
+void kvc_values_loaded(struct kvc_values *v, u32 class, u32 age, u32 next);
 void kvc_values_shared(struct kvc_values *v, const u32 *back, const u32 *seen);
 void kvc_values_refresh(struct kvc_pool *p);
 u32 kvc_class(u32 turn, u32 fresh);
 u32 kvc_class_shared(u32 shared);
+u32 kvc_class_stray(u32 mark);
+u32 kvc_bin_of(const struct kvc_values *v, u32 age);
 u32 kvc_worth(const struct kvc_values *v, u32 class, u32 age);
 bool kvc_ends_return(const struct kvc_values *v);
 
@@ -152,6 +166,7 @@ u32 kvc_move_budget(const struct kvc_member *m);
 u32 kvc_victim_floors(u32 nr_segs);
 void kvc_victim_cost(struct kvc_member *m, u32 n, u64 cost);
 struct kvc_seg *kvc_victim_choose(struct kvc_member *m);
+void kvc_victim_plan(struct kvc_member *m, struct kvc_seg *seg);
 bool kvc_victim_keeps(const struct kvc_member *m, const struct kvc_entry *e);
 
 #endif

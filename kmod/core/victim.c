@@ -40,6 +40,18 @@ void kvc_victim_cost(struct kvc_member *m, u32 n, u64 cost)
 		*floor = min(*floor, m->costs[i]);
 }
 
+/* Strays of a class and of about one age are a part; NULL: there is none, or they were forgotten. *age: out */
+static struct kvc_part *stray_part_of(struct kvc_pool *p, struct kvc_survey *s, u32 mark, u32 *age)
+{
+	u32 number;
+
+	*age = kvc_request_age(p, kvc_mark_id(mark), s->now);
+	if (*age == U32_MAX)
+		return NULL;
+	number = s->strays[kvc_class_stray(mark) - KVC_CLASS_STRAY][kvc_bin_of(p->requests.values, *age)];
+	return number && number <= s->nr ? &s->part[number - 1] : NULL;
+}
+
 /* Of shared pages, else 0 */
 static u32 class_of(u32 mark)
 {
@@ -57,6 +69,38 @@ static struct kvc_part *part_of(struct kvc_survey *s, u32 mark)
 	return NULL;
 }
 
+/* There are too many: the last one stands for all others, without what is behind them. */
+static struct kvc_part *last_part(struct kvc_survey *s)
+{
+	struct kvc_part *part = &s->part[KVC_PARTS - 1];
+
+	part->id |= KVC_STRAY;
+	part->rest = true;
+	return part;
+}
+
+static struct kvc_part *stray_part(struct kvc_pool *p, struct kvc_survey *s, u32 mark)
+{
+	u32 class = kvc_class_stray(mark), age;
+	struct kvc_part *part = stray_part_of(p, s, mark, &age);
+
+	if (part || age == U32_MAX)
+		return part;
+	if (s->nr == KVC_PARTS)
+		return last_part(s);
+	part = &s->part[s->nr++];
+	*part = (struct kvc_part){
+		.id = KVC_STRAY,
+		.own_class = class,
+		.worth = kvc_worth(p->requests.values, class, age),
+		.first = U32_MAX,
+		.bin = (u8)kvc_bin_of(p->requests.values, age),
+		.fresh = class != KVC_CLASS_STRAY && age < KVC_AGE_UNITS,
+	};
+	s->strays[class - KVC_CLASS_STRAY][part->bin] = (u8)s->nr;
+	return part;
+}
+
 static struct kvc_part *new_part(struct kvc_pool *p, struct kvc_survey *s, u32 mark)
 {
 	u32 id = kvc_mark_id(mark), class = class_of(mark);
@@ -66,13 +110,8 @@ static struct kvc_part *new_part(struct kvc_pool *p, struct kvc_survey *s, u32 m
 
 	if (!kvc_request_get(p, id, &r))
 		return NULL;
-	/* too many: the last one stands for all others, without what is behind them */
-	if (s->nr == KVC_PARTS) {
-		part = &s->part[KVC_PARTS - 1];
-		part->id |= KVC_STRAY;
-		part->own_class = KVC_CLASS_STRAY;
-		return part;
-	}
+	if (s->nr == KVC_PARTS)
+		return last_part(s);
 	own = kvc_request_worth(p, &r, r.class, s->now);
 	part = &s->part[s->nr++];
 	*part = (struct kvc_part){
@@ -103,8 +142,11 @@ static os_racy void survey_entry(struct kvc_pool *p, struct kvc_survey *s, const
 	}
 	if (!mark || e->state != KVC_E_LIVE)
 		return;
-	part = part_of(s, mark);
-	if (!part)
+	if (kvc_mark_id(mark) & KVC_STRAY)
+		part = stray_part(p, s, mark);
+	else
+		part = part_of(s, mark);
+	if (!part && !(kvc_mark_id(mark) & KVC_STRAY))
 		part = new_part(p, s, mark);
 	if (!part || (depth && !(part->id & KVC_STRAY) && (depth > part->end || depth == part->tail)))
 		return;
@@ -127,6 +169,9 @@ static void sort_parts(struct kvc_survey *s)
 			s->part[j] = s->part[j - 1];
 		s->part[j] = t;
 	}
+	for (i = 0; i < s->nr; i++)
+		if (s->part[i].id == KVC_STRAY)
+			s->strays[s->part[i].own_class - KVC_CLASS_STRAY][s->part[i].bin] = (u8)(i + 1);
 }
 
 /* Entries below @nr; those that come later are tombstones. */
@@ -138,7 +183,7 @@ static void survey(struct kvc_member *m, const struct kvc_seg *seg, u32 nr, stru
 
 	s->nr = 0;
 	s->tombs = 0;
-	s->now = kvc_clock(p);
+	memset(s->strays, 0, sizeof(s->strays));
 	s->ends = kvc_ends_return(p->requests.values);
 	for (i = 0; i < nr; i++) {
 		if (i % KVC_EBLOCK_ENTRIES == 0)
@@ -203,7 +248,7 @@ static u64 cost_of(const struct kvc_member *m, struct kvc_survey *s, u32 budget,
 		if (!part->pages)
 			continue;
 		each = part->blocks / part->pages;
-		if (least && part->worth > least && part->own_class != KVC_CLASS_STRAY)
+		if (part->fresh || (least && part->worth > least && part->own_class != KVC_CLASS_STRAY && !part->rest))
 			part->moved = min(left / each, part->pages);
 		left -= part->moved * each;
 		room -= part->moved * each;
@@ -331,6 +376,24 @@ static void note_price(struct kvc_member *m, u64 lost)
 	cost_of(m, m->survey, kvc_move_budget(m), &lost);
 }
 
+/* What is asked for from now on is kept, whatever the surveys see: so it is later than survey->now. */
+static void look_out(struct kvc_member *m)
+{
+	m->survey->now = kvc_clock(m->pool);
+	m->survey->stale_known = false;
+	kvc_values_refresh(m->pool);
+	kvc_request_strays(m->pool);
+}
+
+/* Plan what to move of a segment that goes whatever it costs. No lock held. */
+void kvc_victim_plan(struct kvc_member *m, struct kvc_seg *seg)
+{
+	u64 lost;
+
+	look_out(m);
+	consider(m, seg, &lost);
+}
+
 /* The segment that goes next, with the plan what to move of it; NULL: none was found. No lock held. */
 struct kvc_seg *kvc_victim_choose(struct kvc_member *m)
 {
@@ -338,9 +401,7 @@ struct kvc_seg *kvc_victim_choose(struct kvc_member *m)
 	u64 before, lost;
 	u32 tries;
 
-	kvc_values_refresh(m->pool);
-	kvc_request_strays(m->pool);
-	m->survey->stale_known = false;
+	look_out(m);
 	consider_some(m);
 	os_lock(&m->lock);
 	newest = m->nr_segs < SEGMENTS_FEW ? NULL : m->newest;
@@ -360,15 +421,22 @@ struct kvc_seg *kvc_victim_choose(struct kvc_member *m)
 	return NULL;
 }
 
-/* Is the page to be moved, by the plan, or because a request asked for it since? Its shard is locked. */
+/* Is the page to be moved, by the plan, or because somebody asked for it since? Its shard is locked. */
 bool kvc_victim_keeps(const struct kvc_member *m, const struct kvc_entry *e)
 {
-	const struct kvc_part *part = part_of(m->survey, e->mark);
-	u32 depth = kvc_known_depth(e);
+	u32 id = kvc_mark_id(e->mark), depth = kvc_known_depth(e), age;
+	const struct kvc_part *part;
 	struct kvc_request r;
 
+	if (id & KVC_STRAY)
+		part = stray_part_of(m->pool, m->survey, e->mark, &age);
+	else
+		part = part_of(m->survey, e->mark);
+	if ((!part || part->own_class >= KVC_CLASS_LOADED) && kvc_request_get(m->pool, id, &r) &&
+	    r.when >= m->survey->now)
+		return !(id & KVC_STRAY) || kvc_mark_shared(e->mark);
 	if (!part)
-		return kvc_request_get(m->pool, kvc_mark_id(e->mark), &r) && r.when >= m->survey->now;
+		return false;
 	if (!depth || part->id & KVC_STRAY)
 		return part->moved;
 	return depth != part->tail && depth >= part->first && part->pages && depth < goes_from(part);

@@ -127,7 +127,11 @@ remove-unflushed@selftests/core/sim_grow.c@s/g->state != G_FLUSHING || !flushed(
 tomb-gen@kmod/core/engine.h@s/e->crc_base << 54 | (u64)e->mark << 28/e->crc_base << 54/@a tombstone forgets part of its victim's generation
 prefix-await@kmod/core/request.c@s/^\t\tput(rq->awaited, .*/\t\t;/@stored pages are nobody's
 prefix-touch@kmod/core/load.c@s/mark = asker ? .*/mark = e->mark;/@pages stay those of who stored them
-prefix-stray@kmod/core/load.c@s/^\t\t\te->mark = READ_ONCE(p->requests.loaded);/\t\t\t;/@strays do not become younger by being loaded
+prefix-stray@kmod/core/load.c@s/kvc_request_loads(p, e);/;/@loads say nothing of a page
+prefix-late@kmod/core/request.c@s/age_of(p, r->when, epoch->when) < AGE_MIN/1/@who loads without MATCH what another one asked for does not count
+prefix-loads@kmod/core/request.c@s/min(loads + 1, KVC_SHARED_MAX)/1/@loads are not counted
+prefix-fresh@kmod/core/victim.c@s/part->fresh || (/(/@pages loaded lately are moved only when they are worth more than others
+prefix-carried@kmod/core/victim.c@/^void kvc_victim_plan/,/^}/s/^\tconsider(.*/\t(void)seg; (void)lost;/@of a segment that goes whatever it costs nothing is moved
 prefix-turns@kmod/core/request.c@s/if (prev->continued > 1)/if (0)/@a shared prefix counts as a conversation
 prefix-shared@kmod/core/request.c@s/if (a->branch \&\& shared < KVC_SHARED_MAX)/if (0)/@shared pages are not counted
 prefix-same@kmod/core/request.c@s/prev->pages == nr \&\& prev->tail == a->tail \&\& prev->last == a->last/0/@a repeated prompt is another request

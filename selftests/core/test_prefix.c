@@ -4,6 +4,8 @@
  *
  * Prompts are rows of key numbers. serve() does what a server does: match all keys, load what is there, store the rest.
  */
+#include <pthread.h>
+
 #include "engine.h"
 #include "test.h"
 
@@ -151,12 +153,28 @@ static void whose_page(void **state)
 	assert_int_equal(request_of(r, 105).pages, 6);
 	assert_int_equal(rig_store(r, r->d, 300, 1, PAGE), 0);
 	assert_true(mark_of(r, 300) & KVC_STRAY);
-	assert_int_equal(request_of(r, 300).class, KVC_CLASS_STRAY);
+	assert_int_equal(kvc_class_stray(whole_mark(r, 300)), KVC_CLASS_STRAY);
 	assert_int_equal(rig_load(r, r->d, 300, 1), 0);
-	assert_int_equal(request_of(r, 300).class, KVC_CLASS_LOADED);
-	/* Loads do not take a page from the request that it belongs to. */
+	assert_int_equal(kvc_class_stray(whole_mark(r, 300)), KVC_CLASS_LOADED);
+	/* Loads do not take a page from a request that asked for it just now; later they do. */
 	assert_int_equal(rig_load(r, r->d, 200, 200), 0);
 	assert_int_equal(request_of(r, 200).pages, 7);
+	rig_fill(r, 1000, PAGE, 20);
+	kvc_request_strays(r->pool);
+	assert_int_equal(rig_load(r, r->d, 200, 200), 0);
+	assert_int_equal(kvc_class_stray(whole_mark(r, 200)), KVC_CLASS_LOADED);
+	assert_int_equal(request_of(r, 201).pages, 7);
+	/* Loads are counted, though not more often than strays get another request. */
+	assert_int_equal(rig_load(r, r->d, 200, 200), 0);
+	assert_int_equal(kvc_mark_shared(whole_mark(r, 200)), 1);
+	rig_fill(r, 2000, PAGE, 1);
+	kvc_request_strays(r->pool);
+	assert_int_equal(rig_load(r, r->d, 200, 200), 0);
+	assert_int_equal(kvc_mark_shared(whole_mark(r, 200)), 2);
+	/* Who asks for it by MATCH gets it back, and is the first to share it. */
+	assert_int_equal(match(r, &b), 7);
+	assert_int_equal(request_of(r, 200).pages, 7);
+	assert_int_equal(shared(r, 200), 1);
 }
 
 /* The same prompt once more is the same request; another with the same tail is not. */
@@ -484,6 +502,101 @@ static void conversations_stay(void **state)
 	assert_true(10 * hits >= 12 * lru_hits);
 }
 
+#define HOT		32U
+#define FLOOD		20000U
+
+/* What happens to a pool at the same time; without I/O: nobody looks at the bytes. */
+struct busy {
+	struct rig *r;
+	struct os_atomic ended;		/* the flood has */
+	u32	nr_members, lost;
+};
+
+static int store_bare(struct rig *r, u32 id, u32 length)
+{
+	struct kvc_store st;
+	u8 key[KVC_KEY_LEN];
+	int ret;
+
+	key_make(key, id);
+	ret = kvc_store_begin(r->pool, r->d, key, length, 0, KVC_ANY_MEMBER, &st);
+	if (ret)
+		return ret;
+	st.no_crcs = true;
+	kvc_store_commit(r->pool, &st);
+	return 0;
+}
+
+static void *load_hot(void *arg)
+{
+	struct busy *b = arg;
+	struct kvc_load ld;
+	u32 i;
+
+	for (i = 0; !os_atomic_read(&b->ended) && !b->lost; i++) {
+		if (rig_hold(b->r, b->r->d, i % HOT, &ld))
+			b->lost++;
+		else
+			kvc_load_end(b->r->pool, &ld, 0);
+	}
+	return NULL;
+}
+
+static void *store_flood(void *arg)
+{
+	struct busy *b = arg;
+	u32 id = 100000;
+
+	while (id < 100000 + FLOOD)
+		id += store_bare(b->r, id, 4096) == 0;
+	os_atomic_inc(&b->ended);
+	return NULL;
+}
+
+static void work_bare(struct busy *b)
+{
+	struct kvc_work w;
+	u32 i;
+
+	for (i = 0; i < b->nr_members; i++)
+		while (kvc_work_next(b->r->pool, i, &w) == 1)
+			kvc_work_done(b->r->pool, &w, 0);
+}
+
+/* Pages that are loaded all the time stay, whatever else is stored meanwhile that nobody loads. */
+static void hot_beside_flood(u32 members)
+{
+	struct busy b = { .r = rig_new(members, 40, KVC_SEGMENT_MIN, KVC_CHUNK_MIN), .nr_members = members };
+	pthread_t loads, stores;
+	u32 i;
+
+	for (i = 0; i < 256; i++) {
+		assert_int_equal(store_bare(b.r, i, 4096), 0);
+		work_bare(&b);
+	}
+	assert_int_equal(pthread_create(&loads, NULL, load_hot, &b), 0);
+	assert_int_equal(pthread_create(&stores, NULL, store_flood, &b), 0);
+	while (!os_atomic_read(&b.ended))
+		work_bare(&b);
+	pthread_join(stores, NULL);
+	pthread_join(loads, NULL);
+	assert_true(rig_stats(b.r).evicted_pages > FLOOD / 2);
+	rig_free(b.r);
+	assert_int_equal(b.lost, 0);
+}
+
+static void hot_pages_of_one_member(void **state)
+{
+	(void)state;
+	hot_beside_flood(1);
+}
+
+static void hot_pages_of_two_members(void **state)
+{
+	(void)state;
+	hot_beside_flood(2);
+}
+
 /* More requests than are remembered: what was forgotten is worth nothing, and goes. */
 static void forgotten(void **state)
 {
@@ -585,6 +698,8 @@ static const struct CMUnitTest prefix_tests[] = {
 	TEST(worth_of_ages),
 	cmocka_unit_test(rewriting_has_a_limit),
 	cmocka_unit_test(conversations_stay),
+	cmocka_unit_test(hot_pages_of_one_member),
+	cmocka_unit_test(hot_pages_of_two_members),
 	cmocka_unit_test(floors),
 	cmocka_unit_test(classes),
 };
