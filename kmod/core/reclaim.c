@@ -64,16 +64,23 @@ static struct kvc_seg *oldest_sealed(struct kvc_member *m, bool hiding)
 	return oldest;
 }
 
-/* After a victim whose tombstones were carried. They would be again, unless what they are needed for has its turn too. */
-static struct kvc_seg *oldest_planned(struct kvc_member *m)
+/*
+ * Segments that may hide pages go first. After a victim whose tombstones were carried the oldest goes: they would be
+ * carried again, unless what they are needed for has its turn too. NULL: the policy has no wish.
+ */
+static struct kvc_seg *propose(struct kvc_member *m)
 {
-	struct kvc_seg *seg;
+	struct kvc_seg *seg = NULL;
 
 	os_lock(&m->lock);
-	seg = oldest_sealed(m);
+	if (os_atomic_read(&m->pool->nr_undead))
+		seg = oldest_sealed(m, true);
+	if (!seg && m->reclaim.carried)
+		seg = oldest_sealed(m, false);
 	os_unlock(&m->lock);
-	if (seg)
-		kvc_victim_plan(m, seg);
+	if (!seg)
+		return kvc_victim_choose(m);
+	kvc_victim_plan(m, seg);
 	return seg;
 }
 
@@ -81,19 +88,18 @@ static struct kvc_seg *oldest_planned(struct kvc_member *m)
 static int choose(struct kvc_member *m)
 {
 	struct kvc_reclaim *rc = &m->reclaim;
-	struct kvc_seg *seg = NULL, *hiding;
+	struct kvc_seg *seg = NULL;
 	int r = 0;
 
 	if (short_of_room(m))
-		seg = rc->carried ? oldest_planned(m) : kvc_victim_choose(m);
+		seg = propose(m);
 
 	os_lock(&m->lock);
 	if (!reclaimable(m))
 		goto out;
-	hiding = os_atomic_read(&m->pool->nr_undead) ? oldest_sealed(m, true) : NULL;
-	if (hiding || !seg || seg->state != KVC_S_SEALED || os_atomic_read(&seg->leases)) {
+	if (!seg || seg->state != KVC_S_SEALED || os_atomic_read(&seg->leases)) {
 		m->survey->nr = 0;
-		seg = hiding ? hiding : oldest_sealed(m, false);
+		seg = oldest_sealed(m, false);
 	}
 	if (seg) {
 		rc->victim = seg;
