@@ -7,7 +7,7 @@
  *   mem.c	registrations, and which of them a buffer lies in
  *   ring.c	the completion ring: taking entries off it
  *   wait.c	waiting for completions
- *   queue.c	the queue of asynchronous operations
+ *   queue.c	asynchronous operations: their queue, and taking their completions
  *   sync.c	synchronous calls
  *   slots.c	those that read pages ahead
  *   stage.c	copies through the arena, where memory and member do not reach each other

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 /*
- * The queue of asynchronous operations: an array that fills at its end and is handed over from its
- * front.
+ * Asynchronous operations: their queue, an array that fills at its end and is handed over from its
+ * front, and taking their completions.
  */
 #include "handle.h"
 
@@ -126,4 +126,22 @@ int kvctx_expect(struct kvctx *ctx, int nr)
 	kvctx_wake_ready(ctx);
 	pthread_mutex_unlock(&ctx->lock);
 	return ret;
+}
+
+unsigned int kvctx_peek(struct kvctx *ctx, struct kvctx_cqe *cqes, unsigned int max)
+{
+	unsigned int n;
+
+	pthread_mutex_lock(&ctx->lock);
+	kvctx_ring_pull(ctx);
+	while (kvctx_stage_step(ctx) > 0)
+		;
+	for (n = 0; n < max && ctx->nr_ready; n++) {
+		cqes[n] = ctx->ready[ctx->ready_head];
+		ctx->ready_head = (ctx->ready_head + 1) & (ctx->entries - 1);
+		ctx->nr_ready--;
+	}
+	ctx->busy -= n;
+	pthread_mutex_unlock(&ctx->lock);
+	return n;
 }

@@ -97,21 +97,3 @@ void kvctx_ring_pull(struct kvctx *ctx)
 		kvctx_wake_ready(ctx);
 	publish(ctx);
 }
-
-unsigned int kvctx_peek(struct kvctx *ctx, struct kvctx_cqe *cqes, unsigned int max)
-{
-	unsigned int n;
-
-	pthread_mutex_lock(&ctx->lock);
-	kvctx_ring_pull(ctx);
-	while (kvctx_stage_step(ctx) > 0)
-		;
-	for (n = 0; n < max && ctx->nr_ready; n++) {
-		cqes[n] = ctx->ready[ctx->ready_head];
-		ctx->ready_head = (ctx->ready_head + 1) & (ctx->entries - 1);
-		ctx->nr_ready--;
-	}
-	ctx->busy -= n;
-	pthread_mutex_unlock(&ctx->lock);
-	return n;
-}
