@@ -136,14 +136,16 @@ void kvctx_crc_choose(bool instruction);
 /* sync.c */
 int64_t kvctx_call(struct kvctx *ctx, struct kvctx_sqe *sqe, uint32_t *cqe_flags);
 
-/* stage.c; the first five with ctx->lock held */
+/* stage.c; the first seven with ctx->lock held */
 bool kvctx_stage_see(struct kvctx *ctx, struct kvctx_cqe *cqe);
 int kvctx_stage_step(struct kvctx *ctx);
 bool kvctx_stage_used(const struct kvctx *ctx);
 bool kvctx_stage_working(const struct kvctx *ctx);
 bool kvctx_stage_waits(const struct kvctx *ctx);
-int64_t kvctx_stage_call(struct kvctx *ctx, const struct kvctx_sqe *sqe, void *buf,
-			 uint32_t *cqe_flags);
+int64_t kvctx_stage_take_slot(struct kvctx *ctx, uint64_t bytes);
+void kvctx_stage_give_slot(struct kvctx *ctx, uint32_t slot);
+struct kvctx_sqe kvctx_stage_on_slot(const struct kvctx *ctx, const struct kvctx_sqe *sqe, uint32_t slot);
+int kvctx_stage_copy(struct kvctx *ctx, const struct kvctx_sqe *sqe, void *buf, uint32_t slot);
 void kvctx_stage_free(struct kvctx *ctx);
 
 #endif

@@ -11,9 +11,9 @@
  *   here     a LOAD has reached its slot: on the list of those to be copied
  *
  * Lists move in kvctx_stage_step(), which reaping calls make, and synchronous ones that take a slot
- * or give one back: what waits for a copy first, since it gives a slot back, then what waits for a
- * slot. No lock is held over a copy or a system call; a record that is on no list meanwhile belongs
- * to the thread that took it.
+ * or give one back (sync.c): what waits for a copy first, since it gives a slot back, then what waits
+ * for a slot. No lock is held over a copy or a system call; a record that is on no list meanwhile
+ * belongs to the thread that took it.
  *
  * The operation is busy all the time, in the sense of handle.h: the ready list has room for it.
  */
@@ -207,8 +207,18 @@ static int copy_segs(struct kvctx *ctx, const struct kvctx_sqe *sqe, uint32_t sl
 	return ret ? ret : end;
 }
 
+/* Between @buf, all of a synchronous operation's memory, and a slot; without ctx->lock */
+int kvctx_stage_copy(struct kvctx *ctx, const struct kvctx_sqe *sqe, void *buf, uint32_t slot)
+{
+	bool store = sqe->opcode == KVCTX_OP_STORE;
+	int ret = copy(ctx->stage, buf, slot_memory(ctx, slot), sqe->length, store);
+	int end = copy(ctx->stage, NULL, NULL, 0, store);
+
+	return ret ? ret : end;
+}
+
 /* The same operation on a slot */
-static struct kvctx_sqe on_slot(const struct kvctx *ctx, const struct kvctx_sqe *sqe, uint32_t slot)
+struct kvctx_sqe kvctx_stage_on_slot(const struct kvctx *ctx, const struct kvctx_sqe *sqe, uint32_t slot)
 {
 	struct kvctx_sqe again = *sqe;
 
@@ -251,6 +261,11 @@ bool kvctx_stage_working(const struct kvctx *ctx)
 bool kvctx_stage_waits(const struct kvctx *ctx)
 {
 	return ctx->stage && (ctx->stage->working || ctx->stage->refused.first || ctx->stage->here.first);
+}
+
+static uint32_t take_slot(struct kvctx_stage *s)
+{
+	return s->free_slots[--s->nr_free];
 }
 
 static void free_slot(struct kvctx_stage *s, uint32_t slot)
@@ -319,7 +334,7 @@ static int redo(struct kvctx *ctx, struct record *r, bool fresh)
 		r->cqe.res = ret;
 		return 1;
 	}
-	again = on_slot(ctx, &r->sqe, r->slot);
+	again = kvctx_stage_on_slot(ctx, &r->sqe, r->slot);
 	again.user_data = TAG(ctx, r);
 	submit.sqes = (uintptr_t)&again;
 	ret = kvctx_sys_ioctl(ctx->fd, KVCTX_IOC_SUBMIT, &submit);
@@ -337,7 +352,7 @@ static int step_refused(struct kvctx *ctx, struct record *r)
 	int ret;
 
 	if (fresh) {
-		r->slot = s->free_slots[--s->nr_free];
+		r->slot = take_slot(s);
 		r->has_slot = true;
 	}
 	r->again = true;	/* here, since its completion can come while we are away */
@@ -395,62 +410,20 @@ int kvctx_stage_step(struct kvctx *ctx)
 	return ret;
 }
 
-/* Synchronous calls */
+/* For synchronous calls: slots */
 
-/* A slot, sooner or later: those of asynchronous operations come back as we bring these further */
-static uint32_t wait_slot(struct kvctx *ctx)
+/* For a page of so many bytes. Returns the slot; -EREMOTEIO: slots are shorter; -EAGAIN: none is free */
+int64_t kvctx_stage_take_slot(struct kvctx *ctx, uint64_t bytes)
 {
-	struct kvctx_stage *s = ctx->stage;
-	uint32_t slot;
-
-	pthread_mutex_lock(&ctx->lock);
-	while (!s->nr_free)
-		if (kvctx_stage_step(ctx) <= 0)
-			kvctx_wait_room(ctx);
-	slot = s->free_slots[--s->nr_free];
-	pthread_mutex_unlock(&ctx->lock);
-	return slot;
+	if (bytes > ctx->stage->slot_bytes)
+		return -EREMOTEIO;
+	return ctx->stage->nr_free ? (int64_t)take_slot(ctx->stage) : -EAGAIN;
 }
 
-static void give_slot(struct kvctx *ctx, uint32_t slot)
+void kvctx_stage_give_slot(struct kvctx *ctx, uint32_t slot)
 {
-	pthread_mutex_lock(&ctx->lock);
 	free_slot(ctx->stage, slot);
 	kvctx_wake_ready(ctx);
 	/* who sleeps in the kernel does not see it: what waits for a slot is our business */
 	kvctx_stage_step(ctx);
-	pthread_mutex_unlock(&ctx->lock);
-}
-
-static int copy_buf(const struct kvctx *ctx, void *buf, uint32_t slot, size_t len, bool store)
-{
-	int ret = copy(ctx->stage, buf, slot_memory(ctx, slot), len, store);
-	int end = copy(ctx->stage, NULL, NULL, 0, store);
-
-	return ret ? ret : end;
-}
-
-int64_t kvctx_stage_call(struct kvctx *ctx, const struct kvctx_sqe *sqe, void *buf,
-			 uint32_t *cqe_flags)
-{
-	bool store = sqe->opcode == KVCTX_OP_STORE;
-	struct kvctx_sqe again;
-	uint32_t slot;
-	int64_t ret = 0;
-	int err = 0;
-
-	if (sqe->length > ctx->stage->slot_bytes)
-		return -EREMOTEIO;
-	slot = wait_slot(ctx);
-	again = on_slot(ctx, sqe, slot);
-	if (store)
-		ret = copy_buf(ctx, buf, slot, sqe->length, store);
-	if (!ret)
-		ret = kvctx_call(ctx, &again, cqe_flags);
-	if (ret > 0 && !store)
-		err = copy_buf(ctx, buf, slot, sqe->length, store);
-	give_slot(ctx, slot);
-	if (cqe_flags && ret >= 0)	/* 0: a STORE that was not admitted */
-		*cqe_flags |= KVCTX_CQE_STAGED;
-	return err ? err : ret;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 /*
  * Synchronous calls: one operation each, submitted past the handle's queue with a user_data of the
- * library's own, and waited for. Any number may be under way.
+ * library's own, and waited for. Any number may be under way. A staged one takes a slot of stage.c
+ * meanwhile.
  */
 #include <stdlib.h>
 
@@ -126,6 +127,45 @@ static int64_t move(struct kvctx *ctx, uint8_t opcode, const struct kvctx_key *k
 	return ret;
 }
 
+/* Sooner or later: slots of asynchronous operations come back as we bring these further */
+static int64_t wait_slot(struct kvctx *ctx, uint64_t bytes)
+{
+	int64_t slot;
+
+	pthread_mutex_lock(&ctx->lock);
+	while ((slot = kvctx_stage_take_slot(ctx, bytes)) == -EAGAIN)
+		if (kvctx_stage_step(ctx) <= 0)
+			kvctx_wait_room(ctx);
+	pthread_mutex_unlock(&ctx->lock);
+	return slot;
+}
+
+/* Move a page through a slot */
+static int64_t run_staged(struct kvctx *ctx, const struct kvctx_sqe *sqe, void *buf,
+			  uint32_t *cqe_flags)
+{
+	int64_t slot = wait_slot(ctx, sqe->length), ret = 0;
+	bool store = sqe->opcode == KVCTX_OP_STORE;
+	struct kvctx_sqe again;
+	int err = 0;
+
+	if (slot < 0)
+		return slot;
+	again = kvctx_stage_on_slot(ctx, sqe, (uint32_t)slot);
+	if (store)
+		ret = kvctx_stage_copy(ctx, sqe, buf, (uint32_t)slot);
+	if (!ret)
+		ret = kvctx_call(ctx, &again, cqe_flags);
+	if (ret > 0 && !store)
+		err = kvctx_stage_copy(ctx, sqe, buf, (uint32_t)slot);
+	pthread_mutex_lock(&ctx->lock);
+	kvctx_stage_give_slot(ctx, (uint32_t)slot);
+	pthread_mutex_unlock(&ctx->lock);
+	if (cqe_flags && ret >= 0)	/* 0: a STORE that was not admitted */
+		*cqe_flags |= KVCTX_CQE_STAGED;
+	return err ? err : ret;
+}
+
 /* As move(), of memory that may be a peer's or none of the host's */
 static int64_t move_staged(struct kvctx *ctx, struct kvctx_sqe *sqe, void *buf,
 			   uint32_t *cqe_flags)
@@ -144,7 +184,7 @@ static int64_t move_staged(struct kvctx *ctx, struct kvctx_sqe *sqe, void *buf,
 	if (reg)
 		ret = run_on(ctx, sqe, reg->id, p - reg->addr, cqe_flags);
 	if (ret == -EREMOTEIO)
-		ret = kvctx_stage_call(ctx, sqe, buf, cqe_flags);
+		ret = run_staged(ctx, sqe, buf, cqe_flags);
 	if (reg)
 		kvctx_mem_put(ctx, reg);
 	return ret;
