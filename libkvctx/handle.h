@@ -5,7 +5,7 @@
  *   sys.c	the system calls, alone
  *   handle.c	open, close, what a handle is
  *   mem.c	registrations, and which of them a buffer lies in
- *   ring.c	the completion ring: taking entries off it
+ *   ring.c	the completion ring: operations go in, entries are taken off it
  *   wait.c	waiting for completions
  *   queue.c	asynchronous operations: their queue, and taking their completions
  *   sync.c	synchronous calls
@@ -124,9 +124,12 @@ void kvctx_ring_pull(struct kvctx *ctx);
 void kvctx_ready_add(struct kvctx *ctx, const struct kvctx_cqe *cqe);
 void kvctx_wake_ready(struct kvctx *ctx);
 void kvctx_unlink_call(struct kvctx *ctx, struct kvctx_call *call);
+/* also ring.c; the lock is dropped meanwhile */
+int kvctx_ring_submit(struct kvctx *ctx, const struct kvctx_sqe *sqes, uint32_t nr, uint32_t more,
+		      uint64_t timeout_ns);
+int kvctx_ring_sleep(struct kvctx *ctx, uint32_t more, uint64_t timeout_ns);
 
 /* wait.c; with ctx->lock held, which is dropped to sleep */
-uint32_t kvctx_wait_min(const struct kvctx *ctx, uint32_t more);
 void kvctx_wait_call(struct kvctx *ctx, struct kvctx_call *call);
 void kvctx_wait_room(struct kvctx *ctx);
 

@@ -17,47 +17,21 @@ struct kvctx_sqe *kvctx_get_sqe(struct kvctx *ctx)
 }
 
 /*
- * Hand over the first @nr. With @min, sleep afterwards until so many entries lie in the ring; the
- * thread counts as a sleeper then. With ctx->lock held, which is dropped meanwhile.
+ * How many entries kvctx_ring_submit() may wait for when the caller wants @nr completions: 0 when the
+ * kernel can only do a part of the waiting, see wait.c.
  */
-static int hand_in(struct kvctx *ctx, uint32_t nr, uint32_t min, uint64_t timeout_ns)
-{
-	struct kvctx_submit s = {
-		.size = sizeof(s),
-		.sqes = (uintptr_t)ctx->sqes,
-		.nr = nr,
-		.wait_nr = min,
-		.timeout_ns = min ? timeout_ns : 0,
-	};
-	int ret;
-
-	ctx->busy += nr;
-	ctx->sleepers += min != 0;
-	pthread_mutex_unlock(&ctx->lock);
-	ret = kvctx_sys_ioctl(ctx->fd, KVCTX_IOC_SUBMIT, &s);
-	pthread_mutex_lock(&ctx->lock);
-	ctx->sleepers -= min != 0;
-	ctx->busy -= ret < 0 ? nr : nr - (uint32_t)ret;
-	if (min)
-		kvctx_ring_pull(ctx);
-	/* fewer may be busy than a waiting thread had to believe */
-	kvctx_wake_ready(ctx);
-	return ret;
-}
-
-/* For @min of hand_in(): 0 when the kernel can only do a part of the waiting, see wait.c */
-static uint32_t min_for(const struct kvctx *ctx, uint32_t nr, uint64_t timeout_ns)
+static uint32_t more_for(const struct kvctx *ctx, uint32_t nr, uint64_t timeout_ns)
 {
 	if (!timeout_ns || nr <= ctx->nr_ready || ctx->calls || ctx->sleepers || kvctx_stage_used(ctx))
 		return 0;
 	nr -= ctx->nr_ready;
-	return nr <= ctx->entries - ctx->limit ? kvctx_wait_min(ctx, nr) : 0;
+	return nr <= ctx->entries - ctx->limit ? nr : 0;
 }
 
 /* @waited: out: the wait for @wait_nr is over */
 static int submit_locked(struct kvctx *ctx, uint32_t wait_nr, uint64_t timeout_ns, bool *waited)
 {
-	uint32_t room, nr, min;
+	uint32_t room, nr, more;
 	int ret;
 
 	for (;;) {
@@ -67,9 +41,13 @@ static int submit_locked(struct kvctx *ctx, uint32_t wait_nr, uint64_t timeout_n
 			return -EAGAIN;
 		if (wait_nr)
 			kvctx_ring_pull(ctx);
-		min = min_for(ctx, wait_nr, timeout_ns);
-		*waited = min != 0;
-		ret = hand_in(ctx, nr, min, timeout_ns);
+		more = more_for(ctx, wait_nr, timeout_ns);
+		*waited = more != 0;
+		ctx->busy += nr;
+		ret = kvctx_ring_submit(ctx, ctx->sqes, nr, more, timeout_ns);
+		ctx->busy -= ret < 0 ? nr : nr - (uint32_t)ret;
+		/* fewer may be busy than a waiting thread had to believe */
+		kvctx_wake_ready(ctx);
 		/* with nothing of its own to wait for, the caller could only try again */
 		if (ret != -EAGAIN || ctx->busy)
 			return ret;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 /*
- * The completion ring: taking entries off it.
+ * The completion ring: operations go in, entries are taken off it.
  *
  * The kernel writes entries, then tail with release order. We read tail with acquire order, copy
  * the new entries out, and publish them as free by writing head with release order. A session
@@ -96,4 +96,62 @@ void kvctx_ring_pull(struct kvctx *ctx)
 	if (wake)
 		kvctx_wake_ready(ctx);
 	publish(ctx);
+}
+
+/* Entries between head and tail when @more new ones have come */
+static uint32_t min_entries(const struct kvctx *ctx, uint32_t more)
+{
+	return ctx->seen - ctx->published + more;
+}
+
+/* A system call that may sleep until entries come; the thread counts as a sleeper if it does */
+static int ring_enter(struct kvctx *ctx, unsigned long nr, void *arg, bool sleeps)
+{
+	int ret;
+
+	ctx->sleepers += sleeps;
+	pthread_mutex_unlock(&ctx->lock);
+	ret = kvctx_sys_ioctl(ctx->fd, nr, arg);
+	pthread_mutex_lock(&ctx->lock);
+	ctx->sleepers -= sleeps;
+	if (sleeps)
+		kvctx_ring_pull(ctx);
+	return ret;
+}
+
+/*
+ * Give operations to the kernel. With @more, sleep afterwards until so many new entries have come,
+ * and see what is there.
+ *
+ * Return: how many the kernel has taken, from the front; -EAGAIN: no room for one; another error.
+ */
+int kvctx_ring_submit(struct kvctx *ctx, const struct kvctx_sqe *sqes, uint32_t nr, uint32_t more,
+		      uint64_t timeout_ns)
+{
+	struct kvctx_submit s = {
+		.size = sizeof(s),
+		.sqes = (uintptr_t)sqes,
+		.nr = nr,
+		.wait_nr = more ? min_entries(ctx, more) : 0,
+		.timeout_ns = more ? timeout_ns : 0,
+	};
+
+	return ring_enter(ctx, KVCTX_IOC_SUBMIT, &s, more);
+}
+
+/*
+ * Sleep until @more new entries have come or nothing is in flight, and see what is there.
+ *
+ * Return: 0; 1: nothing was in flight; -ETIME, -EINTR.
+ */
+int kvctx_ring_sleep(struct kvctx *ctx, uint32_t more, uint64_t timeout_ns)
+{
+	struct kvctx_wait w = {
+		.size = sizeof(w),
+		.min = min_entries(ctx, more),
+		.timeout_ns = timeout_ns,
+	};
+	int ret = ring_enter(ctx, KVCTX_IOC_WAIT, &w, true);
+
+	return ret < 0 ? ret : (uint32_t)ret < w.min;
 }

@@ -69,12 +69,11 @@ static void list_add_front(struct list *l, struct record *r)
 	l->first = r;
 }
 
+/* Of one that is not empty */
 static struct record *list_take(struct list *l)
 {
 	struct record *r = l->first;
 
-	if (!r)
-		return NULL;
 	l->first = r->next;
 	if (!l->first)
 		l->end = &l->first;
@@ -312,79 +311,61 @@ bool kvctx_stage_see(struct kvctx *ctx, struct kvctx_cqe *cqe)
 	return false;
 }
 
-static void finish(struct kvctx *ctx, struct record *r)
+/* What the caller gets is in the record's completion */
+static void finish_record(struct kvctx *ctx, struct record *r)
 {
 	kvctx_ready_add(ctx, &r->cqe);
 	put_record(ctx->stage, r);
 }
 
-/*
- * Give the operation to the kernel again, after a copy when there has been none; without the lock.
- * Returns 0; -EAGAIN: there was no room; 1: it is over, with an error in its completion.
- */
-static int redo(struct kvctx *ctx, struct record *r, bool fresh)
+static int copy_unlocked(struct kvctx *ctx, const struct record *r)
 {
-	struct kvctx_submit submit = { .size = sizeof(submit), .nr = 1 };
-	struct kvctx_sqe again;
-	int ret = 0;
-
-	if (fresh && r->sqe.opcode == KVCTX_OP_STORE)
-		ret = copy_segs(ctx, &r->sqe, r->slot);
-	if (ret) {
-		r->cqe.res = ret;
-		return 1;
-	}
-	again = kvctx_stage_on_slot(ctx, &r->sqe, r->slot);
-	again.user_data = TAG(ctx, r);
-	submit.sqes = (uintptr_t)&again;
-	ret = kvctx_sys_ioctl(ctx->fd, KVCTX_IOC_SUBMIT, &submit);
-	if (ret >= 0)
-		return 0;
-	r->cqe.res = ret;
-	return ret == -EAGAIN ? ret : 1;
-}
-
-/* One that was refused: 1, or -EAGAIN when the kernel has no room for it now */
-static int step_refused(struct kvctx *ctx, struct record *r)
-{
-	struct kvctx_stage *s = ctx->stage;
-	bool fresh = !r->has_slot;
 	int ret;
 
-	if (fresh) {
-		r->slot = take_slot(s);
-		r->has_slot = true;
-	}
-	r->again = true;	/* here, since its completion can come while we are away */
-	s->working++;
-	pthread_mutex_unlock(&ctx->lock);
-	ret = redo(ctx, r, fresh);
-	pthread_mutex_lock(&ctx->lock);
-	s->working--;
-	if (ret < 0) {
-		r->again = false;
-		list_add_front(&s->refused, r);
-	} else if (ret) {
-		finish(ctx, r);
-	}
-	kvctx_wake_ready(ctx);
-	return ret < 0 ? ret : 1;
-}
-
-static int step_here(struct kvctx *ctx, struct record *r)
-{
-	struct kvctx_stage *s = ctx->stage;
-	int ret;
-
-	s->working++;
 	pthread_mutex_unlock(&ctx->lock);
 	ret = copy_segs(ctx, &r->sqe, r->slot);
 	pthread_mutex_lock(&ctx->lock);
-	s->working--;
+	return ret;
+}
+
+/* One that was refused, given to the kernel again: 1, or -EAGAIN when it has no room for it now */
+static int step_refused(struct kvctx *ctx, struct record *r)
+{
+	struct kvctx_sqe again;
+	int ret = 0;
+
+	if (!r->has_slot) {
+		r->slot = take_slot(ctx->stage);
+		r->has_slot = true;
+		if (r->sqe.opcode == KVCTX_OP_STORE)
+			ret = copy_unlocked(ctx, r);
+	}
+	if (!ret) {
+		again = kvctx_stage_on_slot(ctx, &r->sqe, r->slot);
+		again.user_data = TAG(ctx, r);
+		r->again = true;	/* before, since its completion can come while we are away */
+		ret = kvctx_ring_submit(ctx, &again, 1, 0, 0);
+		if (ret == -EAGAIN) {
+			r->again = false;
+			list_add_front(&ctx->stage->refused, r);
+			return ret;
+		}
+	}
+	if (ret < 0) {
+		r->cqe.res = ret;
+		finish_record(ctx, r);
+	}
+	return 1;
+}
+
+/* One that has reached its slot */
+static int step_here(struct kvctx *ctx, struct record *r)
+{
+	int ret = copy_unlocked(ctx, r);
+
 	if (ret)
 		r->cqe.res = ret;
-	finish(ctx, r);
-	kvctx_wake_ready(ctx);
+	finish_record(ctx, r);
 	return 1;
 }
 
@@ -396,17 +377,21 @@ int kvctx_stage_step(struct kvctx *ctx)
 {
 	struct kvctx_stage *s = ctx->stage;
 	struct record *r;
-	int ret = 0;
+	int ret;
 
 	if (!s)
 		return 0;
-	r = list_take(&s->here);
-	if (r)
-		ret = step_here(ctx, r);
+	if (s->here.first)
+		r = list_take(&s->here);
 	else if (s->refused.first && (s->refused.first->has_slot || s->nr_free))
-		ret = step_refused(ctx, list_take(&s->refused));
-	if (ret)
-		kvctx_ring_pull(ctx);
+		r = list_take(&s->refused);
+	else
+		return 0;
+	s->working++;
+	ret = r->again ? step_here(ctx, r) : step_refused(ctx, r);
+	s->working--;
+	kvctx_wake_ready(ctx);
+	kvctx_ring_pull(ctx);
 	return ret;
 }
 

@@ -8,48 +8,25 @@
 
 #include "handle.h"
 
-static void begin(struct kvctx *ctx, struct kvctx_call *call)
-{
-	memset(call, 0, sizeof(*call));
-	pthread_mutex_lock(&ctx->lock);
-	call->tag = KVCTX_USER_DATA_END + (ctx->next_tag++ & ~KVCTX_TAG_STAGED);
-	call->next = ctx->calls;
-	ctx->calls = call;
-	pthread_mutex_unlock(&ctx->lock);
-}
-
-/* Returns 0 when the kernel has taken the operation: it will complete then */
-static int submit(struct kvctx *ctx, const struct kvctx_sqe *sqe)
-{
-	struct kvctx_submit s = { .size = sizeof(s), .sqes = (uintptr_t)sqe, .nr = 1 };
-	int ret;
-
-	for (;;) {
-		ret = kvctx_sys_ioctl(ctx->fd, KVCTX_IOC_SUBMIT, &s);
-		if (ret != -EAGAIN)
-			return ret < 0 ? ret : 0;
-		pthread_mutex_lock(&ctx->lock);
-		kvctx_wait_room(ctx);
-		pthread_mutex_unlock(&ctx->lock);
-	}
-}
-
 /* Returns the operation's result */
 int64_t kvctx_call(struct kvctx *ctx, struct kvctx_sqe *sqe, uint32_t *cqe_flags)
 {
-	struct kvctx_call call;
+	struct kvctx_call call = { 0 };
 	int ret;
 
-	begin(ctx, &call);
-	sqe->user_data = call.tag;
-	ret = submit(ctx, sqe);
 	pthread_mutex_lock(&ctx->lock);
-	if (ret)
+	call.tag = KVCTX_USER_DATA_END + (ctx->next_tag++ & ~KVCTX_TAG_STAGED);
+	call.next = ctx->calls;
+	ctx->calls = &call;
+	sqe->user_data = call.tag;
+	while ((ret = kvctx_ring_submit(ctx, sqe, 1, 0, 0)) == -EAGAIN)
+		kvctx_wait_room(ctx);
+	if (ret < 0)
 		kvctx_unlink_call(ctx, &call);
-	else
+	else	/* the kernel has taken the operation: it will complete */
 		kvctx_wait_call(ctx, &call);
 	pthread_mutex_unlock(&ctx->lock);
-	if (ret)
+	if (ret < 0)
 		return ret;
 	if (cqe_flags)
 		*cqe_flags = call.flags;

@@ -26,42 +26,13 @@
 #define RETRY_NS	1000000		/* to look again after an error that should not be */
 #define HELD_NS		1000000		/* to publish what is held */
 
-/* Entries between head and tail when @more new ones have come */
-uint32_t kvctx_wait_min(const struct kvctx *ctx, uint32_t more)
-{
-	return ctx->seen - ctx->published + more;
-}
-
-/*
- * Sleep until @more new entries have come or nothing is in flight, and see what is there.
- *
- * Return: 0; 1: nothing was in flight; -ETIME, -EINTR.
- */
-static int sleep_for(struct kvctx *ctx, uint32_t more, uint64_t timeout_ns)
-{
-	struct kvctx_wait w = {
-		.size = sizeof(w),
-		.min = kvctx_wait_min(ctx, more),
-		.timeout_ns = timeout_ns,
-	};
-	int ret;
-
-	ctx->sleepers++;
-	pthread_mutex_unlock(&ctx->lock);
-	ret = kvctx_sys_ioctl(ctx->fd, KVCTX_IOC_WAIT, &w);
-	pthread_mutex_lock(&ctx->lock);
-	ctx->sleepers--;
-	kvctx_ring_pull(ctx);
-	return ret < 0 ? ret : (uint32_t)ret < w.min;
-}
-
 static int watch(struct kvctx *ctx, uint64_t timeout_ns)
 {
 	bool early = ctx->seen != ctx->published && timeout_ns > HELD_NS;
 	int ret;
 
 	ctx->watched = true;
-	ret = sleep_for(ctx, 1, early ? HELD_NS : timeout_ns);
+	ret = kvctx_ring_sleep(ctx, 1, early ? HELD_NS : timeout_ns);
 	ctx->watched = false;
 	return early && ret == -ETIME ? 0 : ret;
 }
@@ -161,7 +132,7 @@ static uint64_t left_until(uint64_t end)
 	return now < end ? end - now : 0;
 }
 
-/* One sleep on the way to @nr ready completions; as sleep_for() */
+/* One sleep on the way to @nr ready completions; as kvctx_ring_sleep() */
 static int sleep_for_ready(struct kvctx *ctx, struct kvctx_waiter *w, uint32_t nr, uint64_t end)
 {
 	struct timespec ts = { .tv_sec = end / NSEC_PER_SEC, .tv_nsec = end % NSEC_PER_SEC };
@@ -179,7 +150,7 @@ static int sleep_for_ready(struct kvctx *ctx, struct kvctx_waiter *w, uint32_t n
 		more = spare;
 	if (more <= 1 || ctx->sleepers || kvctx_stage_used(ctx))
 		return watch(ctx, left);
-	return sleep_for(ctx, more, left);
+	return kvctx_ring_sleep(ctx, more, left);
 }
 
 static int wait_until(struct kvctx *ctx, uint32_t nr, uint64_t end)
