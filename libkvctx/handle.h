@@ -3,17 +3,17 @@
  * What the files of the library share.
  *
  *   sys.c	the system calls, alone
- *   handle.c	open, close, what a handle is
+ *   crc.c	CRC32C
+ *   text.c	words for numbers
  *   mem.c	registrations, and which of them a buffer lies in
+ *   paths.c	which members a memory reaches
  *   ring.c	the completion ring: operations go in, entries are taken off it
+ *   stage.c	copies through the arena, where memory and member do not reach each other
  *   wait.c	waiting for completions
  *   queue.c	asynchronous operations: their queue, and taking their completions
  *   sync.c	synchronous calls
- *   slots.c	those that read pages ahead
- *   stage.c	copies through the arena, where memory and member do not reach each other
- *   paths.c	which members a memory reaches
- *   crc.c	CRC32C
- *   text.c	words for numbers
+ *   handle.c	open, close, what a handle is
+ *   slots.c	synchronous calls that read pages ahead
  *
  * Vocabulary
  *   seen	entries of the ring that were copied out of it
@@ -23,7 +23,8 @@
  *		caller
  *   busy	asynchronous operations submitted, or being submitted, and not yet taken by the
  *		caller; never more than @limit, so that the ready list has room for all of them
- *   call	a synchronous call's operation
+ *   pending	operations with a user_data of the library's own, a tag: those of synchronous calls, and
+ *		the staged ones. Their completions go to the function that they carry
  *   sleeper	thread inside KVCTX_IOC_WAIT, or in a KVCTX_IOC_SUBMIT that waits
  *
  * Locking: @lock guards what stands behind it, and is not held over a system call that sleeps. The
@@ -57,20 +58,19 @@ struct kvctx_waiter {
 	bool wants_ready;		/* is to be woken when the ready list changes */
 };
 
-/* On a list of the handle until its completion is seen */
-struct kvctx_call {
-	struct kvctx_call *next;
-	struct kvctx_waiter waiter;
+struct kvctx_pending {
+	struct kvctx_pending *next;
 	uint64_t tag;			/* user_data */
-	bool done;
-	int32_t res;
-	uint32_t flags;
+	/*
+	 * Its completion is seen; with ctx->lock held. It stays pending until it is removed. Returns
+	 * whether those who wait on the ready list have to look.
+	 */
+	bool (*done)(struct kvctx *ctx, struct kvctx_pending *p, const struct kvctx_cqe *cqe);
 };
 
-struct kvctx_stage;
+#define KVCTX_PENDING_LISTS	64
 
-/* In user_data of the library's own: that of a record of stage.c, not of a call */
-#define KVCTX_TAG_STAGED	(1U << 31)
+struct kvctx_stage;
 
 struct kvctx {
 	int fd;
@@ -99,7 +99,8 @@ struct kvctx {
 	uint32_t ready_head, nr_ready;
 	uint32_t busy;
 	uint32_t next_tag;
-	struct kvctx_call *calls;
+	struct kvctx_pending *pending[KVCTX_PENDING_LISTS];	/* by tag */
+	uint32_t nr_pending;
 	struct kvctx_waiter *waiters;
 	unsigned int sleepers;
 	bool watched;			/* a sleeper wakes at any completion */
@@ -123,14 +124,15 @@ void kvctx_mem_free_all(struct kvctx *ctx);
 void kvctx_ring_pull(struct kvctx *ctx);
 void kvctx_ready_add(struct kvctx *ctx, const struct kvctx_cqe *cqe);
 void kvctx_wake_ready(struct kvctx *ctx);
-void kvctx_unlink_call(struct kvctx *ctx, struct kvctx_call *call);
+void kvctx_pending_add(struct kvctx *ctx, struct kvctx_pending *p);
+void kvctx_pending_remove(struct kvctx *ctx, struct kvctx_pending *p);
 /* also ring.c; the lock is dropped meanwhile */
 int kvctx_ring_submit(struct kvctx *ctx, const struct kvctx_sqe *sqes, uint32_t nr, uint32_t more,
 		      uint64_t timeout_ns);
 int kvctx_ring_sleep(struct kvctx *ctx, uint32_t more, uint64_t timeout_ns);
 
 /* wait.c; with ctx->lock held, which is dropped to sleep */
-void kvctx_wait_call(struct kvctx *ctx, struct kvctx_call *call);
+void kvctx_wait_done(struct kvctx *ctx, struct kvctx_waiter *w, const bool *done);
 void kvctx_wait_room(struct kvctx *ctx);
 
 /* crc.c */
@@ -139,10 +141,8 @@ void kvctx_crc_choose(bool instruction);
 /* sync.c */
 int64_t kvctx_call(struct kvctx *ctx, struct kvctx_sqe *sqe, uint32_t *cqe_flags);
 
-/* stage.c; the first seven with ctx->lock held */
-bool kvctx_stage_see(struct kvctx *ctx, struct kvctx_cqe *cqe);
+/* stage.c; the first five with ctx->lock held */
 int kvctx_stage_step(struct kvctx *ctx);
-bool kvctx_stage_used(const struct kvctx *ctx);
 bool kvctx_stage_working(const struct kvctx *ctx);
 bool kvctx_stage_waits(const struct kvctx *ctx);
 int64_t kvctx_stage_take_slot(struct kvctx *ctx, uint64_t bytes);

@@ -22,7 +22,7 @@ struct kvctx_sqe *kvctx_get_sqe(struct kvctx *ctx)
  */
 static uint32_t more_for(const struct kvctx *ctx, uint32_t nr, uint64_t timeout_ns)
 {
-	if (!timeout_ns || nr <= ctx->nr_ready || ctx->calls || ctx->sleepers || kvctx_stage_used(ctx))
+	if (!timeout_ns || nr <= ctx->nr_ready || ctx->nr_pending || ctx->sleepers)
 		return 0;
 	nr -= ctx->nr_ready;
 	return nr <= ctx->entries - ctx->limit ? nr : 0;

@@ -6,9 +6,9 @@
  * the new entries out, and publish them as free by writing head with release order. A session
  * opened read-only cannot write head; the kernel does it for us.
  *
- * Whoever comes first copies all there is: the completion of a call goes to the call, others to the
- * ready list, from where kvctx_peek() takes them. wait.c tells why nothing is published while a
- * thread sleeps.
+ * Whoever comes first copies all there is: the completion of a pending operation goes to the function
+ * that it carries, others to the ready list, from where kvctx_peek() takes them. wait.c tells why
+ * nothing is published while a thread sleeps.
  */
 #include "handle.h"
 
@@ -26,31 +26,34 @@ static void publish(struct kvctx *ctx)
 	ctx->published = ctx->seen;
 }
 
-void kvctx_unlink_call(struct kvctx *ctx, struct kvctx_call *call)
+/* The link to the operation with this tag, or the end of its list */
+static struct kvctx_pending **pending_link(struct kvctx *ctx, uint64_t tag)
 {
-	struct kvctx_call **link = &ctx->calls;
+	struct kvctx_pending **link = &ctx->pending[tag % KVCTX_PENDING_LISTS];
 
-	while (*link != call)
+	while (*link && (*link)->tag != tag)
 		link = &(*link)->next;
-	*link = call->next;
+	return link;
 }
 
-static bool give_to_call(struct kvctx *ctx, const struct kvctx_cqe *cqe)
+void kvctx_pending_add(struct kvctx *ctx, struct kvctx_pending *p)
 {
-	struct kvctx_call *call;
+	struct kvctx_pending **link;
 
-	for (call = ctx->calls; call; call = call->next) {
-		if (call->tag != cqe->user_data)
-			continue;
-		kvctx_unlink_call(ctx, call);
-		call->res = cqe->res;
-		call->flags = cqe->flags;
-		call->done = true;
-		if (call->waiter.listed)
-			pthread_cond_signal(&call->waiter.cond);
-		return true;
-	}
-	return false;
+	/* numbers come back, and an operation can be pending for as long as its caller likes */
+	do {
+		p->tag = KVCTX_USER_DATA_END + ctx->next_tag++;
+		link = pending_link(ctx, p->tag);
+	} while (*link);
+	p->next = NULL;
+	*link = p;
+	ctx->nr_pending++;
+}
+
+void kvctx_pending_remove(struct kvctx *ctx, struct kvctx_pending *p)
+{
+	*pending_link(ctx, p->tag) = p->next;
+	ctx->nr_pending--;
 }
 
 /* Nobody waits, or those who do look again */
@@ -70,14 +73,13 @@ void kvctx_ready_add(struct kvctx *ctx, const struct kvctx_cqe *cqe)
 }
 
 /* Where a completion belongs. Returns whether those who wait on the ready list have to look */
-static bool sort(struct kvctx *ctx, struct kvctx_cqe *cqe)
+static bool ring_sort(struct kvctx *ctx, const struct kvctx_cqe *cqe)
 {
-	bool ours = cqe->user_data >= KVCTX_USER_DATA_END;
+	struct kvctx_pending *p = *pending_link(ctx, cqe->user_data);
 
-	if (ours && give_to_call(ctx, cqe))
-		return false;
-	if (!ours || !kvctx_stage_see(ctx, cqe))
-		kvctx_ready_add(ctx, cqe);
+	if (p)
+		return p->done(ctx, p, cqe);
+	kvctx_ready_add(ctx, cqe);
 	return true;
 }
 
@@ -91,7 +93,7 @@ void kvctx_ring_pull(struct kvctx *ctx)
 
 	for (; ctx->seen != tail; ctx->seen++) {
 		cqe = ctx->ring->cqes[ctx->seen & mask];
-		wake |= sort(ctx, &cqe);
+		wake |= ring_sort(ctx, &cqe);
 	}
 	if (wake)
 		kvctx_wake_ready(ctx);

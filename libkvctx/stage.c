@@ -21,14 +21,12 @@
 
 #include "handle.h"
 
-/* Tags of records, among the library's own; those of calls have this bit clear */
-#define TAG(ctx, r)	(KVCTX_USER_DATA_END | KVCTX_TAG_STAGED | (uint64_t)((r) - (ctx)->stage->records))
-
 struct record {
+	struct kvctx_pending pending;	/* first: record_done() gets this */
 	struct record *next;
 	struct kvctx_sqe sqe;		/* as the caller made it */
 	uint32_t slot;
-	bool used, has_slot, again;
+	bool has_slot, again;
 	struct kvctx_cqe cqe;		/* what the caller will get */
 };
 
@@ -40,10 +38,9 @@ struct kvctx_stage {
 	kvctx_copy_fn copy;
 	void *copy_ctx;
 	uint64_t offset;		/* of slot 0 in the arena */
-	uint32_t slot_bytes, nr_records;
+	uint32_t slot_bytes;
 	uint32_t *free_slots, nr_free;
 	struct record *records, *free;
-	uint32_t used;			/* records */
 	struct list refused, here;
 	unsigned int working;		/* threads that have a record in their hands */
 };
@@ -96,22 +93,21 @@ void kvctx_stage_free(struct kvctx *ctx)
 
 static int alloc_stage(struct kvctx *ctx, uint32_t slots)
 {
+	uint32_t i, nr_records = ctx->limit + ctx->queue_len;
 	struct kvctx_stage *s = calloc(1, sizeof(*s));
-	uint32_t i;
 
 	if (!s)
 		return -ENOMEM;
 	ctx->stage = s;
 	list_init(&s->refused);
 	list_init(&s->here);
-	s->nr_records = ctx->limit + ctx->queue_len;
-	s->records = calloc(s->nr_records, sizeof(*s->records));
+	s->records = calloc(nr_records, sizeof(*s->records));
 	s->free_slots = calloc(slots, sizeof(*s->free_slots));
 	if (!s->records || !s->free_slots) {
 		kvctx_stage_free(ctx);
 		return -ENOMEM;
 	}
-	for (i = 0; i < s->nr_records; i++) {
+	for (i = 0; i < nr_records; i++) {
 		s->records[i].next = s->free;
 		s->free = &s->records[i];
 	}
@@ -229,29 +225,6 @@ struct kvctx_sqe kvctx_stage_on_slot(const struct kvctx *ctx, const struct kvctx
 
 /* Asynchronous operations */
 
-int kvctx_stage(struct kvctx *ctx, struct kvctx_sqe *sqe)
-{
-	struct kvctx_stage *s = ctx->stage;
-	struct record *r;
-
-	if (!s || (sqe->opcode != KVCTX_OP_STORE && sqe->opcode != KVCTX_OP_LOAD) ||
-	    sqe->user_data >= KVCTX_USER_DATA_END)
-		return -EINVAL;
-	pthread_mutex_lock(&ctx->lock);
-	r = s->free;	/* there is one for each operation that can be queued or busy */
-	s->free = r->next;
-	s->used++;
-	pthread_mutex_unlock(&ctx->lock);
-	*r = (struct record){ .sqe = *sqe, .used = true };
-	sqe->user_data = TAG(ctx, r);
-	return 0;
-}
-
-bool kvctx_stage_used(const struct kvctx *ctx)
-{
-	return ctx->stage && ctx->stage->used;
-}
-
 bool kvctx_stage_working(const struct kvctx *ctx)
 {
 	return ctx->stage && ctx->stage->working;
@@ -272,50 +245,53 @@ static void free_slot(struct kvctx_stage *s, uint32_t slot)
 	s->free_slots[s->nr_free++] = slot;
 }
 
-static void put_record(struct kvctx_stage *s, struct record *r)
-{
-	if (r->has_slot)
-		free_slot(s, r->slot);
-	r->used = false;
-	r->next = s->free;
-	s->free = r;
-	s->used--;
-}
-
-/*
- * A completion off the ring. Returns true when its operation goes on; otherwise @cqe is made what
- * the caller gets, if it was that of a record.
- */
-bool kvctx_stage_see(struct kvctx *ctx, struct kvctx_cqe *cqe)
-{
-	uint32_t n = (uint32_t)cqe->user_data & ~KVCTX_TAG_STAGED;
-	struct kvctx_stage *s = ctx->stage;
-	struct record *r;
-
-	if (!s || !(cqe->user_data & KVCTX_TAG_STAGED) || n >= s->nr_records || !s->records[n].used)
-		return false;
-	r = &s->records[n];
-	cqe->user_data = r->sqe.user_data;
-	if (r->again)
-		cqe->flags |= KVCTX_CQE_STAGED;
-	r->cqe = *cqe;
-	if (!r->again && cqe->res == -EREMOTEIO && r->sqe.length <= s->slot_bytes) {
-		list_add(&s->refused, r);
-		return true;
-	}
-	if (r->again && cqe->res >= 0 && r->sqe.opcode == KVCTX_OP_LOAD) {
-		list_add(&s->here, r);
-		return true;
-	}
-	put_record(s, r);
-	return false;
-}
-
 /* What the caller gets is in the record's completion */
 static void finish_record(struct kvctx *ctx, struct record *r)
 {
+	struct kvctx_stage *s = ctx->stage;
+
 	kvctx_ready_add(ctx, &r->cqe);
-	put_record(ctx->stage, r);
+	kvctx_pending_remove(ctx, &r->pending);
+	if (r->has_slot)
+		free_slot(s, r->slot);
+	r->next = s->free;
+	s->free = r;
+}
+
+static bool record_done(struct kvctx *ctx, struct kvctx_pending *p, const struct kvctx_cqe *cqe)
+{
+	struct record *r = (struct record *)p;
+	struct kvctx_stage *s = ctx->stage;
+
+	r->cqe = *cqe;
+	r->cqe.user_data = r->sqe.user_data;
+	if (r->again)
+		r->cqe.flags |= KVCTX_CQE_STAGED;
+	if (!r->again && cqe->res == -EREMOTEIO && r->sqe.length <= s->slot_bytes)
+		list_add(&s->refused, r);
+	else if (r->again && cqe->res >= 0 && r->sqe.opcode == KVCTX_OP_LOAD)
+		list_add(&s->here, r);
+	else
+		finish_record(ctx, r);
+	return true;
+}
+
+int kvctx_stage(struct kvctx *ctx, struct kvctx_sqe *sqe)
+{
+	struct kvctx_stage *s = ctx->stage;
+	struct record *r;
+
+	if (!s || (sqe->opcode != KVCTX_OP_STORE && sqe->opcode != KVCTX_OP_LOAD) ||
+	    sqe->user_data >= KVCTX_USER_DATA_END)
+		return -EINVAL;
+	pthread_mutex_lock(&ctx->lock);
+	r = s->free;	/* there is one for each operation that can be queued or busy */
+	s->free = r->next;
+	*r = (struct record){ .sqe = *sqe, .pending.done = record_done };
+	kvctx_pending_add(ctx, &r->pending);
+	pthread_mutex_unlock(&ctx->lock);
+	sqe->user_data = r->pending.tag;
+	return 0;
 }
 
 static int copy_unlocked(struct kvctx *ctx, const struct record *r)
@@ -342,7 +318,7 @@ static int step_refused(struct kvctx *ctx, struct record *r)
 	}
 	if (!ret) {
 		again = kvctx_stage_on_slot(ctx, &r->sqe, r->slot);
-		again.user_data = TAG(ctx, r);
+		again.user_data = r->pending.tag;
 		r->again = true;	/* before, since its completion can come while we are away */
 		ret = kvctx_ring_submit(ctx, &again, 1, 0, 0);
 		if (ret == -EAGAIN) {

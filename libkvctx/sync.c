@@ -1,30 +1,48 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 /*
- * Synchronous calls: one operation each, submitted past the handle's queue with a user_data of the
- * library's own, and waited for. Any number may be under way. A staged one takes a slot of stage.c
- * meanwhile.
+ * Synchronous calls: one operation each, submitted past the handle's queue as a pending one, and
+ * waited for. Any number may be under way. A staged one takes a slot of stage.c meanwhile.
  */
 #include <stdlib.h>
 
 #include "handle.h"
 
+struct call {
+	struct kvctx_pending pending;	/* first: call_done() gets this */
+	struct kvctx_waiter waiter;
+	bool done;
+	int32_t res;
+	uint32_t flags;
+};
+
+static bool call_done(struct kvctx *ctx, struct kvctx_pending *p, const struct kvctx_cqe *cqe)
+{
+	struct call *call = (struct call *)p;
+
+	kvctx_pending_remove(ctx, p);
+	call->res = cqe->res;
+	call->flags = cqe->flags;
+	call->done = true;
+	if (call->waiter.listed)
+		pthread_cond_signal(&call->waiter.cond);
+	return false;
+}
+
 /* Returns the operation's result */
 int64_t kvctx_call(struct kvctx *ctx, struct kvctx_sqe *sqe, uint32_t *cqe_flags)
 {
-	struct kvctx_call call = { 0 };
+	struct call call = { .pending.done = call_done };
 	int ret;
 
 	pthread_mutex_lock(&ctx->lock);
-	call.tag = KVCTX_USER_DATA_END + (ctx->next_tag++ & ~KVCTX_TAG_STAGED);
-	call.next = ctx->calls;
-	ctx->calls = &call;
-	sqe->user_data = call.tag;
+	kvctx_pending_add(ctx, &call.pending);
+	sqe->user_data = call.pending.tag;
 	while ((ret = kvctx_ring_submit(ctx, sqe, 1, 0, 0)) == -EAGAIN)
 		kvctx_wait_room(ctx);
 	if (ret < 0)
-		kvctx_unlink_call(ctx, &call);
+		kvctx_pending_remove(ctx, &call.pending);
 	else	/* the kernel has taken the operation: it will complete */
-		kvctx_wait_call(ctx, &call);
+		kvctx_wait_done(ctx, &call.waiter, &call.done);
 	pthread_mutex_unlock(&ctx->lock);
 	if (ret < 0)
 		return ret;

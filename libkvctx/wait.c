@@ -78,17 +78,17 @@ static void pause_ns(struct kvctx *ctx, long ns)
 }
 
 /*
- * Return when the call has completed, and not before: its memory may be in use until then. Signals
- * do not matter, and while waiting fails the ring is looked at now and then.
+ * Return when an operation is @done, and not before: its memory may be in use until then. Signals do
+ * not matter, and while waiting fails the ring is looked at now and then.
  */
-void kvctx_wait_call(struct kvctx *ctx, struct kvctx_call *call)
+void kvctx_wait_done(struct kvctx *ctx, struct kvctx_waiter *w, const bool *done)
 {
 	int ret;
 
 	kvctx_ring_pull(ctx);
-	while (!call->done) {
+	while (!*done) {
 		if (ctx->watched) {
-			follow(ctx, &call->waiter, NULL);
+			follow(ctx, w, NULL);
 			continue;
 		}
 		ret = watch(ctx, KVCTX_TIMEOUT_NONE);
@@ -148,7 +148,7 @@ static int sleep_for_ready(struct kvctx *ctx, struct kvctx_waiter *w, uint32_t n
 	}
 	if (more > spare)
 		more = spare;
-	if (more <= 1 || ctx->sleepers || kvctx_stage_used(ctx))
+	if (more <= 1 || ctx->sleepers || ctx->nr_pending)
 		return watch(ctx, left);
 	return kvctx_ring_sleep(ctx, more, left);
 }
@@ -162,14 +162,14 @@ static int wait_until(struct kvctx *ctx, uint32_t nr, uint64_t end)
 		step = kvctx_stage_step(ctx);
 		if (step < 0)
 			kvctx_wait_room(ctx);
-		else if (!step)
+		if (!step)
 			ret = sleep_for_ready(ctx, &w, nr, end);
+		else if (!left_until(end))
+			ret = -ETIME;
 		if (ret == 1 && kvctx_stage_waits(ctx)) {	/* for a slot that a call has */
 			pause_ns(ctx, RETRY_NS / 10);
 			ret = 0;
 		}
-		if (!ret && kvctx_stage_used(ctx) && !left_until(end))
-			ret = -ETIME;
 	}
 	leave(ctx);
 	if (ret < 0 && ctx->nr_ready < nr)

@@ -320,6 +320,22 @@ static void queued(void **state)
 	assert_int_equal(copies.ends, 24);
 }
 
+/* The numbers of the library's own operations come back, after 2^32 of them, while one still has its own */
+static void queued_for_long(void **state)
+{
+	struct kvctx_cqe cqes[2];
+
+	(void)state;
+	move_queued(KVCTX_OP_LOAD, 1, SLOT, true);
+	ctx->next_tag--;
+	put_page(1, SLOT);
+	assert_int_equal(kvctx_submit(ctx), 1);
+	reap(cqes, 1);
+	assert_int_equal(cqes[0].user_data, 1001);
+	assert_int_equal(cqes[0].flags, KVCTX_CQE_STAGED | KVCTX_CQE_VERIFIED);
+	assert_true(is_filled(bytes + SLOT, SLOT, 1));
+}
+
 /* An operation that nobody asked to stage, or that is longer than a slot, ends where it did before */
 static void queued_and_refused(void **state)
 {
@@ -707,6 +723,7 @@ int main(void)
 		TEST(synchronous_and_not_admitted),
 		TEST(synchronous_errors),
 		TEST(queued),
+		TEST(queued_for_long),
 		TEST(queued_and_refused),
 		TEST(queued_errors),
 		TEST(peeking_only),
