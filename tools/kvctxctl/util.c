@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "../../kmod/core/format.h"
+#include "../common/size.h"
 #include "ctl.h"
 
 static void vmessage(const char *what, const char *fmt, va_list ap)
@@ -85,22 +86,13 @@ static const char *parse_number(const char *text, uint64_t max, uint64_t *num)
 	return errno || *num > max ? "number too large" : NULL;
 }
 
-/* 4096, 64K, 1G: powers of 1024, no fractions */
-static const char *parse_size(const char *text, uint64_t *num)
+static const char *parse_bytes(const char *text, uint64_t *num)
 {
-	static const char units[] = "KMGT";
-	size_t n = strspn(text, "0123456789");
-	const char *unit = text[n] ? strchr(units, text[n]) : NULL;
-	int shift = unit ? 10 * (int)(unit - units + 1) : 0;
+	int ret = parse_size(text, num);
 
-	if (!n || (text[n] && (!unit || text[n + 1])))
-		return "not a size such as 4096, 64K, 256M, 1G";
-	errno = 0;
-	*num = strtoull(text, NULL, 10);
-	if (errno || *num > UINT64_MAX >> shift)
-		return "size too large";
-	*num <<= shift;
-	return NULL;
+	if (ret == -EINVAL)
+		return "not a size such as 4096, 64K, 256MiB, 1G";
+	return ret ? "size too large" : NULL;
 }
 
 /* A size that is not 0, or one of the words */
@@ -184,7 +176,7 @@ const char *ctl_value_parse(enum ctl_kind kind, const char *text, struct ctl_val
 		return kvc_name_ok(text) ? NULL :
 			"a name has 1 to 31 of A-Z a-z 0-9 . _ - and begins with neither . nor -";
 	case KIND_SIZE:
-		return parse_size(text, &v->num);
+		return parse_bytes(text, &v->num);
 	case KIND_RATE:
 	case KIND_LIMIT:
 		return parse_rate(text, kind == KIND_RATE, &v->num);

@@ -8,9 +8,9 @@
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "../common/size.h"
 #include "generate.h"
 #include "options.h"
 #include "simpool.h"
@@ -93,7 +93,7 @@ static const char help[] =
 "  --no-progress      no progress line\n"
 "  --help, --version\n"
 "\n"
-"SIZE takes a suffix K, M or G (powers of 1024). FILE may be '-' for output.\n"
+"SIZE takes a unit K, M, G or T, as 256K or 256KiB (powers of 1024). FILE may be '-' for output.\n"
 "Exit status: 0 all pages right; 1 wrong pages, errors or a bad trace; 2 usage; 3 no device or no permission;\n"
 "130 interrupted.\n";
 
@@ -138,42 +138,6 @@ static const struct option longopts[] = {
 	{ "version",	 no_argument,	    NULL, OPT_VERSION },
 	{ NULL }
 };
-
-static unsigned int suffix_shift(char c)
-{
-	switch (toupper((unsigned char)c)) {
-	case 'K':
-		return 10;
-	case 'M':
-		return 20;
-	case 'G':
-		return 30;
-	}
-	return 0;
-}
-
-int parse_size(const char *text, uint64_t *bytes)
-{
-	unsigned int shift;
-	uint64_t value;
-	char *end;
-
-	if (!isdigit((unsigned char)*text))
-		return -EINVAL;
-	errno = 0;
-	value = strtoull(text, &end, 10);
-	if (errno)
-		return -ERANGE;
-	shift = suffix_shift(*end);
-	if (shift)
-		end++;
-	if (*end)
-		return -EINVAL;
-	if (value > UINT64_MAX >> shift)
-		return -ERANGE;
-	*bytes = value << shift;
-	return 0;
-}
 
 /* "2.5" percent as 2500000 of CAPACITY_ALL */
 static int parse_percent(const char *text, size_t len, uint64_t *share)

@@ -60,9 +60,6 @@ enum options_result options_parse(struct options *o, int argc, char **argv);
 /* Where the table goes: what stands on standard output alone has to be all of it */
 FILE *options_table(const struct options *o);
 
-/* A count of bytes, with a suffix K, M or G for 2^10, 2^20, 2^30. 0, or -EINVAL, or -ERANGE */
-int parse_size(const char *text, uint64_t *bytes);
-
 /* "5%" or "2.5%" of the distinct pages, "4G" bytes, "9139" pages. 0, -EINVAL or -ERANGE */
 int parse_capacity(const char *text, struct capacity *c);
 

@@ -123,10 +123,12 @@ def test_names():
 
 
 def test_sizes():
-    for size in ("", "x", "1.5M", "-1", "1k", "1KB", "1 M", "M", "0x10", "+4"):
+    for size in ("", "x", "1.5M", "-1", "1KB", "1Ki", "1 M", "M", "0x10", "+4"):
         bad(USAGE, ["--segment-size", "not a size"], "pool", "format", "p", "d", f"--segment-size={size}")
     for size in ("99999999999999999999", "18446744073709551616", "16777216T", "20000000000G"):
         bad(USAGE, ["--segment-size", "too large"], "pool", "format", "p", "d", "--segment-size", size)
+    for size in ("4k", "4KiB", "2g", "1T"):
+        bad(USAGE, ["--segment-size", "between 256K and 1G"], "pool", "format", "p", "d", "--segment-size", size)
 
 
 def test_numbers():

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../../common/size.h"
 #include "options.h"
 #include "simpool.h"
 #include "unit.h"
@@ -27,11 +28,18 @@ static const struct size_row sizes[] = {
 	{ "256k", 0, 256 << 10 },
 	{ "12M", 0, 12 << 20 },
 	{ "3G", 0, 3ULL << 30 },
+	{ "1g", 0, 1 << 30 },
+	{ "2T", 0, 2ULL << 40 },
+	{ "256MiB", 0, 256 << 20 },
+	{ "256mib", 0, 256 << 20 },
 	{ "18446744073709551615", 0, UINT64_MAX },
 	{ "18446744073709551616", -ERANGE, 0 },
 	{ "18014398509481983K", 0, UINT64_MAX - 1023 },
 	{ "18014398509481984K", -ERANGE, 0 },
 	{ "17179869184G", -ERANGE, 0 },
+	{ "16777215T", 0, 16777215ULL << 40 },
+	{ "16777216TiB", -ERANGE, 0 },
+	{ "99999999999999999999Q", -EINVAL, 0 },
 	{ "", -EINVAL, 0 },
 	{ "K", -EINVAL, 0 },
 	{ "-1", -EINVAL, 0 },
@@ -39,6 +47,11 @@ static const struct size_row sizes[] = {
 	{ " 1", -EINVAL, 0 },
 	{ "1 ", -EINVAL, 0 },
 	{ "1KK", -EINVAL, 0 },
+	{ "1KB", -EINVAL, 0 },
+	{ "1Ki", -EINVAL, 0 },
+	{ "1KiBs", -EINVAL, 0 },
+	{ "1iB", -EINVAL, 0 },
+	{ "1B", -EINVAL, 0 },
 	{ "1Q", -EINVAL, 0 },
 	{ "0x10", -EINVAL, 0 },
 	{ "1.5M", -EINVAL, 0 },
