@@ -6,7 +6,7 @@
  */
 #include <linux/module.h>
 
-#include "ctrl.h"
+#include "control/ctrl.h"
 
 static int __init kvctx_init(void)
 {
