@@ -101,6 +101,27 @@ bad=/dev/dm-$(dmsetup info -c --noheadings -o minor ctl_bad)
 check "a superblock that cannot be read" refused "$bad: superblock cannot be read" "$bad"
 dmsetup remove ctl_bad
 
+# Put to another use: what is left of the pool at the end is not taken for a member, and nothing is written
+foreign() {
+	local what=$1 dev=$2 before
+
+	shift 2
+	format t "$dev" > /dev/null && "$@" > /dev/null 2>&1 || return
+	sync "$dev"
+	before=$(sha256sum < "$dev")
+	ctl_super "$dev" show | grep valid && refused "$dev: holds $what now" "$dev" && [ "$(sha256sum < "$dev")" = "$before" ]
+}
+check "ext4 made over a member" foreign ext4 "$a" mkfs.ext4 -q -F -E nodiscard "$a"
+check "it is whole" bash -c "mount -t ext4 $a /mnt && umount /mnt"
+check "swap made over a member" foreign swap "$a" mkswap "$a"
+check "it is attached once the other is wiped" bash -c "wipefs -qa $a && kvctxctl pool attach $a && kvctxctl pool detach t"
+mkfs.ext4 -q -F -E nodiscard "$b"
+check "pool add refuses it too" bash -c "
+	kvctxctl pool attach $a && ! kvctxctl pool add t $b && blkid -p $b | grep ext4 && kvctxctl pool detach t"
+check "pool add takes it by force" bash -c "
+	kvctxctl pool attach $a && kvctxctl pool add t $b --force && kvctxctl pool detach t && kvctxctl pool attach $a $b &&
+	kvctxctl pool detach t"
+
 # Members
 format t "$a" "$b" > /dev/null
 check "one member of two" refused 'member 1 of 2 is missing: uuid [0-9a-f-]{36}' "$a"
@@ -132,7 +153,7 @@ newest() { ctl_super "$1" show | grep -o 'seq=.*' | sort -t= -k2n | tail -n 1 | 
 check "both have the newest configuration" test "$(newest "$a")" = "$(newest "$b")"
 
 check "no refusal left anything in the kernel log but info" bash -c '
-	! dmesg | grep kvctx | grep -vE "attached|detached|taints|superblock|I/O error"'
+	! dmesg | grep kvctx | grep -vE "attached|detached|added|taints|superblock|I/O error"'
 rmmod kvctx
 nvmet_teardown
 finish

@@ -2,8 +2,8 @@
 #
 # kvctxctl, its man page and bash completion (both from its command table), and its tests.
 
-CTL_SRC		:= main table help util out nl objects peers cmd_pool grow cmd_format cmd_tenant cmd_module cmd_fabrics \
-		   cmd_stat media cmd_check check_report cmd_dump
+CTL_SRC		:= main table help util out nl objects peers cmd_pool cmd_attach grow cmd_format cmd_tenant cmd_module \
+		   cmd_fabrics cmd_stat media signature cmd_check check_report cmd_dump
 CTL_OBJS	:= $(CTL_SRC:%=$(O)/obj/tools/kvctxctl/%.o) $(O)/obj/tools/common/size.o
 CTL_PKGS	:= libnl-genl-3.0 libnl-3.0 json-c blkid
 CTL_SYS_PKGS	:= libnvme libkmod	# which the tests replace

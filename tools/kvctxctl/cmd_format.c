@@ -8,33 +8,23 @@
  *
  * Old pages need no clearing: they carry the old pool's UUID.
  */
-#include <blkid/blkid.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/fs.h>
 #include <signal.h>
 #include <sys/ioctl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "../../kmod/core/format.h"
+#include "media.h"
 #include "out.h"
 
 #define CLEAR_BYTES	KVC_DATA_OFFSET		/* superblocks and whatever stood there before */
-
-struct device {
-	const char *path;
-	int fd;
-	struct stat st;
-	u64 size;
-};
 
 struct format {
 	const struct ctl *c;
 	int nr;
 	int begun;			/* devices that may have been written, the first ones */
-	struct device *dev;
-	struct kvc_super *super;
+	struct media *dev;
+	struct kvc_super *super;	/* of the new pool */
 	u8 *buf;			/* CLEAR_BYTES */
 };
 
@@ -60,48 +50,38 @@ static int set_sizes(struct format *f)
 	return CTL_OK;
 }
 
-static int failed(const struct device *d, const char *doing, int err)
+static int failed(const struct media *d, const char *doing, int err)
 {
 	ctl_error(d->path, "%s: %s", doing, strerror(err));
 	return ctl_status_of(err);
 }
 
-static int refused(const struct device *d, const char *why)
+static int refused(const struct media *d, const char *why)
 {
 	ctl_error(d->path, "%s", why);
 	return CTL_FAILED;
 }
 
-/* O_EXCL on a block device is refused while it is mounted or held by another one */
-static int open_device(struct device *d)
+static int open_device(struct media *d, const char *path)
 {
-	bool block;
+	int err = media_try_open(d, path, MEDIA_WRITE);
+	char why[MEDIA_WHY];
 
-	if (stat(d->path, &d->st))
-		return failed(d, "cannot open", errno);
-	block = S_ISBLK(d->st.st_mode);
-	if (!block && !S_ISREG(d->st.st_mode))
-		return refused(d, "neither a block device nor a file");
-	d->fd = open(d->path, O_RDWR | O_CLOEXEC | (block ? O_EXCL : 0));
-	if (d->fd < 0 && errno == EBUSY)
-		return refused(d, "in use: mounted, part of another device or of an attached pool");
-	if (d->fd < 0)
-		return failed(d, "cannot open", errno);
-	/* What was opened counts, not what stood there before */
-	if (fstat(d->fd, &d->st) || S_ISBLK(d->st.st_mode) != block)
-		return refused(d, "changed while it was opened");
-	return CTL_OK;
+	if (!err)
+		return CTL_OK;
+	media_why(err, why);
+	ctl_error(path, "%s", why);
+	return ctl_status_of(err);
 }
 
-static int check_size(struct format *f, struct device *d)
+static int check_size(const struct format *f, const struct media *d)
 {
 	u64 segment = f->super->segment_size;
 	char has[32], needs[32];
 	int block = KVC_BLOCK;
 
-	d->size = (u64)d->st.st_size;
-	if (S_ISBLK(d->st.st_mode) && (ioctl(d->fd, BLKGETSIZE64, &d->size) || ioctl(d->fd, BLKSSZGET, &block)))
-		return failed(d, "cannot read its size", errno);
+	if (S_ISBLK(d->st.st_mode) && ioctl(d->fd, BLKSSZGET, &block))
+		return failed(d, "cannot read the size of its blocks", errno);
 	if (block > (int)KVC_BLOCK)
 		return refused(d, "its blocks are larger than 4 KiB");
 	if (kvc_device_segments(d->size, segment))
@@ -113,17 +93,10 @@ static int check_size(struct format *f, struct device *d)
 	return CTL_FAILED;
 }
 
-static bool same_device(const struct device *a, const struct device *b)
-{
-	if (S_ISBLK(a->st.st_mode) && S_ISBLK(b->st.st_mode))
-		return a->st.st_rdev == b->st.st_rdev;
-	return a->st.st_dev == b->st.st_dev && a->st.st_ino == b->st.st_ino;
-}
-
 static int check_twice(const struct format *f, int i)
 {
 	for (int j = 0; j < i; j++) {
-		if (!same_device(&f->dev[i], &f->dev[j]))
+		if (!media_same(&f->dev[i], &f->dev[j]))
 			continue;
 		ctl_error(f->dev[i].path, "the same device as %s", f->dev[j].path);
 		return CTL_USAGE;
@@ -132,62 +105,39 @@ static int check_twice(const struct format *f, int i)
 }
 
 /* The superblock of an older pool? */
-static int check_member(struct format *f, const struct device *d)
+static int check_member(struct media *d)
 {
-	struct kvc_super *old = f->super + 1;
+	int status = media_read_supers(d);
 
-	for (int slot = 0; slot < KVC_SUPER_SLOTS; slot++) {
-		enum kvc_reason why;
-		ssize_t n = pread(d->fd, f->buf, KVC_SUPER_BYTES, (off_t)kvc_super_offset((u32)slot, d->size));
-
-		if (n != KVC_SUPER_BYTES)
-			return failed(d, "cannot read", n < 0 ? errno : EIO);
-		why = kvc_super_decode(f->buf, old);
-		if (why == KVC_BAD_MAGIC)
+	for (u32 slot = 0; slot < KVC_SUPER_SLOTS && !status; slot++) {
+		if (d->err[slot])
+			return failed(d, "cannot read", d->err[slot]);
+		if (d->why[slot] == KVC_BAD_MAGIC)
 			continue;
-		if (why == KVC_OK)
-			ctl_error(d->path, "member of the pool %s; --force formats it anyway", old->pool_name);
-		else
-			ctl_error(d->path, "member of a pool (%s); --force formats it anyway", kvc_reason_str(why));
+		ctl_error(d->path, d->why[slot] == KVC_OK ? "member of the pool %s; --force formats it anyway" :
+							    "member of a pool (%s); --force formats it anyway",
+			  d->why[slot] == KVC_OK ? d->super[slot].pool_name : kvc_reason_str(d->why[slot]));
 		return CTL_FAILED;
 	}
-	return CTL_OK;
+	return status;
 }
 
-/* A probe that finds every signature libblkid knows, as wipefs does */
-static blkid_probe new_probe(const struct device *d)
+static int check_signature(const struct media *d)
 {
-	blkid_probe pr = blkid_new_probe();
+	char what[SIGNATURE_TEXT];
+	int err = signature_find(d, what);
 
-	if (!pr || blkid_probe_set_device(pr, d->fd, 0, 0)) {
-		blkid_free_probe(pr);
-		return NULL;
+	if (err) {
+		ctl_error(d->path, "cannot look for signatures: %s", strerror(err));
+		return CTL_FAILED;
 	}
-	blkid_probe_enable_superblocks(pr, 1);
-	blkid_probe_set_superblocks_flags(pr, BLKID_SUBLKS_MAGIC | BLKID_SUBLKS_TYPE | BLKID_SUBLKS_BADCSUM);
-	blkid_probe_enable_partitions(pr, 1);
-	blkid_probe_set_partitions_flags(pr, BLKID_PARTS_MAGIC | BLKID_PARTS_FORCE_GPT);
-	return pr;
-}
-
-static int check_signature(const struct device *d)
-{
-	blkid_probe pr = new_probe(d);
-	const char *type = "unknown";
-	int found = pr ? blkid_do_probe(pr) : -1;
-
-	if (!found && blkid_probe_lookup_value(pr, "TYPE", &type, NULL))
-		blkid_probe_lookup_value(pr, "PTTYPE", &type, NULL);
-	if (found < 0)
-		ctl_error(d->path, "cannot look for signatures: %s", strerror(errno));
-	else if (!found)
-		ctl_error(d->path, "holds something (%s); --force formats it anyway", type);
-	blkid_free_probe(pr);
-	return found == 1 ? CTL_OK : CTL_FAILED;
+	if (*what)
+		ctl_error(d->path, "holds something (%s); --force formats it anyway", what);
+	return *what ? CTL_FAILED : CTL_OK;
 }
 
 /* A member has only so many segments: no error, but nobody should find out later */
-static void tell_unused(const struct format *f, const struct device *d)
+static void tell_unused(const struct format *f, const struct media *d)
 {
 	u64 segment = f->super->segment_size;
 	u32 nr = kvc_device_segments(d->size, segment);
@@ -201,48 +151,35 @@ static void tell_unused(const struct format *f, const struct device *d)
 		  whole, nr);
 }
 
-static int check_device(struct format *f, int i)
+static int check_device(struct format *f, int i, const char *path)
 {
-	struct device *d = &f->dev[i];
-	int status = open_device(d) ?: check_twice(f, i) ?: check_size(f, d);
+	struct media *d = &f->dev[i];
+	int status = open_device(d, path) ?: check_twice(f, i) ?: check_size(f, d);
 
 	if (!status && !f->c->opt[OPT_FORCE].set)
-		status = check_member(f, d) ?: check_signature(d);
+		status = check_member(d) ?: check_signature(d);
 	if (!status)
 		tell_unused(f, d);
 	return status;
 }
 
-static int write_all(const struct device *d, const void *buf, size_t len, u64 offset)
+static int write_all(const struct media *d, const void *buf, size_t len, u64 offset)
 {
-	while (len) {
-		ssize_t n = pwrite(d->fd, buf, len, (off_t)offset);
+	int err = media_write(d, buf, len, offset);
 
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return failed(d, "cannot write", n ? errno : EIO);
-		buf = (const char *)buf + n;
-		len -= (size_t)n;
-		offset += (u64)n;
-	}
-	return CTL_OK;
+	return err ? failed(d, "cannot write", err) : CTL_OK;
 }
 
-static int wipe_signatures(const struct device *d)
+static int wipe_signatures(const struct media *d)
 {
-	blkid_probe pr = new_probe(d);
-	int err = pr ? 0 : -1;
+	int err = signature_wipe(d);
 
-	while (!err && !blkid_do_probe(pr))
-		err = blkid_do_wipe(pr, 0);
 	if (err)
-		ctl_error(d->path, "cannot wipe its signatures: %s", strerror(errno));
-	blkid_free_probe(pr);
+		ctl_error(d->path, "cannot wipe its signatures: %s", strerror(err));
 	return err ? CTL_FAILED : CTL_OK;
 }
 
-static int clear_ends(struct format *f, const struct device *d)
+static int clear_ends(struct format *f, const struct media *d)
 {
 	memset(f->buf, 0, CLEAR_BYTES);
 	return write_all(d, f->buf, CLEAR_BYTES, 0) ?:
@@ -272,7 +209,7 @@ static int clear_all(struct format *f)
 
 static int write_super(struct format *f, u32 member)
 {
-	const struct device *d = &f->dev[member];
+	const struct media *d = &f->dev[member];
 	int status = CTL_OK;
 
 	kvc_super_encode(f->super, member, f->buf);
@@ -391,8 +328,7 @@ static int format(struct format *f)
 	int status = set_sizes(f);
 
 	for (int i = 0; i < f->nr && !status; i++) {
-		f->dev[i].path = f->c->args[i + 1];
-		status = check_device(f, i);
+		status = check_device(f, i, f->c->args[i + 1]);
 	}
 	status = status ?: describe(f) ?: write_pool(f);
 	if (!status)
@@ -410,7 +346,7 @@ int cmd_pool_format(struct ctl *c)
 		return CTL_USAGE;
 	}
 	f.dev = calloc((size_t)f.nr, sizeof(*f.dev));
-	f.super = calloc(2, sizeof(*f.super));
+	f.super = calloc(1, sizeof(*f.super));
 	f.buf = malloc(CLEAR_BYTES);
 	for (int i = 0; f.dev && i < f.nr; i++)
 		f.dev[i].fd = -1;
@@ -419,8 +355,7 @@ int cmd_pool_format(struct ctl *c)
 	else
 		ctl_command_error(c, "%s", strerror(ENOMEM));
 	for (int i = 0; f.dev && i < f.nr; i++)
-		if (f.dev[i].fd >= 0)
-			close(f.dev[i].fd);
+		media_close(&f.dev[i]);
 	free(f.buf);
 	free(f.super);
 	free(f.dev);
@@ -430,20 +365,19 @@ int cmd_pool_format(struct ctl *c)
 /* For a device that becomes a member of an attached pool: the checks of format, then its ends are cleared. */
 int format_clear_device(struct ctl *c, const char *path, uint64_t segment_size)
 {
-	struct device d = { .path = path, .fd = -1 };
+	struct media d = { .fd = -1 };
 	struct format f = { .c = c, .nr = 1, .dev = &d };
 	int status = CTL_FAILED;
 
-	f.super = calloc(2, sizeof(*f.super));
+	f.super = calloc(1, sizeof(*f.super));
 	f.buf = malloc(CLEAR_BYTES);
 	if (f.super && f.buf) {
 		f.super->segment_size = segment_size;
-		status = check_device(&f, 0) ?: clear_all(&f);
+		status = check_device(&f, 0, path) ?: clear_all(&f);
 	} else {
 		ctl_command_error(c, "%s", strerror(ENOMEM));
 	}
-	if (d.fd >= 0)
-		close(d.fd);
+	media_close(&d);
 	free(f.buf);
 	free(f.super);
 	return status;

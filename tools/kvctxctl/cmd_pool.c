@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * pool attach, detach, list, show, set. Format is in cmd_format.c, the paths to peers' memory in peers.c.
+ * pool detach, list, show, set; the paths to peers' memory are in peers.c.
  */
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "../../kmod/core/format.h"
 #include "nl.h"
@@ -63,8 +60,7 @@ static void settings_text(struct json_object *pool)
 		out_text(pool, "budget", budget ? text : "off");
 }
 
-/* Print the first of @pools, after the line @headline if there is one in text form; frees @pools */
-static int put_pool(const struct ctl *c, struct json_object *pools, const char *headline)
+int pool_put(const struct ctl *c, struct json_object *pools, const char *headline)
 {
 	struct json_object *pool = json_object_array_get_idx(pools, 0), *root;
 
@@ -89,52 +85,6 @@ static int put_pool(const struct ctl *c, struct json_object *pools, const char *
 	}
 	json_object_put(pools);
 	return CTL_OK;
-}
-
-/* The kernel keeps the path for its users: make it one that holds in every directory */
-char *path_absolute(const char *path)
-{
-	char *cwd = *path == '/' ? strdup("") : getcwd(NULL, 0), *full = NULL;
-
-	if (cwd && asprintf(&full, "%s%s%s", cwd, *path == '/' ? "" : "/", path) < 0)
-		full = NULL;
-	free(cwd);
-	return full;
-}
-
-static int attach_paths(struct ctl *c, char **paths)
-{
-	struct json_object *pools = out_array();
-	struct nl_request rq = {
-		.cmd = KVCTX_CMD_POOL_ATTACH, .devices = paths, .nr_devices = c->nr_args, .object = object_pool,
-		.degraded = c->opt[OPT_DEGRADED].set,
-	};
-	int status = nl_request(c, &rq, pools);
-
-	if (!status)
-		return put_pool(c, pools, "Attached.");
-	json_object_put(pools);
-	return status;
-}
-
-int cmd_pool_attach(struct ctl *c)
-{
-	char **paths = calloc((size_t)c->nr_args, sizeof(*paths));
-	int status = CTL_FAILED, i;
-
-	for (i = 0; paths && i < c->nr_args; i++) {
-		paths[i] = path_absolute(c->args[i]);
-		if (!paths[i])
-			break;
-	}
-	if (i == c->nr_args)
-		status = attach_paths(c, paths);
-	else
-		ctl_command_error(c, "%s", strerror(errno));
-	for (i = 0; paths && i < c->nr_args; i++)
-		free(paths[i]);
-	free(paths);
-	return status;
 }
 
 int cmd_pool_detach(struct ctl *c)
@@ -225,7 +175,7 @@ int cmd_pool_show(struct ctl *c)
 	if (!status)
 		status = peers_get(c, json_object_array_get_idx(pools, 0));
 	if (!status)
-		return put_pool(c, pools, NULL);
+		return pool_put(c, pools, NULL);
 	json_object_put(pools);
 	return status;
 }

@@ -10,6 +10,7 @@
  *	nl.c		generic netlink
  *	objects.c	netlink objects to JSON
  *	media.c		devices of pools that are not attached
+ *	signature.c	what else libblkid finds on them
  *	grow.c		members added to and removed from an attached pool
  *	peers.c		paths between the memory of PCI peers and members
  *	cmd_*.c		the commands
@@ -177,6 +178,7 @@ const char *ctl_value_parse(enum ctl_kind kind, const char *text, struct ctl_val
 void ctl_command_name(const struct ctl_command *cmd, char *buf, size_t size);
 void ctl_uuid_text(const uint8_t uuid[16], char text[37]);
 int ctl_uuid_random(uint8_t uuid[16]);
+char *path_absolute(const char *path);			/* from the root; NULL: see errno. Free it */
 uint64_t ctl_now_ms(void);				/* monotonic */
 void ctl_sleep_ms(uint64_t ms);
 
@@ -204,8 +206,6 @@ int cmd_version(struct ctl *c);
 
 /* cmd_format.c, for others: check a device that a pool with such segments shall get, clear what it holds; an exit status */
 int format_clear_device(struct ctl *c, const char *path, uint64_t segment_size);
-/* cmd_pool.c, for others: the path from the root; NULL: no memory. Free it */
-char *path_absolute(const char *path);
 
 /* cmd_module.c, for others: load a module without a word; 0 or -errno */
 int module_load(const char *name);

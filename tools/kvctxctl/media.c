@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Devices opened for reading. See media.h.
+ * Devices opened, their superblocks read. See media.h.
  *
  * A log ends at the first extent that fails a check. Whether that is where it was written to, or damage, its header
  * tells: one with the pool's UUID, the segment's number, and the generation and salt of extent 0 is a part of the log.
@@ -17,12 +17,6 @@
 #include "../../kmod/core/format_media.h"
 #include "media.h"
 
-static int failed(const struct media *d, const char *doing, int err)
-{
-	ctl_error(d->path, "%s: %s", doing, strerror(err));
-	return CTL_NODEV;
-}
-
 static int refused(const struct media *d, const char *why)
 {
 	ctl_error(d->path, "%s", why);
@@ -30,8 +24,9 @@ static int refused(const struct media *d, const char *why)
 }
 
 /* O_EXCL on a block device is refused while it is mounted or held by another one, as by an attached pool */
-int media_open(struct media *d, const char *path, bool force)
+int media_try_open(struct media *d, const char *path, u32 how)
 {
+	int flags = (how & MEDIA_WRITE ? O_RDWR : O_RDONLY) | O_CLOEXEC;
 	bool block;
 
 	memset(d, 0, sizeof(*d));
@@ -39,30 +34,55 @@ int media_open(struct media *d, const char *path, bool force)
 	d->fd = -1;
 	d->chosen = KVC_SUPER_SLOTS;
 	if (stat(path, &d->st))
-		return failed(d, "cannot open", errno);
+		return errno;
 	block = S_ISBLK(d->st.st_mode);
 	if (!block && !S_ISREG(d->st.st_mode))
-		return refused(d, "neither a block device nor a file");
-	d->fd = open(path, O_RDONLY | O_CLOEXEC | (block && !force ? O_EXCL : 0));
-	if (d->fd < 0 && errno == EBUSY)
-		return refused(d, "in use: mounted, or of an attached pool; --force looks at it anyway");
+		return ENOTBLK;
+	d->fd = open(path, flags | (block && !(how & MEDIA_SHARED) ? O_EXCL : 0));
 	if (d->fd < 0)
-		return failed(d, "cannot open", errno);
+		return errno;
+	/* What was opened counts, not what stood there before */
 	if (fstat(d->fd, &d->st) || S_ISBLK(d->st.st_mode) != block)
-		return refused(d, "changed while it was opened");
+		return ESTALE;
 	d->size = (u64)d->st.st_size;
 	if (block && ioctl(d->fd, BLKGETSIZE64, &d->size))
-		return failed(d, "cannot read its size", errno);
+		return errno;
 	/* The module does not write through the page cache: what is there may be old */
 	posix_fadvise(d->fd, 0, 0, POSIX_FADV_DONTNEED);
-	return CTL_OK;
+	return 0;
+}
+
+void media_why(int err, char text[MEDIA_WHY])
+{
+	if (err == EBUSY)
+		snprintf(text, MEDIA_WHY, "in use: mounted, part of another device or of an attached pool");
+	else if (err == ENOTBLK)
+		snprintf(text, MEDIA_WHY, "neither a block device nor a file");
+	else if (err == ESTALE)
+		snprintf(text, MEDIA_WHY, "changed while it was opened");
+	else
+		snprintf(text, MEDIA_WHY, "cannot open: %s", strerror(err));
+}
+
+int media_open(struct media *d, const char *path, bool force)
+{
+	int err = media_try_open(d, path, force ? MEDIA_SHARED : 0);
+	char why[MEDIA_WHY];
+
+	if (!err)
+		return CTL_OK;
+	media_why(err, why);
+	ctl_error(path, "%s%s", why, err == EBUSY ? "; --force looks at it anyway" : "");
+	return CTL_NODEV;
 }
 
 void media_close(struct media *d)
 {
 	if (d->fd >= 0)
 		close(d->fd);
+	d->fd = -1;
 	free(d->super);
+	d->super = NULL;
 }
 
 int media_read(const struct media *d, void *buf, size_t len, u64 offset)
@@ -81,6 +101,22 @@ int media_read(const struct media *d, void *buf, size_t len, u64 offset)
 	return 0;
 }
 
+int media_write(const struct media *d, const void *buf, size_t len, u64 offset)
+{
+	while (len) {
+		ssize_t n = pwrite(d->fd, buf, len, (off_t)offset);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? errno : EIO;
+		buf = (const char *)buf + n;
+		len -= (size_t)n;
+		offset += (u64)n;
+	}
+	return 0;
+}
+
 bool media_same(const struct media *a, const struct media *b)
 {
 	if (S_ISBLK(a->st.st_mode) && S_ISBLK(b->st.st_mode))
@@ -88,47 +124,69 @@ bool media_same(const struct media *a, const struct media *b)
 	return a->st.st_dev == b->st.st_dev && a->st.st_ino == b->st.st_ino;
 }
 
-int media_read_supers(struct media *d)
+int media_try_supers(struct media *d)
 {
 	u8 *buf = malloc(KVC_SUPER_BYTES);
 
 	d->super = calloc(KVC_SUPER_SLOTS, sizeof(*d->super));
 	if (!buf || !d->super) {
 		free(buf);
-		failed(d, "cannot read its superblocks", ENOMEM);
-		return CTL_FAILED;
-	}
-	if (d->size < KVC_DEVICE_MIN) {
-		free(buf);
-		return refused(d, "no kvctx superblock, too small for one");
+		return ENOMEM;
 	}
 	for (u32 i = 0; i < KVC_SUPER_SLOTS; i++) {
+		d->why[i] = KVC_BAD_MAGIC;
+		if (d->size < KVC_DEVICE_MIN)
+			continue;
 		d->err[i] = media_read(d, buf, KVC_SUPER_BYTES, kvc_super_offset(i, d->size));
 		d->why[i] = d->err[i] ? KVC_BAD_CRC : kvc_super_read(buf, i, &d->super[i]);
 	}
 	d->chosen = kvc_super_choose(d->super, d->why);
 	free(buf);
-	return CTL_OK;
+	return 0;
 }
 
-int media_no_super(const struct media *d)
+int media_read_supers(struct media *d)
+{
+	int err = media_try_supers(d);
+
+	if (err) {
+		ctl_error(d->path, "cannot read its superblocks: %s", strerror(err));
+		return CTL_FAILED;
+	}
+	return d->size < KVC_DEVICE_MIN ? refused(d, "no kvctx superblock, too small for one") : CTL_OK;
+}
+
+int media_super_status(const struct media *d, char text[MEDIA_WHY])
 {
 	enum kvc_reason why = KVC_BAD_MAGIC;
 
 	for (u32 i = 0; i < KVC_SUPER_SLOTS; i++) {
-		if (d->err[i])
-			return failed(d, "superblock cannot be read", d->err[i]);
+		if (d->err[i]) {
+			snprintf(text, MEDIA_WHY, "superblock cannot be read: %s", strerror(d->err[i]));
+			return CTL_NODEV;
+		}
 		if (d->why[i] == KVC_BAD_VERSION || d->why[i] == KVC_BAD_FEATURES) {
-			ctl_error(d->path, "superblock: %s", kvc_reason_str(d->why[i]));
+			snprintf(text, MEDIA_WHY, "superblock: %s", kvc_reason_str(d->why[i]));
 			return CTL_NOSUPP;
 		}
 		if (d->why[i] != KVC_BAD_MAGIC && why == KVC_BAD_MAGIC)
 			why = d->why[i];
 	}
-	if (why == KVC_BAD_MAGIC)
-		return refused(d, "no kvctx superblock");
-	ctl_error(d->path, "superblock damaged: %s", kvc_reason_str(why));
+	if (why == KVC_BAD_MAGIC) {
+		snprintf(text, MEDIA_WHY, "no kvctx superblock");
+		return CTL_NODEV;
+	}
+	snprintf(text, MEDIA_WHY, "superblock damaged: %s", kvc_reason_str(why));
 	return CTL_FAILED;
+}
+
+int media_no_super(const struct media *d)
+{
+	char why[MEDIA_WHY];
+	int status = media_super_status(d, why);
+
+	ctl_error(d->path, "%s", why);
+	return status;
 }
 
 void media_log_start(struct media_log *l, const struct media *d, const struct kvc_super *s, u32 member, u32 segment,

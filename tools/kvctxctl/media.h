@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Looking at pools that are not attached: devices opened for reading, their superblocks, the logs of their segments.
+ * Looking at pools that are not attached: devices opened, their superblocks, the logs of their segments, and what else
+ * has left a signature on them.
  * Everything is decoded by the core. What is read is not trusted.
  */
 #ifndef CTL_MEDIA_H
@@ -23,7 +24,20 @@ struct media {
 	u32 chosen;				/* the slot that counts; KVC_SUPER_SLOTS: none */
 };
 
-/* All return an exit status and have printed why. @force: also what is in use */
+#define MEDIA_WRITE	1U		/* for writing too */
+#define MEDIA_SHARED	2U		/* also what is mounted or held by another one, as by an attached pool */
+
+#define MEDIA_WHY	128		/* room for a sentence */
+
+/* 0 or an errno, and nothing printed. EBUSY: in use. ENOTBLK: neither a block device nor a file. */
+int media_try_open(struct media *d, const char *path, u32 how);
+void media_why(int err, char text[MEDIA_WHY]);
+/* 0 or ENOMEM. A device too small for superblocks has none. */
+int media_try_supers(struct media *d);
+/* No slot counts: why, and the exit status that fits */
+int media_super_status(const struct media *d, char text[MEDIA_WHY]);
+
+/* These return an exit status and have printed why. @force: also what is in use */
 int media_open(struct media *d, const char *path, bool force);
 int media_read_supers(struct media *d);
 /* No slot counts: prints what is wrong with them */
@@ -32,7 +46,20 @@ void media_close(struct media *d);
 
 /* 0 or an errno; what ends before @len is EIO */
 int media_read(const struct media *d, void *buf, size_t len, u64 offset);
+int media_write(const struct media *d, const void *buf, size_t len, u64 offset);
 bool media_same(const struct media *a, const struct media *b);
+
+/*
+ * What libblkid names on a device, each name once: "ext4, dos"; empty when nothing. 0 or an errno.
+ *
+ * signature_find() tells all of it. signature_foreign() is for a member of a pool whose superblocks were read, and
+ * leaves out what only looks so: in a superblock slot whose checksum is right nobody else has written, and what pages
+ * hold is the affair of those who stored them.
+ */
+#define SIGNATURE_TEXT	128
+int signature_find(const struct media *d, char what[SIGNATURE_TEXT]);
+int signature_foreign(const struct media *d, char what[SIGNATURE_TEXT]);
+int signature_wipe(const struct media *d);
 
 /* How a log goes on behind its last extent */
 enum media_end {

@@ -49,6 +49,9 @@ struct json_object *object_stats(const struct nl_object *o);
 int peers_get(const struct ctl *c, struct json_object *pool);
 void peers_put(struct json_object *pool);
 
+/* cmd_pool.c: print the first of @pools, in text below the line @headline if there is one; frees @pools */
+int pool_put(const struct ctl *c, struct json_object *pools, const char *headline);
+
 struct stat_name {
 	const char *key;
 	bool now;			/* a level, not a count */

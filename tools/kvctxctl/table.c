@@ -125,7 +125,8 @@ const struct ctl_command ctl_commands[] = {
 "is given: the pages of those that are missing are misses then, and come back\n"
 "when they do, but for those that were deleted or stored again meanwhile. Do\n"
 "not attach some members without the others and then the others without them:\n"
-"they are never taken together again.",
+"they are never taken together again. A device that holds anything else with a\n"
+"known signature by now, beside what is left of the pool, is refused.",
 		.example = "kvctxctl pool attach /dev/nvme1n1 /dev/nvme2n1",
 	}, {
 		.noun = "pool", .verb = "detach", .run = cmd_pool_detach,

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "../../kmod/core/format.h"
 #include "../common/size.h"
@@ -207,6 +208,17 @@ void ctl_uuid_text(const uint8_t uuid[16], char text[37])
 
 		text += sprintf(text, "%s%02x", dash ? "-" : "", uuid[i]);
 	}
+}
+
+/* The kernel keeps a path for its users: make it one that holds in every directory */
+char *path_absolute(const char *path)
+{
+	char *cwd = *path == '/' ? strdup("") : getcwd(NULL, 0), *full = NULL;
+
+	if (cwd && asprintf(&full, "%s%s%s", cwd, *path == '/' ? "" : "/", path) < 0)
+		full = NULL;
+	free(cwd);
+	return full;
 }
 
 /* RFC 9562 version 4 */
