@@ -2,21 +2,10 @@
 /*
  * What the parts of kvctx.ko share.
  *
- * Control side                             Data side
- *   main.c    load and unload                session.c  open, close, ioctl table, poll, mmap
- *   genl.c    generic-netlink family         mem.c      arena and registrations
- *                                            peer.c     registrations of PCI peers' memory
- *   genl_msg.c  its messages                 cq.c       completion queue, waiting
- *   pool.c    attach, detach                 submit.c   validation and dispatch of operations
- *   recover.c recovery at attach             store.c load.c  the two data paths
- *   device.c  opening devices, superblocks   io.c       pages to bios, bounce blocks
- *   member.c  losing a member                lease.c    leases and their time limits
- *   grow.c    members that come and go
- *   worker.c  background work, flush         park.c     waiting for space
- *   flash.c   discards, streams, accounts
- *   tenant.c  tenants and their nodes        turn.c     priorities: waiting for a turn at a device
- *                                            slots.c    pages read ahead
- *                                            data.c     resources of the above
+ *   main.c base.c bio.c   load and unload; what both sides stand on
+ *   control/              pools, members, tenants, as the operator asks for them by netlink (control/ctrl.h)
+ *   data/                 sessions and their operations (data/data.h)
+ *   core/                 the engine (core/core.h)
  *
  * Lifetimes: a session holds its tenant, a tenant its pool (kvctx_tenant_get/put). Detach and tenant removal refuse
  * with -EBUSY while a session exists, so the data side never meets a dying pool. A session outlives its file while
@@ -37,11 +26,14 @@
 #include <linux/spinlock.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
+#include <linux/xarray.h>
 #include <linux/kvctx.h>
 #include <linux/kvctx_genl.h>
 
 #include "compat.h"
 #include "core/core.h"
+
+#define KVCTX_COUNT_BATCH	(16 << 20)	/* bytes that a processor keeps to itself */
 
 struct kvctx_pool;
 struct pci_dev;
@@ -113,7 +105,7 @@ struct kvctx_member {
 	struct list_head flushes;
 	/* of the worker alone */
 	void *move_buf;
-	ktime_t discard_at;			/* not earlier, see flash.c */
+	ktime_t discard_at;			/* not earlier */
 	bool no_discard;			/* the device refused one */
 	struct kvctx_turn turn ____cacheline_aligned_in_smp;
 };
@@ -121,7 +113,7 @@ struct kvctx_member {
 struct kvctx_counters {
 	struct percpu_counter io_errors, flushes, store_waits, bounced_blocks, inflight, rereads;
 	struct percpu_counter turn_waits, slot_hits, prefetches;
-	struct percpu_counter host_written, reclaim_written, meta_written, discarded;	/* bytes, see flash.c */
+	struct percpu_counter host_written, reclaim_written, meta_written, discarded;	/* bytes, see bio.c */
 };
 
 struct kvctx_pool {
@@ -176,16 +168,32 @@ static inline u32 kvctx_nr_members(const struct kvctx_pool *p)
 	return smp_load_acquire(&p->nr_members);
 }
 
-extern struct mutex kvctx_mutex;
+/* base.c: the locks and what they guard, see the head of this file and control/ctrl.h */
+extern struct mutex kvctx_admin_mutex, kvctx_mutex;
+extern struct list_head kvctx_pools;			/* in the order of their attach; kvctx_mutex */
+extern u32 kvctx_generation;				/* raised by all that changes what dumps show; kvctx_mutex */
+extern struct xarray kvctx_minors;			/* minor -> tenant; kvctx_mutex */
 
-/* Control side, for the data side */
+struct kvctx_pool *kvctx_pool_find(const char *name);	/* either mutex */
 struct kvctx_tenant *kvctx_tenant_get(u32 minor);	/* counts a session; NULL: gone. May sleep */
 void kvctx_tenant_put(struct kvctx_tenant *t);		/* uncounts it. May sleep */
-void kvctx_flush_start(struct kvctx_flush *f);
+void kvctx_tenants_wait(struct kvctx_pool *p);		/* no lock */
 void kvctx_member_failed(struct kvctx_member *m);	/* from any process context; asynchronous */
+void kvctx_worker_kick(struct kvctx_member *m);		/* no lock, any context */
+void kvctx_leave_look(struct kvctx_pool *p);		/* the same */
+void kvctx_space(struct kvctx_pool *p);			/* ops->space: retry what is parked; any context, no sleep */
+void kvctx_flush_start(struct kvctx_flush *f);
 
+/* bio.c. I/O is synchronous and of whole blocks, @buf of kvmalloc(). No lock; any context that may sleep */
 void kvctx_bio_stream(struct bio *bio, u32 stream);
 void kvctx_count_written(struct kvctx_pool *p, struct percpu_counter *c, u64 bytes);
+int kvctx_io_stream(struct block_device *bdev, blk_opf_t opf, u32 stream, u64 offset, void *buf, size_t len);
+
+/* The same for reads, and for what the engine's own structures are */
+static inline int kvctx_io(struct block_device *bdev, blk_opf_t opf, u64 offset, void *buf, size_t len)
+{
+	return kvctx_io_stream(bdev, opf, KVC_STREAM_META, offset, buf, len);
+}
 
 /* Data side, for the control side */
 extern const struct file_operations kvctx_fops;
@@ -196,6 +204,5 @@ void kvctx_data_pool_exit(struct kvctx_pool *p);
 struct pci_dev *kvctx_provider_next(struct pci_dev *from);	/* may sleep */
 void kvctx_peers_member(struct kvctx_member *m);	/* it came, or its device goes */
 void kvctx_provider_path(struct pci_dev *pdev, const struct kvctx_member *m, struct kvctx_path *row);
-void kvctx_space(struct kvctx_pool *p);			/* ops->space: retry what is parked; any context, no sleep */
 
 #endif

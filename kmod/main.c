@@ -15,7 +15,7 @@ static int __init kvctx_init(void)
 	err = kvctx_data_init();
 	if (err)
 		return err;
-	err = kvctx_nodes_init();
+	err = kvctx_nodes_init(&kvctx_fops);
 	if (err)
 		goto err_data;
 	err = kvctx_genl_init();

@@ -24,12 +24,6 @@
 #define KVCTX_TENANT_DEFAULT	"default"
 #define KVCTX_TENANT_MODE	0600
 
-extern struct mutex kvctx_admin_mutex;
-
-/* The pools in the order of their attach, and a number that every change of what dumps show raises; kvctx_mutex */
-extern struct list_head kvctx_pools;
-extern u32 kvctx_generation;
-
 /* device.c */
 struct kvctx_device {
 	char *path;			/* as given at attach */
@@ -53,14 +47,6 @@ struct kvctx_device {
 __printf(4, 5)
 int kvctx_refuse(struct netlink_ext_ack *extack, const char *path, int err, const char *fmt, ...);
 
-int kvctx_io_stream(struct block_device *bdev, blk_opf_t opf, u32 stream, u64 offset, void *buf, size_t len);
-
-/* No lock; the same for reads, and for what the engine's own structures are */
-static inline int kvctx_io(struct block_device *bdev, blk_opf_t opf, u64 offset, void *buf, size_t len)
-{
-	return kvctx_io_stream(bdev, opf, KVC_STREAM_META, offset, buf, len);
-}
-
 int kvctx_device_open(struct kvctx_device *dev, struct netlink_ext_ack *extack);
 int kvctx_device_read_super(struct kvctx_device *dev, struct kvc_super *super, struct netlink_ext_ack *extack);
 bool kvctx_device_bind(struct kvctx_device *dev, struct kvctx_member *m);
@@ -78,26 +64,17 @@ int kvctx_member_write_super(struct kvctx_member *m);
 void kvctx_grow_init(struct kvctx_pool *p);
 int kvctx_pool_add(struct kvctx_pool *p, const struct nlattr *device, bool dry_run, struct netlink_ext_ack *extack);
 int kvctx_pool_remove(struct kvctx_pool *p, u32 member, bool move, struct netlink_ext_ack *extack);
-void kvctx_leave_look(struct kvctx_pool *p);
 void kvctx_write_losses(struct kvctx_pool *p);			/* kvctx_admin_mutex */
-void kvctx_leave_stops(struct kvctx_pool *p);
 
 /* worker.c */
 extern const struct kvc_ops kvctx_core_ops;
 void kvctx_worker_init(struct kvctx_member *m);
-void kvctx_worker_kick(struct kvctx_member *m);			/* no lock, any context */
 int kvctx_pool_flush(struct kvctx_pool *p);
-
-/* flash.c: discards, by a member's worker */
-int kvctx_discard_next(struct kvctx_member *m, struct kvc_work *w);
-void kvctx_discard(struct kvctx_member *m, const struct kvc_work *w);
-unsigned long kvctx_discard_delay(struct kvctx_member *m);
 
 /* recover.c */
 int kvctx_recover(struct kvctx_pool *p, struct netlink_ext_ack *extack);
 
 /* pool.c */
-struct kvctx_pool *kvctx_pool_find(const char *name);		/* either mutex */
 struct kvctx_pool *kvctx_pool_attach(struct nlattr **devices, u32 nr, bool degraded, struct netlink_ext_ack *extack);
 int kvctx_pool_detach(struct kvctx_pool *p, struct netlink_ext_ack *extack);
 int kvctx_pool_set(struct kvctx_pool *p, const struct kvc_settings *settings, struct netlink_ext_ack *extack);
@@ -110,11 +87,10 @@ struct kvctx_tenant_params {
 	u32 flags;			/* KVCTX_TENANT_* */
 };
 
-int kvctx_nodes_init(void);					/* no lock */
+int kvctx_nodes_init(const struct file_operations *fops);	/* of the nodes; no lock */
 void kvctx_nodes_exit(void);					/* no lock */
 int kvctx_tenants_create(struct kvctx_pool *p);			/* both mutexes */
 void kvctx_tenants_destroy(struct kvctx_pool *p);		/* both mutexes */
-void kvctx_tenants_wait(struct kvctx_pool *p);			/* no lock */
 struct kvctx_tenant *kvctx_tenant_find(struct kvctx_pool *p, const char *name);	/* either mutex */
 struct kvctx_tenant *kvctx_tenant_add(struct kvctx_pool *p, const struct kvctx_tenant_params *params,
 				      struct netlink_ext_ack *extack);
@@ -124,6 +100,13 @@ int kvctx_tenant_remove(struct kvctx_tenant *t, struct netlink_ext_ack *extack);
 /* genl.c */
 int kvctx_genl_init(void);					/* no lock */
 void kvctx_genl_exit(void);					/* no lock */
+
+/* event.c */
+enum {
+	KVCTX_GROUP_MGMT,
+};
+
+void kvctx_events_init(struct genl_family *family);		/* no lock */
 void kvctx_event_pool(u8 cmd, struct kvctx_pool *p);
 void kvctx_event_tenant(u8 cmd, struct kvctx_tenant *t);
 void kvctx_event_member_lost(struct kvctx_member *m);		/* no lock */

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Block devices: opening them for ourselves alone, synchronous I/O, superblocks.
+ * Block devices: opening them for ourselves alone, superblocks.
  *
  * The holder of a device is its struct kvctx_device, so that opening the same one twice is refused, and so that the
  * block layer can tell us when it goes away. That call may come at any time between open and close, also before the
  * device is a member: it is remembered.
  */
-#include <linux/bio.h>
 #include <linux/file.h>
-#include <linux/highmem.h>
 #include <linux/slab.h>
 
 #include "ctrl.h"
@@ -120,55 +118,6 @@ void kvctx_device_free(struct kvctx_device *dev)
 {
 	kfree(dev->path);
 	kfree(dev);
-}
-
-/* Add as much of the buffer as fits; returns the bytes. */
-static size_t kvctx_bio_fill(struct bio *bio, void *buf, size_t len)
-{
-	size_t done = 0;
-
-	while (done < len) {
-		void *p = buf + done;
-		struct page *page = is_vmalloc_addr(p) ? vmalloc_to_page(p) : virt_to_page(p);
-		unsigned int n = min_t(size_t, len - done, PAGE_SIZE - offset_in_page(p));
-
-		if (bio_add_page(bio, page, n, offset_in_page(p)) != n)
-			break;
-		done += n;
-	}
-	return done;
-}
-
-/*
- * Read or write a buffer of kvmalloc() and wait. Whole blocks; the buffer begins at a block's alignment. With
- * REQ_PREFLUSH the device's cache is flushed before the first byte. @stream: of a write.
- */
-int kvctx_io_stream(struct block_device *bdev, blk_opf_t opf, u32 stream, u64 offset, void *buf, size_t len)
-{
-	while (len) {
-		struct bio *bio;
-		size_t done;
-		int err;
-
-		bio = bio_alloc(bdev, bio_max_segs(DIV_ROUND_UP(len, PAGE_SIZE)), opf, GFP_NOIO);
-		bio->bi_iter.bi_sector = offset >> SECTOR_SHIFT;
-		if (op_is_write(opf))
-			kvctx_bio_stream(bio, stream);
-		done = kvctx_bio_fill(bio, buf, len);
-		if (op_is_write(opf) && is_vmalloc_addr(buf))
-			flush_kernel_vmap_range(buf, done);
-		err = submit_bio_wait(bio);
-		bio_put(bio);
-		if (err)
-			return err;
-		if (!op_is_write(opf) && is_vmalloc_addr(buf))
-			invalidate_kernel_vmap_range(buf, done);
-		opf &= ~REQ_PREFLUSH;
-		offset += done;
-		buf += done;
-		len -= done;
-	}
-	return 0;
 }
 
 /* What the slots of a device say */

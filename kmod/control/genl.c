@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The generic-netlink family "kvctx": requests, dumps, events. uapi/linux/kvctx_genl.h describes it.
+ * The generic-netlink family "kvctx": requests and dumps (event.c: events). uapi/linux/kvctx_genl.h describes it.
  *
  * Requests run in parallel with those of other families (an attach may take long) and are serialized among themselves:
  * before one that changes something, kvctx_pre_doit() checks the right to do so and takes kvctx_admin_mutex.
@@ -20,10 +20,6 @@
 #define KVCTX_CHANGES	1		/* internal_flags: needs the right and the mutex */
 
 static struct genl_family kvctx_family;
-
-enum {
-	KVCTX_GROUP_MGMT,
-};
 
 static const struct genl_multicast_group kvctx_groups[] = {
 	[KVCTX_GROUP_MGMT] = { .name = KVCTX_GENL_MCGRP_MGMT },
@@ -115,75 +111,6 @@ static struct kvctx_pool *kvctx_pool_of(struct genl_info *info)
 		return ERR_PTR(kvctx_missing_attr(info, KVCTX_A_POOL, "name of the pool"));
 	p = kvctx_pool_find(nla_data(attr));
 	return p ? p : ERR_PTR(kvctx_no_pool(info->extack, attr));
-}
-
-/* Events */
-
-static struct sk_buff *kvctx_event_new(u8 cmd, size_t size, void **hdr)
-{
-	struct sk_buff *skb;
-
-	if (!genl_has_listeners(&kvctx_family, &init_net, KVCTX_GROUP_MGMT))
-		return NULL;
-	skb = genlmsg_new(size, GFP_KERNEL);
-	if (!skb)
-		return NULL;
-	*hdr = genlmsg_put(skb, 0, 0, &kvctx_family, 0, cmd);
-	return skb;
-}
-
-/* Send it when it was filled without @err. A listener who misses one is told so by its socket (ENOBUFS). */
-static void kvctx_event_send(struct sk_buff *skb, void *hdr, int err)
-{
-	if (err) {
-		nlmsg_free(skb);
-		return;
-	}
-	genlmsg_end(skb, hdr);
-	genlmsg_multicast(&kvctx_family, skb, 0, KVCTX_GROUP_MGMT, GFP_KERNEL);
-}
-
-void kvctx_event_pool(u8 cmd, struct kvctx_pool *p)
-{
-	struct sk_buff *skb;
-	void *hdr;
-
-	skb = kvctx_event_new(cmd, kvctx_msg_pool_size(p->nr_members), &hdr);
-	if (skb)
-		kvctx_event_send(skb, hdr, kvctx_msg_pool(skb, p));
-}
-
-void kvctx_event_tenant(u8 cmd, struct kvctx_tenant *t)
-{
-	struct sk_buff *skb;
-	void *hdr;
-
-	skb = kvctx_event_new(cmd, NLMSG_GOODSIZE, &hdr);
-	if (skb)
-		kvctx_event_send(skb, hdr, kvctx_msg_tenant(skb, t));
-}
-
-static void kvctx_event_member(u8 cmd, struct kvctx_member *m)
-{
-	struct sk_buff *skb;
-	void *hdr;
-	int err;
-
-	skb = kvctx_event_new(cmd, kvctx_msg_pool_size(1), &hdr);
-	if (!skb)
-		return;
-	err = nla_put_string(skb, KVCTX_A_POOL, m->pool->name);
-	kvctx_event_send(skb, hdr, err ? err : kvctx_msg_member(skb, m));
-}
-
-void kvctx_event_member_lost(struct kvctx_member *m)
-{
-	kvctx_event_member(KVCTX_CMD_MEMBER_LOST, m);
-}
-
-void kvctx_event_member_removed(struct kvctx_member *m)
-{
-	kvctx_event_member(KVCTX_CMD_POOL_REMOVE, m);
 }
 
 /* Requests */
@@ -594,6 +521,7 @@ static struct genl_family kvctx_family __ro_after_init = {
 
 int __init kvctx_genl_init(void)
 {
+	kvctx_events_init(&kvctx_family);
 	return genl_register_family(&kvctx_family);
 }
 

@@ -298,22 +298,6 @@ void kvctx_grow_init(struct kvctx_pool *p)
 	INIT_DELAYED_WORK(&p->leave_work, kvctx_leave);
 }
 
-/* Another member was lost: none of those that were leaving will. */
-void kvctx_leave_stops(struct kvctx_pool *p)
-{
-	u32 nr = kvctx_nr_members(p), i;
-
-	for (i = 0; i < nr; i++)
-		if (test_bit(KVCTX_MEMBER_LEAVING, &p->members[i].state) && !kvc_member_leaves(p->core, i))
-			pr_warn("kvctx: pool %s: member %u stays until the next attach, another one was lost\n",
-				p->name, i);
-}
-
-void kvctx_leave_look(struct kvctx_pool *p)
-{
-	queue_delayed_work(system_unbound_wq, &p->leave_work, 0);
-}
-
 int kvctx_pool_remove(struct kvctx_pool *p, u32 member, bool move, struct netlink_ext_ack *extack)
 {
 	struct kvctx_member *m = &p->members[member];

@@ -11,6 +11,17 @@
 
 #include "ctrl.h"
 
+/* Another member was lost: none of those that were leaving will. */
+static void kvctx_leave_stops(struct kvctx_pool *p)
+{
+	u32 nr = kvctx_nr_members(p), i;
+
+	for (i = 0; i < nr; i++)
+		if (test_bit(KVCTX_MEMBER_LEAVING, &p->members[i].state) && !kvc_member_leaves(p->core, i))
+			pr_warn("kvctx: pool %s: member %u stays until the next attach, another one was lost\n",
+				p->name, i);
+}
+
 static void kvctx_member_lost(struct work_struct *work)
 {
 	struct kvctx_member *m = container_of(work, struct kvctx_member, lost_work);
@@ -31,12 +42,6 @@ static void kvctx_member_lost(struct work_struct *work)
 	/* queueing the work makes it known to the work */
 	WRITE_ONCE(p->loss_unwritten, true);
 	kvctx_leave_look(p);
-}
-
-void kvctx_member_failed(struct kvctx_member *m)
-{
-	if (!test_and_set_bit(KVCTX_MEMBER_FAILED, &m->state))
-		queue_work(m->pool->bg_wq, &m->lost_work);
 }
 
 /* Make a place for a member: nobody is there. */

@@ -19,21 +19,6 @@
 
 #include "ctrl.h"
 
-DEFINE_MUTEX(kvctx_admin_mutex);	/* changes, over I/O */
-DEFINE_MUTEX(kvctx_mutex);		/* lists, counts, configuration; never over I/O */
-LIST_HEAD(kvctx_pools);
-u32 kvctx_generation = 1;
-
-struct kvctx_pool *kvctx_pool_find(const char *name)
-{
-	struct kvctx_pool *p;
-
-	list_for_each_entry(p, &kvctx_pools, node)
-		if (!strcmp(p->name, name))
-			return p;
-	return NULL;
-}
-
 /* Gathering and arranging */
 
 struct kvctx_gathering {

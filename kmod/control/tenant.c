@@ -33,9 +33,7 @@ struct kvctx_node {
 
 static dev_t kvctx_devt;
 static struct cdev kvctx_cdev;
-static DEFINE_XARRAY_ALLOC(kvctx_minors);		/* minor -> tenant; kvctx_mutex */
 static u32 kvctx_next_minor;				/* where to look for a free one; kvctx_mutex */
-static DECLARE_WAIT_QUEUE_HEAD(kvctx_session_gone);
 
 static const struct class kvctx_class = {
 	.name	= "kvctx",
@@ -96,35 +94,6 @@ static struct device *kvctx_node_create(const char *pool, const struct kvc_super
 		return ERR_PTR(err);
 	}
 	return &node->dev;
-}
-
-struct kvctx_tenant *kvctx_tenant_get(u32 minor)
-{
-	struct kvctx_tenant *t;
-
-	mutex_lock(&kvctx_mutex);
-	t = xa_load(&kvctx_minors, minor);
-	if (t) {
-		t->sessions++;
-		t->pool->sessions++;
-	}
-	mutex_unlock(&kvctx_mutex);
-	return t;
-}
-
-void kvctx_tenant_put(struct kvctx_tenant *t)
-{
-	mutex_lock(&kvctx_mutex);
-	t->sessions--;
-	t->pool->sessions--;
-	wake_up_all(&kvctx_session_gone);
-	mutex_unlock(&kvctx_mutex);
-}
-
-/* Until no session is left. Only worth it when nobody can open one any more. */
-void kvctx_tenants_wait(struct kvctx_pool *p)
-{
-	wait_event(kvctx_session_gone, !READ_ONCE(p->sessions));
 }
 
 static void kvctx_tenant_destroy(struct kvctx_tenant *t)
@@ -320,7 +289,7 @@ int kvctx_tenant_remove(struct kvctx_tenant *t, struct netlink_ext_ack *extack)
 	return 0;
 }
 
-int kvctx_nodes_init(void)
+int kvctx_nodes_init(const struct file_operations *fops)
 {
 	int err;
 
@@ -331,7 +300,7 @@ int kvctx_nodes_init(void)
 	err = alloc_chrdev_region(&kvctx_devt, 0, KVCTX_MINORS, "kvctx");
 	if (err)
 		goto err_class;
-	cdev_init(&kvctx_cdev, &kvctx_fops);
+	cdev_init(&kvctx_cdev, fops);
 	kvctx_cdev.owner = THIS_MODULE;
 	err = cdev_add(&kvctx_cdev, kvctx_devt, KVCTX_MINORS);
 	if (err)

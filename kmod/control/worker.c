@@ -10,6 +10,13 @@
  *
  * A flush on a lost member has nothing left to do: its pages are gone. That somebody's unflushed pages are among them
  * is said once to every session, through kvctx_flush.losses_seen.
+ *
+ * Discards. The worker discards the old pages of reclaimed segments when it has nothing else to do, a part at a time:
+ * what the pool's rate allows in a thirty-second of a second, 1 to 32 MiB. After each part it stays away from discards
+ * for as long as the part takes at that rate, whatever the device needed for it: in between, loads have the device to
+ * themselves. The worker does not wait meanwhile; it is woken then, or earlier for other work. A segment that is wanted
+ * before its turn comes is used as it is (core/discard.c). A device that refuses a discard is not asked again until the
+ * next attach.
  */
 #include <linux/sched/mm.h>
 
@@ -17,6 +24,10 @@
 
 #define KVCTX_MOVE_BYTES	KVC_CHUNK_MAX	/* a move goes in such steps: whole chunks of any size */
 #define KVCTX_RETRY		(HZ / 10)	/* when memory was short */
+
+#define KVCTX_DISCARD_STEP_MIN	(1ULL << 20)
+#define KVCTX_DISCARD_STEP_MAX	(32ULL << 20)
+#define KVCTX_DISCARD_PARTS	32		/* of a second */
 
 static bool kvctx_failed(const struct kvctx_member *m)
 {
@@ -41,26 +52,6 @@ static void kvctx_flush_put(struct kvctx_flush *f, int err)
 		f->err = f->err ?: -EIO;
 	}
 	f->done(f);
-}
-
-void kvctx_flush_start(struct kvctx_flush *f)
-{
-	struct kvctx_pool *p = f->pool;
-	u32 i, nr = f->nr;
-
-	f->err = 0;
-	f->losses_before = f->losses_seen ? READ_ONCE(*f->losses_seen) : 0;
-	atomic_set(&f->pending, nr);
-	/* the last round of this loop may end @f */
-	for (i = 0; i < nr; i++) {
-		struct kvctx_member *m = &p->members[i];
-
-		f->on[i].flush = f;
-		spin_lock(&m->flush_lock);
-		list_add_tail(&f->on[i].node, &m->flushes);
-		spin_unlock(&m->flush_lock);
-		kvctx_worker_kick(m);
-	}
 }
 
 static void kvctx_flush_done(struct kvctx_flush *f)
@@ -133,6 +124,41 @@ static int kvctx_move(struct kvctx_member *m, const struct kvc_work *w)
 	return 0;
 }
 
+/* Discards */
+
+/* 1: @w is to be executed; 0: nothing to discard now */
+static int kvctx_discard_next(struct kvctx_member *m, struct kvc_work *w)
+{
+	u64 rate = READ_ONCE(m->pool->discard_rate), step;
+
+	if (!rate || m->no_discard || !bdev_max_discard_sectors(m->bdev) || ktime_before(ktime_get(), m->discard_at))
+		return 0;
+	step = clamp(rate / KVCTX_DISCARD_PARTS, KVCTX_DISCARD_STEP_MIN, KVCTX_DISCARD_STEP_MAX);
+	return kvc_discard_next(m->pool->core, m->index, round_down(step, KVC_BLOCK), w);
+}
+
+/* A favour to the device: no harm when it fails. */
+static void kvctx_discard(struct kvctx_member *m, const struct kvc_work *w)
+{
+	u64 rate = max(READ_ONCE(m->pool->discard_rate), KVC_DISCARD_MIN);
+
+	if (blkdev_issue_discard(m->bdev, w->offset >> SECTOR_SHIFT, w->discard_len >> SECTOR_SHIFT, GFP_NOIO))
+		m->no_discard = true;
+	else
+		percpu_counter_add_batch(&m->pool->counters.discarded, (s64)w->discard_len, KVCTX_COUNT_BATCH);
+	m->discard_at = ktime_add_ns(ktime_get(), div64_u64(w->discard_len * NSEC_PER_SEC, rate));
+}
+
+/* Jiffies until the worker should look for discards again; 0: it need not */
+static unsigned long kvctx_discard_delay(struct kvctx_member *m)
+{
+	s64 ns = ktime_to_ns(ktime_sub(m->discard_at, ktime_get()));
+
+	return ns > 0 && !m->no_discard ? nsecs_to_jiffies(ns) + 1 : 0;
+}
+
+/* The worker */
+
 static bool kvctx_flush_waits(struct kvctx_member *m)
 {
 	return !list_empty_careful(&m->flushes);
@@ -160,8 +186,6 @@ static void kvctx_execute(struct kvctx_member *m, struct kvc_work *w)
 	if (err && !kvc_member_online(m->pool->core, m->index))
 		kvctx_member_failed(m);
 }
-
-/* The worker */
 
 /* Write the summaries of what is committed now, not of what is added meanwhile. -ENOMEM, or 0 also when it failed. */
 static int kvctx_summarize(struct kvctx_member *m)
@@ -252,11 +276,6 @@ void kvctx_worker_init(struct kvctx_member *m)
 	INIT_DELAYED_WORK(&m->work, kvctx_worker);
 	spin_lock_init(&m->flush_lock);
 	INIT_LIST_HEAD(&m->flushes);
-}
-
-void kvctx_worker_kick(struct kvctx_member *m)
-{
-	mod_delayed_work(m->pool->bg_wq, &m->work, 0);
 }
 
 /* What the engine calls. While the pool is being built or taken down there is nobody to call. */

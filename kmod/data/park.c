@@ -20,13 +20,6 @@
 
 #define TICK	msecs_to_jiffies(10)
 
-/* ops->space of the engine: any context, no sleep. */
-void kvctx_space(struct kvctx_pool *p)
-{
-	if (!list_empty_careful(&p->parked))
-		mod_delayed_work(p->io_wq, &p->unpark, 0);
-}
-
 static bool parked_any(struct kvctx_pool *p)
 {
 	/* pairs with unparked(): the effect of one that was retried is seen */
