@@ -51,6 +51,8 @@
 
 /* mem.c */
 
+struct kvctx_op;
+
 struct kvctx_extent {
 	unsigned long index;		/* of its first page inside the memory */
 	struct page *page;
@@ -62,7 +64,7 @@ struct kvctx_mem {
 	u64 length;			/* bytes */
 	bool pinned;			/* the caller's pages, not ours */
 	bool foreign;			/* pinned: pages of a peer, which the CPU does not touch */
-	struct kvctx_peer *peer;	/* whose, see peer.c */
+	struct kvctx_peer *peer;	/* whose, see register.c */
 	atomic_t users;			/* operations that hold it */
 	unsigned long nr_pages;
 	unsigned long accounted;	/* pages charged to @mm */
@@ -105,17 +107,27 @@ void kvctx_cursor_write(struct kvctx_cursor *c, const void *buf, u32 n);
 void kvctx_cursor_zero(struct kvctx_cursor *c, u64 n);
 u32 kvctx_cursor_crc(struct kvctx_cursor *c, u32 n);
 
-/* peer.c */
+/* path.c */
+struct kvctx_path_found {
+	u32 reason;			/* enum kvctx_path_reason */
+	s32 distance;
+};
 
-struct kvctx_op;
+struct pci_dev *kvctx_path_device(phys_addr_t addr, u64 bytes);
+bool kvctx_path_holds(struct pci_dev *pdev, phys_addr_t addr, u64 bytes);
+void kvctx_path_find(struct kvctx_path_found *f, struct pci_dev *provider, const struct kvctx_member *m);
 
-struct kvctx_mem *kvctx_mem_register(struct kvctx_pool *p, u64 addr, u64 length);
-void kvctx_peer_remove(struct kvctx_mem *mem);
-bool kvctx_peer_address(phys_addr_t addr);
+/* register.c */
+struct kvctx_session;
+
+int kvctx_register(struct kvctx_session *s, u64 addr, u64 length);
+int kvctx_unregister(struct kvctx_session *s, u32 id);
+void kvctx_unregister_all(struct kvctx_session *s);
+struct kvctx_mem *kvctx_mem_get(struct kvctx_session *s, u32 id, bool gone);
+void kvctx_mem_put(struct kvctx_session *s, struct kvctx_mem *mem);
 bool kvctx_peer_gone(const struct kvctx_mem *mem);
-void kvctx_peer_idle(void);
 void kvctx_peer_path(const struct kvctx_mem *mem, const struct kvctx_member *m, struct kvctx_path *row);
-u64 kvctx_peer_members(const struct kvctx_op *op);
+u64 kvctx_peer_members(const struct kvctx_mem *mem);
 int kvctx_peers_init(void);
 void kvctx_peers_exit(void);
 
@@ -299,9 +311,6 @@ void kvctx_bottom_work(struct work_struct *work);
 int kvctx_submit_init(void);
 void kvctx_submit_exit(void);
 
-struct kvctx_mem *kvctx_mem_get(struct kvctx_session *s, u32 id, bool gone);
-void kvctx_mem_put(struct kvctx_session *s, struct kvctx_mem *mem);
-
 /*
  * store.c, load.c: start an operation, in the context of its caller. 0: taken over; an error completes it
  */
@@ -356,6 +365,7 @@ u32 kvctx_slots_prefetch(struct kvctx_session *s, const struct kvctx_key *keys, 
 int kvctx_io_init(void);
 void kvctx_io_exit(void);
 u32 kvctx_io_unit(struct block_device *bdev);
+u64 kvctx_io_members(const struct kvctx_op *op);
 void kvctx_io_submit(struct kvctx_op *op, blk_opf_t opf, u64 bytes);
 void kvctx_io_put(struct kvctx_op *op);
 int kvctx_io_result(struct kvctx_op *op);

@@ -72,6 +72,45 @@ u32 kvctx_io_unit(struct block_device *bdev)
 	return clamp(max(bdev_logical_block_size(bdev), bdev_dma_alignment(bdev) + 1), (u32)SECTOR_SIZE, KVC_BLOCK);
 }
 
+/*
+ * The members that can move all of the operation's peer memory as it is: by path, and because each run of it is whole
+ * blocks of theirs at an address that they can take. Peer memory has no bounce blocks.
+ */
+u64 kvctx_io_members(const struct kvctx_op *op)
+{
+	const struct kvctx_pool *p = op->session->pool;
+	u64 members = KVC_ANY_MEMBER, pos = op->offset, blocks = 0, addrs = 0;
+	struct kvctx_cursor c;
+	struct kvctx_run run;
+	u32 i, left;
+
+	for (i = 0; i < op->nr_pieces; i++) {
+		const struct kvctx_piece *piece = &op->user[i];
+
+		left = piece->mem->peer ? piece->length : 0;
+		if (left)
+			members &= kvctx_peer_members(piece->mem);
+		else
+			pos += piece->length;
+		for (kvctx_cursor_init(&c, piece); left; left -= run.length) {
+			kvctx_cursor_run(&c, &run);
+			blocks |= pos | run.length;
+			addrs |= page_to_phys(run.page) + run.offset;
+			kvctx_cursor_advance(&c, run.length);
+			pos += run.length;
+		}
+	}
+	rcu_read_lock();
+	for (i = 0; i < KVC_MEMBERS_MAX; i++) {
+		struct block_device *bdev = READ_ONCE(p->members[i].bdev);
+
+		if (!bdev || blocks & (kvctx_io_unit(bdev) - 1) || addrs & bdev_dma_alignment(bdev))
+			members &= ~BIT_ULL(i);
+	}
+	rcu_read_unlock();
+	return members;
+}
+
 /* One of those that op->pending counts has reported. */
 void kvctx_io_put(struct kvctx_op *op)
 {

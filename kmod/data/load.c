@@ -185,7 +185,7 @@ static int load_allowed(const struct kvctx_op *op)
 
 	if (op->offset > ld->length || op->length > ld->length - op->offset)
 		return -ERANGE;
-	if (op->p2p && !(kvctx_peer_members(op) & BIT_ULL(ld->member)))
+	if (op->p2p && !(kvctx_io_members(op) & BIT_ULL(ld->member)))
 		return -EREMOTEIO;
 	if (op->user_crcs && ld->no_crcs)
 		return -EOPNOTSUPP;

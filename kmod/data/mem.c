@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Memory that operations move pages from and to: the arena, registrations, scratch; and how to walk it.
- * Of registrations here the pages; what is special about those of a peer is in peer.c.
+ * Of registrations here the pages; the rest, and what is special about those of a peer, is in register.c.
  *
  * A memory is a row of extents, physically contiguous runs of pages, however they came about: a huge page is one
  * extent or part of one. The arena is allocated in chunks as large as the allocator gives and split into single
@@ -20,6 +20,7 @@
  * Walking needs no mapping: without HIGHMEM every extent is contiguous in the kernel's own address space.
  */
 #include <linux/mm.h>
+#include <linux/pci.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
@@ -111,7 +112,6 @@ void kvctx_mem_free(struct kvctx_mem *mem)
 {
 	if (!mem)
 		return;
-	kvctx_peer_remove(mem);
 	kvctx_mem_unpin(mem);
 	if (mem->mm) {
 		account_locked_vm(mem->mm, mem->accounted, false);
@@ -223,12 +223,15 @@ static bool all_foreign(struct page **pages, int nr)
 static bool maps_device(unsigned long addr)
 {
 	struct follow_pfnmap_args args = { .address = addr };
+	struct pci_dev *pdev;
 	bool found = false;
 
 	mmap_read_lock(current->mm);
 	args.vma = vma_lookup(current->mm, addr);
 	if (args.vma && args.vma->vm_flags & VM_PFNMAP && !follow_pfnmap_start(&args)) {
-		found = kvctx_peer_address(PFN_PHYS(args.pfn));
+		pdev = kvctx_path_device(PFN_PHYS(args.pfn), PAGE_SIZE);
+		found = pdev;
+		pci_dev_put(pdev);
 		follow_pfnmap_end(&args);
 	}
 	mmap_read_unlock(current->mm);

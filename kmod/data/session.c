@@ -221,43 +221,19 @@ static long ioctl_setup(struct kvctx_session *s, union kvctx_arg *arg)
 
 static long ioctl_register(struct kvctx_session *s, union kvctx_arg *arg)
 {
-	struct kvctx_mem *mem;
-	int err;
+	int ret;
 
 	if (arg->reg.reserved)
 		return -EINVAL;
-	mem = kvctx_mem_register(s->pool, arg->reg.addr, arg->reg.length);
-	if (IS_ERR(mem))
-		return PTR_ERR(mem);
-	xa_lock(&s->mems);
-	err = __xa_alloc(&s->mems, &mem->id, mem, XA_LIMIT(1, KVCTX_MEM_MAX), GFP_KERNEL_ACCOUNT);
-	arg->reg.id = mem->id;
-	xa_unlock(&s->mems);
-	if (!err)
-		return 0;
-	kvctx_mem_free(mem);
-	return -ENOMEM;
+	ret = kvctx_register(s, arg->reg.addr, arg->reg.length);
+	if (ret > 0)
+		arg->reg.id = ret;
+	return min(ret, 0);
 }
 
 static long ioctl_unregister(struct kvctx_session *s, union kvctx_arg *arg)
 {
-	struct kvctx_mem *mem;
-	int err = 0;
-
-	if (arg->unreg.reserved)
-		return -EINVAL;
-	xa_lock(&s->mems);
-	mem = xa_load(&s->mems, arg->unreg.id);
-	if (!mem)
-		err = -EINVAL;
-	else if (atomic_read(&mem->users))
-		err = -EBUSY;
-	else
-		__xa_erase(&s->mems, mem->id);
-	xa_unlock(&s->mems);
-	if (!err)
-		kvctx_mem_free(mem);
-	return err;
+	return arg->unreg.reserved ? -EINVAL : kvctx_unregister(s, arg->unreg.id);
 }
 
 static long ioctl_paths(struct kvctx_session *s, union kvctx_arg *arg)
@@ -440,12 +416,7 @@ static int session_mmap(struct file *file, struct vm_area_struct *vma)
 
 static void session_free(struct kvctx_session *s)
 {
-	struct kvctx_mem *mem;
-	unsigned long id;
-
-	xa_for_each(&s->mems, id, mem)
-		kvctx_mem_free(mem);
-	xa_destroy(&s->mems);
+	kvctx_unregister_all(s);
 	setup_undo(s);
 	kvctx_tenant_put(s->tenant);
 	kfree(s);

@@ -146,7 +146,7 @@ int kvctx_store_start(struct kvctx_op *op)
 {
 	op->members = KVC_ANY_MEMBER;
 	if (op->p2p) {
-		op->members = kvctx_peer_members(op);
+		op->members = kvctx_io_members(op);
 		if (!op->members)
 			return -EREMOTEIO;
 		if (!op->crcs && op->session->tenant->flags & KVCTX_TENANT_VERIFIED)

@@ -143,38 +143,6 @@ static int sqe_check(const struct kvctx_session *s, const struct kvctx_sqe *sqe,
 	return 0;
 }
 
-/* The memory of that id, held if it is a registration. @gone: also when its peer is gone. -EINVAL, -ENODEV */
-struct kvctx_mem *kvctx_mem_get(struct kvctx_session *s, u32 id, bool gone)
-{
-	struct kvctx_mem *mem;
-
-	if (id == KVCTX_MEM_ARENA)
-		return s->arena ?: ERR_PTR(-EINVAL);
-	xa_lock(&s->mems);
-	mem = xa_load(&s->mems, id);
-	if (mem)
-		atomic_inc(&mem->users);
-	xa_unlock(&s->mems);
-	if (!mem)
-		return ERR_PTR(-EINVAL);
-	if (!mem->foreign || gone)
-		return mem;
-	/* pairs with peers_revoke() */
-	smp_mb__after_atomic();
-	if (!kvctx_peer_gone(mem))
-		return mem;
-	kvctx_mem_put(s, mem);
-	return ERR_PTR(-ENODEV);
-}
-
-void kvctx_mem_put(struct kvctx_session *s, struct kvctx_mem *mem)
-{
-	bool foreign = mem->foreign;
-
-	if (mem != s->arena && atomic_dec_and_test(&mem->users) && foreign)
-		kvctx_peer_idle();
-}
-
 /* Let go of the registrations and of the lists. */
 static void op_put_pieces(struct kvctx_op *op)
 {
