@@ -76,8 +76,8 @@ void kvctx_leave_look(struct kvctx_pool *p)
 /* ops->space of the engine: any context, no sleep. */
 void kvctx_space(struct kvctx_pool *p)
 {
-	if (!list_empty_careful(&p->parked))
-		mod_delayed_work(p->io_wq, &p->unpark, 0);
+	if (!list_empty_careful(&p->space.ops[0]))
+		mod_delayed_work(p->io_wq, &p->space.work, 0);
 }
 
 void kvctx_flush_start(struct kvctx_flush *f)

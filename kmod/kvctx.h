@@ -66,6 +66,7 @@ struct kvctx_flush {
 };
 
 struct kvctx_device;
+struct kvctx_op;
 
 /* Bits of kvctx_member.state; the first two are set in this order, and cleared when a member takes the place */
 enum {
@@ -77,15 +78,21 @@ enum {
 	KVCTX_MEMBER_WORN,			/* a copy of its superblock could not be written; the log knows */
 };
 
-/* Who may go to a member's device, see turn.c */
+/* Operations that wait, see data/queue.c */
+struct kvctx_queue {
+	atomic_t waiting;			/* who is in it, or about to be, or being tried again */
+	spinlock_t lock;			/* ops, until */
+	struct list_head ops[2];		/* those of a rank go before those of the next */
+	ktime_t until;				/* the earliest deadline among them */
+	void (*drop)(struct kvctx_op *op, int err);	/* the end of one that gives up; never changes */
+	struct delayed_work work;		/* lets them go on */
+};
+
+/* Who may go to a member's device, see data/turn.c */
 struct kvctx_turn {
 	atomic_t urgent;			/* URGENT operations in flight */
-	atomic_t waiting;			/* operations in the queues */
 	atomic64_t bytes;			/* in flight of the less urgent ones */
-	spinlock_t lock;			/* the rest */
-	struct list_head queue[2];		/* NORMAL, BACKGROUND */
-	ktime_t until;				/* the earliest deadline among them */
-	struct delayed_work work;
+	struct kvctx_queue queue;		/* NORMAL, BACKGROUND */
 };
 
 struct kvctx_member {
@@ -141,13 +148,8 @@ struct kvctx_pool {
 	u64 discard_rate;			/* as the superblock has it; written under kvctx_mutex */
 	u64 write_budget;			/* likewise */
 
-	/* data side: STOREs and DELETEs that wait for space, see park.c */
-	spinlock_t parked_lock;
-	struct list_head parked;
-	atomic_t nr_parked;			/* in the queue or being retried */
-	ktime_t parked_until;			/* the earliest deadline among them */
-	struct delayed_work unpark;
-	struct work_struct sweep;		/* of what nobody wants any more */
+	struct kvctx_queue space;		/* data side: STOREs and DELETEs that wait for some, see park.c */
+	struct work_struct sweep;		/* of all queues: some of those that wait gave up */
 };
 
 struct kvctx_tenant {
@@ -194,15 +196,5 @@ static inline int kvctx_io(struct block_device *bdev, blk_opf_t opf, u64 offset,
 {
 	return kvctx_io_stream(bdev, opf, KVC_STREAM_META, offset, buf, len);
 }
-
-/* Data side, for the control side */
-extern const struct file_operations kvctx_fops;
-int kvctx_data_init(void);				/* caches and mempools; at module load */
-void kvctx_data_exit(void);
-int kvctx_data_pool_init(struct kvctx_pool *p);		/* io_wq, parked, counters */
-void kvctx_data_pool_exit(struct kvctx_pool *p);
-struct pci_dev *kvctx_provider_next(struct pci_dev *from);	/* may sleep */
-void kvctx_peers_member(struct kvctx_member *m);	/* it came, or its device goes */
-void kvctx_provider_path(struct pci_dev *pdev, const struct kvctx_member *m, struct kvctx_path *row);
 
 #endif

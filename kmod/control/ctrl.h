@@ -18,7 +18,7 @@
 
 #include <net/genetlink.h>
 
-#include "kvctx.h"
+#include "data/data.h"
 
 #define KVCTX_PATH_MAX		256	/* of a device, with its NUL */
 #define KVCTX_TENANT_DEFAULT	"default"

@@ -121,13 +121,13 @@ void kvctx_device_free(struct kvctx_device *dev)
 }
 
 /* What the slots of a device say */
-struct kvctx_slots {
+struct kvctx_super_slots {
 	struct kvc_super super[KVC_SUPER_SLOTS];
 	enum kvc_reason why[KVC_SUPER_SLOTS];
 	int err;				/* a slot could not be read */
 };
 
-static void kvctx_read_slots(struct kvctx_device *dev, struct kvctx_slots *s, void *buf)
+static void kvctx_read_slots(struct kvctx_device *dev, struct kvctx_super_slots *s, void *buf)
 {
 	u32 i;
 
@@ -142,7 +142,7 @@ static void kvctx_read_slots(struct kvctx_device *dev, struct kvctx_slots *s, vo
 }
 
 /* No slot is good: which reason tells most */
-static int kvctx_refuse_slots(struct kvctx_device *dev, const struct kvctx_slots *s, struct netlink_ext_ack *extack)
+static int kvctx_refuse_slots(struct kvctx_device *dev, const struct kvctx_super_slots *s, struct netlink_ext_ack *extack)
 {
 	u32 i;
 
@@ -163,7 +163,7 @@ static int kvctx_refuse_slots(struct kvctx_device *dev, const struct kvctx_slots
 int kvctx_device_read_super(struct kvctx_device *dev, struct kvc_super *super, struct netlink_ext_ack *extack)
 {
 	const struct kvc_super *best;
-	struct kvctx_slots *slots;
+	struct kvctx_super_slots *slots;
 	int err = -ENOMEM;
 	u32 chosen;
 	void *buf;

@@ -25,10 +25,12 @@
 #include <linux/sched/task.h>
 #include <linux/vmalloc.h>
 
-#include "data.h"
+#include "op.h"
 
 #define WAIT_SLACK_NS	50000
 #define SPARE_MAX	128U
+
+struct workqueue_struct *kvctx_session_wq;
 
 void kvctx_cq_init(struct kvctx_cq *cq)
 {
@@ -52,13 +54,6 @@ int kvctx_cq_setup(struct kvctx_cq *cq, u32 entries)
 
 void kvctx_cq_free(struct kvctx_cq *cq)
 {
-	struct kvctx_op *op;
-
-	while ((op = cq->spare)) {
-		cq->spare = op->spare;
-		kvctx_op_discard(op);
-	}
-	cq->nr_spare = 0;
 	vfree(cq->ring);
 	cq->ring = NULL;
 	if (cq->eventfd)
@@ -184,16 +179,11 @@ u32 kvctx_cq_reserve(struct kvctx_session *s, u32 nr, struct kvctx_op **spare)
 	return nr;
 }
 
-/* Give room and memory back that no operation was found for. */
-void kvctx_cq_unreserve(struct kvctx_session *s, u32 nr, struct kvctx_op *spare)
+/* Give room back that no operation was found for. */
+void kvctx_cq_unreserve(struct kvctx_session *s, u32 nr)
 {
-	struct kvctx_op *op;
 	unsigned long flags;
 
-	while ((op = spare)) {
-		spare = op->spare;
-		kvctx_op_discard(op);
-	}
 	percpu_counter_sub(&s->pool->counters.inflight, nr);
 	spin_lock_irqsave(&s->cq.lock, flags);
 	s->cq.inflight -= nr;
@@ -201,8 +191,11 @@ void kvctx_cq_unreserve(struct kvctx_session *s, u32 nr, struct kvctx_op *spare)
 	spin_unlock_irqrestore(&s->cq.lock, flags);
 }
 
-/* The end of an accepted operation, whose memory was @op, if any. The session may be gone on return. Any context. */
-void kvctx_cq_post(struct kvctx_session *s, u64 user_data, s32 res, u32 cqe_flags, struct kvctx_op *op)
+/*
+ * The end of an accepted operation, whose memory was @op, if any. Returns it when there is enough of that. The session
+ * may be gone on return. Any context.
+ */
+struct kvctx_op *kvctx_cq_post(struct kvctx_session *s, u64 user_data, s32 res, u32 cqe_flags, struct kvctx_op *op)
 {
 	struct kvctx_cq *cq = &s->cq;
 	struct kvctx_cqe *cqe;
@@ -222,8 +215,7 @@ void kvctx_cq_post(struct kvctx_session *s, u64 user_data, s32 res, u32 cqe_flag
 		eventfd_signal(cq->eventfd);
 	cq_wake(s);
 	spin_unlock_irqrestore(&cq->lock, flags);
-	if (op)
-		kvctx_op_discard(op);
+	return op;
 }
 
 /* A read into a slot: like an operation in flight, but nobody waits for its completion. */

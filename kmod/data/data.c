@@ -2,18 +2,18 @@
 /*
  * The data side's resources: those of the module and those of a pool.
  */
-#include "data.h"
+#include "op.h"
 
 int kvctx_data_init(void)
 {
 	int err;
 
-	err = kvctx_submit_init();
+	err = kvctx_op_init();
 	if (err)
 		return err;
 	err = kvctx_io_init();
 	if (err)
-		goto err_submit;
+		goto err_op;
 	kvctx_session_wq = alloc_workqueue("kvctx_session", WQ_UNBOUND, 0);
 	if (!kvctx_session_wq) {
 		err = -ENOMEM;
@@ -28,8 +28,8 @@ err_wq:
 	destroy_workqueue(kvctx_session_wq);
 err_io:
 	kvctx_io_exit();
-err_submit:
-	kvctx_submit_exit();
+err_op:
+	kvctx_op_exit();
 	return err;
 }
 
@@ -38,7 +38,7 @@ void kvctx_data_exit(void)
 	kvctx_peers_exit();
 	destroy_workqueue(kvctx_session_wq);
 	kvctx_io_exit();
-	kvctx_submit_exit();
+	kvctx_op_exit();
 }
 
 static struct percpu_counter *counter(struct kvctx_pool *p, u32 i)
@@ -85,7 +85,7 @@ int kvctx_data_pool_init(struct kvctx_pool *p)
 	kvctx_park_init(p);
 	init_llist_head(&p->bottom);
 	INIT_WORK(&p->bottom_work, kvctx_bottom_work);
-	INIT_WORK(&p->sweep, kvctx_uring_sweep);
+	INIT_WORK(&p->sweep, kvctx_sweep_work);
 	kvctx_turn_init(p);
 	err = counters_init(p);
 	if (err)
@@ -102,7 +102,7 @@ int kvctx_data_pool_init(struct kvctx_pool *p)
 /* No session exists any more. */
 void kvctx_data_pool_exit(struct kvctx_pool *p)
 {
-	cancel_delayed_work_sync(&p->unpark);
+	cancel_delayed_work_sync(&p->space.work);
 	flush_work(&p->bottom_work);
 	kvctx_turn_exit(p);
 	destroy_workqueue(p->io_wq);

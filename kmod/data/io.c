@@ -13,17 +13,18 @@
  * So each bio vector is a whole number of blocks, and wherever the block layer splits a bio (queue limits, gaps
  * that a PRP list cannot express), it splits between blocks.
  *
- * Counting: op->pending is 1 for who submits and 1 for each bio (STORE adds one for its CRCs). Whoever takes it to
- * zero calls op->finish(), in any context. A transfer that fits the bio inside the operation takes that one. Others
+ * Counting: io.pending is 1 for who submits and 1 for each bio (STORE adds one for its CRCs). Whoever takes it to
+ * zero calls kind->finish(), in any context. A transfer that fits the bio inside the operation takes that one. Others
  * are submitted as they fill and freed as they end; an operation never keeps one while it waits for another, so a
  * small mempool is enough for progress.
  *
  * Completing a transfer allocates nothing; only the second look at a chunk that failed its check does (load.c).
  */
 #include <linux/io.h>
+#include <linux/ioprio.h>
 #include <linux/slab.h>
 
-#include "data.h"
+#include "op.h"
 
 #define BOUNCE_PARTS	8
 
@@ -79,13 +80,13 @@ u32 kvctx_io_unit(struct block_device *bdev)
 u64 kvctx_io_members(const struct kvctx_op *op)
 {
 	const struct kvctx_pool *p = op->session->pool;
-	u64 members = KVC_ANY_MEMBER, pos = op->offset, blocks = 0, addrs = 0;
+	u64 members = KVC_ANY_MEMBER, pos = op->call.offset, blocks = 0, addrs = 0;
 	struct kvctx_cursor c;
 	struct kvctx_run run;
 	u32 i, left;
 
-	for (i = 0; i < op->nr_pieces; i++) {
-		const struct kvctx_piece *piece = &op->user[i];
+	for (i = 0; i < op->mem.nr; i++) {
+		const struct kvctx_piece *piece = &op->mem.user[i];
 
 		left = piece->mem->peer ? piece->length : 0;
 		if (left)
@@ -111,12 +112,12 @@ u64 kvctx_io_members(const struct kvctx_op *op)
 	return members;
 }
 
-/* One of those that op->pending counts has reported. */
+/* One of those that io.pending counts has reported. */
 void kvctx_io_put(struct kvctx_op *op)
 {
-	if (atomic_dec_and_test(&op->pending)) {
+	if (atomic_dec_and_test(&op->io.pending)) {
 		kvctx_turn_end(op);
-		op->finish(op);
+		op->kind->finish(op);
 	}
 }
 
@@ -125,7 +126,7 @@ static void bio_done(struct bio *bio)
 	struct kvctx_op *op = bio->bi_private;
 
 	if (unlikely(bio->bi_status))
-		cmpxchg(&op->error, 0, bio->bi_status == BLK_STS_OFFLINE ? -ENODEV : -EIO);
+		cmpxchg(&op->io.error, 0, bio->bi_status == BLK_STS_OFFLINE ? -ENODEV : -EIO);
 	if (bio == &op->bio)
 		bio_uninit(bio);
 	else
@@ -160,7 +161,7 @@ static void transfer_submit(struct transfer *t)
 		return;
 	bio->bi_private = t->op;
 	bio->bi_end_io = bio_done;
-	atomic_inc(&t->op->pending);
+	atomic_inc(&t->op->io.pending);
 	submit_bio(bio);
 }
 
@@ -170,7 +171,7 @@ static bool bio_take(struct transfer *t, struct page *page, u32 n, u32 offset)
 	struct bio *bio = t->bio;
 	const struct bio_vec *last;
 
-	if (t->op->p2p || !bio->bi_vcnt)
+	if (t->op->mem.p2p || !bio->bi_vcnt)
 		return bio_add_page(bio, page, n, offset) == n;
 	last = &bio->bi_io_vec[bio->bi_vcnt - 1];
 	if (bvec_phys(last) + last->bv_len == page_to_phys(page) + offset)
@@ -181,15 +182,28 @@ static bool bio_take(struct transfer *t, struct page *page, u32 n, u32 offset)
 	return true;
 }
 
+/* What a device that knows priorities is told */
+static u16 io_prio(const struct kvctx_op *op)
+{
+	switch (op->call.prio) {
+	case KVCTX_PRIO_URGENT:
+		return IOPRIO_PRIO_VALUE(IOPRIO_CLASS_BE, 0);
+	case KVCTX_PRIO_BACKGROUND:
+		return IOPRIO_PRIO_VALUE(IOPRIO_CLASS_BE, 7);
+	default:
+		return IOPRIO_PRIO_VALUE(IOPRIO_CLASS_BE, 4);
+	}
+}
+
 static void transfer_add(struct transfer *t, struct page *page, u32 n, u32 offset)
 {
 	if (!t->bio || !bio_take(t, page, n, offset)) {
 		transfer_submit(t);
 		t->bio = transfer_bio(t);
-		t->bio->bi_ioprio = kvctx_ioprio(t->op);
+		t->bio->bi_ioprio = io_prio(t->op);
 		if (op_is_write(t->opf))
-			kvctx_bio_stream(t->bio, t->op->store.stream);
-		t->bio->bi_iter.bi_sector = (t->op->device_offset + t->pos) >> SECTOR_SHIFT;
+			kvctx_bio_stream(t->bio, t->op->io.stream);
+		t->bio->bi_iter.bi_sector = (t->op->io.offset + t->pos) >> SECTOR_SHIFT;
 		__bio_add_page(t->bio, page, n, offset);
 	}
 	t->vecs = max(t->vecs, 2U) - 1;
@@ -210,7 +224,7 @@ static struct kvctx_bounce *bounce_new(struct transfer *t)
 	if (t->last)
 		t->last->next = b;
 	else
-		t->op->bounces = b;
+		t->op->io.bounces = b;
 	t->last = b;
 	return b;
 }
@@ -235,7 +249,7 @@ static int transfer_bounce(struct transfer *t, u32 n)
 		kvctx_cursor_read(&t->cursor, page_address(b->page) + b->used, n);
 	else
 		kvctx_cursor_advance(&t->cursor, n);
-	t->op->bounced += n / t->unit;
+	t->op->io.bounced += n / t->unit;
 	transfer_add(t, b->page, n, b->used);
 	b->used += n;
 	return 0;
@@ -277,9 +291,9 @@ static u32 count_vecs(const struct kvctx_op *op, u64 bytes)
 	u32 vecs = 1;
 
 	/* many, so that it does not matter how many exactly */
-	if (op->nr_pieces > KVCTX_INLINE_VECS)
-		return min_t(u64, 2 * op->nr_pieces + (bytes >> PAGE_SHIFT) + 1, BIO_MAX_VECS);
-	kvctx_cursor_init(&c, op->pieces);
+	if (op->mem.nr > KVCTX_INLINE_VECS)
+		return min_t(u64, 2 * op->mem.nr + (bytes >> PAGE_SHIFT) + 1, BIO_MAX_VECS);
+	kvctx_cursor_init(&c, op->io.pieces);
 	while (bytes && vecs < BIO_MAX_VECS) {
 		kvctx_cursor_run(&c, &run);
 		kvctx_cursor_advance(&c, run.length);
@@ -318,28 +332,29 @@ static int transfer_parts(struct transfer *t, u64 bytes)
 }
 
 /*
- * Move op->pieces, which are exactly @bytes long, whole blocks, from or to op->device_offset of op->member. The
- * caller holds a count of op->pending. Failures are found in op->error when op->finish() is called.
+ * Move op->io.pieces, which are exactly io.bytes long, whole blocks, from or to io.offset of io.member. The caller holds
+ * a count of io.pending. Failures are found in io.error when kind->finish() is called.
  */
-void kvctx_io_submit(struct kvctx_op *op, blk_opf_t opf, u64 bytes)
+void kvctx_io_submit(struct kvctx_op *op, blk_opf_t opf)
 {
-	struct block_device *bdev = op->session->pool->members[op->member].bdev;
+	struct block_device *bdev = op->session->pool->members[op->io.member].bdev;
+	u64 bytes = op->io.bytes;
 	struct transfer t = {
 		.op = op, .bdev = bdev, .opf = opf | REQ_SYNC | REQ_IDLE, .unit = kvctx_io_unit(bdev),
 	};
 	int err = 0;
 
-	kvctx_cursor_init(&t.cursor, op->pieces);
+	kvctx_cursor_init(&t.cursor, op->io.pieces);
 	if (!transfer_whole(&t, bytes))
 		err = transfer_parts(&t, bytes);
-	if (op->bounced)
-		percpu_counter_add(&op->session->pool->counters.bounced_blocks, op->bounced);
+	if (op->io.bounced)
+		percpu_counter_add(&op->session->pool->counters.bounced_blocks, op->io.bounced);
 	if (!err) {
 		transfer_submit(&t);
 		return;
 	}
 	transfer_drop(&t);
-	cmpxchg(&op->error, 0, err);
+	cmpxchg(&op->io.error, 0, err);
 }
 
 /* After a read: hand the bounced blocks to their pieces. */
@@ -350,8 +365,8 @@ void kvctx_io_scatter(struct kvctx_op *op)
 	u64 pos = 0;
 	u32 i;
 
-	kvctx_cursor_init(&c, op->pieces);
-	for (b = op->bounces; b; b = b->next) {
+	kvctx_cursor_init(&c, op->io.pieces);
+	for (b = op->io.bounces; b; b = b->next) {
 		for (i = 0; i < b->nr; i++) {
 			kvctx_cursor_advance(&c, b->part[i].pos - pos);
 			kvctx_cursor_write(&c, page_address(b->page) + b->part[i].offset, b->part[i].length);
@@ -365,8 +380,8 @@ void kvctx_io_free(struct kvctx_op *op)
 {
 	struct kvctx_bounce *b;
 
-	while ((b = op->bounces)) {
-		op->bounces = b->next;
+	while ((b = op->io.bounces)) {
+		op->io.bounces = b->next;
 		__free_page(b->page);
 		kfree(b);
 	}
@@ -379,40 +394,14 @@ void kvctx_io_free(struct kvctx_op *op)
 int kvctx_io_result(struct kvctx_op *op)
 {
 	struct kvctx_pool *p = op->session->pool;
-	struct kvctx_member *m = &p->members[op->member];
+	struct kvctx_member *m = &p->members[op->io.member];
 
-	if (!op->error || op->error == -ENOMEM || op->error == -EILSEQ)
-		return op->error;
+	if (!op->io.error || op->io.error == -ENOMEM || op->io.error == -EILSEQ)
+		return op->io.error;
 	percpu_counter_inc(&p->counters.io_errors);
-	if (op->error == -ENODEV || test_bit(GD_DEAD, &m->bdev->bd_disk->state)) {
+	if (op->io.error == -ENODEV || test_bit(GD_DEAD, &m->bdev->bd_disk->state)) {
 		kvctx_member_failed(m);
 		return -ENODEV;
 	}
 	return -EIO;
-}
-
-/* Read @bytes, whole blocks, into a memory of ours and wait. At most BIO_MAX_VECS extents. */
-int kvctx_io_read_wait(struct kvctx_op *op, u64 device_offset, struct kvctx_mem *mem, u32 bytes)
-{
-	struct block_device *bdev = op->session->pool->members[op->member].bdev;
-	struct kvctx_piece piece = { .mem = mem, .length = bytes };
-	struct kvctx_cursor c;
-	struct kvctx_run run;
-	struct bio *bio;
-	int err = 0;
-
-	bio = bio_alloc_bioset(bdev, min_t(u32, mem->nr_extents, BIO_MAX_VECS), REQ_OP_READ | REQ_SYNC, GFP_NOIO,
-			       &kvctx_bios);
-	bio->bi_iter.bi_sector = device_offset >> SECTOR_SHIFT;
-	kvctx_cursor_init(&c, &piece);
-	for (; bytes && !err; bytes -= run.length) {
-		kvctx_cursor_run(&c, &run);
-		kvctx_cursor_advance(&c, run.length);
-		if (bio_add_page(bio, run.page, run.length, run.offset) != run.length)
-			err = -EIO;
-	}
-	if (!err)
-		err = submit_bio_wait(bio);
-	bio_put(bio);
-	return err ? -EIO : 0;
 }

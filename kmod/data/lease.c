@@ -10,7 +10,7 @@
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
-#include "data.h"
+#include "op.h"
 
 struct lease {
 	u32 id;

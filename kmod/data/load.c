@@ -23,9 +23,10 @@
  *
  * Reclaim waits for the hold that kvc_load_begin() takes; no lock is held meanwhile.
  */
+#include <linux/slab.h>
 #include <linux/uaccess.h>
 
-#include "data.h"
+#include "op.h"
 
 static struct kvc_pool *load_core(struct kvctx_op *op)
 {
@@ -35,15 +36,15 @@ static struct kvc_pool *load_core(struct kvctx_op *op)
 /* Put @piece before or behind the caller's pieces; empty ones are left out. */
 static void frame_front(struct kvctx_op *op, struct kvctx_piece piece)
 {
-	op->pieces = op->user;
+	op->io.pieces = op->mem.user;
 	if (piece.length)
-		*--op->pieces = piece;
+		*--op->io.pieces = piece;
 }
 
 static void frame_back(struct kvctx_op *op, u32 *n, struct kvctx_piece piece)
 {
 	if (piece.length)
-		op->user[op->nr_pieces + (*n)++] = piece;
+		op->mem.user[op->mem.nr + (*n)++] = piece;
 }
 
 /*
@@ -52,61 +53,53 @@ static void frame_back(struct kvctx_op *op, u32 *n, struct kvctx_piece piece)
  */
 static int load_frame(struct kvctx_op *op)
 {
-	const struct kvc_load *ld = &op->load;
+	const struct kvc_load *ld = &op->load.page;
 	u32 unit = kvctx_io_unit(op->session->pool->members[ld->member].bdev);
-	u32 step = op->verify ? kvc_chunk_size(load_core(op)) : unit;
-	u32 from = op->offset, end = from + op->length, start = round_down(from, step);
-	u32 stop = op->verify ? min_t(u64, round_up((u64)end, step), ld->length) : end;
+	u32 step = op->load.verify ? kvc_chunk_size(load_core(op)) : unit;
+	u32 from = op->call.offset, end = from + op->call.length, start = round_down(from, step);
+	u32 stop = op->load.verify ? min_t(u64, round_up((u64)end, step), ld->length) : end;
 	struct kvctx_piece head = { .length = from - start }, tail = { .length = stop - end };
 	u32 n = 0;
 
-	op->head = head.length;
-	op->span = stop - start;
-	op->member = ld->member;
-	op->device_offset = ld->offset + start;
-	op->bytes = round_up(op->span, unit);
-	if (op->verify && head.length + tail.length) {
+	op->load.head = head.length;
+	op->load.span = stop - start;
+	op->io.member = ld->member;
+	op->io.offset = ld->offset + start;
+	op->io.bytes = round_up(op->load.span, unit);
+	if (op->load.verify && head.length + tail.length) {
 		tail.offset = PAGE_ALIGN(head.length) + offset_in_page(end - start);
-		op->scratch = kvctx_mem_alloc(tail.offset + tail.length, false);
-		if (IS_ERR(op->scratch)) {
-			op->scratch = NULL;
+		op->load.scratch = kvctx_mem_alloc(tail.offset + tail.length, false);
+		if (IS_ERR(op->load.scratch)) {
+			op->load.scratch = NULL;
 			return -ENOMEM;
 		}
-		head.mem = op->scratch;
-		tail.mem = op->scratch;
+		head.mem = op->load.scratch;
+		tail.mem = op->load.scratch;
 	}
 	frame_front(op, head);
 	frame_back(op, &n, tail);
-	frame_back(op, &n, (struct kvctx_piece){ .length = op->bytes - op->span });
+	frame_back(op, &n, (struct kvctx_piece){ .length = op->io.bytes - op->load.span });
 	return 0;
 }
 
 /* A chunk did not match: what does the medium say? @c: where its @n bytes, @at inside the transfer, belong. */
 static int load_again(struct kvctx_op *op, struct kvctx_cursor c, u32 at, u32 n, u32 crc)
 {
-	u32 unit = kvctx_io_unit(op->session->pool->members[op->member].bdev);
-	u32 bytes = round_up(n, unit);
-	struct kvctx_mem *copy = kvctx_mem_alloc(bytes, false);
-	struct kvctx_piece piece = { .mem = copy, .length = bytes };
-	struct kvctx_cursor from;
-	struct kvctx_run run;
-	int err;
+	struct block_device *bdev = op->session->pool->members[op->io.member].bdev;
+	u32 bytes = round_up(n, kvctx_io_unit(bdev));
+	void *copy = kvmalloc(bytes, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	int err = 0;
 
-	if (IS_ERR(copy))
+	if (!copy)
 		return -ENOMEM;
 	percpu_counter_inc(&op->session->pool->counters.rereads);
-	err = kvctx_io_read_wait(op, op->device_offset + at, copy, bytes);
-	kvctx_cursor_init(&from, &piece);
-	if (!err && kvctx_cursor_crc(&from, n) != crc)
+	if (kvctx_io(bdev, REQ_OP_READ | REQ_SYNC, op->io.offset + at, copy, bytes))
+		err = -EIO;
+	else if (kvc_crc_finish(kvc_crc_feed(KVC_CRC_INIT, copy, n)) != crc)
 		err = -EBADMSG;
-	kvctx_cursor_init(&from, &piece);
-	for (; !err && n; n -= run.length) {
-		kvctx_cursor_run(&from, &run);
-		run.length = min(run.length, n);
-		kvctx_cursor_advance(&from, run.length);
-		kvctx_cursor_write(&c, page_address(run.page) + run.offset, run.length);
-	}
-	kvctx_mem_free(copy);
+	else
+		kvctx_cursor_write(&c, copy, n);
+	kvfree(copy);
 	return err;
 }
 
@@ -114,16 +107,16 @@ static int load_verify(struct kvctx_op *op)
 {
 	struct kvc_pool *core = load_core(op);
 	u32 size = kvc_chunk_size(core), pos, n;
-	u32 chunk = ((u32)op->offset - op->head) / size;
+	u32 chunk = ((u32)op->call.offset - op->load.head) / size;
 	struct kvctx_cursor c, start;
 	u32 crc;
 	int err;
 
-	kvctx_cursor_init(&c, op->pieces);
-	for (pos = 0; pos < op->span; pos += n, chunk++) {
-		n = min(size, op->span - pos);
+	kvctx_cursor_init(&c, op->io.pieces);
+	for (pos = 0; pos < op->load.span; pos += n, chunk++) {
+		n = min(size, op->load.span - pos);
 		start = c;
-		crc = kvc_load_crc(core, &op->load, chunk);
+		crc = kvc_load_crc(core, &op->load.page, chunk);
 		if (unlikely(kvctx_cursor_crc(&c, n) != crc)) {
 			err = load_again(op, start, pos, n, crc);
 			if (err)
@@ -136,61 +129,61 @@ static int load_verify(struct kvctx_op *op)
 
 static void load_end(struct kvctx_op *op, int err)
 {
-	kvc_load_end(load_core(op), &op->load, err);
+	kvc_load_end(load_core(op), &op->load.page, err);
 	kvctx_io_free(op);
-	kvctx_mem_free(op->scratch);
+	kvctx_mem_free(op->load.scratch);
 }
 
 static u32 load_flags(const struct kvctx_op *op)
 {
-	return (op->verify ? KVCTX_CQE_VERIFIED : 0) | (op->p2p ? KVCTX_CQE_P2P : 0);
+	return (op->load.verify ? KVCTX_CQE_VERIFIED : 0) | (op->mem.p2p ? KVCTX_CQE_P2P : 0);
 }
 
 static void load_work(struct work_struct *work)
 {
-	struct kvctx_op *op = container_of(work, struct kvctx_op, work);
+	struct kvctx_op *op = container_of(work, struct kvctx_op, run.work);
 	int err = kvctx_io_result(op);
 	struct kvctx_cursor c;
 
 	if (!err)
 		kvctx_io_scatter(op);
-	if (!err && op->verify)
+	if (!err && op->load.verify)
 		err = load_verify(op);
 	if (err) {
-		kvctx_cursor_init(&c, op->user);
-		kvctx_cursor_zero(&c, op->length);
+		kvctx_cursor_init(&c, op->mem.user);
+		kvctx_cursor_zero(&c, op->call.length);
 	}
 	load_end(op, err);
 	if (err)
 		kvctx_op_complete(op, err, 0);
 	else
-		kvctx_op_complete(op, op->length, load_flags(op));
+		kvctx_op_complete(op, op->call.length, load_flags(op));
 }
 
 /* Any context */
-static void load_finish(struct kvctx_op *op)
+void kvctx_load_finish(struct kvctx_op *op)
 {
-	if (op->error || op->bounces || op->verify) {
+	if (op->io.error || op->io.bounces || op->load.verify) {
 		kvctx_op_process(op, load_work);
 		return;
 	}
 	load_end(op, 0);
-	kvctx_op_complete(op, op->length, load_flags(op));
+	kvctx_op_complete(op, op->call.length, load_flags(op));
 }
 
 /* The page was found: can it be had in this way? */
 static int load_allowed(const struct kvctx_op *op)
 {
-	const struct kvc_load *ld = &op->load;
+	const struct kvc_load *ld = &op->load.page;
 
-	if (op->offset > ld->length || op->length > ld->length - op->offset)
+	if (op->call.offset > ld->length || op->call.length > ld->length - op->call.offset)
 		return -ERANGE;
-	if (op->p2p && !(kvctx_io_members(op) & BIT_ULL(ld->member)))
+	if (op->mem.p2p && !(kvctx_io_members(op) & BIT_ULL(ld->member)))
 		return -EREMOTEIO;
-	if (op->user_crcs && ld->no_crcs)
+	if (op->call.crcs_to && ld->no_crcs)
 		return -EOPNOTSUPP;
 	/* who loads to a peer and takes the CRCs checks there */
-	if (!op->verify && !(op->p2p && op->user_crcs) && op->session->tenant->flags & KVCTX_TENANT_VERIFIED)
+	if (!op->load.verify && !(op->mem.p2p && op->call.crcs_to) && op->session->tenant->flags & KVCTX_TENANT_VERIFIED)
 		return -EPERM;
 	return 0;
 }
@@ -201,21 +194,21 @@ static int load_allowed(const struct kvctx_op *op)
  */
 static int load_tell_crcs(struct kvctx_op *op)
 {
-	u32 __user *to = u64_to_user_ptr(op->user_crcs);
+	u32 __user *to = u64_to_user_ptr(op->call.crcs_to);
 	u32 size = kvc_chunk_size(load_core(op)), batch[32], n, i;
-	u32 chunk = (u32)op->offset / size, end = ((u32)op->offset + op->length - 1) / size + 1;
+	u32 chunk = (u32)op->call.offset / size, end = ((u32)op->call.offset + op->call.length - 1) / size + 1;
 
 	for (; chunk < end; chunk += n, to += n) {
 		n = min_t(u32, end - chunk, ARRAY_SIZE(batch));
 		for (i = 0; i < n; i++)
-			batch[i] = kvc_load_crc(load_core(op), &op->load, chunk + i);
+			batch[i] = kvc_load_crc(load_core(op), &op->load.page, chunk + i);
 		if (copy_to_user_nofault(to, batch, n * sizeof(*batch)))
 			return -ERESTART;
 	}
 	return 0;
 }
 
-/* Its turn: to the device, or, with an error, to the end. */
+/* The operation's turn has come: the device fills its memory. Or it will not come, and @err ends the operation. */
 void kvctx_load_go(struct kvctx_op *op, int err)
 {
 	if (err) {
@@ -223,41 +216,39 @@ void kvctx_load_go(struct kvctx_op *op, int err)
 		kvctx_op_complete(op, err, 0);
 		return;
 	}
-	op->finish = load_finish;
-	atomic_set(&op->pending, 1);
-	kvctx_io_submit(op, REQ_OP_READ, op->bytes);
+	atomic_set(&op->io.pending, 1);
+	kvctx_io_submit(op, REQ_OP_READ);
 	kvctx_io_put(op);
 }
 
-/* Ready op->load, which was begun and has the range, for its turn. An error ends it. */
-int kvctx_load_prepare(struct kvctx_op *op)
-{
-	int err = load_frame(op);
+static const struct kvctx_op_kind load_kind = { .go = kvctx_load_go, .finish = kvctx_load_finish };
 
+/* Find the page, and see that it can be had in this way. An error ends op->load. */
+int kvctx_load_begin(struct kvctx_op *op)
+{
+	int err;
+
+	err = kvc_load_begin(load_core(op), op->session->domain, op->call.key, &op->load.page);
+	if (err)
+		return err;
+	op->kind = &load_kind;
+	op->load.verify = !(op->call.flags & KVCTX_OP_NO_VERIFY) && !op->mem.p2p && !op->load.page.no_crcs;
+	err = load_allowed(op);
+	if (!err && op->call.crcs_to)
+		err = load_tell_crcs(op);
 	if (err)
 		load_end(op, err);
 	return err;
 }
 
-int kvctx_load_start(struct kvctx_op *op)
+/* Read the page that was begun into op->mem, when it is its turn. 0: taken over; an error ends op->load. */
+int kvctx_load_move(struct kvctx_op *op)
 {
-	int err;
+	int err = load_frame(op);
 
-	err = kvc_load_begin(load_core(op), op->session->domain, op->key, &op->load);
 	if (err)
-		return err;
-	op->verify = !(op->flags & KVCTX_OP_NO_VERIFY) && !op->p2p && !op->load.no_crcs;
-	err = load_allowed(op);
-	if (!err && op->user_crcs)
-		err = load_tell_crcs(op);
-	if (err) {
 		load_end(op, err);
-		return err;
-	}
-	if (kvctx_slot_load(op))
-		return 0;
-	err = kvctx_load_prepare(op);
-	if (!err)
-		kvctx_turn_take(op, kvctx_load_go);
+	else
+		kvctx_turn_take(op);
 	return err;
 }

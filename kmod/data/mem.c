@@ -25,7 +25,7 @@
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 
-#include "data.h"
+#include "op.h"
 
 #define ALLOC_ORDER	(21 - PAGE_SHIFT)	/* 2 MiB: what an IOMMU or a PRP list likes best */
 #define PIN_BATCH	2048

@@ -13,7 +13,7 @@
 #include <linux/pci.h>
 #include <linux/pci-p2pdma.h>
 
-#include "data.h"
+#include "op.h"
 
 /* Are these bytes in a BAR of the device? */
 bool kvctx_path_holds(struct pci_dev *pdev, phys_addr_t addr, u64 bytes)

@@ -23,7 +23,7 @@
 #include <linux/pci.h>
 #include <linux/slab.h>
 
-#include "data.h"
+#include "op.h"
 
 struct kvctx_peer {
 	struct list_head node;		/* peers, or those being revoked */
@@ -280,13 +280,11 @@ void kvctx_unregister_all(struct kvctx_session *s)
 	xa_destroy(&s->mems);
 }
 
-/* The memory of that id, held if it is a registration. @gone: also when its peer is gone. -EINVAL, -ENODEV */
-struct kvctx_mem *kvctx_mem_get(struct kvctx_session *s, u32 id, bool gone)
+/* Hold the registration of that id; @gone: also when its peer is gone. -EINVAL, -ENODEV */
+struct kvctx_mem *kvctx_registered_get(struct kvctx_session *s, u32 id, bool gone)
 {
 	struct kvctx_mem *mem;
 
-	if (id == KVCTX_MEM_ARENA)
-		return s->arena ?: ERR_PTR(-EINVAL);
 	xa_lock(&s->mems);
 	mem = xa_load(&s->mems, id);
 	if (mem)
@@ -300,15 +298,15 @@ struct kvctx_mem *kvctx_mem_get(struct kvctx_session *s, u32 id, bool gone)
 	smp_mb__after_atomic();
 	if (!kvctx_peer_gone(mem))
 		return mem;
-	kvctx_mem_put(s, mem);
+	kvctx_registered_put(mem);
 	return ERR_PTR(-ENODEV);
 }
 
-void kvctx_mem_put(struct kvctx_session *s, struct kvctx_mem *mem)
+void kvctx_registered_put(struct kvctx_mem *mem)
 {
 	bool foreign = mem->foreign;
 
-	if (mem != s->arena && atomic_dec_and_test(&mem->users) && foreign)
+	if (atomic_dec_and_test(&mem->users) && foreign)
 		peer_idle();
 }
 
@@ -318,7 +316,7 @@ static void peer_revoke(struct kvctx_peer *peer)
 {
 	struct kvctx_mem *mem = peer->mem;
 
-	kvctx_park_revoke(peer->pool);
+	queue_work(peer->pool->io_wq, &peer->pool->sweep);
 	wait_event(peers_wait, !atomic_read(&mem->users));
 	kvctx_mem_unpin(mem);
 }
@@ -337,7 +335,7 @@ static void peers_revoke(struct pci_dev *pdev)
 		WRITE_ONCE(peer->gone, true);
 		list_move_tail(&peer->node, &list);
 	}
-	/* pairs with kvctx_mem_get(): see the head of this file */
+	/* pairs with kvctx_registered_get(): see the head of this file */
 	smp_mb();
 	while ((peer = list_first_entry_or_null(&list, struct kvctx_peer, node))) {
 		mutex_unlock(&peers_lock);

@@ -21,11 +21,9 @@
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
-#include "data.h"
+#include "op.h"
 
 #define CLOSE_WAIT	(5 * HZ)
-
-struct workqueue_struct *kvctx_session_wq;
 
 union kvctx_arg {
 	struct {
@@ -158,6 +156,8 @@ static void setup_undo(struct kvctx_session *s)
 	kvctx_slots_free(s);
 	kvctx_mem_free(s->arena);
 	s->arena = NULL;
+	kvctx_op_discard_all(s->cq.spare);
+	s->cq.spare = NULL;
 	kvctx_cq_free(&s->cq);
 	if (s->domain)
 		kvc_domain_put(s->pool->core, s->domain);
@@ -483,8 +483,7 @@ static int session_release(struct inode *inode, struct file *file)
 	struct kvctx_session *s = file->private_data;
 
 	WRITE_ONCE(s->dying, true);
-	kvctx_park_sweep(s->pool);
-	kvctx_turn_sweep(s->pool);
+	kvctx_queues_sweep(s->pool);
 	kvctx_lease_exit(s);
 	wait_event_idle_timeout(s->cq.wait, kvctx_cq_drained(s), CLOSE_WAIT);
 	if (!session_orphan(s))

@@ -28,7 +28,7 @@
 #include <linux/rhashtable.h>
 #include <linux/slab.h>
 
-#include "data.h"
+#include "op.h"
 
 #define COPY_STEP	(64U << 10)
 #define COPY_HERE_MAX	(256U << 10)	/* longer copies are left to pool->io_wq */
@@ -74,7 +74,7 @@ struct want {
 	struct kvctx_op *op;		/* waits for it; NULL: nobody does */
 };
 
-static const struct rhashtable_params pages_params = {
+static const struct rhashtable_params slot_pages_params = {
 	.key_len = KVC_KEY_LEN,
 	.key_offset = offsetof(struct kvctx_slot, key),
 	.head_offset = offsetof(struct kvctx_slot, hash),
@@ -90,7 +90,7 @@ static u64 slot_offset(const struct kvctx_slots *t, const struct kvctx_slot *slo
 	return (u64)slot_index(t, slot) * t->bytes;
 }
 
-static bool idle_less(struct rb_node *a, const struct rb_node *b)
+static bool slot_idle_less(struct rb_node *a, const struct rb_node *b)
 {
 	return rb_entry(a, struct kvctx_slot, idle)->end < rb_entry(b, struct kvctx_slot, idle)->end;
 }
@@ -104,21 +104,21 @@ static void slot_become(struct kvctx_slots *t, struct kvctx_slot *slot, enum slo
 	RB_CLEAR_NODE(&slot->idle);
 	slot->state = to;
 	if (to != SLOT_FILLING && !slot->gets && !slot->copies)
-		rb_add_cached(&slot->idle, &t->idle, idle_less);
+		rb_add_cached(&slot->idle, &t->idle, slot_idle_less);
 }
 
 /* The slot that is named so. */
 static struct kvctx_slot *slot_find(struct kvctx_slots *t, const u8 *key)
 {
 	lockdep_assert_held(&t->lock);
-	return rhashtable_lookup_fast(&t->pages, key, pages_params);
+	return rhashtable_lookup_fast(&t->pages, key, slot_pages_params);
 }
 
 static void slot_unname(struct kvctx_slots *t, struct kvctx_slot *slot)
 {
 	lockdep_assert_held(&t->lock);
 	if (slot->named)
-		rhashtable_remove_fast(&t->pages, &slot->hash, pages_params);
+		rhashtable_remove_fast(&t->pages, &slot->hash, slot_pages_params);
 	slot->named = false;
 }
 
@@ -126,7 +126,7 @@ static int slot_name(struct kvctx_slots *t, struct kvctx_slot *slot, const u8 *k
 {
 	lockdep_assert_held(&t->lock);
 	memcpy(slot->key, key, sizeof(slot->key));
-	if (rhashtable_insert_fast(&t->pages, &slot->hash, pages_params))
+	if (rhashtable_insert_fast(&t->pages, &slot->hash, slot_pages_params))
 		return -ENOMEM;
 	slot->named = true;
 	return 0;
@@ -137,9 +137,9 @@ static void slot_use(struct kvctx_slots *t, struct kvctx_slot *slot, struct kvct
 {
 	lockdep_assert_held(&t->lock);
 	op->slot = slot;
-	if (op->opcode == KVCTX_OP_LOAD)
+	if (op->call.opcode == KVCTX_OP_LOAD)
 		slot->copies++;
-	else if (op->opcode == KVCTX_OP_GET)
+	else if (op->call.opcode == KVCTX_OP_GET)
 		slot->gets++;
 }
 
@@ -148,15 +148,15 @@ static void slot_copy(struct kvctx_op *op)
 	struct kvctx_slots *t = op->session->slots;
 	struct kvctx_slot *slot = op->slot;
 	struct kvctx_piece piece = {
-		.mem = t->mem, .offset = slot_offset(t, slot) + op->offset, .length = op->length,
+		.mem = t->mem, .offset = slot_offset(t, slot) + op->call.offset, .length = op->call.length,
 	};
 	struct kvctx_cursor from, to;
 	struct kvctx_run run;
 	u32 left;
 
 	kvctx_cursor_init(&from, &piece);
-	kvctx_cursor_init(&to, op->user);
-	for (left = op->length; left; left -= run.length) {
+	kvctx_cursor_init(&to, op->mem.user);
+	for (left = op->call.length; left; left -= run.length) {
 		kvctx_cursor_run(&from, &run);
 		run.length = min(run.length, COPY_STEP);
 		kvctx_cursor_advance(&from, run.length);
@@ -167,12 +167,12 @@ static void slot_copy(struct kvctx_op *op)
 	slot->copies--;
 	slot_become(t, slot, slot->state);
 	spin_unlock(&t->lock);
-	kvctx_op_complete(op, op->length, KVCTX_CQE_FROM_DRAM | KVCTX_CQE_VERIFIED);
+	kvctx_op_complete(op, op->call.length, KVCTX_CQE_FROM_DRAM | KVCTX_CQE_VERIFIED);
 }
 
-static void copy_work(struct work_struct *work)
+static void slot_copy_work(struct work_struct *work)
 {
-	slot_copy(container_of(work, struct kvctx_op, work));
+	slot_copy(container_of(work, struct kvctx_op, run.work));
 }
 
 /* Complete @op, whose page is in its slot. @flags: KVCTX_CQE_* that a PREFETCH or GET completes with. */
@@ -180,15 +180,15 @@ static void slot_serve(struct kvctx_op *op, u32 flags)
 {
 	struct kvctx_slot *slot = op->slot;
 
-	if (op->opcode == KVCTX_OP_PREFETCH) {
+	if (op->call.opcode == KVCTX_OP_PREFETCH) {
 		/* not a user: the slot may be another page's by now */
-		kvctx_op_complete(op, op->length, flags);
-	} else if (op->opcode == KVCTX_OP_GET) {
+		kvctx_op_complete(op, op->call.length, flags);
+	} else if (op->call.opcode == KVCTX_OP_GET) {
 		kvctx_op_complete(op, slot_index(op->session->slots, slot), flags);
-	} else if (op->length <= COPY_HERE_MAX) {
+	} else if (op->call.length <= COPY_HERE_MAX) {
 		slot_copy(op);
 	} else {
-		kvctx_op_process(op, copy_work);
+		kvctx_op_process(op, slot_copy_work);
 	}
 }
 
@@ -196,7 +196,7 @@ static void slot_serve(struct kvctx_op *op, u32 flags)
  * Drop the operations that waited for the fill until after their deadline. false: nobody is left, nor will anybody
  * come.
  */
-static bool drop_late(struct kvctx_slots *t, struct kvctx_slot *slot)
+static bool slot_drop_late(struct kvctx_slots *t, struct kvctx_slot *slot)
 {
 	ktime_t now = ktime_get();
 	struct kvctx_op *op, *tmp;
@@ -204,30 +204,30 @@ static bool drop_late(struct kvctx_slots *t, struct kvctx_slot *slot)
 	bool left;
 
 	spin_lock(&t->lock);
-	list_for_each_entry_safe(op, tmp, &slot->waiters, parked)
-		if (op->deadline <= now)
-			list_move_tail(&op->parked, &late);
+	list_for_each_entry_safe(op, tmp, &slot->waiters, wait.node)
+		if (op->call.deadline <= now)
+			list_move_tail(&op->wait.node, &late);
 	left = slot->asked || !list_empty(&slot->waiters);
 	if (!left)
 		slot_unname(t, slot);
 	spin_unlock(&t->lock);
-	list_for_each_entry_safe(op, tmp, &late, parked)
+	list_for_each_entry_safe(op, tmp, &late, wait.node)
 		kvctx_op_complete(op, -ETIME, 0);
 	return left;
 }
 
 /* The fill's turn. */
-static void fill_go(struct kvctx_op *fill, int err)
+static void slot_fill_go(struct kvctx_op *fill, int err)
 {
-	if (!err && !drop_late(fill->session->slots, fill->slot)) {
+	if (!err && !slot_drop_late(fill->session->slots, fill->slot)) {
 		kvctx_turn_end(fill);
 		err = -ETIME;
 	}
 	kvctx_load_go(fill, err);
 }
 
-/* The end of a fill, op->done. The session may be gone on return. */
-static void fill_done(struct kvctx_op *fill, s32 res, u32 flags)
+/* The end of a fill, to.done. The session may be gone on return. */
+static void slot_fill_done(struct kvctx_op *fill, s32 res, u32 flags)
 {
 	struct kvctx_session *s = fill->session;
 	struct kvctx_slots *t = s->slots;
@@ -244,12 +244,12 @@ static void fill_done(struct kvctx_op *fill, s32 res, u32 flags)
 		slot_become(t, slot, SLOT_FREE);
 	} else {
 		slot->end = ktime_add_ms(ktime_get(), slot->lease_ms);
-		list_for_each_entry(op, &waiters, parked)
+		list_for_each_entry(op, &waiters, wait.node)
 			slot_use(t, slot, op);
 		slot_become(t, slot, SLOT_READY);
 	}
 	spin_unlock(&t->lock);
-	list_for_each_entry_safe(op, tmp, &waiters, parked) {
+	list_for_each_entry_safe(op, tmp, &waiters, wait.node) {
 		if (res < 0)
 			kvctx_op_complete(op, res, 0);
 		else
@@ -284,8 +284,8 @@ static bool slot_join(struct kvctx_session *s, const struct want *w)
 	} else if (ready) {
 		slot_use(t, slot, w->op);
 	} else {
-		list_add_tail(&w->op->parked, &slot->waiters);
-		if (w->prio < slot->fill->prio && kvctx_turn_recall(slot->fill))
+		list_add_tail(&w->op->wait.node, &slot->waiters);
+		if (w->prio < slot->fill->call.prio && kvctx_turn_recall(slot->fill))
 			raise = slot->fill;
 	}
 	slot_become(t, slot, slot->state);
@@ -293,29 +293,32 @@ static bool slot_join(struct kvctx_session *s, const struct want *w)
 	if (w->op)
 		percpu_counter_inc(&s->pool->counters.slot_hits);
 	if (raise) {
-		raise->prio = w->prio;
-		kvctx_turn_take(raise, fill_go);
+		raise->call.prio = w->prio;
+		kvctx_turn_take(raise);
 	}
 	if (w->op && ready)
 		slot_serve(w->op, KVCTX_CQE_FROM_DRAM | KVCTX_CQE_VERIFIED);
 	return true;
 }
 
-static struct kvctx_op *fill_alloc(struct kvctx_session *s, const struct want *w)
+static const struct kvctx_op_kind slot_fill_kind = { .go = slot_fill_go, .finish = kvctx_load_finish };
+
+static struct kvctx_op *slot_fill_alloc(struct kvctx_session *s, const struct want *w)
 {
-	struct kvctx_op *fill = kvctx_op_alloc(s);
+	struct kvctx_op *spare = NULL, *fill = kvctx_op_alloc(s, &spare);
 
 	if (!fill)
 		return NULL;
-	fill->opcode = KVCTX_OP_LOAD;
-	fill->prio = w->prio;
-	memcpy(fill->key, w->key, sizeof(fill->key));
-	fill->length = w->load.length;
-	fill->verify = true;
-	fill->load = w->load;
-	fill->member = w->load.member;
-	fill->deadline = KTIME_MAX;
-	fill->done = fill_done;
+	fill->call.opcode = KVCTX_OP_LOAD;
+	fill->call.prio = w->prio;
+	memcpy(fill->call.key, w->key, sizeof(fill->call.key));
+	fill->call.length = w->load.length;
+	fill->load.verify = true;
+	fill->load.page = w->load;
+	fill->io.member = w->load.member;
+	fill->call.deadline = KTIME_MAX;
+	fill->to.done = slot_fill_done;
+	fill->kind = &slot_fill_kind;
 	return fill;
 }
 
@@ -344,7 +347,7 @@ static int slot_take(struct kvctx_slots *t, struct kvctx_op *fill, const struct 
 	slot->asked = !w->op;
 	slot->fill = fill;
 	if (w->op)
-		list_add_tail(&w->op->parked, &slot->waiters);
+		list_add_tail(&w->op->wait.node, &slot->waiters);
 	slot_become(t, slot, SLOT_FILLING);
 	fill->slot = slot;
 	return 0;
@@ -353,7 +356,7 @@ static int slot_take(struct kvctx_slots *t, struct kvctx_op *fill, const struct 
 /* Begin to read the page into a slot, for w->op. 0: taken over, with w->load; or slot_take()'s errors. */
 static int slot_fill(struct kvctx_session *s, const struct want *w)
 {
-	struct kvctx_op *fill = fill_alloc(s, w);
+	struct kvctx_op *fill = slot_fill_alloc(s, w);
 	struct kvctx_slots *t = s->slots;
 	int err;
 
@@ -368,16 +371,14 @@ static int slot_fill(struct kvctx_session *s, const struct want *w)
 	}
 	kvctx_cq_background_begin(s);
 	percpu_counter_inc(&s->pool->counters.prefetches);
-	*fill->user = (struct kvctx_piece){
-		.mem = t->mem, .offset = slot_offset(t, fill->slot), .length = fill->length,
+	*fill->mem.user = (struct kvctx_piece){
+		.mem = t->mem, .offset = slot_offset(t, fill->slot), .length = fill->call.length,
 	};
-	fill->nr_pieces = 1;
+	fill->mem.nr = 1;
 	atomic_inc(&t->mem->users);
-	err = kvctx_load_prepare(fill);
+	err = kvctx_load_move(fill);
 	if (err)
 		kvctx_op_complete(fill, err, 0);
-	else
-		kvctx_turn_take(fill, fill_go);
 	return 0;
 }
 
@@ -406,17 +407,17 @@ static int slot_want(struct kvctx_session *s, const struct want *w)
 int kvctx_prefetch_start(struct kvctx_op *op)
 {
 	struct kvctx_session *s = op->session;
-	struct want w = { .key = op->key, .lease_ms = op->lease_ms, .prio = op->prio, .op = op };
+	struct want w = { .key = op->call.key, .lease_ms = op->call.lease_ms, .prio = op->call.prio, .op = op };
 	int err;
 
 	if (!s->slots)
 		return -EOPNOTSUPP;
-	if (!op->lease_ms || op->lease_ms > KVCTX_LEASE_MS_MAX)
+	if (!op->call.lease_ms || op->call.lease_ms > KVCTX_LEASE_MS_MAX)
 		return -EINVAL;
-	err = kvc_load_begin(s->pool->core, s->domain, op->key, &w.load);
+	err = kvc_load_begin(s->pool->core, s->domain, op->call.key, &w.load);
 	if (err)
 		return err;
-	op->length = w.load.length;
+	op->call.length = w.load.length;
 	return slot_want(s, &w);
 }
 
@@ -443,21 +444,29 @@ s32 kvctx_slot_put(struct kvctx_session *s, const struct kvctx_sqe *sqe)
 }
 
 /*
- * A LOAD whose op->load was begun: true: it is served from a slot, now or when that is filled; @op may be gone. false:
- * it goes to the device.
+ * A LOAD that was begun. true: it is served from a slot, now or when that is filled; @op may be gone. false: it goes to
+ * the device.
  */
-bool kvctx_slot_load(struct kvctx_op *op)
+static bool slot_load(struct kvctx_op *op)
 {
 	struct kvctx_session *s = op->session;
-	struct want w = { .key = op->key, .prio = op->prio, .op = op };
+	struct want w = { .key = op->call.key, .prio = op->call.prio, .op = op };
 
-	if (!s->slots || op->p2p || op->flags & KVCTX_OP_NO_SLOT)
+	if (!s->slots || op->mem.p2p || op->call.flags & KVCTX_OP_NO_SLOT)
 		return false;
-	w.load = op->load;
+	w.load = op->load.page;
 	if (!slot_join(s, &w))
 		return false;
 	kvc_load_end(s->pool->core, &w.load, 0);
 	return true;
+}
+
+/* LOAD: from a slot, or from the device */
+int kvctx_load_start(struct kvctx_op *op)
+{
+	int err = kvctx_load_begin(op);
+
+	return err || slot_load(op) ? err : kvctx_load_move(op);
 }
 
 /* For MATCH: have pages read ahead, from the first on. Returns how many are in slots or on their way. */
@@ -490,7 +499,7 @@ int kvctx_slots_mmap(struct kvctx_session *s, struct vm_area_struct *vma, u64 of
 /* At SETUP: @nr slots of *@slot_bytes, which is rounded up. */
 int kvctx_slots_setup(struct kvctx_session *s, u32 *slot_bytes, u32 nr)
 {
-	struct rhashtable_params params = pages_params;
+	struct rhashtable_params params = slot_pages_params;
 	struct kvctx_slots *t;
 	int err;
 	u32 i;

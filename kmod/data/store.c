@@ -18,27 +18,27 @@
  */
 #include <linux/slab.h>
 
-#include "data.h"
+#include "op.h"
 
 /* Does the CPU read the page, to compute its CRCs? */
 static bool store_reads(const struct kvctx_op *op)
 {
-	return !op->p2p && !(op->flags & KVCTX_OP_NO_VERIFY);
+	return !op->mem.p2p && !(op->call.flags & KVCTX_OP_NO_VERIFY);
 }
 
 static void store_crcs(struct kvctx_op *op)
 {
 	struct kvc_pool *core = op->session->pool->core;
-	u32 size = kvc_chunk_size(core), left = op->length, chunk, n, crc;
+	u32 size = kvc_chunk_size(core), left = op->call.length, chunk, n, crc;
 	struct kvctx_cursor c;
 
-	kvctx_cursor_init(&c, op->user);
+	kvctx_cursor_init(&c, op->mem.user);
 	for (chunk = 0; left; chunk++, left -= n) {
 		n = min(size, left);
 		crc = kvctx_cursor_crc(&c, n);
-		if (op->crcs && op->crcs[chunk] != crc)
-			cmpxchg(&op->error, 0, -EILSEQ);
-		kvc_store_crc(core, &op->store, chunk, crc);
+		if (op->call.crcs && op->call.crcs[chunk] != crc)
+			cmpxchg(&op->io.error, 0, -EILSEQ);
+		kvc_store_crc(core, &op->store.page, chunk, crc);
 		cond_resched();
 	}
 }
@@ -46,21 +46,21 @@ static void store_crcs(struct kvctx_op *op)
 /* Of a page that the CPU does not read */
 static void store_given_crcs(struct kvctx_op *op)
 {
-	struct kvc_store *st = &op->store;
+	struct kvc_store *st = &op->store.page;
 	u32 chunk;
 
-	st->no_crcs = !op->crcs;
-	for (chunk = 0; op->crcs && chunk < st->nr_chunks; chunk++)
-		kvc_store_crc(op->session->pool->core, st, chunk, op->crcs[chunk]);
+	st->no_crcs = !op->call.crcs;
+	for (chunk = 0; op->call.crcs && chunk < st->nr_chunks; chunk++)
+		kvc_store_crc(op->session->pool->core, st, chunk, op->call.crcs[chunk]);
 }
 
 static void store_failed(struct work_struct *work)
 {
-	struct kvctx_op *op = container_of(work, struct kvctx_op, work);
+	struct kvctx_op *op = container_of(work, struct kvctx_op, run.work);
 	int err = kvctx_io_result(op);
 
 	kvctx_io_free(op);
-	kvc_store_abort(op->session->pool->core, &op->store);
+	kvc_store_abort(op->session->pool->core, &op->store.page);
 	kvctx_op_complete(op, err, 0);
 }
 
@@ -68,9 +68,9 @@ static void store_failed(struct work_struct *work)
 static void store_finish(struct kvctx_op *op)
 {
 	struct kvc_pool *core = op->session->pool->core;
-	s32 res = op->length;
+	s32 res = op->call.length;
 
-	if (op->error) {
+	if (op->io.error) {
 		kvctx_op_process(op, store_failed);
 		return;
 	}
@@ -79,35 +79,34 @@ static void store_finish(struct kvctx_op *op)
 		return;
 	}
 	kvctx_io_free(op);
-	kvc_store_commit(core, &op->store);
+	kvc_store_commit(core, &op->store.page);
 	/* Lost meanwhile? Nothing was published, and the flush that told of it may be over */
-	if (!kvc_member_online(core, op->member))
+	if (!kvc_member_online(core, op->io.member))
 		res = -ENODEV;
-	kvctx_op_complete(op, res, op->p2p && res >= 0 ? KVCTX_CQE_P2P : 0);
+	kvctx_op_complete(op, res, op->mem.p2p && res >= 0 ? KVCTX_CQE_P2P : 0);
 }
 
 static void store_crc_work(struct work_struct *work)
 {
-	struct kvctx_op *op = container_of(work, struct kvctx_op, work);
+	struct kvctx_op *op = container_of(work, struct kvctx_op, run.work);
 
 	store_crcs(op);
 	kvctx_io_put(op);
 }
 
-/* Its turn: to the device, or, with an error, to the end. */
+/* The operation's turn has come: its bytes go to the device. Or it will not come, and @err ends the operation. */
 static void store_go(struct kvctx_op *op, int err)
 {
 	if (err) {
-		kvc_store_abort(op->session->pool->core, &op->store);
+		kvc_store_abort(op->session->pool->core, &op->store.page);
 		kvctx_op_complete(op, err, 0);
 		return;
 	}
-	op->finish = store_finish;
-	atomic_set(&op->pending, store_reads(op) ? 2 : 1);
+	atomic_set(&op->io.pending, store_reads(op) ? 2 : 1);
 	if (!store_reads(op))
 		store_given_crcs(op);
-	kvctx_io_submit(op, REQ_OP_WRITE, op->bytes);
-	kvctx_count_written(op->session->pool, &op->session->pool->counters.host_written, op->bytes);
+	kvctx_io_submit(op, REQ_OP_WRITE);
+	kvctx_count_written(op->session->pool, &op->session->pool->counters.host_written, op->io.bytes);
 	if (store_reads(op))
 		kvctx_op_process(op, store_crc_work);
 	kvctx_io_put(op);
@@ -120,10 +119,10 @@ static int store_attempt(struct kvctx_op *op)
 
 	if (READ_ONCE(s->pool->write_budget))
 		kvc_budget_tick(s->pool->core, (u64)ktime_get_boottime_seconds());
-	err = kvc_store_begin(s->pool->core, s->domain, op->key, op->length, op->depth, op->members,
-			      &op->store);
+	err = kvc_store_begin(s->pool->core, s->domain, op->call.key, op->call.length, op->call.depth, op->store.members,
+			      &op->store.page);
 	if (err == -EEXIST || err == -EINPROGRESS) {
-		kvctx_op_complete(op, op->length, KVCTX_CQE_DEDUP | (err == -EEXIST ? 0 : KVCTX_CQE_PENDING));
+		kvctx_op_complete(op, op->call.length, KVCTX_CQE_DEDUP | (err == -EEXIST ? 0 : KVCTX_CQE_PENDING));
 		return 0;
 	}
 	if (err == -EDQUOT) {
@@ -132,43 +131,50 @@ static int store_attempt(struct kvctx_op *op)
 	}
 	if (err)
 		return err;
-	op->bytes = kvc_blocks(op->length) << KVC_BLOCK_SHIFT;
-	if (op->bytes > op->length)
-		op->user[op->nr_pieces] = (struct kvctx_piece){ .length = op->bytes - op->length };
-	op->pieces = op->user;
-	op->member = op->store.member;
-	op->device_offset = op->store.offset;
-	kvctx_turn_take(op, store_go);
+	op->io.bytes = kvc_blocks(op->call.length) << KVC_BLOCK_SHIFT;
+	if (op->io.bytes > op->call.length)
+		op->mem.user[op->mem.nr] = (struct kvctx_piece){ .length = op->io.bytes - op->call.length };
+	op->io.pieces = op->mem.user;
+	op->io.member = op->store.page.member;
+	op->io.offset = op->store.page.offset;
+	op->io.stream = op->store.page.stream;
+	kvctx_turn_take(op);
 	return 0;
 }
 
+static const struct kvctx_op_kind store_kind = {
+	.attempt = store_attempt, .go = store_go, .finish = store_finish,
+};
+
 int kvctx_store_start(struct kvctx_op *op)
 {
-	op->members = KVC_ANY_MEMBER;
-	if (op->p2p) {
-		op->members = kvctx_io_members(op);
-		if (!op->members)
+	op->store.members = KVC_ANY_MEMBER;
+	if (op->mem.p2p) {
+		op->store.members = kvctx_io_members(op);
+		if (!op->store.members)
 			return -EREMOTEIO;
-		if (!op->crcs && op->session->tenant->flags & KVCTX_TENANT_VERIFIED)
+		if (!op->call.crcs && op->session->tenant->flags & KVCTX_TENANT_VERIFIED)
 			return -EPERM;
 	}
-	op->attempt = store_attempt;
+	op->kind = &store_kind;
 	return kvctx_attempt(op, true);
 }
 
 static int delete_attempt(struct kvctx_op *op)
 {
 	struct kvctx_session *s = op->session;
-	int err = kvc_delete(s->pool->core, s->domain, op->key);
+	int err = kvc_delete(s->pool->core, s->domain, op->call.key);
 
 	if (!err)
 		kvctx_op_complete(op, 0, 0);
 	return err;
 }
 
+static const struct kvctx_op_kind delete_kind = { .attempt = delete_attempt };
+
 int kvctx_delete_start(struct kvctx_op *op)
 {
-	op->attempt = delete_attempt;
+	op->kind = &delete_kind;
 	return kvctx_attempt(op, false);
 }
 

@@ -6,16 +6,14 @@
  * reports the masks of that table. An operation that is refused has done nothing, and completes with the reason
  * like any other: every operation that SUBMIT takes gives exactly one completion.
  *
- * Operations that only ask the engine are answered here. The others get a struct kvctx_op, whose pieces hold the
- * registrations they lie in: one count for each row of pieces in the same registration.
+ * Operations that only ask the engine are answered here. The others get a struct kvctx_op, and are started.
  */
 #include <linux/nospec.h>
 #include <linux/pagemap.h>
 #include <linux/sched/signal.h>
-#include <linux/slab.h>
 #include <linux/uaccess.h>
 
-#include "data.h"
+#include "op.h"
 
 #define SQE_BATCH	8
 #define PLUG_IOS	32	/* what the block layer takes at most */
@@ -40,8 +38,6 @@ struct opcode {
 	int (*start)(struct kvctx_op *op);
 	s32 (*now)(struct kvctx_session *s, const struct kvctx_sqe *sqe);
 };
-
-static struct kmem_cache *op_cache;
 
 static s32 query(struct kvctx_session *s, const struct kvctx_sqe *sqe)
 {
@@ -143,51 +139,6 @@ static int sqe_check(const struct kvctx_session *s, const struct kvctx_sqe *sqe,
 	return 0;
 }
 
-/* Let go of the registrations and of the lists. */
-static void op_put_pieces(struct kvctx_op *op)
-{
-	struct kvctx_mem *mem, *last = NULL;
-	u32 i;
-
-	for (i = 0; i < op->nr_pieces; i++) {
-		mem = op->user[i].mem;
-		if (mem != last)
-			kvctx_mem_put(op->session, mem);
-		last = mem;
-	}
-	/* few have any of them, and freeing nothing costs more than looking */
-	if (!op->borrowed && !op->list && !op->crcs)
-		return;
-	kvfree(op->borrowed);
-	kvfree(op->list);
-	kvfree(op->crcs);
-}
-
-/* Resolve @nr of the caller's segments; adds their bytes to @sum. */
-int kvctx_op_add_pieces(struct kvctx_op *op, const struct kvctx_seg *segs, u32 nr, u64 *sum)
-{
-	struct kvctx_piece *piece;
-	struct kvctx_mem *mem;
-
-	for (; nr; nr--, segs++) {
-		if (!segs->length)
-			return -EINVAL;
-		piece = &op->user[op->nr_pieces];
-		mem = op->nr_pieces ? piece[-1].mem : NULL;
-		if (!mem || mem->id != segs->mem)
-			mem = kvctx_mem_get(op->session, segs->mem, false);
-		if (IS_ERR(mem))
-			return PTR_ERR(mem);
-		op->p2p |= mem->foreign;
-		*piece = (struct kvctx_piece){ .mem = mem, .offset = segs->offset, .length = segs->length };
-		op->nr_pieces++;
-		if (segs->offset > mem->length || segs->length > mem->length - segs->offset)
-			return -EFAULT;
-		*sum += segs->length;
-	}
-	return 0;
-}
-
 /* The one segment that the operation names itself */
 static int op_get_piece(struct kvctx_op *op, const struct kvctx_sqe *sqe)
 {
@@ -208,11 +159,11 @@ static int op_get_pieces(struct kvctx_op *op, const struct kvctx_sqe *sqe)
 	if (!nr)
 		return op_get_piece(op, sqe);
 	if (nr > KVCTX_INLINE_PIECES) {
-		op->list = kvmalloc(room * sizeof(*op->list) + nr * sizeof(*segs), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
-		if (!op->list)
+		op->mem.list = kvmalloc(room * sizeof(*op->mem.list) + nr * sizeof(*segs), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+		if (!op->mem.list)
 			return -ENOMEM;
-		op->user = op->list + 1;
-		segs = (struct kvctx_seg *)(op->list + room);
+		op->mem.user = op->mem.list + 1;
+		segs = (struct kvctx_seg *)(op->mem.list + room);
 	}
 	/* all at once: when the first registration is held nothing may wait for the caller any more */
 	if (copy_from_user(segs, user, nr * sizeof(*segs)))
@@ -226,92 +177,23 @@ static int op_get_pieces(struct kvctx_op *op, const struct kvctx_sqe *sqe)
 /* LOAD gets them when the page was found; those of a STORE are copied now. */
 static int op_get_crcs(struct kvctx_op *op, const struct kvctx_sqe *sqe)
 {
-	u32 nr = DIV_ROUND_UP(op->length, kvc_chunk_size(op->session->pool->core));
+	u32 nr = DIV_ROUND_UP(op->call.length, kvc_chunk_size(op->session->pool->core));
 
 	if (sqe->opcode == KVCTX_OP_LOAD || !sqe->crcs) {
-		op->user_crcs = sqe->crcs;
+		op->call.crcs_to = sqe->crcs;
 		return 0;
 	}
-	op->crcs = kvmalloc_array(nr, sizeof(*op->crcs), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
-	if (!op->crcs)
+	op->call.crcs = kvmalloc_array(nr, sizeof(*op->call.crcs), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	if (!op->call.crcs)
 		return -ENOMEM;
-	return copy_from_user(op->crcs, u64_to_user_ptr(sqe->crcs), nr * sizeof(*op->crcs)) ? -EFAULT : 0;
-}
-
-/* Memory of an operation, with or without one in @spare. */
-static struct kvctx_op *op_alloc(struct kvctx_session *s, struct kvctx_op **spare)
-{
-	struct kvctx_op *op = *spare;
-
-	if (op)
-		*spare = op->spare;
-	else
-		op = kmem_cache_alloc(op_cache, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
-	if (!op)
-		return NULL;
-	memset(op, 0, offsetof(struct kvctx_op, inline_pieces));
-	op->session = s;
-	op->user = op->inline_pieces + 1;
-	return op;
-}
-
-/* An operation that does not come from the caller; op->done is called at its end. */
-struct kvctx_op *kvctx_op_alloc(struct kvctx_session *s)
-{
-	struct kvctx_op *none = NULL;
-
-	return op_alloc(s, &none);
-}
-
-/* Free the memory of an operation that has ended or never begun. */
-void kvctx_op_discard(struct kvctx_op *op)
-{
-	kmem_cache_free(op_cache, op);
-}
-
-/* The end of an operation that was started. The session may be gone on return. Any context. */
-void kvctx_op_complete(struct kvctx_op *op, s32 res, u32 flags)
-{
-	op_put_pieces(op);
-	if (!op->done) {
-		kvctx_cq_post(op->session, op->user_data, res, flags, op);
-		return;
-	}
-	op->done(op, res, flags);
-	kvctx_op_discard(op);
-}
-
-/* Go on with an operation in process context. */
-void kvctx_op_process(struct kvctx_op *op, work_func_t fn)
-{
-	INIT_WORK(&op->work, fn);
-	queue_work(op->session->pool->io_wq, &op->work);
-}
-
-/* Call op->finish() again, in softirq context: together with others that ended meanwhile. */
-void kvctx_op_bottom(struct kvctx_op *op)
-{
-	struct kvctx_pool *p = op->session->pool;
-
-	if (llist_add(&op->bottom, &p->bottom))
-		queue_work(system_bh_wq, &p->bottom_work);
-}
-
-void kvctx_bottom_work(struct work_struct *work)
-{
-	struct kvctx_pool *p = container_of(work, struct kvctx_pool, bottom_work);
-	struct llist_node *ops = llist_reverse_order(llist_del_all(&p->bottom));
-	struct kvctx_op *op, *next;
-
-	llist_for_each_entry_safe(op, next, ops, bottom)
-		op->finish(op);
+	return copy_from_user(op->call.crcs, u64_to_user_ptr(sqe->crcs), nr * sizeof(*op->call.crcs)) ? -EFAULT : 0;
 }
 
 /* An io_uring command counts the operations that are to report to it. */
 static void op_enter(struct kvctx_op *op, struct kvctx_uring *u)
 {
-	op->uring = u;
-	op->done = u->done;
+	op->to.uring = u;
+	op->to.done = u->done;
 	atomic_inc(&u->left);
 }
 
@@ -319,22 +201,22 @@ static void op_enter(struct kvctx_op *op, struct kvctx_uring *u)
 static int op_start(struct kvctx_session *s, const struct kvctx_sqe *sqe, const struct opcode *oc, ktime_t deadline,
 		    struct kvctx_from *from, struct kvctx_op **spare)
 {
-	struct kvctx_op *op = op_alloc(s, spare);
+	struct kvctx_op *op = kvctx_op_alloc(s, spare);
 	struct kvctx_key key = sqe->key;
 	int err;
 
 	if (!op)
 		return -ENOMEM;
-	op->user_data = sqe->user_data;
-	op->flags = sqe->flags;
-	op->opcode = sqe->opcode;
-	op->prio = sqe->prio ?: oc->prio;
-	memcpy(op->key, kvctx_key_bytes(&key), sizeof(op->key));
-	op->offset = sqe->offset;
-	op->length = sqe->length;
-	op->depth = sqe->depth;
-	op->lease_ms = sqe->lease_ms;
-	op->deadline = deadline;
+	op->call.user_data = sqe->user_data;
+	op->call.flags = sqe->flags;
+	op->call.opcode = sqe->opcode;
+	op->call.prio = sqe->prio ?: oc->prio;
+	memcpy(op->call.key, kvctx_key_bytes(&key), sizeof(op->call.key));
+	op->call.offset = sqe->offset;
+	op->call.length = sqe->length;
+	op->call.depth = sqe->depth;
+	op->call.lease_ms = sqe->lease_ms;
+	op->call.deadline = deadline;
 	if (from)
 		op_enter(op, from->uring);
 	err = op_get_crcs(op, sqe);
@@ -345,7 +227,7 @@ static int op_start(struct kvctx_session *s, const struct kvctx_sqe *sqe, const 
 	if (err) {
 		if (from)
 			atomic_dec(&from->uring->left);
-		op_put_pieces(op);
+		kvctx_op_put_pieces(op);
 		op->spare = *spare;
 		*spare = op;
 	}
@@ -395,8 +277,7 @@ s32 kvctx_submit_sqe(struct kvctx_session *s, const struct kvctx_sqe *sqe, struc
 	struct kvctx_op *unused = NULL;
 	s32 res = submit_one(s, sqe, ktime_get(), from, &unused);
 
-	if (unused)
-		kvctx_op_discard(unused);
+	kvctx_op_discard_all(unused);
 	return res;
 }
 
@@ -418,8 +299,9 @@ static long submit_some(struct kvctx_session *s, const struct kvctx_sqe __user *
 		if (res != -EIOCBQUEUED)
 			kvctx_cq_post(s, sqes[i].user_data, res, 0, NULL);
 	}
-	if (got < room || spare)
-		kvctx_cq_unreserve(s, room - got, spare);
+	kvctx_op_discard_all(spare);
+	if (got < room)
+		kvctx_cq_unreserve(s, room - got);
 	return got ? (long)got : -EFAULT;
 }
 
@@ -453,15 +335,4 @@ long kvctx_submit(struct kvctx_session *s, const struct kvctx_submit *arg, struc
 	if (arg->wait_nr)
 		kvctx_cq_wait(s, arg->wait_nr, &timeout_ns);
 	return done;
-}
-
-int kvctx_submit_init(void)
-{
-	op_cache = KMEM_CACHE(kvctx_op, SLAB_ACCOUNT);
-	return op_cache ? 0 : -ENOMEM;
-}
-
-void kvctx_submit_exit(void)
-{
-	kmem_cache_destroy(op_cache);
 }

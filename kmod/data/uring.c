@@ -28,7 +28,7 @@
  */
 #include <linux/uaccess.h>
 
-#include "data.h"
+#include "op.h"
 
 /* A single operation on its way to submit.c */
 struct single {
@@ -90,7 +90,7 @@ static int uring_end(struct io_uring_cmd *cmd, s32 res, unsigned int issue_flags
 
 static void single_done(struct kvctx_op *op, s32 res, u32 flags)
 {
-	struct kvctx_uring *u = op->uring;
+	struct kvctx_uring *u = op->to.uring;
 
 	percpu_counter_dec(&op->session->pool->counters.inflight);
 	u->res = res;
@@ -105,18 +105,18 @@ static int single_fixed(struct kvctx_op *op, struct kvctx_from *from)
 	struct iov_iter iter;
 	int err;
 
-	err = kvctx_uring_import(op->uring->cmd, one->addr, op->length, one->dir, &iter, one->issue_flags);
+	err = kvctx_uring_import(op->to.uring->cmd, one->addr, op->call.length, one->dir, &iter, one->issue_flags);
 	if (err)
 		return err;
-	op->borrowed = kvctx_mem_borrow(&iter);
-	if (IS_ERR(op->borrowed)) {
-		err = PTR_ERR(op->borrowed);
-		op->borrowed = NULL;
+	op->mem.borrowed = kvctx_mem_borrow(&iter);
+	if (IS_ERR(op->mem.borrowed)) {
+		err = PTR_ERR(op->mem.borrowed);
+		op->mem.borrowed = NULL;
 		return err;
 	}
-	atomic_set(&op->borrowed->users, 1);
-	*op->user = (struct kvctx_piece){ .mem = op->borrowed, .length = op->length };
-	op->nr_pieces = 1;
+	atomic_set(&op->mem.borrowed->users, 1);
+	*op->mem.user = (struct kvctx_piece){ .mem = op->mem.borrowed, .length = op->call.length };
+	op->mem.nr = 1;
 	return 0;
 }
 
@@ -189,8 +189,8 @@ static int uring_single(struct kvctx_session *s, struct io_uring_cmd *cmd, unsig
 
 static void batch_done(struct kvctx_op *op, s32 res, u32 flags)
 {
-	kvctx_cq_post(op->session, op->user_data, res, flags, NULL);
-	uring_put(op->uring);
+	kvctx_cq_post(op->session, op->call.user_data, res, flags, NULL);
+	uring_put(op->to.uring);
 }
 
 static int uring_batch(struct kvctx_session *s, struct io_uring_cmd *cmd, unsigned int issue_flags)
@@ -220,14 +220,6 @@ static int uring_cancel(struct kvctx_session *s, struct io_uring_cmd *cmd)
 	WRITE_ONCE(uring_of(cmd)->cancelled, true);
 	queue_work(s->pool->io_wq, &s->pool->sweep);
 	return 0;
-}
-
-void kvctx_uring_sweep(struct work_struct *work)
-{
-	struct kvctx_pool *p = container_of(work, struct kvctx_pool, sweep);
-
-	kvctx_park_sweep(p);
-	kvctx_turn_sweep(p);
 }
 
 int kvctx_uring_cmd(struct kvctx_session *s, struct io_uring_cmd *cmd, unsigned int issue_flags)

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Operations: their memory, the pieces they hold, their end, and where they go on when they cannot where they are.
+ * op.h has the structure, and the states that it passes.
+ *
+ * The pieces of an operation hold the registrations they lie in: one count for each row of pieces in the same
+ * registration. Memory of operations that ended is kept in the completion queue for the next ones, which takes it in
+ * the critical section that the end of an operation needs anyway: so neither end has to ask the allocator.
+ */
+#include <linux/slab.h>
+
+#include "op.h"
+
+static struct kmem_cache *op_cache;
+
+/* A new operation, in the memory of one that ended if there is some in *@spare. */
+struct kvctx_op *kvctx_op_alloc(struct kvctx_session *s, struct kvctx_op **spare)
+{
+	struct kvctx_op *op = *spare;
+
+	if (op)
+		*spare = op->spare;
+	else
+		op = kmem_cache_alloc(op_cache, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	if (!op)
+		return NULL;
+	memset(op, 0, offsetof(struct kvctx_op, inline_pieces));
+	op->session = s;
+	op->mem.user = op->inline_pieces + 1;
+	return op;
+}
+
+/* Free the memory of an operation that has ended or never begun. */
+void kvctx_op_discard(struct kvctx_op *op)
+{
+	kmem_cache_free(op_cache, op);
+}
+
+void kvctx_op_discard_all(struct kvctx_op *spare)
+{
+	struct kvctx_op *op;
+
+	while ((op = spare)) {
+		spare = op->spare;
+		kvctx_op_discard(op);
+	}
+}
+
+/* Pieces */
+
+/* Resolve @nr of the caller's segments; adds their bytes to @sum. */
+int kvctx_op_add_pieces(struct kvctx_op *op, const struct kvctx_seg *segs, u32 nr, u64 *sum)
+{
+	struct kvctx_piece *piece;
+	struct kvctx_mem *mem;
+
+	for (; nr; nr--, segs++) {
+		if (!segs->length)
+			return -EINVAL;
+		piece = &op->mem.user[op->mem.nr];
+		mem = op->mem.nr ? piece[-1].mem : NULL;
+		if (!mem || mem->id != segs->mem)
+			mem = kvctx_mem_get(op->session, segs->mem, false);
+		if (IS_ERR(mem))
+			return PTR_ERR(mem);
+		op->mem.p2p |= mem->foreign;
+		*piece = (struct kvctx_piece){ .mem = mem, .offset = segs->offset, .length = segs->length };
+		op->mem.nr++;
+		if (segs->offset > mem->length || segs->length > mem->length - segs->offset)
+			return -EFAULT;
+		*sum += segs->length;
+	}
+	return 0;
+}
+
+/* Let go of the registrations and of the lists. */
+void kvctx_op_put_pieces(struct kvctx_op *op)
+{
+	struct kvctx_mem *mem, *last = NULL;
+	u32 i;
+
+	for (i = 0; i < op->mem.nr; i++) {
+		mem = op->mem.user[i].mem;
+		if (mem != last)
+			kvctx_mem_put(op->session, mem);
+		last = mem;
+	}
+	/* few have any of them, and freeing nothing costs more than looking */
+	if (!op->mem.borrowed && !op->mem.list && !op->call.crcs)
+		return;
+	kvfree(op->mem.borrowed);
+	kvfree(op->mem.list);
+	kvfree(op->call.crcs);
+}
+
+/* Would nobody take the result any more, or is its memory gone? Then it shall not wait: 0 or why. */
+int kvctx_op_unwanted(const struct kvctx_op *op)
+{
+	u32 i;
+
+	if (READ_ONCE(op->session->dying) || (op->to.uring && READ_ONCE(op->to.uring->cancelled)))
+		return -ECANCELED;
+	for (i = 0; op->mem.p2p && i < op->mem.nr; i++)
+		if (kvctx_peer_gone(op->mem.user[i].mem))
+			return -ENODEV;
+	return 0;
+}
+
+/* The end of an operation that was started. The session may be gone on return. Any context. */
+void kvctx_op_complete(struct kvctx_op *op, s32 res, u32 flags)
+{
+	kvctx_op_put_pieces(op);
+	if (unlikely(op->to.done))
+		op->to.done(op, res, flags);
+	else
+		op = kvctx_cq_post(op->session, op->call.user_data, res, flags, op);
+	if (op)
+		kvctx_op_discard(op);
+}
+
+/* Go on with an operation in process context. */
+void kvctx_op_process(struct kvctx_op *op, work_func_t fn)
+{
+	INIT_WORK(&op->run.work, fn);
+	queue_work(op->session->pool->io_wq, &op->run.work);
+}
+
+/* Call kind->finish() again, in softirq context: together with others that ended meanwhile. */
+void kvctx_op_bottom(struct kvctx_op *op)
+{
+	struct kvctx_pool *p = op->session->pool;
+
+	if (llist_add(&op->run.bottom, &p->bottom))
+		queue_work(system_bh_wq, &p->bottom_work);
+}
+
+void kvctx_bottom_work(struct work_struct *work)
+{
+	struct kvctx_pool *p = container_of(work, struct kvctx_pool, bottom_work);
+	struct llist_node *ops = llist_reverse_order(llist_del_all(&p->bottom));
+	struct kvctx_op *op, *next;
+
+	llist_for_each_entry_safe(op, next, ops, run.bottom)
+		op->kind->finish(op);
+}
+
+int kvctx_op_init(void)
+{
+	op_cache = KMEM_CACHE(kvctx_op, SLAB_ACCOUNT);
+	return op_cache ? 0 : -ENOMEM;
+}
+
+void kvctx_op_exit(void)
+{
+	kmem_cache_destroy(op_cache);
+}
