@@ -142,7 +142,8 @@ static void kvctx_read_slots(struct kvctx_device *dev, struct kvctx_super_slots 
 }
 
 /* No slot is good: which reason tells most */
-static int kvctx_refuse_slots(struct kvctx_device *dev, const struct kvctx_super_slots *s, struct netlink_ext_ack *extack)
+static int kvctx_refuse_slots(struct kvctx_device *dev, const struct kvctx_super_slots *s,
+			      struct netlink_ext_ack *extack)
 {
 	u32 i;
 

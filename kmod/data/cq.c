@@ -104,7 +104,7 @@ struct kvctx_waiter {
 };
 
 /* A waiter may be gone as soon as it is told that it was woken. */
-static void waiters_wake(struct kvctx_cq *cq)
+static void cq_wake_waiters(struct kvctx_cq *cq)
 {
 	struct kvctx_waiter *w, *tmp;
 	struct task_struct *task;
@@ -115,7 +115,7 @@ static void waiters_wake(struct kvctx_cq *cq)
 		list_del(&w->node);
 		w->consumable = cq_consumable(cq);
 		task = get_task_struct(w->task);
-		/* pairs with waiter_woken() */
+		/* pairs with cq_wait_woken() */
 		smp_store_release(&w->woken, true);
 		wake_up_process(task);
 		put_task_struct(task);
@@ -127,7 +127,7 @@ static void cq_wake(struct kvctx_session *s)
 	struct kvctx_cq *cq = &s->cq;
 
 	lockdep_assert_held(&cq->lock);
-	waiters_wake(cq);
+	cq_wake_waiters(cq);
 	/* who polls enters the queue before it looks, and looks under the lock: no barrier needed */
 	if (waitqueue_active(&cq->wait))
 		wake_up_poll(&cq->wait, EPOLLIN | EPOLLRDNORM);
@@ -136,7 +136,7 @@ static void cq_wake(struct kvctx_session *s)
 }
 
 /* Up to @nr spare operations, chained. */
-static struct kvctx_op *spare_take(struct kvctx_cq *cq, u32 nr)
+static struct kvctx_op *cq_spare_take(struct kvctx_cq *cq, u32 nr)
 {
 	struct kvctx_op *first = cq->spare, *last = NULL, *op;
 
@@ -150,7 +150,7 @@ static struct kvctx_op *spare_take(struct kvctx_cq *cq, u32 nr)
 }
 
 /* Keep @op for the next operation; returns it when there are enough. */
-static struct kvctx_op *spare_give(struct kvctx_cq *cq, struct kvctx_op *op)
+static struct kvctx_op *cq_spare_give(struct kvctx_cq *cq, struct kvctx_op *op)
 {
 	if (!op || cq->nr_spare == SPARE_MAX)
 		return op;
@@ -172,7 +172,7 @@ u32 kvctx_cq_reserve(struct kvctx_session *s, u32 nr, struct kvctx_op **spare)
 	/* two steps: a lying head may make the sum wrap */
 	nr = used > cq->entries - cq->inflight ? 0 : min(nr, cq->entries - cq->inflight - used);
 	cq->inflight += nr;
-	*spare = spare_take(cq, nr);
+	*spare = cq_spare_take(cq, nr);
 	spin_unlock_irqrestore(&cq->lock, flags);
 	if (nr)
 		percpu_counter_add(&s->pool->counters.inflight, nr);
@@ -210,7 +210,7 @@ struct kvctx_op *kvctx_cq_post(struct kvctx_session *s, u64 user_data, s32 res, 
 	/* pairs with the caller's acquire of tail */
 	smp_store_release(&cq->ring->tail, ++cq->tail);
 	cq->inflight--;
-	op = spare_give(cq, op);
+	op = cq_spare_give(cq, op);
 	if (cq->eventfd)
 		eventfd_signal(cq->eventfd);
 	cq_wake(s);
@@ -280,7 +280,7 @@ bool kvctx_cq_drained(struct kvctx_session *s)
 }
 
 /* Is there enough, or no time to wait? Otherwise @w is on the list, and the task about to sleep. */
-static bool waiter_begin(struct kvctx_cq *cq, struct kvctx_waiter *w, u64 timeout_ns)
+static bool cq_wait_begin(struct kvctx_cq *cq, struct kvctx_waiter *w, u64 timeout_ns)
 {
 	unsigned long flags;
 	bool done;
@@ -296,14 +296,14 @@ static bool waiter_begin(struct kvctx_cq *cq, struct kvctx_waiter *w, u64 timeou
 	return done;
 }
 
-static bool waiter_woken(const struct kvctx_waiter *w)
+static bool cq_wait_woken(const struct kvctx_waiter *w)
 {
-	/* pairs with waiters_wake() */
+	/* pairs with cq_wake_waiters() */
 	return smp_load_acquire(&w->woken);
 }
 
 /* Returns whether it was woken meanwhile. */
-static bool waiter_give_up(struct kvctx_cq *cq, struct kvctx_waiter *w)
+static bool cq_wait_give_up(struct kvctx_cq *cq, struct kvctx_waiter *w)
 {
 	unsigned long flags;
 
@@ -318,11 +318,11 @@ static bool waiter_give_up(struct kvctx_cq *cq, struct kvctx_waiter *w)
  * Until @w is woken or @until (NULL: for ever); 0, -ERESTARTNOHAND or -ETIME. What looks like a signal may be work that
  * io_uring has for this task, on which what is waited for may depend: it is done on the way out and back.
  */
-static int waiter_sleep(struct kvctx_waiter *w, ktime_t *until)
+static int cq_wait_sleep(struct kvctx_waiter *w, ktime_t *until)
 {
 	int err = 0;
 
-	while (!waiter_woken(w) && !err) {
+	while (!cq_wait_woken(w) && !err) {
 		if (signal_pending(current))
 			err = -ERESTARTNOHAND;
 		else if (!schedule_hrtimeout_range(until, WAIT_SLACK_NS, HRTIMER_MODE_ABS))
@@ -346,10 +346,10 @@ int kvctx_cq_wait(struct kvctx_session *s, u32 min, u64 *timeout_ns)
 
 	if (*timeout_ns && !ever)
 		until = ktime_add_safe(ktime_get(), ns_to_ktime(min_t(u64, *timeout_ns, KTIME_MAX)));
-	if (waiter_begin(&s->cq, &w, *timeout_ns))
+	if (cq_wait_begin(&s->cq, &w, *timeout_ns))
 		return w.consumable;
-	err = waiter_sleep(&w, ever ? NULL : &until);
-	if (waiter_woken(&w) || waiter_give_up(&s->cq, &w))
+	err = cq_wait_sleep(&w, ever ? NULL : &until);
+	if (cq_wait_woken(&w) || cq_wait_give_up(&s->cq, &w))
 		return w.consumable;
 	if (err == -ERESTARTNOHAND && !ever)
 		*timeout_ns = max(ktime_to_ns(ktime_sub(until, ktime_get())), 1);

@@ -41,7 +41,7 @@ void kvctx_data_exit(void)
 	kvctx_op_exit();
 }
 
-static struct percpu_counter *counter(struct kvctx_pool *p, u32 i)
+static struct percpu_counter *data_counter(struct kvctx_pool *p, u32 i)
 {
 	struct kvctx_counters *c = &p->counters;
 	struct percpu_counter *const all[] = {
@@ -54,28 +54,28 @@ static struct percpu_counter *counter(struct kvctx_pool *p, u32 i)
 	return i < ARRAY_SIZE(all) ? all[i] : NULL;
 }
 
-static int counters_init(struct kvctx_pool *p)
+static int data_counters_init(struct kvctx_pool *p)
 {
 	u32 i;
 	int err;
 
-	for (i = 0; counter(p, i); i++) {
-		err = percpu_counter_init(counter(p, i), 0, GFP_KERNEL);
+	for (i = 0; data_counter(p, i); i++) {
+		err = percpu_counter_init(data_counter(p, i), 0, GFP_KERNEL);
 		if (err) {
 			while (i--)
-				percpu_counter_destroy(counter(p, i));
+				percpu_counter_destroy(data_counter(p, i));
 			return err;
 		}
 	}
 	return 0;
 }
 
-static void counters_exit(struct kvctx_pool *p)
+static void data_counters_exit(struct kvctx_pool *p)
 {
 	u32 i;
 
-	for (i = 0; counter(p, i); i++)
-		percpu_counter_destroy(counter(p, i));
+	for (i = 0; data_counter(p, i); i++)
+		percpu_counter_destroy(data_counter(p, i));
 }
 
 int kvctx_data_pool_init(struct kvctx_pool *p)
@@ -87,13 +87,13 @@ int kvctx_data_pool_init(struct kvctx_pool *p)
 	INIT_WORK(&p->bottom_work, kvctx_bottom_work);
 	INIT_WORK(&p->sweep, kvctx_sweep_work);
 	kvctx_turn_init(p);
-	err = counters_init(p);
+	err = data_counters_init(p);
 	if (err)
 		return err;
 	/* unbound: a thread that submits a batch shall not checksum all of it on its own CPU */
 	p->io_wq = alloc_workqueue("kvctx_io", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
 	if (!p->io_wq) {
-		counters_exit(p);
+		data_counters_exit(p);
 		return -ENOMEM;
 	}
 	return 0;
@@ -106,5 +106,5 @@ void kvctx_data_pool_exit(struct kvctx_pool *p)
 	flush_work(&p->bottom_work);
 	kvctx_turn_exit(p);
 	destroy_workqueue(p->io_wq);
-	counters_exit(p);
+	data_counters_exit(p);
 }

@@ -42,7 +42,7 @@ struct kvctx_bounce {
 };
 
 /* A transfer while its bios are made */
-struct transfer {
+struct io_transfer {
 	struct kvctx_op *op;
 	struct block_device *bdev;
 	blk_opf_t opf;
@@ -121,7 +121,7 @@ void kvctx_io_put(struct kvctx_op *op)
 	}
 }
 
-static void bio_done(struct bio *bio)
+static void io_bio_done(struct bio *bio)
 {
 	struct kvctx_op *op = bio->bi_private;
 
@@ -134,7 +134,7 @@ static void bio_done(struct bio *bio)
 	kvctx_io_put(op);
 }
 
-static struct bio *transfer_bio(struct transfer *t)
+static struct bio *io_bio_new(struct io_transfer *t)
 {
 	if (!t->small)
 		return bio_alloc_bioset(t->bdev, min(t->vecs, BIO_MAX_VECS), t->opf, GFP_NOIO, &kvctx_bios);
@@ -144,7 +144,7 @@ static struct bio *transfer_bio(struct transfer *t)
 	return &t->op->bio;
 }
 
-static void transfer_drop(struct transfer *t)
+static void io_bio_drop(struct io_transfer *t)
 {
 	if (t->bio == &t->op->bio)
 		bio_uninit(t->bio);
@@ -152,7 +152,7 @@ static void transfer_drop(struct transfer *t)
 		bio_put(t->bio);
 }
 
-static void transfer_submit(struct transfer *t)
+static void io_bio_send(struct io_transfer *t)
 {
 	struct bio *bio = t->bio;
 
@@ -160,13 +160,13 @@ static void transfer_submit(struct transfer *t)
 	if (!bio)
 		return;
 	bio->bi_private = t->op;
-	bio->bi_end_io = bio_done;
+	bio->bi_end_io = io_bio_done;
 	atomic_inc(&t->op->io.pending);
 	submit_bio(bio);
 }
 
 /* As bio_add_page(), which looks for more than can be: what is not contiguous is one vector more. */
-static bool bio_take(struct transfer *t, struct page *page, u32 n, u32 offset)
+static bool io_bio_take(struct io_transfer *t, struct page *page, u32 n, u32 offset)
 {
 	struct bio *bio = t->bio;
 	const struct bio_vec *last;
@@ -195,11 +195,11 @@ static u16 io_prio(const struct kvctx_op *op)
 	}
 }
 
-static void transfer_add(struct transfer *t, struct page *page, u32 n, u32 offset)
+static void io_add(struct io_transfer *t, struct page *page, u32 n, u32 offset)
 {
-	if (!t->bio || !bio_take(t, page, n, offset)) {
-		transfer_submit(t);
-		t->bio = transfer_bio(t);
+	if (!t->bio || !io_bio_take(t, page, n, offset)) {
+		io_bio_send(t);
+		t->bio = io_bio_new(t);
 		t->bio->bi_ioprio = io_prio(t->op);
 		if (op_is_write(t->opf))
 			kvctx_bio_stream(t->bio, t->op->io.stream);
@@ -210,7 +210,7 @@ static void transfer_add(struct transfer *t, struct page *page, u32 n, u32 offse
 	t->pos += n;
 }
 
-static struct kvctx_bounce *bounce_new(struct transfer *t)
+static struct kvctx_bounce *io_bounce_new(struct io_transfer *t)
 {
 	struct kvctx_bounce *b = kmalloc(sizeof(*b), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 
@@ -230,13 +230,13 @@ static struct kvctx_bounce *bounce_new(struct transfer *t)
 }
 
 /* Move the next @n bytes, whole blocks, through a bounce page; fewer when the page ends. */
-static int transfer_bounce(struct transfer *t, u32 n)
+static int io_bounce(struct io_transfer *t, u32 n)
 {
 	struct kvctx_bounce *b = t->last;
 	u32 i;
 
 	if (!b || b->nr == BOUNCE_PARTS || b->used + t->unit > PAGE_SIZE) {
-		b = bounce_new(t);
+		b = io_bounce_new(t);
 		if (!b)
 			return -ENOMEM;
 	}
@@ -250,18 +250,18 @@ static int transfer_bounce(struct transfer *t, u32 n)
 	else
 		kvctx_cursor_advance(&t->cursor, n);
 	t->op->io.bounced += n / t->unit;
-	transfer_add(t, b->page, n, b->used);
+	io_add(t, b->page, n, b->used);
 	b->used += n;
 	return 0;
 }
 
-static bool run_aligned(const struct transfer *t, const struct kvctx_run *run)
+static bool io_aligned(const struct io_transfer *t, const struct kvctx_run *run)
 {
 	return !((page_to_phys(run->page) + run->offset) & bdev_dma_alignment(t->bdev));
 }
 
 /* The next bytes of the transfer, as many as go the same way. */
-static int transfer_step(struct transfer *t)
+static int io_step(struct io_transfer *t)
 {
 	struct kvctx_run run;
 	u32 n;
@@ -269,22 +269,22 @@ static int transfer_step(struct transfer *t)
 	kvctx_cursor_run(&t->cursor, &run);
 	n = round_down(run.length, t->unit);
 	if (!n)
-		return transfer_bounce(t, t->unit);
+		return io_bounce(t, t->unit);
 	if (!run.page) {
 		if (!op_is_write(t->opf))
-			return transfer_bounce(t, n);
+			return io_bounce(t, n);
 		n = min_t(u32, n, PAGE_SIZE);
 		run.page = ZERO_PAGE(0);
-	} else if (!run_aligned(t, &run)) {
-		return transfer_bounce(t, n);
+	} else if (!io_aligned(t, &run)) {
+		return io_bounce(t, n);
 	}
 	kvctx_cursor_advance(&t->cursor, n);
-	transfer_add(t, run.page, n, run.offset);
+	io_add(t, run.page, n, run.offset);
 	return 0;
 }
 
 /* How many vectors the transfer may take: two for each run, but no more than fill a bio. */
-static u32 count_vecs(const struct kvctx_op *op, u64 bytes)
+static u32 io_count_vecs(const struct kvctx_op *op, u64 bytes)
 {
 	struct kvctx_cursor c;
 	struct kvctx_run run;
@@ -304,27 +304,27 @@ static u32 count_vecs(const struct kvctx_op *op, u64 bytes)
 }
 
 /* A transfer that lies in one run the device can take is one vector: the common case, made short. */
-static bool transfer_whole(struct transfer *t, u64 bytes)
+static bool io_whole(struct io_transfer *t, u64 bytes)
 {
 	struct kvctx_run run;
 
 	kvctx_cursor_run(&t->cursor, &run);
-	if (!run.page || run.length < bytes || !run_aligned(t, &run))
+	if (!run.page || run.length < bytes || !io_aligned(t, &run))
 		return false;
 	t->small = true;
-	transfer_add(t, run.page, bytes, run.offset);
+	io_add(t, run.page, bytes, run.offset);
 	return true;
 }
 
-static int transfer_parts(struct transfer *t, u64 bytes)
+static int io_parts(struct io_transfer *t, u64 bytes)
 {
 	u32 steps = 0;
 	int err = 0;
 
-	t->vecs = count_vecs(t->op, bytes);
+	t->vecs = io_count_vecs(t->op, bytes);
 	t->small = t->vecs <= KVCTX_INLINE_VECS;
 	while (!err && t->pos < bytes) {
-		err = transfer_step(t);
+		err = io_step(t);
 		if (!(++steps % 256))
 			cond_resched();
 	}
@@ -332,28 +332,28 @@ static int transfer_parts(struct transfer *t, u64 bytes)
 }
 
 /*
- * Move op->io.pieces, which are exactly io.bytes long, whole blocks, from or to io.offset of io.member. The caller holds
- * a count of io.pending. Failures are found in io.error when kind->finish() is called.
+ * Move op->io.pieces, which are exactly io.bytes long, whole blocks, from or to io.offset of io.member. The caller
+ * holds a count of io.pending. Failures are found in io.error when kind->finish() is called.
  */
 void kvctx_io_submit(struct kvctx_op *op, blk_opf_t opf)
 {
 	struct block_device *bdev = op->session->pool->members[op->io.member].bdev;
 	u64 bytes = op->io.bytes;
-	struct transfer t = {
+	struct io_transfer t = {
 		.op = op, .bdev = bdev, .opf = opf | REQ_SYNC | REQ_IDLE, .unit = kvctx_io_unit(bdev),
 	};
 	int err = 0;
 
 	kvctx_cursor_init(&t.cursor, op->io.pieces);
-	if (!transfer_whole(&t, bytes))
-		err = transfer_parts(&t, bytes);
+	if (!io_whole(&t, bytes))
+		err = io_parts(&t, bytes);
 	if (op->io.bounced)
 		percpu_counter_add(&op->session->pool->counters.bounced_blocks, op->io.bounced);
 	if (!err) {
-		transfer_submit(&t);
+		io_bio_send(&t);
 		return;
 	}
-	transfer_drop(&t);
+	io_bio_drop(&t);
 	cmpxchg(&op->io.error, 0, err);
 }
 

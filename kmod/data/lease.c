@@ -174,8 +174,8 @@ s32 kvctx_lease_release(struct kvctx_session *s, const struct kvctx_sqe *sqe)
 }
 
 /* All keys at once: to the engine they are a request, whose last pages say as much as its first. */
-static long match_keys(struct kvctx_session *s, struct kvctx_match *arg, struct kvctx_key *keys, u32 *lens,
-		       struct lease *l)
+static long lease_match(struct kvctx_session *s, struct kvctx_match *arg, struct kvctx_key *keys, u32 *lens,
+			struct lease *l)
 {
 	u32 i, found;
 
@@ -220,7 +220,7 @@ long kvctx_match(struct kvctx_session *s, struct kvctx_match *arg)
 	if (!keys || (arg->lens && !lens) || (lease && !l))
 		goto out;
 	blk_start_plug(&plug);
-	ret = match_keys(s, arg, keys, lens, l);
+	ret = lease_match(s, arg, keys, lens, l);
 	blk_finish_plug(&plug);
 	if (l && !ret && l->nr) {
 		id = lease_add(s, l, arg->lease_ms);

@@ -34,14 +34,14 @@ static struct kvc_pool *load_core(struct kvctx_op *op)
 }
 
 /* Put @piece before or behind the caller's pieces; empty ones are left out. */
-static void frame_front(struct kvctx_op *op, struct kvctx_piece piece)
+static void load_frame_front(struct kvctx_op *op, struct kvctx_piece piece)
 {
 	op->io.pieces = op->mem.user;
 	if (piece.length)
 		*--op->io.pieces = piece;
 }
 
-static void frame_back(struct kvctx_op *op, u32 *n, struct kvctx_piece piece)
+static void load_frame_back(struct kvctx_op *op, u32 *n, struct kvctx_piece piece)
 {
 	if (piece.length)
 		op->mem.user[op->mem.nr + (*n)++] = piece;
@@ -76,9 +76,9 @@ static int load_frame(struct kvctx_op *op)
 		head.mem = op->load.scratch;
 		tail.mem = op->load.scratch;
 	}
-	frame_front(op, head);
-	frame_back(op, &n, tail);
-	frame_back(op, &n, (struct kvctx_piece){ .length = op->io.bytes - op->load.span });
+	load_frame_front(op, head);
+	load_frame_back(op, &n, tail);
+	load_frame_back(op, &n, (struct kvctx_piece){ .length = op->io.bytes - op->load.span });
 	return 0;
 }
 
@@ -183,7 +183,8 @@ static int load_allowed(const struct kvctx_op *op)
 	if (op->call.crcs_to && ld->no_crcs)
 		return -EOPNOTSUPP;
 	/* who loads to a peer and takes the CRCs checks there */
-	if (!op->load.verify && !(op->mem.p2p && op->call.crcs_to) && op->session->tenant->flags & KVCTX_TENANT_VERIFIED)
+	if (!op->load.verify && !(op->mem.p2p && op->call.crcs_to) &&
+	    op->session->tenant->flags & KVCTX_TENANT_VERIFIED)
 		return -EPERM;
 	return 0;
 }

@@ -32,17 +32,17 @@
 
 static_assert(!IS_ENABLED(CONFIG_HIGHMEM));
 
-static unsigned long extent_end(const struct kvctx_mem *mem, u32 i)
+static unsigned long mem_extent_end(const struct kvctx_mem *mem, u32 i)
 {
 	return i + 1 < mem->nr_extents ? mem->extents[i + 1].index : mem->nr_pages;
 }
 
 unsigned long kvctx_mem_extent_pages(const struct kvctx_mem *mem, u32 i)
 {
-	return extent_end(mem, i) - mem->extents[i].index;
+	return mem_extent_end(mem, i) - mem->extents[i].index;
 }
 
-static int extents_grow(struct kvctx_mem *mem)
+static int mem_extents_grow(struct kvctx_mem *mem)
 {
 	u32 max = mem->max_extents ? 2 * mem->max_extents : 8;
 	struct kvctx_extent *new;
@@ -59,7 +59,7 @@ static int extents_grow(struct kvctx_mem *mem)
 }
 
 /* Append @nr contiguous pages, to the last extent if they continue it. */
-static int extents_add(struct kvctx_mem *mem, struct page *page, unsigned long nr)
+static int mem_extents_add(struct kvctx_mem *mem, struct page *page, unsigned long nr)
 {
 	int err;
 
@@ -73,7 +73,7 @@ static int extents_add(struct kvctx_mem *mem, struct page *page, unsigned long n
 		}
 	}
 	if (mem->nr_extents == mem->max_extents) {
-		err = extents_grow(mem);
+		err = mem_extents_grow(mem);
 		if (err)
 			return err;
 	}
@@ -82,7 +82,7 @@ static int extents_add(struct kvctx_mem *mem, struct page *page, unsigned long n
 	return 0;
 }
 
-static void extent_release(struct kvctx_mem *mem, u32 i)
+static void mem_extent_release(struct kvctx_mem *mem, u32 i)
 {
 	struct page *page = mem->extents[i].page;
 	unsigned long nr = kvctx_mem_extent_pages(mem, i);
@@ -101,7 +101,7 @@ void kvctx_mem_unpin(struct kvctx_mem *mem)
 	u32 i;
 
 	for (i = 0; i < mem->nr_extents; i++) {
-		extent_release(mem, i);
+		mem_extent_release(mem, i);
 		cond_resched();
 	}
 	mem->nr_extents = 0;
@@ -144,7 +144,7 @@ static struct kvctx_mem *mem_new(unsigned long pages, bool account)
 }
 
 /* One chunk of at most 1 << @order pages; tells the order it found. */
-static struct page *alloc_chunk(unsigned int *order)
+static struct page *mem_alloc_chunk(unsigned int *order)
 {
 	const gfp_t gfp = GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_NOWARN;
 	struct page *page;
@@ -174,12 +174,12 @@ struct kvctx_mem *kvctx_mem_alloc(u64 bytes, bool account)
 	mem->length = (u64)left << PAGE_SHIFT;
 	for (; left; left -= nr) {
 		order = min_t(unsigned int, order, ilog2(left));
-		page = alloc_chunk(&order);
+		page = mem_alloc_chunk(&order);
 		err = -ENOMEM;
 		if (!page)
 			goto err_free;
 		nr = 1UL << order;
-		err = extents_add(mem, page, nr);
+		err = mem_extents_add(mem, page, nr);
 		if (err) {
 			while (nr--)
 				__free_page(page++);
@@ -197,7 +197,7 @@ err_free:
 	return ERR_PTR(err);
 }
 
-static int pin_error(long got)
+static int mem_pin_error(long got)
 {
 	switch (got) {
 	case -ENOMEM:
@@ -211,7 +211,7 @@ static int pin_error(long got)
 	}
 }
 
-static bool all_foreign(struct page **pages, int nr)
+static bool mem_all_foreign(struct page **pages, int nr)
 {
 	while (nr--)
 		if (!is_pci_p2pdma_page(pages[nr]))
@@ -220,7 +220,7 @@ static bool all_foreign(struct page **pages, int nr)
 }
 
 /* Is a device's memory mapped there without struct pages, so that nobody can pin it? */
-static bool maps_device(unsigned long addr)
+static bool mem_maps_device(unsigned long addr)
 {
 	struct follow_pfnmap_args args = { .address = addr };
 	struct pci_dev *pdev;
@@ -242,7 +242,7 @@ static bool maps_device(unsigned long addr)
  * What is mapped at @addr? 0: memory; 1: memory of a peer; or why it cannot be pinned. Asked for good, peer memory is
  * refused, with -EFAULT where the file that maps it wants to know of writes, as those of sysfs do.
  */
-static int pin_probe(unsigned long addr)
+static int mem_pin_probe(unsigned long addr)
 {
 	struct page *page;
 	long got = pin_user_pages_fast(addr, 1, FOLL_WRITE | FOLL_LONGTERM, &page);
@@ -253,26 +253,26 @@ static int pin_probe(unsigned long addr)
 		return 0;
 	}
 	if (got != -EREMOTEIO && got != -EFAULT)
-		return pin_error(got);
+		return mem_pin_error(got);
 	if (pin_user_pages_fast(addr, 1, FOLL_WRITE | FOLL_PCI_P2PDMA, &page) == 1) {
 		foreign = is_pci_p2pdma_page(page);
 		unpin_user_page(page);
 	}
 	if (foreign)
 		return 1;
-	return maps_device(addr) ? -EREMOTEIO : -EFAULT;
+	return mem_maps_device(addr) ? -EREMOTEIO : -EFAULT;
 }
 
 /* Pages of [addr, + up to PIN_BATCH pages), as runs. */
-static int pin_some(struct kvctx_mem *mem, unsigned long addr, unsigned long want, struct page **pages)
+static int mem_pin_some(struct kvctx_mem *mem, unsigned long addr, unsigned long want, struct page **pages)
 {
 	unsigned int flags = FOLL_WRITE | (mem->foreign ? FOLL_PCI_P2PDMA : FOLL_LONGTERM);
 	int got, i, n, err;
 
 	got = pin_user_pages_fast(addr, min_t(unsigned long, want, PIN_BATCH), flags, pages);
 	if (got <= 0)
-		return pin_error(got);
-	if (mem->foreign && !all_foreign(pages, got)) {
+		return mem_pin_error(got);
+	if (mem->foreign && !mem_all_foreign(pages, got)) {
 		unpin_user_pages(pages, got);
 		return -EFAULT;
 	}
@@ -281,7 +281,7 @@ static int pin_some(struct kvctx_mem *mem, unsigned long addr, unsigned long wan
 		while (i + n < got && pages[i + n] == pages[i] + n &&
 		       page_to_pfn(pages[i + n]) == page_to_pfn(pages[i]) + n)
 			n++;
-		err = extents_add(mem, pages[i], n);
+		err = mem_extents_add(mem, pages[i], n);
 		if (err) {
 			unpin_user_pages(pages + i, got - i);
 			return err;
@@ -302,7 +302,7 @@ struct kvctx_mem *kvctx_mem_pin(u64 addr, u64 length)
 	if (!length || check_add_overflow(addr, length, &end) || end > ULONG_MAX - PAGE_SIZE)
 		return ERR_PTR(-EINVAL);
 	total = PHYS_PFN(PAGE_ALIGN((unsigned long)end) - start);
-	foreign = pin_probe(start);
+	foreign = mem_pin_probe(start);
 	if (foreign < 0)
 		return ERR_PTR(foreign);
 	pages = kvmalloc_array(PIN_BATCH, sizeof(*pages), GFP_KERNEL);
@@ -316,7 +316,7 @@ struct kvctx_mem *kvctx_mem_pin(u64 addr, u64 length)
 	mem->first = offset_in_page(addr);
 	mem->length = length;
 	do {
-		err = pin_some(mem, start + (mem->nr_pages << PAGE_SHIFT), total - mem->nr_pages, pages);
+		err = mem_pin_some(mem, start + (mem->nr_pages << PAGE_SHIFT), total - mem->nr_pages, pages);
 		if (!err && fatal_signal_pending(current))
 			err = -EINTR;
 		cond_resched();
@@ -361,7 +361,7 @@ struct kvctx_mem *kvctx_mem_borrow(const struct iov_iter *iter)
 		else if (at)
 			goto err;
 		if (is_pci_p2pdma_page(page) || (n < left && !PAGE_ALIGNED(at + n)) ||
-		    extents_add(mem, page, PHYS_PFN(PAGE_ALIGN(at + n))))
+		    mem_extents_add(mem, page, PHYS_PFN(PAGE_ALIGN(at + n))))
 			goto err;
 	}
 	return mem;
@@ -372,14 +372,14 @@ err:
 }
 
 /* The extent that holds page @index; @guess is tried first, with the one behind it. */
-static u32 extent_find(const struct kvctx_mem *mem, unsigned long index, u32 guess)
+static u32 mem_extent_find(const struct kvctx_mem *mem, unsigned long index, u32 guess)
 {
 	u32 lo = 0, end = mem->nr_extents;
 
 	if (guess < end && mem->extents[guess].index <= index) {
-		if (index < extent_end(mem, guess))
+		if (index < mem_extent_end(mem, guess))
 			return guess;
-		if (guess + 1 < end && index < extent_end(mem, guess + 1))
+		if (guess + 1 < end && index < mem_extent_end(mem, guess + 1))
 			return guess + 1;
 	}
 	while (end - lo > 1) {
@@ -406,7 +406,7 @@ int kvctx_mem_mmap(struct kvctx_mem *mem, struct vm_area_struct *vma, u64 offset
 	end = index + vma_pages(vma);
 	while (index < end) {
 		for (n = 0; n < ARRAY_SIZE(batch) && index < end; n++, index++) {
-			extent = extent_find(mem, index, extent);
+			extent = mem_extent_find(mem, index, extent);
 			batch[n] = mem->extents[extent].page + (index - mem->extents[extent].index);
 		}
 		left = n;
@@ -438,8 +438,8 @@ void kvctx_cursor_run(struct kvctx_cursor *c, struct kvctx_run *run)
 		return;
 	at = mem->first + piece->offset + c->done;
 	index = PHYS_PFN(at);
-	c->extent = extent_find(mem, index, c->extent);
-	bytes = ((u64)extent_end(mem, c->extent) << PAGE_SHIFT) - at;
+	c->extent = mem_extent_find(mem, index, c->extent);
+	bytes = ((u64)mem_extent_end(mem, c->extent) << PAGE_SHIFT) - at;
 	run->length = min_t(u64, run->length, bytes);
 	run->offset = offset_in_page(at);
 	run->page = mem->extents[c->extent].page + (index - mem->extents[c->extent].index);
@@ -460,7 +460,7 @@ void kvctx_cursor_advance(struct kvctx_cursor *c, u64 n)
 }
 
 /* Up to @max bytes at the cursor, which moves behind them; NULL: a gap, or nothing for the CPU. */
-static void *cursor_next(struct kvctx_cursor *c, u64 max, u32 *n)
+static void *mem_cursor_next(struct kvctx_cursor *c, u64 max, u32 *n)
 {
 	const struct kvctx_mem *mem = c->piece->mem;
 	struct kvctx_run run;
@@ -478,7 +478,7 @@ void kvctx_cursor_read(struct kvctx_cursor *c, void *buf, u32 n)
 	void *p;
 
 	for (; n; n -= step, buf += step) {
-		p = cursor_next(c, n, &step);
+		p = mem_cursor_next(c, n, &step);
 		if (p)
 			memcpy(buf, p, step);
 		else
@@ -493,7 +493,7 @@ void kvctx_cursor_write(struct kvctx_cursor *c, const void *buf, u32 n)
 	void *p;
 
 	for (; n; n -= step, buf += step) {
-		p = cursor_next(c, n, &step);
+		p = mem_cursor_next(c, n, &step);
 		if (p)
 			memcpy(p, buf, step);
 	}
@@ -505,7 +505,7 @@ void kvctx_cursor_zero(struct kvctx_cursor *c, u64 n)
 	void *p;
 
 	for (; n; n -= step) {
-		p = cursor_next(c, n, &step);
+		p = mem_cursor_next(c, n, &step);
 		if (p)
 			memset(p, 0, step);
 		cond_resched();
@@ -519,7 +519,7 @@ u32 kvctx_cursor_crc(struct kvctx_cursor *c, u32 n)
 	void *p;
 
 	for (; n; n -= step) {
-		p = cursor_next(c, n, &step);
+		p = mem_cursor_next(c, n, &step);
 		if (p)
 			crc = kvc_crc_feed(crc, p, step);
 	}

@@ -11,9 +11,9 @@
  *   cursor    a position in a list of pieces; to the CPU, peer memory at the cursor is a gap
  *   block     unit that a member's device transfers, see io.c
  *
- * Life of an operation (struct kvctx_op). It has one owner at a time and no lock. Operations without I/O complete inside
- * SUBMIT; a LOAD that finds its page in a slot, or on its way there, is served by slots.c; the others pass some of these
- * states, where op->kind says what comes next:
+ * Life of an operation (struct kvctx_op). It has one owner at a time and no lock. Operations without I/O complete
+ * inside SUBMIT; a LOAD that finds its page in a slot, or on its way there, is served by slots.c; the others pass some
+ * of these states, where op->kind says what comes next:
  *
  *   state    owner      entered by               left when                              by calling
  *   NEW      submit.c   kvctx_op_alloc()         room, memory and pieces are there      the start of its opcode

@@ -2,8 +2,8 @@
 /*
  * Waiting: operations in a queue, until its user lets them go on or they give up.
  *
- * There are two kinds of queues: for space in the pool (park.c), and for a turn at a member's device (turn.c). In both an
- * operation gives up, which calls queue->drop() with the reason, when
+ * There are two kinds of queues: for space in the pool (park.c), and for a turn at a member's device (turn.c). In both
+ * an operation gives up, which calls queue->drop() with the reason, when
  *
  *   -ETIME       its deadline has passed
  *   -ECANCELED   its session closes, or its io_uring command was cancelled

@@ -44,7 +44,7 @@ static DECLARE_WAIT_QUEUE_HEAD(peers_wait);	/* for the last user, for the end of
 /* Peers */
 
 /* The one device that provides all of @mem, referenced; NULL: there is none. */
-static struct pci_dev *provider_of(const struct kvctx_mem *mem)
+static struct pci_dev *peer_provider(const struct kvctx_mem *mem)
 {
 	struct pci_dev *pdev = NULL;
 	u32 i;
@@ -125,7 +125,7 @@ void kvctx_peers_member(struct kvctx_member *m)
 /* -EAGAIN: the driver of *@busy, referenced, is coming or going */
 static int peer_attach(struct kvctx_pool *p, struct kvctx_mem *mem, struct pci_dev **busy)
 {
-	struct pci_dev *pdev = provider_of(mem);
+	struct pci_dev *pdev = peer_provider(mem);
 	int err;
 
 	if (!pdev)

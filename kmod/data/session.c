@@ -52,22 +52,22 @@ struct kvctx_ioctl {
 /* SETUP was done, and what it made can be seen. */
 static bool session_ready(const struct kvctx_session *s)
 {
-	/* pairs with setup_session() */
+	/* pairs with session_setup_all() */
 	return smp_load_acquire(&s->ready);
 }
 
-static u64 arena_max(void)
+static u64 session_arena_max(void)
 {
 	return min_t(u64, (u64)totalram_pages() << PAGE_SHIFT, KVCTX_MMAP_ARENA);
 }
 
 /* Any page fits */
-static u32 slot_bytes_max(const struct kvctx_session *s)
+static u32 session_slot_bytes_max(const struct kvctx_session *s)
 {
 	return PAGE_ALIGN(kvc_page_max(s->pool->core));
 }
 
-static u32 dma_align(const struct kvctx_pool *p)
+static u32 session_dma_align(const struct kvctx_pool *p)
 {
 	u32 nr = kvctx_nr_members(p), i, align = 0;
 
@@ -82,7 +82,7 @@ static u32 dma_align(const struct kvctx_pool *p)
 	return align;
 }
 
-static long ioctl_info(struct kvctx_session *s, union kvctx_arg *arg)
+static long session_info(struct kvctx_session *s, union kvctx_arg *arg)
 {
 	const struct kvc_super *super = kvc_super_of(s->pool->core);
 	struct kvctx_info *info = &arg->info;
@@ -97,7 +97,7 @@ static long ioctl_info(struct kvctx_session *s, union kvctx_arg *arg)
 			    (IS_ENABLED(CONFIG_IO_URING) ? KVCTX_FEAT_URING : 0),
 		.capacity = kvc_capacity(s->pool->core),
 		.page_len_max = kvc_page_max(s->pool->core),
-		.arena_max = arena_max(),
+		.arena_max = session_arena_max(),
 		.segment_size = super->segment_size,
 		.chunk_size = kvc_chunk_size(s->pool->core),
 		.block_size = KVC_BLOCK,
@@ -109,10 +109,10 @@ static long ioctl_info(struct kvctx_session *s, union kvctx_arg *arg)
 		.lease_ms_max = KVCTX_LEASE_MS_MAX,
 		.leases_max = KVCTX_LEASES_MAX,
 		.mem_max = KVCTX_MEM_MAX,
-		.dma_align = dma_align(s->pool),
+		.dma_align = session_dma_align(s->pool),
 		.tenant_flags = s->tenant->flags,
 		.slots_max = KVCTX_SLOTS_MAX,
-		.slot_bytes_max = slot_bytes_max(s),
+		.slot_bytes_max = session_slot_bytes_max(s),
 	};
 	if (session_ready(s))
 		info->session_flags |= KVCTX_SESSION_READY;
@@ -123,7 +123,7 @@ static long ioctl_info(struct kvctx_session *s, union kvctx_arg *arg)
 	return 0;
 }
 
-static int setup_eventfd(struct kvctx_session *s, const struct kvctx_setup *arg)
+static int session_setup_eventfd(struct kvctx_session *s, const struct kvctx_setup *arg)
 {
 	struct eventfd_ctx *ctx;
 
@@ -136,7 +136,7 @@ static int setup_eventfd(struct kvctx_session *s, const struct kvctx_setup *arg)
 	return 0;
 }
 
-static int setup_arena(struct kvctx_session *s, u64 bytes)
+static int session_setup_arena(struct kvctx_session *s, u64 bytes)
 {
 	struct kvctx_mem *arena;
 
@@ -151,7 +151,7 @@ static int setup_arena(struct kvctx_session *s, u64 bytes)
 }
 
 /* Undo what a failed SETUP, or a session at its end, leaves. */
-static void setup_undo(struct kvctx_session *s)
+static void session_setup_undo(struct kvctx_session *s)
 {
 	kvctx_slots_free(s);
 	kvctx_mem_free(s->arena);
@@ -164,7 +164,7 @@ static void setup_undo(struct kvctx_session *s)
 	s->domain = NULL;
 }
 
-static int setup_session(struct kvctx_session *s, struct kvctx_setup *arg)
+static int session_setup_all(struct kvctx_session *s, struct kvctx_setup *arg)
 {
 	int err;
 
@@ -173,13 +173,13 @@ static int setup_session(struct kvctx_session *s, struct kvctx_setup *arg)
 		return -ENOMEM;
 	err = kvctx_cq_setup(&s->cq, roundup_pow_of_two(arg->cq_entries));
 	if (!err)
-		err = setup_eventfd(s, arg);
+		err = session_setup_eventfd(s, arg);
 	if (!err)
-		err = setup_arena(s, arg->arena_bytes);
+		err = session_setup_arena(s, arg->arena_bytes);
 	if (!err && arg->nr_slots)
 		err = kvctx_slots_setup(s, &arg->slot_bytes, arg->nr_slots);
 	if (err) {
-		setup_undo(s);
+		session_setup_undo(s);
 		return err;
 	}
 	arg->cq_entries = s->cq.entries;
@@ -190,15 +190,15 @@ static int setup_session(struct kvctx_session *s, struct kvctx_setup *arg)
 	return 0;
 }
 
-static bool setup_slots_valid(const struct kvctx_session *s, const struct kvctx_setup *arg)
+static bool session_slots_valid(const struct kvctx_session *s, const struct kvctx_setup *arg)
 {
 	if (!arg->nr_slots)
 		return !arg->slot_bytes;
-	return arg->nr_slots <= KVCTX_SLOTS_MAX && arg->slot_bytes && arg->slot_bytes <= slot_bytes_max(s) &&
-	       (u64)arg->nr_slots * PAGE_ALIGN((u64)arg->slot_bytes) <= arena_max();
+	return arg->nr_slots <= KVCTX_SLOTS_MAX && arg->slot_bytes && arg->slot_bytes <= session_slot_bytes_max(s) &&
+	       (u64)arg->nr_slots * PAGE_ALIGN((u64)arg->slot_bytes) <= session_arena_max();
 }
 
-static long ioctl_setup(struct kvctx_session *s, union kvctx_arg *arg)
+static long session_setup(struct kvctx_session *s, union kvctx_arg *arg)
 {
 	struct kvctx_setup *setup = &arg->setup;
 	int err;
@@ -207,19 +207,19 @@ static long ioctl_setup(struct kvctx_session *s, union kvctx_arg *arg)
 		return -EINVAL;
 	if (!(setup->flags & KVCTX_SETUP_EVENTFD) && setup->eventfd)
 		return -EINVAL;
-	if (!setup->cq_entries || setup->cq_entries > KVCTX_CQ_MAX || setup->arena_bytes > arena_max())
+	if (!setup->cq_entries || setup->cq_entries > KVCTX_CQ_MAX || setup->arena_bytes > session_arena_max())
 		return -EINVAL;
-	if (!setup_slots_valid(s, setup))
+	if (!session_slots_valid(s, setup))
 		return -EINVAL;
 	err = mutex_lock_killable(&s->setup_lock);
 	if (err)
 		return -EINTR;
-	err = s->ready ? -EEXIST : setup_session(s, setup);
+	err = s->ready ? -EEXIST : session_setup_all(s, setup);
 	mutex_unlock(&s->setup_lock);
 	return err;
 }
 
-static long ioctl_register(struct kvctx_session *s, union kvctx_arg *arg)
+static long session_register(struct kvctx_session *s, union kvctx_arg *arg)
 {
 	int ret;
 
@@ -231,12 +231,12 @@ static long ioctl_register(struct kvctx_session *s, union kvctx_arg *arg)
 	return min(ret, 0);
 }
 
-static long ioctl_unregister(struct kvctx_session *s, union kvctx_arg *arg)
+static long session_unregister(struct kvctx_session *s, union kvctx_arg *arg)
 {
 	return arg->unreg.reserved ? -EINVAL : kvctx_unregister(s, arg->unreg.id);
 }
 
-static long ioctl_paths(struct kvctx_session *s, union kvctx_arg *arg)
+static long session_paths(struct kvctx_session *s, union kvctx_arg *arg)
 {
 	struct kvctx_path __user *user = u64_to_user_ptr(arg->paths.paths);
 	u32 all = kvctx_nr_members(s->pool), i, nr = min(arg->paths.nr, all);
@@ -263,12 +263,12 @@ out:
 	return err;
 }
 
-static long ioctl_submit(struct kvctx_session *s, union kvctx_arg *arg)
+static long session_submit(struct kvctx_session *s, union kvctx_arg *arg)
 {
 	return kvctx_submit(s, &arg->submit, NULL);
 }
 
-static long ioctl_wait(struct kvctx_session *s, union kvctx_arg *arg)
+static long session_wait(struct kvctx_session *s, union kvctx_arg *arg)
 {
 	int err = kvctx_cq_consume(s, arg->wait.consumed);
 
@@ -278,7 +278,7 @@ static long ioctl_wait(struct kvctx_session *s, union kvctx_arg *arg)
 	return kvctx_cq_wait(s, arg->wait.min, &arg->wait.timeout_ns);
 }
 
-static long ioctl_match(struct kvctx_session *s, union kvctx_arg *arg)
+static long session_match(struct kvctx_session *s, union kvctx_arg *arg)
 {
 	return kvctx_match(s, &arg->match);
 }
@@ -287,39 +287,39 @@ static long ioctl_match(struct kvctx_session *s, union kvctx_arg *arg)
 static const struct kvctx_ioctl ioctls[] = {
 	[_IOC_NR(KVCTX_IOC_INFO)] = {
 		.min = offsetofend(struct kvctx_info, tenant), .known = sizeof(struct kvctx_info),
-		.out = true, .fn = ioctl_info,
+		.out = true, .fn = session_info,
 	},
 	[_IOC_NR(KVCTX_IOC_SETUP)] = {
 		.min = offsetofend(struct kvctx_setup, reserved), .known = sizeof(struct kvctx_setup),
-		.flags = KVCTX_SETUP_EVENTFD, .out = true, .fn = ioctl_setup,
+		.flags = KVCTX_SETUP_EVENTFD, .out = true, .fn = session_setup,
 	},
 	[_IOC_NR(KVCTX_IOC_MEM_REGISTER)] = {
 		.min = offsetofend(struct kvctx_mem_register, reserved), .known = sizeof(struct kvctx_mem_register),
-		.ready = true, .out = true, .fn = ioctl_register,
+		.ready = true, .out = true, .fn = session_register,
 	},
 	[_IOC_NR(KVCTX_IOC_MEM_UNREGISTER)] = {
 		.min = offsetofend(struct kvctx_mem_unregister, reserved), .known = sizeof(struct kvctx_mem_unregister),
-		.ready = true, .fn = ioctl_unregister,
+		.ready = true, .fn = session_unregister,
 	},
 	[_IOC_NR(KVCTX_IOC_SUBMIT)] = {
 		.min = offsetofend(struct kvctx_submit, reserved), .known = sizeof(struct kvctx_submit),
-		.ready = true, .fn = ioctl_submit,
+		.ready = true, .fn = session_submit,
 	},
 	[_IOC_NR(KVCTX_IOC_WAIT)] = {
 		.min = offsetofend(struct kvctx_wait, timeout_ns), .known = sizeof(struct kvctx_wait),
-		.ready = true, .fn = ioctl_wait,
+		.ready = true, .fn = session_wait,
 	},
 	[_IOC_NR(KVCTX_IOC_MATCH)] = {
 		.min = offsetofend(struct kvctx_match, lease), .known = sizeof(struct kvctx_match),
-		.flags = KVCTX_MATCH_LEASE | KVCTX_MATCH_PREFETCH, .ready = true, .out = true, .fn = ioctl_match,
+		.flags = KVCTX_MATCH_LEASE | KVCTX_MATCH_PREFETCH, .ready = true, .out = true, .fn = session_match,
 	},
 	[_IOC_NR(KVCTX_IOC_PATHS)] = {
 		.min = offsetofend(struct kvctx_paths, paths), .known = sizeof(struct kvctx_paths),
-		.ready = true, .out = true, .fn = ioctl_paths,
+		.ready = true, .out = true, .fn = session_paths,
 	},
 };
 
-static const struct kvctx_ioctl *ioctl_find(unsigned int cmd)
+static const struct kvctx_ioctl *session_ioctl_find(unsigned int cmd)
 {
 	unsigned int i = _IOC_NR(cmd);
 
@@ -328,7 +328,7 @@ static const struct kvctx_ioctl *ioctl_find(unsigned int cmd)
 	return &ioctls[array_index_nospec(i, ARRAY_SIZE(ioctls))];
 }
 
-static int arg_get(const struct kvctx_ioctl *io, const void __user *user, union kvctx_arg *arg)
+static int session_arg_get(const struct kvctx_ioctl *io, const void __user *user, union kvctx_arg *arg)
 {
 	u32 size;
 	int err;
@@ -351,7 +351,7 @@ static int arg_get(const struct kvctx_ioctl *io, const void __user *user, union 
 
 static long session_ioctl(struct file *file, unsigned int cmd, unsigned long user)
 {
-	const struct kvctx_ioctl *io = ioctl_find(cmd);
+	const struct kvctx_ioctl *io = session_ioctl_find(cmd);
 	struct kvctx_session *s = file->private_data;
 	void __user *ptr = (void __user *)user;
 	union kvctx_arg arg;
@@ -360,7 +360,7 @@ static long session_ioctl(struct file *file, unsigned int cmd, unsigned long use
 
 	if (!io)
 		return -ENOTTY;
-	ret = arg_get(io, ptr, &arg);
+	ret = session_arg_get(io, ptr, &arg);
 	if (ret)
 		return ret;
 	if (arg.flags & ~io->flags)
@@ -417,7 +417,7 @@ static int session_mmap(struct file *file, struct vm_area_struct *vma)
 static void session_free(struct kvctx_session *s)
 {
 	kvctx_unregister_all(s);
-	setup_undo(s);
+	session_setup_undo(s);
 	kvctx_tenant_put(s->tenant);
 	kfree(s);
 }

@@ -119,8 +119,8 @@ static int store_attempt(struct kvctx_op *op)
 
 	if (READ_ONCE(s->pool->write_budget))
 		kvc_budget_tick(s->pool->core, (u64)ktime_get_boottime_seconds());
-	err = kvc_store_begin(s->pool->core, s->domain, op->call.key, op->call.length, op->call.depth, op->store.members,
-			      &op->store.page);
+	err = kvc_store_begin(s->pool->core, s->domain, op->call.key, op->call.length, op->call.depth,
+			      op->store.members, &op->store.page);
 	if (err == -EEXIST || err == -EINPROGRESS) {
 		kvctx_op_complete(op, op->call.length, KVCTX_CQE_DEDUP | (err == -EEXIST ? 0 : KVCTX_CQE_PENDING));
 		return 0;
@@ -160,7 +160,7 @@ int kvctx_store_start(struct kvctx_op *op)
 	return kvctx_attempt(op, true);
 }
 
-static int delete_attempt(struct kvctx_op *op)
+static int store_delete(struct kvctx_op *op)
 {
 	struct kvctx_session *s = op->session;
 	int err = kvc_delete(s->pool->core, s->domain, op->call.key);
@@ -170,7 +170,7 @@ static int delete_attempt(struct kvctx_op *op)
 	return err;
 }
 
-static const struct kvctx_op_kind delete_kind = { .attempt = delete_attempt };
+static const struct kvctx_op_kind delete_kind = { .attempt = store_delete };
 
 int kvctx_delete_start(struct kvctx_op *op)
 {
@@ -178,14 +178,14 @@ int kvctx_delete_start(struct kvctx_op *op)
 	return kvctx_attempt(op, false);
 }
 
-struct flush_op {
+struct store_flush {
 	struct kvctx_op *op;
 	struct kvctx_flush flush;
 };
 
-static void flush_done(struct kvctx_flush *flush)
+static void store_flush_done(struct kvctx_flush *flush)
 {
-	struct flush_op *f = container_of(flush, struct flush_op, flush);
+	struct store_flush *f = container_of(flush, struct store_flush, flush);
 	struct kvctx_op *op = f->op;
 	int err = flush->err;
 
@@ -197,7 +197,7 @@ int kvctx_flush_op_start(struct kvctx_op *op)
 {
 	struct kvctx_pool *p = op->session->pool;
 	u32 nr = kvctx_nr_members(p);
-	struct flush_op *f = kzalloc(struct_size(f, flush.on, nr), GFP_KERNEL_ACCOUNT);
+	struct store_flush *f = kzalloc(struct_size(f, flush.on, nr), GFP_KERNEL_ACCOUNT);
 
 	if (!f)
 		return -ENOMEM;
@@ -205,7 +205,7 @@ int kvctx_flush_op_start(struct kvctx_op *op)
 	percpu_counter_inc(&p->counters.flushes);
 	f->op = op;
 	f->flush.pool = p;
-	f->flush.done = flush_done;
+	f->flush.done = store_flush_done;
 	f->flush.losses_seen = &op->session->losses_seen;
 	kvctx_flush_start(&f->flush);
 	return 0;

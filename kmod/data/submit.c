@@ -30,7 +30,7 @@ enum {
 	F_CRCS		= 1 << 7,
 };
 
-struct opcode {
+struct submit_opcode {
 	u32 flags;			/* KVCTX_OP_* that it knows */
 	u32 fields;
 	bool writes;			/* refused in a read-only session */
@@ -39,14 +39,14 @@ struct opcode {
 	s32 (*now)(struct kvctx_session *s, const struct kvctx_sqe *sqe);
 };
 
-static s32 query(struct kvctx_session *s, const struct kvctx_sqe *sqe)
+static s32 submit_query(struct kvctx_session *s, const struct kvctx_sqe *sqe)
 {
 	struct kvctx_key key = sqe->key;
 
 	return kvc_query(s->pool->core, s->domain, kvctx_key_bytes(&key));
 }
 
-static const struct opcode opcodes[] = {
+static const struct submit_opcode opcodes[] = {
 	[KVCTX_OP_STORE] = {
 		.flags = KVCTX_OP_NOWAIT | KVCTX_OP_NO_VERIFY, .writes = true,
 		.fields = F_KEY | F_SEGS | F_DEPTH | F_PRIO | F_CRCS,
@@ -59,7 +59,7 @@ static const struct opcode opcodes[] = {
 	[KVCTX_OP_DELETE] = {
 		.flags = KVCTX_OP_NOWAIT, .fields = F_KEY, .writes = true, .start = kvctx_delete_start,
 	},
-	[KVCTX_OP_QUERY] = { .fields = F_KEY, .now = query },
+	[KVCTX_OP_QUERY] = { .fields = F_KEY, .now = submit_query },
 	[KVCTX_OP_PREFETCH] = {
 		.fields = F_KEY | F_LEASE_MS | F_PRIO, .prio = KVCTX_PRIO_BACKGROUND, .start = kvctx_prefetch_start,
 	},
@@ -87,7 +87,7 @@ void kvctx_submit_masks(u64 *ops, u64 *flags)
 	}
 }
 
-static const struct opcode *opcode_of(const struct kvctx_sqe *sqe)
+static const struct submit_opcode *submit_opcode(const struct kvctx_sqe *sqe)
 {
 	u32 i = sqe->opcode;
 
@@ -95,7 +95,7 @@ static const struct opcode *opcode_of(const struct kvctx_sqe *sqe)
 }
 
 /* Every field that the opcode does not use is zero, and the priority is one. */
-static bool sqe_clean(const struct kvctx_sqe *sqe, u32 fields)
+static bool submit_sqe_clean(const struct kvctx_sqe *sqe, u32 fields)
 {
 	if (sqe->reserved2[0] | sqe->reserved2[1])
 		return false;
@@ -118,11 +118,11 @@ static bool sqe_clean(const struct kvctx_sqe *sqe, u32 fields)
 	return fields & F_LEASE || !sqe->lease;
 }
 
-static int sqe_check(const struct kvctx_session *s, const struct kvctx_sqe *sqe, const struct opcode *oc)
+static int submit_sqe_check(const struct kvctx_session *s, const struct kvctx_sqe *sqe, const struct submit_opcode *oc)
 {
 	if (!oc || (!oc->start && !oc->now))
 		return -EINVAL;
-	if (sqe->flags & ~oc->flags || !sqe_clean(sqe, oc->fields))
+	if (sqe->flags & ~oc->flags || !submit_sqe_clean(sqe, oc->fields))
 		return -EINVAL;
 	if (oc->writes && s->rdonly)
 		return -EACCES;
@@ -140,7 +140,7 @@ static int sqe_check(const struct kvctx_session *s, const struct kvctx_sqe *sqe,
 }
 
 /* The one segment that the operation names itself */
-static int op_get_piece(struct kvctx_op *op, const struct kvctx_sqe *sqe)
+static int submit_get_piece(struct kvctx_op *op, const struct kvctx_sqe *sqe)
 {
 	struct kvctx_seg seg = { .offset = sqe->segs, .length = sqe->length, .mem = sqe->mem };
 	u64 sum = 0;
@@ -148,7 +148,7 @@ static int op_get_piece(struct kvctx_op *op, const struct kvctx_sqe *sqe)
 	return sqe->length ? kvctx_op_add_pieces(op, &seg, 1, &sum) : 0;
 }
 
-static int op_get_pieces(struct kvctx_op *op, const struct kvctx_sqe *sqe)
+static int submit_get_pieces(struct kvctx_op *op, const struct kvctx_sqe *sqe)
 {
 	const struct kvctx_seg __user *user = u64_to_user_ptr(sqe->segs);
 	struct kvctx_seg few[KVCTX_INLINE_PIECES], *segs = few;
@@ -157,9 +157,10 @@ static int op_get_pieces(struct kvctx_op *op, const struct kvctx_sqe *sqe)
 	int err;
 
 	if (!nr)
-		return op_get_piece(op, sqe);
+		return submit_get_piece(op, sqe);
 	if (nr > KVCTX_INLINE_PIECES) {
-		op->mem.list = kvmalloc(room * sizeof(*op->mem.list) + nr * sizeof(*segs), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+		op->mem.list = kvmalloc(room * sizeof(*op->mem.list) + nr * sizeof(*segs),
+					GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 		if (!op->mem.list)
 			return -ENOMEM;
 		op->mem.user = op->mem.list + 1;
@@ -175,7 +176,7 @@ static int op_get_pieces(struct kvctx_op *op, const struct kvctx_sqe *sqe)
 }
 
 /* LOAD gets them when the page was found; those of a STORE are copied now. */
-static int op_get_crcs(struct kvctx_op *op, const struct kvctx_sqe *sqe)
+static int submit_get_crcs(struct kvctx_op *op, const struct kvctx_sqe *sqe)
 {
 	u32 nr = DIV_ROUND_UP(op->call.length, kvc_chunk_size(op->session->pool->core));
 
@@ -190,7 +191,7 @@ static int op_get_crcs(struct kvctx_op *op, const struct kvctx_sqe *sqe)
 }
 
 /* An io_uring command counts the operations that are to report to it. */
-static void op_enter(struct kvctx_op *op, struct kvctx_uring *u)
+static void submit_enter(struct kvctx_op *op, struct kvctx_uring *u)
 {
 	op->to.uring = u;
 	op->to.done = u->done;
@@ -198,8 +199,8 @@ static void op_enter(struct kvctx_op *op, struct kvctx_uring *u)
 }
 
 /* 0: taken over, and maybe ended */
-static int op_start(struct kvctx_session *s, const struct kvctx_sqe *sqe, const struct opcode *oc, ktime_t deadline,
-		    struct kvctx_from *from, struct kvctx_op **spare)
+static int submit_start(struct kvctx_session *s, const struct kvctx_sqe *sqe, const struct submit_opcode *oc,
+			ktime_t deadline, struct kvctx_from *from, struct kvctx_op **spare)
 {
 	struct kvctx_op *op = kvctx_op_alloc(s, spare);
 	struct kvctx_key key = sqe->key;
@@ -218,10 +219,10 @@ static int op_start(struct kvctx_session *s, const struct kvctx_sqe *sqe, const 
 	op->call.lease_ms = sqe->lease_ms;
 	op->call.deadline = deadline;
 	if (from)
-		op_enter(op, from->uring);
-	err = op_get_crcs(op, sqe);
+		submit_enter(op, from->uring);
+	err = submit_get_crcs(op, sqe);
 	if (!err)
-		err = from && from->pieces ? from->pieces(op, from) : op_get_pieces(op, sqe);
+		err = from && from->pieces ? from->pieces(op, from) : submit_get_pieces(op, sqe);
 	if (!err)
 		err = oc->start(op);
 	if (err) {
@@ -235,7 +236,7 @@ static int op_start(struct kvctx_session *s, const struct kvctx_sqe *sqe, const 
 }
 
 /* Have the caller's memory for the CRCs of a LOAD there. */
-static int fault_in_crcs(struct kvctx_session *s, const struct kvctx_sqe *sqe)
+static int submit_fault_in_crcs(struct kvctx_session *s, const struct kvctx_sqe *sqe)
 {
 	u32 size = kvc_chunk_size(s->pool->core);
 	u64 nr = (sqe->offset % size + sqe->length - 1) / size + 1;
@@ -249,11 +250,11 @@ static int fault_in_crcs(struct kvctx_session *s, const struct kvctx_sqe *sqe)
 static s32 submit_one(struct kvctx_session *s, const struct kvctx_sqe *sqe, ktime_t now, struct kvctx_from *from,
 		      struct kvctx_op **spare)
 {
-	const struct opcode *oc = opcode_of(sqe);
+	const struct submit_opcode *oc = submit_opcode(sqe);
 	ktime_t deadline = KTIME_MAX;
 	s32 res;
 
-	res = sqe_check(s, sqe, oc);
+	res = submit_sqe_check(s, sqe, oc);
 	if (res)
 		return res;
 	if (sqe->timeout_ns) {
@@ -264,10 +265,10 @@ static s32 submit_one(struct kvctx_session *s, const struct kvctx_sqe *sqe, ktim
 	if (oc->now)
 		return oc->now(s, sqe);
 	do {
-		res = op_start(s, sqe, oc, deadline, from, spare);
+		res = submit_start(s, sqe, oc, deadline, from, spare);
 		if (!res)
 			return -EIOCBQUEUED;
-	} while (res == -ERESTART && !fault_in_crcs(s, sqe));
+	} while (res == -ERESTART && !submit_fault_in_crcs(s, sqe));
 	return res == -ERESTART ? -EFAULT : res;
 }
 

@@ -31,7 +31,7 @@
 #include "op.h"
 
 /* A single operation on its way to submit.c */
-struct single {
+struct uring_single {
 	struct kvctx_from from;
 	unsigned int issue_flags;
 	int dir;
@@ -46,7 +46,7 @@ static struct kvctx_uring *uring_of(struct io_uring_cmd *cmd)
 }
 
 /* Copy the entry's payload, reading each word once. */
-static void copy_payload(const struct io_uring_cmd *cmd, void *to, size_t bytes)
+static void uring_payload(const struct io_uring_cmd *cmd, void *to, size_t bytes)
 {
 	const u64 *words = (const u64 *)cmd->sqe->cmd;
 	u64 *out = to;
@@ -88,7 +88,7 @@ static int uring_end(struct io_uring_cmd *cmd, s32 res, unsigned int issue_flags
 	return -EIOCBQUEUED;
 }
 
-static void single_done(struct kvctx_op *op, s32 res, u32 flags)
+static void uring_single_done(struct kvctx_op *op, s32 res, u32 flags)
 {
 	struct kvctx_uring *u = op->to.uring;
 
@@ -99,9 +99,9 @@ static void single_done(struct kvctx_op *op, s32 res, u32 flags)
 }
 
 /* from->pieces: part of the ring's registered buffer */
-static int single_fixed(struct kvctx_op *op, struct kvctx_from *from)
+static int uring_single_fixed(struct kvctx_op *op, struct kvctx_from *from)
 {
-	struct single *one = container_of(from, struct single, from);
+	struct uring_single *one = container_of(from, struct uring_single, from);
 	struct iov_iter iter;
 	int err;
 
@@ -121,7 +121,8 @@ static int single_fixed(struct kvctx_op *op, struct kvctx_from *from)
 }
 
 /* What the entry says, as SUBMIT would have it. @one gets the part of a registered buffer. */
-static int single_read(const struct kvctx_uring_op *u, bool fixed, struct kvctx_sqe *sqe, struct single *one)
+static int uring_single_read(const struct kvctx_uring_op *u, bool fixed, struct kvctx_sqe *sqe,
+			     struct uring_single *one)
 {
 	bool moves = u->opcode == KVCTX_OP_STORE || u->opcode == KVCTX_OP_LOAD;
 
@@ -132,7 +133,7 @@ static int single_read(const struct kvctx_uring_op *u, bool fixed, struct kvctx_
 	if (fixed) {
 		if (!moves || u->nr_segs || u->mem)
 			return -EINVAL;
-		one->from.pieces = single_fixed;
+		one->from.pieces = uring_single_fixed;
 		one->addr = u->addr;
 		one->dir = u->opcode == KVCTX_OP_LOAD ? ITER_DEST : ITER_SOURCE;
 	}
@@ -155,14 +156,14 @@ static int single_read(const struct kvctx_uring_op *u, bool fixed, struct kvctx_
 }
 
 /* For space, or in a queue at the device. What waits for a page on its way to a slot does not wait long. */
-static bool single_may_wait(const struct kvctx_sqe *sqe)
+static bool uring_single_may_wait(const struct kvctx_sqe *sqe)
 {
 	return sqe->opcode == KVCTX_OP_STORE || sqe->opcode == KVCTX_OP_DELETE || sqe->prio > KVCTX_PRIO_URGENT;
 }
 
 static int uring_single(struct kvctx_session *s, struct io_uring_cmd *cmd, unsigned int issue_flags)
 {
-	struct single one = { .from.uring = uring_of(cmd), .issue_flags = issue_flags };
+	struct uring_single one = { .from.uring = uring_of(cmd), .issue_flags = issue_flags };
 	struct percpu_counter *inflight = &s->pool->counters.inflight;
 	struct kvctx_uring_op payload;
 	struct kvctx_sqe sqe;
@@ -171,12 +172,12 @@ static int uring_single(struct kvctx_session *s, struct io_uring_cmd *cmd, unsig
 
 	if (!(issue_flags & IO_URING_F_SQE128))
 		return -EINVAL;
-	copy_payload(cmd, &payload, sizeof(payload));
-	res = single_read(&payload, cmd->flags & IORING_URING_CMD_FIXED, &sqe, &one);
+	uring_payload(cmd, &payload, sizeof(payload));
+	res = uring_single_read(&payload, cmd->flags & IORING_URING_CMD_FIXED, &sqe, &one);
 	if (res)
 		return res;
-	uring_init(cmd, issue_flags, single_done);
-	marked = single_may_wait(&sqe);
+	uring_init(cmd, issue_flags, uring_single_done);
+	marked = uring_single_may_wait(&sqe);
 	if (marked)
 		io_uring_cmd_mark_cancelable(cmd, issue_flags);
 	percpu_counter_inc(inflight);
@@ -187,7 +188,7 @@ static int uring_single(struct kvctx_session *s, struct io_uring_cmd *cmd, unsig
 	return marked || res == -EAGAIN ? uring_end(cmd, res, issue_flags) : res;
 }
 
-static void batch_done(struct kvctx_op *op, s32 res, u32 flags)
+static void uring_batch_done(struct kvctx_op *op, s32 res, u32 flags)
 {
 	kvctx_cq_post(op->session, op->call.user_data, res, flags, NULL);
 	uring_put(op->to.uring);
@@ -200,11 +201,11 @@ static int uring_batch(struct kvctx_session *s, struct io_uring_cmd *cmd, unsign
 	struct kvctx_uring_submit payload;
 	struct kvctx_submit arg;
 
-	copy_payload(cmd, &payload, sizeof(payload));
+	uring_payload(cmd, &payload, sizeof(payload));
 	if (cmd->flags & IORING_URING_CMD_FIXED || payload.reserved)
 		return -EINVAL;
 	arg = (struct kvctx_submit){ .sqes = payload.sqes, .nr = payload.nr };
-	uring_init(cmd, issue_flags, batch_done);
+	uring_init(cmd, issue_flags, uring_batch_done);
 	/* ours, so that nobody completes the command before we know how many were taken */
 	atomic_set(&u->left, 1);
 	io_uring_cmd_mark_cancelable(cmd, issue_flags);
