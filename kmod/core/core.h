@@ -34,7 +34,7 @@
 #ifndef KVC_CORE_H
 #define KVC_CORE_H
 
-#include "format.h"
+#include "media/format.h"
 
 #define KVC_NONE	(~0U)
 

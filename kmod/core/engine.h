@@ -14,10 +14,10 @@
 #ifndef KVC_ENGINE_H
 #define KVC_ENGINE_H
 
-#include "bucket.h"
+#include "index/bucket.h"
 #include "core.h"
-#include "format_media.h"
-#include "value.h"
+#include "media/format_media.h"
+#include "policy/value.h"
 
 #define KVC_DOMAINS_MAX		(1024U << 10)
 #define KVC_LONG_SEGMENTS	12U		/* of a member that has a head for the long-lived */

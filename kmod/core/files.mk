@@ -2,5 +2,4 @@
 #
 # The core's sources, without folder and suffix: the module and the native library are built from this one list.
 
-KVC_CORE_FILES	:= format format_super table entry bucket index domain segment pool member leave store load delete tomb \
-		   summary discard budget reclaim request value victim recover work
+KVC_CORE_FILES	:= media/format media/format_super index/table index/entry index/bucket index/index index/domain log/segment pool log/member log/leave log/store log/load log/delete log/tomb log/summary log/discard policy/budget log/reclaim policy/request policy/value policy/victim log/recover work

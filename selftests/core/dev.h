@@ -19,7 +19,7 @@
 #ifndef DEV_H
 #define DEV_H
 
-#include "format.h"
+#include "media/format.h"
 #include "rng.h"
 
 #define DEV_SECTOR	512U

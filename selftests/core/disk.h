@@ -8,7 +8,7 @@
 #ifndef DISK_H
 #define DISK_H
 
-#include "format.h"
+#include "media/format.h"
 #include "rng.h"
 
 #define DISK_TOUCHED	1U	/* was written once: the other blocks are zeros */

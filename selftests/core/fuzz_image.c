@@ -18,7 +18,7 @@
  */
 #include <errno.h>
 
-#include "format_media.h"
+#include "media/format_media.h"
 #include "fuzz.h"
 #include "media.h"
 

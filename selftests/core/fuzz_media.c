@@ -4,7 +4,7 @@
  *
  * Each begins with a sound one. Operations are patches; the odd one says how the structure is read instead.
  */
-#include "format_media.h"
+#include "media/format_media.h"
 #include "fuzz.h"
 #include "media.h"
 

@@ -5,7 +5,7 @@
  * A change is one to an operation (inserted, repeated, taken out, exchanged with another) or to one of its numbers,
  * which becomes what is likely to hurt: bounds, their neighbours, powers of two.
  */
-#include "format.h"
+#include "media/format.h"
 #include "fuzz.h"
 
 bool fuzz_next(struct fuzz_program *p, struct fuzz_op *op)

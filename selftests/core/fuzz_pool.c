@@ -12,7 +12,7 @@
  * one; 10 attach again; 11 power cut; 12 add a tenant; 13 remove one; 14 a member fails; 15 page damaged
  */
 #include "fuzz.h"
-#include "format.h"
+#include "media/format.h"
 
 #define HOSTILE_KEYS	64U		/* keys that records of an image have */
 #define OWN_KEYS	64U		/* keys from 1000 on, stored with their bytes */

@@ -2,7 +2,7 @@
 /*
  * Helpers for tests that write media by hand. See media.h.
  */
-#include "format_media.h"
+#include "media/format_media.h"
 #include "media.h"
 #include "page.h"
 

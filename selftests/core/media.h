@@ -5,7 +5,7 @@
 #ifndef MEDIA_H
 #define MEDIA_H
 
-#include "format.h"
+#include "media/format.h"
 
 /* A superblock with two members and three tenants */
 void media_sample_super(struct kvc_super *s);

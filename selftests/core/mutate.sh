@@ -16,139 +16,139 @@ cd "$(dirname "$0")/../.." || exit 1
 # name @ file @ sed script @ what it breaks
 mutations() {
 	cat <<'LIST'
-extent-crc@kmod/core/format.c@s/if (crc_without_field(m, len, .*/if (0)/@checksum of summaries is not checked
-super-crc@kmod/core/format_super.c@s/if (super_crc(buf) != le32_to_cpu(m->crc))/if (0)/@checksum of superblocks is not checked
-key-last@kmod/core/index.c@/^static bool key_equal/,/^}/s/i < KVC_KEY_LEN/i < KVC_KEY_LEN - 8/@the last word of keys is not compared
-key-first@kmod/core/index.c@/^static bool key_equal/,/^}/s/for (i = 0;/for (i = 8;/@the first word of keys is not compared
-key-hash@kmod/core/index.c@s/e->domain == d->id \&\& key_equal(e->key, key)/e->domain == d->id/@the hash is taken for the key
-domain-mix@kmod/core/index.c@s/e->domain == d->id \&\& //@domains are not compared
-first-buckets@kmod/core/bucket.c@s/WRITE_ONCE(t->mask, FIRST_MASK)/WRITE_ONCE(t->mask, FIRST_MASK \/ 2)/@the first chunk's upper buckets are not used
-split-hash@kmod/core/index.c@/^static u32 hash_of_entry/,/^}/s/return kvc_entry_bucket/return ~kvc_entry_bucket/@pages that a split moves get another hash
-hunger-late@kmod/core/bucket.c@s/(due(t) \&\& lacks_bucket(t)) || t->nr_spares < SPARES_LOW/0/@a shard never asks for another chunk
-split-forgets@kmod/core/bucket.c@/^static void put_all/,/^}/s/^\t\tKVC_WARN_ONCE(!put/\t\tif (i)\n\t\t\tKVC_WARN_ONCE(!put/@a split loses an entry of each line
-split-mask@kmod/core/bucket.c@s/2 \* t->mask + 1 : t->mask/t->mask : t->mask/@a split does not widen the mask
-split-from@kmod/core/bucket.c@s/t->nr & (mask >> 1)/t->nr \& (mask >> 2)/@a split divides the wrong bucket
-split-chain@kmod/core/bucket.c@s/^\t\tnumber = old.next;/\t\tnumber = 0;/@a split divides the first line only
-spare-lost@kmod/core/bucket.c@s/^\t\tgive_spare(t, before->next);/\t\t;/@lines that became empty are lost
-spare-twice@kmod/core/bucket.c@s/^\tt->spare = line->next;/\t;/@a spare line is used again and again
-room-always@kmod/core/bucket.h@s/return t->nr_spares > 0;/return true;/@there is always room
-directory-bare@kmod/core/bucket.c@s/^\t\tmemcpy(dir->chunk, .*/\t\t;/@a bigger directory lacks the chunks of the smaller
-directory-first@kmod/core/bucket.c@s/t->dir->room \* sizeof/t->nr_chunks * sizeof/@the first directory is used before it has a chunk
-sweep-short@kmod/core/index.c@s/there = number < sh->table.nr;/there = number + 1 < sh->table.nr;/@a sweep leaves out the last bucket
+extent-crc@kmod/core/media/format.c@s/if (crc_without_field(m, len, .*/if (0)/@checksum of summaries is not checked
+super-crc@kmod/core/media/format_super.c@s/if (super_crc(buf) != le32_to_cpu(m->crc))/if (0)/@checksum of superblocks is not checked
+key-last@kmod/core/index/index.c@/^static bool key_equal/,/^}/s/i < KVC_KEY_LEN/i < KVC_KEY_LEN - 8/@the last word of keys is not compared
+key-first@kmod/core/index/index.c@/^static bool key_equal/,/^}/s/for (i = 0;/for (i = 8;/@the first word of keys is not compared
+key-hash@kmod/core/index/index.c@s/e->domain == d->id \&\& key_equal(e->key, key)/e->domain == d->id/@the hash is taken for the key
+domain-mix@kmod/core/index/index.c@s/e->domain == d->id \&\& //@domains are not compared
+first-buckets@kmod/core/index/bucket.c@s/WRITE_ONCE(t->mask, FIRST_MASK)/WRITE_ONCE(t->mask, FIRST_MASK \/ 2)/@the first chunk's upper buckets are not used
+split-hash@kmod/core/index/index.c@/^static u32 hash_of_entry/,/^}/s/return kvc_entry_bucket/return ~kvc_entry_bucket/@pages that a split moves get another hash
+hunger-late@kmod/core/index/bucket.c@s/(due(t) \&\& lacks_bucket(t)) || t->nr_spares < SPARES_LOW/0/@a shard never asks for another chunk
+split-forgets@kmod/core/index/bucket.c@/^static void put_all/,/^}/s/^\t\tKVC_WARN_ONCE(!put/\t\tif (i)\n\t\t\tKVC_WARN_ONCE(!put/@a split loses an entry of each line
+split-mask@kmod/core/index/bucket.c@s/2 \* t->mask + 1 : t->mask/t->mask : t->mask/@a split does not widen the mask
+split-from@kmod/core/index/bucket.c@s/t->nr & (mask >> 1)/t->nr \& (mask >> 2)/@a split divides the wrong bucket
+split-chain@kmod/core/index/bucket.c@s/^\t\tnumber = old.next;/\t\tnumber = 0;/@a split divides the first line only
+spare-lost@kmod/core/index/bucket.c@s/^\t\tgive_spare(t, before->next);/\t\t;/@lines that became empty are lost
+spare-twice@kmod/core/index/bucket.c@s/^\tt->spare = line->next;/\t;/@a spare line is used again and again
+room-always@kmod/core/index/bucket.h@s/return t->nr_spares > 0;/return true;/@there is always room
+directory-bare@kmod/core/index/bucket.c@s/^\t\tmemcpy(dir->chunk, .*/\t\t;/@a bigger directory lacks the chunks of the smaller
+directory-first@kmod/core/index/bucket.c@s/t->dir->room \* sizeof/t->nr_chunks * sizeof/@the first directory is used before it has a chunk
+sweep-short@kmod/core/index/index.c@s/there = number < sh->table.nr;/there = number + 1 < sh->table.nr;/@a sweep leaves out the last bucket
 tomb-victim@kmod/core/engine.h@s/return (u32)e->depth << 18 |/return/@a tombstone forgets half of its victim
-keyspace-mix@kmod/core/domain.c@s/memcmp(d->keyspace, keyspace, KVC_KEYSPACE_LEN)/memcmp(d->keyspace, keyspace, 8)/@half of the keyspace is not compared
-epoch@kmod/core/domain.c@s/(epoch \&\& \*epoch != t->epoch)/0/@recovery believes records of removed tenants
-record-block@kmod/core/format.c@s/rec->block == 0 || rec->block >= r->seg_blocks ||/rec->block == 0 ||/@a record may name blocks beyond its segment
-record-crcs@kmod/core/format.c@s/return rec->nr_crcs == (rec->length - 1) .*/return true;/@a record may have any number of CRCs
-no-header@kmod/core/summary.c@s/work_init(m, seg, w, KVC_WORK_WRITE, KVC_W_HEADER, 0);/& kvc_header_done(m, w, 0); return -EAGAIN;/@a segment is reused before its new header is durable
+keyspace-mix@kmod/core/index/domain.c@s/memcmp(d->keyspace, keyspace, KVC_KEYSPACE_LEN)/memcmp(d->keyspace, keyspace, 8)/@half of the keyspace is not compared
+epoch@kmod/core/index/domain.c@s/(epoch \&\& \*epoch != t->epoch)/0/@recovery believes records of removed tenants
+record-block@kmod/core/media/format.c@s/rec->block == 0 || rec->block >= r->seg_blocks ||/rec->block == 0 ||/@a record may name blocks beyond its segment
+record-crcs@kmod/core/media/format.c@s/return rec->nr_crcs == (rec->length - 1) .*/return true;/@a record may have any number of CRCs
+no-header@kmod/core/log/summary.c@s/work_init(m, seg, w, KVC_WORK_WRITE, KVC_W_HEADER, 0);/& kvc_header_done(m, w, 0); return -EAGAIN;/@a segment is reused before its new header is durable
 no-preflush@selftests/core/sim_work.c@s/DEV_PREFLUSH | DEV_FUA, plain_done/DEV_FUA, plain_done/@summaries do not flush the pages first
 no-fua@selftests/core/sim_work.c@s/DEV_PREFLUSH | DEV_FUA, plain_done/DEV_PREFLUSH, plain_done/@summaries are not durable when they are done
-no-tombstone@kmod/core/delete.c@s/^\treturn e->logged || e->copy .*/\t(void)p; (void)e; return false;/@deletes leave no tombstone
-tombstone-ghosts@kmod/core/delete.c@s/^\treturn e->logged || e->copy .*/\t(void)p; return e->logged || e->copy;/@deletes forget old records elsewhere
-tombstone-drop@kmod/core/reclaim.c@s/if (kvc_entry_is_tomb(p, entry) \&\&$/if (0 \&\&/@reclaim drops tombstones
-generation@kmod/core/format.c@s/generation != id->generation || salt != id->salt/salt != id->salt/@the generation is not compared
-salt@kmod/core/format.c@s/generation != id->generation || salt != id->salt/generation != id->generation/@the salt is not compared
-identity@kmod/core/format.c@s/if (generation != id->generation || salt != id->salt)/if (0)/@neither is
-segment-number@kmod/core/format.c@s/le32_to_cpu(m->segment) != id->segment ||//@an extent of another segment is believed
-publish-early@kmod/core/load.c@s/->state != KVC_E_LIVE/->state == KVC_E_DEAD/@pages are seen before commit
-no-wait-for-holds@kmod/core/reclaim.c@s/if (os_atomic_read(&seg->holds))/if (0)/@segments are freed under loads in flight
-no-hold@kmod/core/load.c@s/os_atomic_inc(&kvc_entry_seg(p, entry)->holds);/os_atomic_inc(\&kvc_seg(p, 0)->holds);/@loads hold the wrong segment
-leases-chosen@kmod/core/reclaim.c@s/leased = os_atomic_read(.*/leased = false;/;s/\.leases = .*/.leases = 0,/@leased segments are reclaimed
-unlogged-moves@kmod/core/reclaim.c@s/if (!copies_logged(m)) {/if (0) {/@moved pages need not be durable
-moves-lost@kmod/core/reclaim.c@s/kvc_index_insert(p, bucket, w->dst.entry);/kvc_page_drop(p, bucket, w->dst.entry);/@moved pages leave the index
-move-bad@kmod/core/reclaim.c@s/if (err == -EBADMSG)/if (0)/@a damaged page that was to be moved is not dropped
-commit-order@kmod/core/store.c@s/e->seq = os_atomic64_inc_return(&p->seq);/e->seq = 1;/@stores have no order
-recovered-seq@kmod/core/recover.c@s/os_atomic64_set(&p->seq, .*/(void)seq;/@the order starts anew with each attach
-recovered-gen@kmod/core/recover.c@s/os_atomic64_set(&p->generation, .*/(void)gen;/@generations start anew with each attach
-recovery-share@kmod/core/recover.c@s/rec->nr_crcs <= p->seg_blocks - r->nr_crcs/rec->nr_crcs <= p->seg_blocks - kvc_seg(p, r->gseg)->nr_crcs/@what lost is not counted as its segment's
-log-cut@kmod/core/recover.c@s/^\t\tr->cut = true;/\t\t;/@tombstones are written over records that count
-log-behind@kmod/core/summary.c@s/^\tif (old)$/\tif (0)/@what lies behind a damaged extent follows a new one
-log-strays@kmod/core/recover.c@s/seg->nr_strays = .*/;/@a log takes more records than recovery believes
-recovery-oldest@kmod/core/recover.c@s/->seq >= rec->seq/->seq <= rec->seq/@the oldest record of a key wins
-recovery-tombs@kmod/core/recover.c@s/^\t\tsupersede(p, bucket, old, e);$/\t\t;/@tombstones do not kill in recovery
-recovery-end@kmod/core/recover.c@s/!believed(p, rec->seq) || //@recovery believes numbers near the end of all
-recovery-end-gen@kmod/core/recover.c@s/why != KVC_OK || !believed(p, r->id.generation)/why != KVC_OK/@recovery believes generations near the end of all
-recovery-end-stays@kmod/core/recover.c@s/KVC_COUNTER_END \/ 2 + 2 \* gaps(p)/KVC_COUNTER_END \/ 2/@what is counted behind the last believed number is not believed
-attach-count@kmod/core/recover.c@s/^\treturn min(p->super.seq, .*/\t(void)p; return 0;/@attaches without the newest members number as the one before did
-stale-offline@kmod/core/reclaim.c@s/(offline || os_atomic_read(&seg->undead))/(os_atomic_read(\&seg->undead))/@tombstones are dropped while a member is lost
-tomb-offline@kmod/core/delete.c@s/ || os_atomic_read(&p->nr_offline)//@deletes need no tombstone while a member is lost
-stale-unknown@kmod/core/recover.c@/^static void set_unknown/,/^}/s/WRITE_ONCE(m->segs\[i\].min_seq, 0)/;/@tombstones are dropped while their victims are away
-stale-unread@kmod/core/recover.c@/^static void drop_segment/,/^}/s/WRITE_ONCE(seg->min_seq, 0)/;/@tombstones are dropped while their victims cannot be read
-recovery-again@kmod/core/recover.c@s/if (i < r->next_record)/if (0)/@recovery takes records twice after -ENOMEM
-dedup@kmod/core/store.c@s/return -EEXIST;/return 0;/@a present page is replaced
-abort-stays@kmod/core/store.c@s/if (commit) {/if (commit || true) {/@an abort publishes
-crc-base@kmod/core/store.c@s/st->crc_base + chunk/chunk/@CRCs of pages overwrite each other
-space-between@kmod/core/segment.c@s/return seg->log_end + kvc_log_blocks(p, seg->unlogged) + seg->pending_blocks;/return seg->log_end;/@no room is kept for summaries
-flush-open@kmod/core/summary.c@s/if (m->head\[i\] \&\& due(m->head\[i\]))/if (0)/@flush forgets open segments
-flushed-early@kmod/core/summary.c@s/return !seg->writing || .*/return true;/@a summary on its way counts as durable
-lost-kick@kmod/core/load.c@s/^\t\tkvc_kick(kvc_member_of(p, gseg));/\t\t;/@the last hold wakes nobody
+no-tombstone@kmod/core/log/delete.c@s/^\treturn e->logged || e->copy .*/\t(void)p; (void)e; return false;/@deletes leave no tombstone
+tombstone-ghosts@kmod/core/log/delete.c@s/^\treturn e->logged || e->copy .*/\t(void)p; return e->logged || e->copy;/@deletes forget old records elsewhere
+tombstone-drop@kmod/core/log/reclaim.c@s/if (kvc_entry_is_tomb(p, entry) \&\&$/if (0 \&\&/@reclaim drops tombstones
+generation@kmod/core/media/format.c@s/generation != id->generation || salt != id->salt/salt != id->salt/@the generation is not compared
+salt@kmod/core/media/format.c@s/generation != id->generation || salt != id->salt/generation != id->generation/@the salt is not compared
+identity@kmod/core/media/format.c@s/if (generation != id->generation || salt != id->salt)/if (0)/@neither is
+segment-number@kmod/core/media/format.c@s/le32_to_cpu(m->segment) != id->segment ||//@an extent of another segment is believed
+publish-early@kmod/core/log/load.c@s/->state != KVC_E_LIVE/->state == KVC_E_DEAD/@pages are seen before commit
+no-wait-for-holds@kmod/core/log/reclaim.c@s/if (os_atomic_read(&seg->holds))/if (0)/@segments are freed under loads in flight
+no-hold@kmod/core/log/load.c@s/os_atomic_inc(&kvc_entry_seg(p, entry)->holds);/os_atomic_inc(\&kvc_seg(p, 0)->holds);/@loads hold the wrong segment
+leases-chosen@kmod/core/log/reclaim.c@s/leased = os_atomic_read(.*/leased = false;/;s/\.leases = .*/.leases = 0,/@leased segments are reclaimed
+unlogged-moves@kmod/core/log/reclaim.c@s/if (!copies_logged(m)) {/if (0) {/@moved pages need not be durable
+moves-lost@kmod/core/log/reclaim.c@s/kvc_index_insert(p, bucket, w->dst.entry);/kvc_page_drop(p, bucket, w->dst.entry);/@moved pages leave the index
+move-bad@kmod/core/log/reclaim.c@s/if (err == -EBADMSG)/if (0)/@a damaged page that was to be moved is not dropped
+commit-order@kmod/core/log/store.c@s/e->seq = os_atomic64_inc_return(&p->seq);/e->seq = 1;/@stores have no order
+recovered-seq@kmod/core/log/recover.c@s/os_atomic64_set(&p->seq, .*/(void)seq;/@the order starts anew with each attach
+recovered-gen@kmod/core/log/recover.c@s/os_atomic64_set(&p->generation, .*/(void)gen;/@generations start anew with each attach
+recovery-share@kmod/core/log/recover.c@s/rec->nr_crcs <= p->seg_blocks - r->nr_crcs/rec->nr_crcs <= p->seg_blocks - kvc_seg(p, r->gseg)->nr_crcs/@what lost is not counted as its segment's
+log-cut@kmod/core/log/recover.c@s/^\t\tr->cut = true;/\t\t;/@tombstones are written over records that count
+log-behind@kmod/core/log/summary.c@s/^\tif (old)$/\tif (0)/@what lies behind a damaged extent follows a new one
+log-strays@kmod/core/log/recover.c@s/seg->nr_strays = .*/;/@a log takes more records than recovery believes
+recovery-oldest@kmod/core/log/recover.c@s/->seq >= rec->seq/->seq <= rec->seq/@the oldest record of a key wins
+recovery-tombs@kmod/core/log/recover.c@s/^\t\tsupersede(p, bucket, old, e);$/\t\t;/@tombstones do not kill in recovery
+recovery-end@kmod/core/log/recover.c@s/!believed(p, rec->seq) || //@recovery believes numbers near the end of all
+recovery-end-gen@kmod/core/log/recover.c@s/why != KVC_OK || !believed(p, r->id.generation)/why != KVC_OK/@recovery believes generations near the end of all
+recovery-end-stays@kmod/core/log/recover.c@s/KVC_COUNTER_END \/ 2 + 2 \* gaps(p)/KVC_COUNTER_END \/ 2/@what is counted behind the last believed number is not believed
+attach-count@kmod/core/log/recover.c@s/^\treturn min(p->super.seq, .*/\t(void)p; return 0;/@attaches without the newest members number as the one before did
+stale-offline@kmod/core/log/reclaim.c@s/(offline || os_atomic_read(&seg->undead))/(os_atomic_read(\&seg->undead))/@tombstones are dropped while a member is lost
+tomb-offline@kmod/core/log/delete.c@s/ || os_atomic_read(&p->nr_offline)//@deletes need no tombstone while a member is lost
+stale-unknown@kmod/core/log/recover.c@/^static void set_unknown/,/^}/s/WRITE_ONCE(m->segs\[i\].min_seq, 0)/;/@tombstones are dropped while their victims are away
+stale-unread@kmod/core/log/recover.c@/^static void drop_segment/,/^}/s/WRITE_ONCE(seg->min_seq, 0)/;/@tombstones are dropped while their victims cannot be read
+recovery-again@kmod/core/log/recover.c@s/if (i < r->next_record)/if (0)/@recovery takes records twice after -ENOMEM
+dedup@kmod/core/log/store.c@s/return -EEXIST;/return 0;/@a present page is replaced
+abort-stays@kmod/core/log/store.c@s/if (commit) {/if (commit || true) {/@an abort publishes
+crc-base@kmod/core/log/store.c@s/st->crc_base + chunk/chunk/@CRCs of pages overwrite each other
+space-between@kmod/core/log/segment.c@s/return seg->log_end + kvc_log_blocks(p, seg->unlogged) + seg->pending_blocks;/return seg->log_end;/@no room is kept for summaries
+flush-open@kmod/core/log/summary.c@s/if (m->head\[i\] \&\& due(m->head\[i\]))/if (0)/@flush forgets open segments
+flushed-early@kmod/core/log/summary.c@s/return !seg->writing || .*/return true;/@a summary on its way counts as durable
+lost-kick@kmod/core/log/load.c@s/^\t\tkvc_kick(kvc_member_of(p, gseg));/\t\t;/@the last hold wakes nobody
 lost-space@kmod/core/pool.c@/^void kvc_space_made/,/^}/s/^\tkvc_space(m->pool);/\t;/@nobody is told of free segments
-leak-entries@kmod/core/entry.c@s/kvc_domain_put(p, kvc_domain(p, eb->e\[i\].domain));/;/@entries never let go of their domain
-member-gone@kmod/core/load.c@s/if (unlikely(os_atomic_read(&p->nr_offline)) \&\&/if (0 \&\&/@pages of a lost member are handed out
-tenant-sweep@kmod/core/domain.c@s/kvc_index_sweep(p, of_dead_domain);/(void)of_dead_domain;/@pages of a removed tenant stay in the index
-tombstone-lost-member@kmod/core/delete.c@s/ || os_atomic_read(&p->nr_offline)//@deletes forget records on lost members
-tombstone-lost-carried@kmod/core/reclaim.c@s/bool offline = os_atomic_read(&p->nr_offline);/bool offline = false;/@reclaim drops tombstones of records on lost members
-super-older@kmod/core/format_super.c@s/s\[b\].seq > s\[a\].seq/s[b].seq < s[a].seq/@the older superblock counts
-settings@kmod/core/format_super.c@s/ || !kvc_settings_ok(&s->settings)//@settings on media are not checked
-nomem-half@kmod/core/entry.c@/^static int grow_crcs/,/^}/s/return -ENOMEM;/return 0;/@a lack of memory for CRCs is ignored
-read-error@kmod/core/recover.c@s/seg->broken = true;/;/@what lies in front of a read error is believed
-discard-meets-pages@kmod/core/discard.c@s/if (seg == m->discarding)/if (0)/;s/ - (m->discarding ? 1 : 0)//@a segment is reused while it is being discarded
-discard-header@kmod/core/segment.c@s/seg->discarded = 1;/seg->discarded = 0;/@new headers are discarded with old pages
-discard-hope@kmod/core/segment.c@s/"headed",\t S(BLANK), false, false/"headed", S(BLANK), false, true/@stores wait for discards that nobody makes
-discard-tells@kmod/core/discard.c@s/^\tif (m->wanted)/\tif (0)/@who waits for a segment under discard is not told
-streams@kmod/core/store.c@s/KVC_STREAM_NEW + seg->head/KVC_STREAM_NEW/@moved pages go to the stream of new ones
-budget-none@kmod/core/budget.c@s/left(&p->budget) > 0 ||/true ||/@the write budget is not kept
-budget-all@kmod/core/budget.c@s/ || seen_before(p, d, key)//@pages seen before are not admitted
-budget-evicted@kmod/core/reclaim.c@s/^\t\tkvc_budget_note(.*/\t\t;/@evicted pages are not remembered
-budget-fraction@kmod/core/budget.c@s/b->part += seconds .*/;/@fractions of bytes are lost
-budget-grows@kmod/core/budget.c@s/(u64)min_t(s64, (s64)more, (s64)limit - n)/more/@the budget grows beyond a day's
-budget-debt@kmod/core/budget.c@s/if (n < -(s64)limit)/if (0)/@debts grow without bound
-lock-split@kmod/core/bucket.c@s/^\t\t\tWRITE_ONCE(line->slot\[i\], 0);/\t\t\tline->slot[i] = 0;/@a split clears slots that are being read as if nobody did
-lock-query@kmod/core/load.c@/^int kvc_query/,/^}/s/os_\(un\)\?lock(&sh->lock);/;/@query takes no lock
-lock-commit@kmod/core/store.c@/^static void end_store/,/^}/s/os_\(un\)\?lock(&m->lock);/;/@commit takes no member lock
-join-kick@kmod/core/segment.c@/^int kvc_refusal/,/^}/s/if (!m->offline) {/if (1) {/@members are kicked before they have joined
-join-room@kmod/core/store.c@/^int kvc_store_begin/,/^}/{s/^\tdo {$/\tnr = kvc_nr_members(p);\n\tdo {/;s/^\t\tnr = kvc_nr_members(p);$//}@who is refused does not see a new member, and that there is room
-super-number@kmod/core/format_super.c@/^u64 kvc_super_there/,/^}/s/ \&\& !memcmp(was.*) \&\&$/ \&\&/@a number that another member got counts as the same
-super-mark@kmod/core/domain.c@s/p->super.members\[i\].flags = there.*/(void)there;/@superblocks do not say who was there
-header-stock@kmod/core/summary.c@s/>= m->low/>= min(m->low, 4U)/@too few headers for reclaim to end when everything is leased
-leave-tombs@kmod/core/leave.c@s/if (kvc_entry_is_tomb(p, entry) .*/if (0) {/@tombstones go with a member that is removed
-leave-loss@kmod/core/member.c@s/READ_ONCE(m->lost_before) == os_atomic_read(&p->nr_lost)/1/@a member is removed though the copies of its pages were lost
-leave-renewed@kmod/core/load.c@s/ \&\& !READ_ONCE(kvc_member_of(p, gseg)->leaseless)//@who renews leases keeps a member from leaving
-leave-renewed-moving@kmod/core/leave.c@/^static int end_round/,/^}/s/WRITE_ONCE(m->leaseless, true)/;/@who renews leases keeps a page from moving
-leave-stopped@kmod/core/leave.c@/^static void stop/,/^}/s/WRITE_ONCE(m->leaseless, false)/;/@pages of a member that stays are leased no more
-leave-leased@kmod/core/leave.c@s/if (!rc->stayed \&\& /if (/@pages that were leased while they moved are dropped
-leave-forget@kmod/core/member.c@s/os_atomic_xchg(&m->segs\[i\].undead, 0)/0/;s/WRITE_ONCE(m->segs\[i\].min_seq, U64_MAX);//@tombstones are kept for records of removed members
-leave-alone@kmod/core/member.c@s/if (!another_online(p, member))/if (0)/@the last member can be removed
-add-early@kmod/core/member.c@s/^\tset_joining(m, true);/&\n\tWRITE_ONCE(m->offline, false);/@a member is used before the superblocks name it
-hole-last@kmod/core/format_super.c@s/ || kvc_super_hole(s, s->nr_members - 1)//@the last member may be a hole
-removed-tombs@kmod/core/recover.c@s/if (victim_exists(p, rec))$/if (1)/@tombstones may name segments of removed members
+leak-entries@kmod/core/index/entry.c@s/kvc_domain_put(p, kvc_domain(p, eb->e\[i\].domain));/;/@entries never let go of their domain
+member-gone@kmod/core/log/load.c@s/if (unlikely(os_atomic_read(&p->nr_offline)) \&\&/if (0 \&\&/@pages of a lost member are handed out
+tenant-sweep@kmod/core/index/domain.c@s/kvc_index_sweep(p, of_dead_domain);/(void)of_dead_domain;/@pages of a removed tenant stay in the index
+tombstone-lost-member@kmod/core/log/delete.c@s/ || os_atomic_read(&p->nr_offline)//@deletes forget records on lost members
+tombstone-lost-carried@kmod/core/log/reclaim.c@s/bool offline = os_atomic_read(&p->nr_offline);/bool offline = false;/@reclaim drops tombstones of records on lost members
+super-older@kmod/core/media/format_super.c@s/s\[b\].seq > s\[a\].seq/s[b].seq < s[a].seq/@the older superblock counts
+settings@kmod/core/media/format_super.c@s/ || !kvc_settings_ok(&s->settings)//@settings on media are not checked
+nomem-half@kmod/core/index/entry.c@/^static int grow_crcs/,/^}/s/return -ENOMEM;/return 0;/@a lack of memory for CRCs is ignored
+read-error@kmod/core/log/recover.c@s/seg->broken = true;/;/@what lies in front of a read error is believed
+discard-meets-pages@kmod/core/log/discard.c@s/if (seg == m->discarding)/if (0)/;s/ - (m->discarding ? 1 : 0)//@a segment is reused while it is being discarded
+discard-header@kmod/core/log/segment.c@s/seg->discarded = 1;/seg->discarded = 0;/@new headers are discarded with old pages
+discard-hope@kmod/core/log/segment.c@s/"headed",\t S(BLANK), false, false/"headed", S(BLANK), false, true/@stores wait for discards that nobody makes
+discard-tells@kmod/core/log/discard.c@s/^\tif (m->wanted)/\tif (0)/@who waits for a segment under discard is not told
+streams@kmod/core/log/store.c@s/KVC_STREAM_NEW + seg->head/KVC_STREAM_NEW/@moved pages go to the stream of new ones
+budget-none@kmod/core/policy/budget.c@s/left(&p->budget) > 0 ||/true ||/@the write budget is not kept
+budget-all@kmod/core/policy/budget.c@s/ || seen_before(p, d, key)//@pages seen before are not admitted
+budget-evicted@kmod/core/log/reclaim.c@s/^\t\tkvc_budget_note(.*/\t\t;/@evicted pages are not remembered
+budget-fraction@kmod/core/policy/budget.c@s/b->part += seconds .*/;/@fractions of bytes are lost
+budget-grows@kmod/core/policy/budget.c@s/(u64)min_t(s64, (s64)more, (s64)limit - n)/more/@the budget grows beyond a day's
+budget-debt@kmod/core/policy/budget.c@s/if (n < -(s64)limit)/if (0)/@debts grow without bound
+lock-split@kmod/core/index/bucket.c@s/^\t\t\tWRITE_ONCE(line->slot\[i\], 0);/\t\t\tline->slot[i] = 0;/@a split clears slots that are being read as if nobody did
+lock-query@kmod/core/log/load.c@/^int kvc_query/,/^}/s/os_\(un\)\?lock(&sh->lock);/;/@query takes no lock
+lock-commit@kmod/core/log/store.c@/^static void end_store/,/^}/s/os_\(un\)\?lock(&m->lock);/;/@commit takes no member lock
+join-kick@kmod/core/log/segment.c@/^int kvc_refusal/,/^}/s/if (!m->offline) {/if (1) {/@members are kicked before they have joined
+join-room@kmod/core/log/store.c@/^int kvc_store_begin/,/^}/{s/^\tdo {$/\tnr = kvc_nr_members(p);\n\tdo {/;s/^\t\tnr = kvc_nr_members(p);$//}@who is refused does not see a new member, and that there is room
+super-number@kmod/core/media/format_super.c@/^u64 kvc_super_there/,/^}/s/ \&\& !memcmp(was.*) \&\&$/ \&\&/@a number that another member got counts as the same
+super-mark@kmod/core/index/domain.c@s/p->super.members\[i\].flags = there.*/(void)there;/@superblocks do not say who was there
+header-stock@kmod/core/log/summary.c@s/>= m->low/>= min(m->low, 4U)/@too few headers for reclaim to end when everything is leased
+leave-tombs@kmod/core/log/leave.c@s/if (kvc_entry_is_tomb(p, entry) .*/if (0) {/@tombstones go with a member that is removed
+leave-loss@kmod/core/log/member.c@s/READ_ONCE(m->lost_before) == os_atomic_read(&p->nr_lost)/1/@a member is removed though the copies of its pages were lost
+leave-renewed@kmod/core/log/load.c@s/ \&\& !READ_ONCE(kvc_member_of(p, gseg)->leaseless)//@who renews leases keeps a member from leaving
+leave-renewed-moving@kmod/core/log/leave.c@/^static int end_round/,/^}/s/WRITE_ONCE(m->leaseless, true)/;/@who renews leases keeps a page from moving
+leave-stopped@kmod/core/log/leave.c@/^static void stop/,/^}/s/WRITE_ONCE(m->leaseless, false)/;/@pages of a member that stays are leased no more
+leave-leased@kmod/core/log/leave.c@s/if (!rc->stayed \&\& /if (/@pages that were leased while they moved are dropped
+leave-forget@kmod/core/log/member.c@s/os_atomic_xchg(&m->segs\[i\].undead, 0)/0/;s/WRITE_ONCE(m->segs\[i\].min_seq, U64_MAX);//@tombstones are kept for records of removed members
+leave-alone@kmod/core/log/member.c@s/if (!another_online(p, member))/if (0)/@the last member can be removed
+add-early@kmod/core/log/member.c@s/^\tset_joining(m, true);/&\n\tWRITE_ONCE(m->offline, false);/@a member is used before the superblocks name it
+hole-last@kmod/core/media/format_super.c@s/ || kvc_super_hole(s, s->nr_members - 1)//@the last member may be a hole
+removed-tombs@kmod/core/log/recover.c@s/if (victim_exists(p, rec))$/if (1)/@tombstones may name segments of removed members
 super-order@selftests/core/sim_admin.c@s/op->alone = tenant == SIM_NO_TENANT .*/op->alone = false;/@other members name a new one before it has a superblock
 remove-unflushed@selftests/core/sim_grow.c@s/g->state != G_FLUSHING || !flushed(s)/g->state != G_FLUSHING || (0 \&\& !flushed(s))/@a member is removed before the copies of its pages are durable
 tomb-gen@kmod/core/engine.h@s/e->crc_base << 54 | (u64)e->mark << 28/e->crc_base << 54/@a tombstone forgets part of its victim's generation
-prefix-await@kmod/core/request.c@s/^\t\tput(rq->awaited, .*/\t\t;/@stored pages are nobody's
-prefix-touch@kmod/core/load.c@s/mark = asker ? .*/mark = e->mark;/@pages stay those of who stored them
-prefix-stray@kmod/core/load.c@s/kvc_request_loads(p, e);/;/@loads say nothing of a page
-prefix-late@kmod/core/request.c@s/age_of(p, r->when, epoch->when) < AGE_MIN/1/@who loads without MATCH what another one asked for does not count
-prefix-loads@kmod/core/request.c@s/min(loads + 1, KVC_SHARED_MAX)/1/@loads are not counted
-prefix-fresh@kmod/core/victim.c@s/part->fresh || (/(/@pages loaded lately are moved only when they are worth more than others
-prefix-carried@kmod/core/victim.c@/^void kvc_victim_plan/,/^}/s/^\tconsider(.*/\t(void)seg; (void)lost;/@of a segment that goes whatever it costs nothing is moved
-prefix-turns@kmod/core/request.c@s/if (prev->continued > 1)/if (0)/@a shared prefix counts as a conversation
-prefix-shared@kmod/core/request.c@s/if (a->branch \&\& shared < KVC_SHARED_MAX)/if (0)/@shared pages are not counted
-prefix-same@kmod/core/request.c@s/prev->pages == nr \&\& prev->tail == a->tail \&\& prev->last == a->last/0/@a repeated prompt is another request
-prefix-forgotten@kmod/core/request.c@s/return id \&\& READ_ONCE(r->id) == id ? r : NULL;/return r;/@forgotten requests are taken for others
-prefix-ends@kmod/core/value.c@s/^\treturn 2 \* READ_ONCE.*/\t(void)v; return true;/@ends of prompts live as long as the others
-prefix-ages@kmod/core/value.c@s/^\tv->now.ages\[class\]\[bin\]++;/\t;/;s/^\tv->now.all_ages\[bin\]++;/\t(void)bin;/@return times are not learned
-prefix-chances@kmod/core/value.c@s/^\tif (class < KVC_CLASS_STRAY)/\tif (0)/@return probabilities are not learned
-prefix-hole@kmod/core/victim.c@s/\.end = min(r.cut - 1, .*/.end = r.reach,/@pages behind a hole are worth something
-prefix-reach@kmod/core/victim.c@s/min(r.reach, r.pages)/r.pages/@pages that were named and never stored count
-prefix-chain@kmod/core/victim.c@s/^\tif (first > part->end || .*/\tif (1)/@what is behind in other segments does not count
-prefix-newest@kmod/core/victim.c@s/ || seg == newest//@what was stored just now goes
-prefix-credit@kmod/core/victim.c@s,return READ_ONCE(m->credit) / KVC_CREDIT,return m->pool->seg_blocks,@rewriting has no limit
-prefix-floor@kmod/core/victim.c@s/^\t\*floor = rises .*/\tif (rises)\n\t\t*floor = U64_MAX;/@segments that became cheap are not found
-prefix-floors@kmod/core/victim.c@s/bool rises = .*/bool rises = false;/@groups are looked at for ever once one of theirs was cheap
-order-age@kmod/core/reclaim.c@s/seg->open_seq < oldest->open_seq/seg->open_seq > oldest->open_seq/@the youngest goes where the oldest should
-order-leased@kmod/core/reclaim.c@/^static struct kvc_seg \*oldest_sealed/,/^}/s/ \&\& !os_atomic_read(&seg->leases) \&\&/ \&\&/@leased segments are chosen
-prefix-moves@kmod/core/victim.c@s/if (least \&\& part->worth > least /if (0 \&\& part->worth > least /@nothing is rewritten
+prefix-await@kmod/core/policy/request.c@s/^\t\tput(rq->awaited, .*/\t\t;/@stored pages are nobody's
+prefix-touch@kmod/core/log/load.c@s/mark = asker ? .*/mark = e->mark;/@pages stay those of who stored them
+prefix-stray@kmod/core/log/load.c@s/kvc_request_loads(p, e);/;/@loads say nothing of a page
+prefix-late@kmod/core/policy/request.c@s/age_of(p, r->when, epoch->when) < AGE_MIN/1/@who loads without MATCH what another one asked for does not count
+prefix-loads@kmod/core/policy/request.c@s/min(loads + 1, KVC_SHARED_MAX)/1/@loads are not counted
+prefix-fresh@kmod/core/policy/victim.c@s/part->fresh || (/(/@pages loaded lately are moved only when they are worth more than others
+prefix-carried@kmod/core/policy/victim.c@/^void kvc_victim_plan/,/^}/s/^\tconsider(.*/\t(void)seg; (void)lost;/@of a segment that goes whatever it costs nothing is moved
+prefix-turns@kmod/core/policy/request.c@s/if (prev->continued > 1)/if (0)/@a shared prefix counts as a conversation
+prefix-shared@kmod/core/policy/request.c@s/if (a->branch \&\& shared < KVC_SHARED_MAX)/if (0)/@shared pages are not counted
+prefix-same@kmod/core/policy/request.c@s/prev->pages == nr \&\& prev->tail == a->tail \&\& prev->last == a->last/0/@a repeated prompt is another request
+prefix-forgotten@kmod/core/policy/request.c@s/return id \&\& READ_ONCE(r->id) == id ? r : NULL;/return r;/@forgotten requests are taken for others
+prefix-ends@kmod/core/policy/value.c@s/^\treturn 2 \* READ_ONCE.*/\t(void)v; return true;/@ends of prompts live as long as the others
+prefix-ages@kmod/core/policy/value.c@s/^\tv->now.ages\[class\]\[bin\]++;/\t;/;s/^\tv->now.all_ages\[bin\]++;/\t(void)bin;/@return times are not learned
+prefix-chances@kmod/core/policy/value.c@s/^\tif (class < KVC_CLASS_STRAY)/\tif (0)/@return probabilities are not learned
+prefix-hole@kmod/core/policy/victim.c@s/\.end = min(r.cut - 1, .*/.end = r.reach,/@pages behind a hole are worth something
+prefix-reach@kmod/core/policy/victim.c@s/min(r.reach, r.pages)/r.pages/@pages that were named and never stored count
+prefix-chain@kmod/core/policy/victim.c@s/^\tif (first > part->end || .*/\tif (1)/@what is behind in other segments does not count
+prefix-newest@kmod/core/policy/victim.c@s/ || seg == newest//@what was stored just now goes
+prefix-credit@kmod/core/policy/victim.c@s,return READ_ONCE(m->credit) / KVC_CREDIT,return m->pool->seg_blocks,@rewriting has no limit
+prefix-floor@kmod/core/policy/victim.c@s/^\t\*floor = rises .*/\tif (rises)\n\t\t*floor = U64_MAX;/@segments that became cheap are not found
+prefix-floors@kmod/core/policy/victim.c@s/bool rises = .*/bool rises = false;/@groups are looked at for ever once one of theirs was cheap
+order-age@kmod/core/log/reclaim.c@s/seg->open_seq < oldest->open_seq/seg->open_seq > oldest->open_seq/@the youngest goes where the oldest should
+order-leased@kmod/core/log/reclaim.c@/^static struct kvc_seg \*oldest_sealed/,/^}/s/ \&\& !os_atomic_read(&seg->leases) \&\&/ \&\&/@leased segments are chosen
+prefix-moves@kmod/core/policy/victim.c@s/if (least \&\& part->worth > least /if (0 \&\& part->worth > least /@nothing is rewritten
 LIST
 }
 

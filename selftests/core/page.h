@@ -5,7 +5,7 @@
 #ifndef PAGE_H
 #define PAGE_H
 
-#include "format.h"
+#include "media/format.h"
 
 /*
  * Key number @id. Keys are close to each other on purpose: they are one base pattern in which one byte, whose place

@@ -2,7 +2,7 @@
 /*
  * What lies on the devices before the first life. See sim.h.
  */
-#include "format_media.h"
+#include "media/format_media.h"
 #include "sim.h"
 
 void sim_write_super(struct sim *s, const struct kvc_super *super, u32 member, u32 copies)

@@ -2,7 +2,7 @@
 /*
  * Summary extents: round trip, every reason for a refusal, every damaged byte, golden bytes, fit.
  */
-#include "format_media.h"
+#include "media/format_media.h"
 #include "golden.h"
 #include "media.h"
 #include "test.h"

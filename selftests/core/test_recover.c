@@ -2,7 +2,7 @@
 /*
  * Recovery: what media says, damaged media, foreign media.
  */
-#include "format_media.h"
+#include "media/format_media.h"
 #include "media.h"
 #include "test.h"
 

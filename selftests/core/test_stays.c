@@ -5,7 +5,7 @@
  * In each of them a page lies in a segment that recovery believes, its tombstone in another one that reclaim takes, and
  * something makes the tombstone look unnecessary. Leases keep segments where the case wants them.
  */
-#include "format_media.h"
+#include "media/format_media.h"
 #include "test.h"
 
 static u64 header_of(struct rig *r, u32 id, u32 member)

@@ -2,7 +2,7 @@
 /*
  * Superblock: round trip, every reason for a refusal, every damaged byte, golden bytes, device sizes, names.
  */
-#include "format_media.h"
+#include "media/format_media.h"
 #include "golden.h"
 #include "media.h"
 #include "test.h"

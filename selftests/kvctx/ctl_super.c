@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "format_media.h"
+#include "media/format_media.h"
 
 static unsigned char slot[KVC_SUPER_BYTES] __attribute__((aligned(8)));
 static off_t size;

@@ -20,7 +20,7 @@
 #include <netlink/genl/genl.h>
 #include <stdarg.h>
 
-#include "format_media.h"
+#include "media/format_media.h"
 #include "media.h"
 #include "rng.h"
 

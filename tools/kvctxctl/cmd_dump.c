@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "../../kmod/core/format_media.h"
+#include "../../kmod/core/media/format_media.h"
 #include "media.h"
 #include "out.h"
 

@@ -4,7 +4,7 @@
  */
 #include <string.h>
 
-#include "../../kmod/core/format.h"
+#include "../../kmod/core/media/format.h"
 #include "nl.h"
 #include "out.h"
 

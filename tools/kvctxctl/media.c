@@ -14,7 +14,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "../../kmod/core/format_media.h"
+#include "../../kmod/core/media/format_media.h"
 #include "media.h"
 
 static int refused(const struct media *d, const char *why)

@@ -9,7 +9,7 @@
 
 #include <sys/stat.h>
 
-#include "../../kmod/core/format.h"
+#include "../../kmod/core/media/format.h"
 #include "ctl.h"
 
 struct media {

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../kmod/core/format.h"
+#include "../../kmod/core/media/format.h"
 #include "../common/size.h"
 #include "ctl.h"
 

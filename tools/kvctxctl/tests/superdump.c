@@ -5,7 +5,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "../../../kmod/core/format.h"
+#include "../../../kmod/core/media/format.h"
 
 static void put_hex(const char *name, const u8 *p, int n)
 {

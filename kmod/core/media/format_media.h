@@ -6,7 +6,7 @@
 #ifndef KVC_FORMAT_MEDIA_H
 #define KVC_FORMAT_MEDIA_H
 
-#include "format.h"
+#include "media/format.h"
 
 /* Counters on media (sequences, generations) stay below this, so that what was read can always be counted up. */
 #define KVC_COUNTER_BITS	62

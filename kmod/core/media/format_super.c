@@ -2,7 +2,7 @@
 /*
  * Superblock: writing, reading, validating; sizes of devices; names.
  */
-#include "format_media.h"
+#include "media/format_media.h"
 
 u64 kvc_device_bytes(u32 nr_segments, u64 segment_size)
 {

@@ -6,7 +6,7 @@
  * checks each record for itself and against the segment's size. What a record claims beyond that (its tenant, its
  * victim, whether pages overlap) is for the engine to judge; a page that overlaps another fails its own CRCs.
  */
-#include "format_media.h"
+#include "media/format_media.h"
 
 static const char * const reasons[KVC_NR_REASONS] = {
 	[KVC_OK]		= "valid",

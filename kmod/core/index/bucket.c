@@ -15,7 +15,7 @@
  * Nothing is allocated under the lock. A shard that needs a chunk is hungry; who is about to insert feeds it
  * first. If memory is short the spares make buckets longer; only without any left an insertion is refused.
  */
-#include "bucket.h"
+#include "index/bucket.h"
 
 #define FILL		9U
 #define SPARES_LOW	3U
