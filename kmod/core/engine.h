@@ -1,6 +1,28 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the engine's files share. Not for its users: they include core.h.
+ * What the engine's files share: its structures, its locks, its floors. Not for its users: they include core.h.
+ *
+ *	media/	the format: encoders, decoders, validators. Calls nothing of the others.
+ *	index/	where a page is: tables, entries, buckets, domains
+ *	policy/	who goes, who comes: requests, values, victims, the write budget
+ *	log/	segments and what happens to them: stores, loads, deletes, summaries, reclaim, recovery, members
+ *	.	the pool, its tenants, its work items
+ *
+ * Each folder has one header for the others. A file calls nothing of its own floor, nor of those above it; what a lower
+ * one has to say to a higher one it returns. selftests/floors checks that the objects keep to it.
+ *
+ * Floors, lowest first; a file calls only what is below it.
+ *   1  format format_super table bucket value base
+ *   2  domain budget index
+ *   3  entry request tenant
+ *   4  segment
+ *   5  tomb load discard
+ *   6  victim delete
+ *   7  member store
+ *   8  summary pool
+ *   9  reclaim recover
+ *  10  leave
+ *  11  work
  *
  * Locks, outermost first
  *   member->lock   heads, segment states, reservation and summary of the member's segments
@@ -14,48 +36,15 @@
 #ifndef KVC_ENGINE_H
 #define KVC_ENGINE_H
 
-#include "index/bucket.h"
 #include "core.h"
+#include "index/bucket.h"
+#include "index/table.h"
 #include "media/format_media.h"
-#include "policy/value.h"
+#include "policy/policy.h"
 
 #define KVC_DOMAINS_MAX		(1024U << 10)
 #define KVC_LONG_SEGMENTS	12U		/* of a member that has a head for the long-lived */
 #define KVC_LOG_THRESHOLD	(64U << 10)	/* unlogged record bytes that start a summary unasked */
-
-/* id -> pointer, for ids handed out by the table itself. get needs no lock as long as the id is in use. */
-struct kvc_table {
-	struct os_lock lock;
-	void	***leaves;
-	u32	max, used;		/* ids below used were handed out at least once */
-	u32	free;			/* chain of returned ids */
-};
-
-#define KVC_LEAF_SHIFT		9
-#define KVC_LEAF_SLOTS		512U
-
-int kvc_table_init(struct kvc_table *t, u32 max);
-void kvc_table_destroy(struct kvc_table *t, void (*drop)(void *obj));
-int kvc_table_add(struct kvc_table *t, void *obj, u32 *id);	/* allocates */
-void kvc_table_del(struct kvc_table *t, u32 id);
-
-static inline void *kvc_table_get(const struct kvc_table *t, u32 id)
-{
-	return t->leaves[id >> KVC_LEAF_SHIFT][id & (KVC_LEAF_SLOTS - 1)];
-}
-
-/* Where an id's pointer is, and what is there now: of any id that was ever handed out, but it may be anything. */
-static inline void *const *kvc_table_place(const struct kvc_table *t, u32 id)
-{
-	void *const *leaf = os_load_acquire(&t->leaves[id >> KVC_LEAF_SHIFT]);
-
-	return &leaf[id & (KVC_LEAF_SLOTS - 1)];
-}
-
-static inline const void *kvc_table_peek(const struct kvc_table *t, u32 id)
-{
-	return READ_ONCE(*kvc_table_place(t, id));
-}
 
 enum kvc_entry_state {
 	KVC_E_PENDING,		/* a store has begun; in the index, but only other stores see it */
@@ -116,7 +105,6 @@ struct kvc_eblock {
 	u32	pad[13];
 };
 
-os_static_assert(KVC_LEAF_SLOTS >> KVC_LEAF_SHIFT == 1, "slots of a leaf");
 os_static_assert(sizeof(struct kvc_entry) == 64, "memory of a page");
 os_static_assert(KVC_PAGE_MAX < BIT(28), "length of a page");
 os_static_assert(KVC_SEGMENT_MAX / KVC_BLOCK <= BIT(18), "block of a segment");
@@ -377,238 +365,16 @@ static inline u32 kvc_page_rec_bytes(const struct kvc_pool *p, u32 length)
 	return kvc_rec_bytes(kvc_chunks(p, length));
 }
 
+/* base.c */
 u64 kvc_mix64(u64 x);
-
-/* entry.c: memory of entries and CRCs */
-static inline struct kvc_eblock *kvc_eblock(const struct kvc_pool *p, u32 entry)
-{
-	return kvc_table_get(&p->eblocks, entry >> KVC_EBLOCK_SHIFT);
-}
-
-static inline struct kvc_entry *kvc_entry(const struct kvc_pool *p, u32 entry)
-{
-	return &kvc_eblock(p, entry)->e[entry % KVC_EBLOCK_STRIDE];
-}
-
-static inline struct kvc_seg *kvc_entry_seg(const struct kvc_pool *p, u32 entry)
-{
-	return kvc_seg(p, kvc_eblock(p, entry)->gseg);
-}
-
-/* A page's CRCs are written once, before it is published, and stay while it is held. */
-static inline u32 *kvc_crc_slot(const struct kvc_seg *seg, u32 i)
-{
-	return &seg->crcs[i / KVC_CBLOCK_CRCS][i % KVC_CBLOCK_CRCS];
-}
-
-/*
- * Make room for one more entry and @nr_crcs CRCs. Member locked; the lock is dropped to allocate. 0: there is room,
- * the lock was not dropped; 1: look again; -ENOMEM.
- */
-int kvc_seg_grow(struct kvc_member *m, struct kvc_seg *seg, u32 nr_crcs);
-/* The next entry, zeroed but for key and domain (whose reference it takes); there is room. */
-u32 kvc_seg_append(struct kvc_pool *p, struct kvc_seg *seg, struct kvc_domain *d, const u8 *key);
-/* Free all entries and CRCs; nobody else can reach the segment's memory any more. No lock held. */
-void kvc_seg_free_entries(struct kvc_pool *p, struct kvc_seg *seg);
-void kvc_cursor_init(struct kvc_cursor *c);
-u32 kvc_cursor_entry(const struct kvc_pool *p, const struct kvc_seg *seg, struct kvc_cursor *c);
-
-/* index.c. @bucket: the hash of a key, which leads to its shard and, there, to its bucket of the moment. */
-void kvc_index_init(struct kvc_pool *p);
-void kvc_index_destroy(struct kvc_pool *p);
-u32 kvc_bucket(const struct kvc_pool *p, const struct kvc_domain *d, const u8 *key);
-static inline struct kvc_shard *kvc_shard(struct kvc_pool *p, u32 bucket)
-{
-	return &p->shards[bucket % KVC_SHARDS];
-}
-
-u32 kvc_entry_bucket(const struct kvc_pool *p, u32 entry);
-u32 kvc_index_find(const struct kvc_pool *p, u32 bucket, const struct kvc_domain *d, const u8 *key);
-/*
- * Who inserts calls grow first, with no lock held, and asks for room with the shard locked; without any it comes again.
- * There is room where an entry was removed just now. grow: 0, or -ENOMEM when there is no room either. Allocates.
- */
-static inline int kvc_index_grow(struct kvc_pool *p, u32 bucket)
-{
-	struct kvc_shard *sh = kvc_shard(p, bucket);
-
-	return unlikely(READ_ONCE(sh->table.hungry)) ? kvc_buckets_grow(&sh->table, &sh->lock) : 0;
-}
-
-static inline bool kvc_index_room(struct kvc_pool *p, u32 bucket)
-{
-	return kvc_buckets_room(&kvc_shard(p, bucket)->table);
-}
-
-void kvc_index_insert(struct kvc_pool *p, u32 bucket, u32 entry);
-void kvc_index_remove(struct kvc_pool *p, u32 bucket, u32 entry);
-/* A page becomes LIVE (it is in its bucket), or leaves the index; lose: and is not replaced. Shard locked. */
-void kvc_page_publish(struct kvc_pool *p, struct kvc_shard *sh, u32 entry);
-void kvc_page_drop(struct kvc_pool *p, u32 bucket, u32 entry);
-void kvc_page_lose(struct kvc_pool *p, u32 bucket, u32 entry);
-/* Take out of every bucket what @gone says. No lock held. */
-void kvc_index_sweep(struct kvc_pool *p, bool (*gone)(const struct kvc_pool *p, const struct kvc_entry *e));
-
-/*
- * Lookups of many keys, one after the other. begin, then for each key in turn its bucket: what the lookups of those
- * behind it will read is meanwhile on its way to the caches; with @blocks the end of the entry blocks too. No lock.
- */
-#define KVC_AHEAD		8U	/* keys that take a step together */
-#define KVC_AHEAD_RING		64U
-
-struct kvc_ahead_key {
-	u32	bucket, entry;
-	const struct kvc_line *line;
-};
-
-struct kvc_ahead {
-	const u8 (*keys)[KVC_KEY_LEN];
-	u32	nr;
-	bool	blocks;
-	u32	hashed, led, guessed, fetched;	/* keys that have taken each step */
-	struct kvc_ahead_key key[KVC_AHEAD_RING];
-};
-
-void kvc_ahead_begin(struct kvc_ahead *a, const u8 keys[][KVC_KEY_LEN], u32 nr, bool blocks);
-u32 kvc_ahead_bucket(const struct kvc_pool *p, const struct kvc_domain *d, struct kvc_ahead *a, u32 i);
-
-/* domain.c */
-int kvc_domains_init(struct kvc_pool *p);
-void kvc_domains_destroy(struct kvc_pool *p);
-void kvc_super_raise(struct kvc_pool *p);	/* with the lock of domains */
-/* Of a record: NULL with 0 when tenant and epoch are not, or no longer, in use */
-int kvc_domain_of_record(struct kvc_pool *p, const struct kvc_rec *rec, struct kvc_domain **out);
-static inline struct kvc_domain *kvc_domain(const struct kvc_pool *p, u32 id)
-{
-	return kvc_table_get(&p->domains.table, id);
-}
-
-/* member.c */
-int kvc_member_init(struct kvc_pool *p, u32 index, u32 nr_segs);
-void kvc_member_exit(struct kvc_member *m);
-
-/* store.c */
-int kvc_page_prepare(struct kvc_member *m, bool lasting, u32 length, struct kvc_seg **seg);
-
-/* segment.c: states, heads, room. Member locked. */
-bool kvc_state_leasable(u32 state);
-void kvc_seg_set_state(struct kvc_member *m, struct kvc_seg *seg, enum kvc_seg_state to);
-void kvc_seg_undead(struct kvc_pool *p, struct kvc_seg *seg);	/* no lock needed */
-void kvc_seg_doubt(struct kvc_member *m, struct kvc_seg *seg);
-void kvc_seg_reset(struct kvc_pool *p, struct kvc_seg *seg);
-u32 kvc_log_blocks(const struct kvc_pool *p, u32 rec_bytes);
-u32 kvc_pending_blocks(u32 rec_bytes);
-void kvc_seg_check(const struct kvc_pool *p, const struct kvc_seg *seg);
-bool kvc_seg_fits(const struct kvc_pool *p, const struct kvc_seg *seg, u32 blocks, u32 rec_bytes);
-void kvc_seg_retire(struct kvc_member *m, enum kvc_head which);
-void kvc_seg_try_seal(struct kvc_member *m, struct kvc_seg *seg);
-void kvc_seg_count(struct kvc_member *m, struct kvc_seg *seg, struct kvc_entry *e, u32 rec_bytes);
-/* Open a segment as head @which; NULL: none is ready. */
-struct kvc_seg *kvc_head_open(struct kvc_member *m, enum kvc_head which);
-/*
- * A head with room for a page of @blocks (0: a tombstone) with @nr_crcs, opening a segment if need be. The lock may
- * be dropped meanwhile, but is held from the last check on. 0, -EAGAIN (no room), -ENODEV, -ENOMEM.
- */
-int kvc_head_prepare(struct kvc_member *m, enum kvc_head which, u32 blocks, u32 nr_crcs, struct kvc_seg **out);
-u32 kvc_seg_reserve_page(struct kvc_member *m, struct kvc_seg *seg, struct kvc_domain *d, const u8 *key, u32 length,
-			 u32 depth, u32 request);
-/* End of a reservation: the record counts as unlogged (commit), or not. */
-void kvc_seg_end_page(struct kvc_member *m, struct kvc_seg *seg, struct kvc_entry *e, bool commit);
-u32 kvc_avail(const struct kvc_member *m);
-/* May waiting help who was refused? Notes that somebody was. */
-bool kvc_member_hope(struct kvc_member *m);
 void kvc_kick(struct kvc_member *m);
 void kvc_space(struct kvc_pool *p);
 void kvc_space_made(struct kvc_member *m);	/* a segment became ready; member locked */
-int kvc_refusal(struct kvc_pool *p, u64 members);
-
-/* Fill the private and public fields of a load or store from an entry */
-void kvc_fill_load(struct kvc_pool *p, u32 entry, struct kvc_load *ld);
-void kvc_fill_store(struct kvc_pool *p, u32 entry, struct kvc_store *st);
-void kvc_hold_put(struct kvc_pool *p, u32 gseg);
-
-/* tomb.c */
-struct kvc_tomb {
-	struct kvc_domain *domain;
-	const u8 *key;
-	u64	seq;
-	u32	victim;			/* gseg */
-	u64	victim_gen;
-};
-
-/* As kvc_head_prepare(), for a tombstone: wherever it fits, else in a new segment as head @which */
-int kvc_tomb_prepare(struct kvc_member *m, enum kvc_head which, struct kvc_seg **out);
-void kvc_tomb_append(struct kvc_member *m, struct kvc_seg *seg, const struct kvc_tomb *t);
-u64 kvc_oldest_stale(const struct kvc_pool *p, const struct kvc_seg *victim, const struct kvc_member *without);
-bool kvc_tomb_needed(const struct kvc_pool *p, const struct kvc_seg *victim, const struct kvc_member *without,
-		     u64 stale, const struct kvc_entry *e);
-int kvc_tomb_carry(struct kvc_member *m, enum kvc_head which, u32 entry);
-bool kvc_entry_is_tomb(struct kvc_pool *p, u32 entry);
-
-/* The victim of a tombstone: 30 bits of gseg and 62 of generation, in the fields of a page */
-static inline void kvc_tomb_set(struct kvc_entry *e, u32 gseg, u64 generation)
-{
-	e->length = generation & (BIT(28) - 1);
-	e->mark = generation >> 28 & (BIT(26) - 1);
-	e->crc_base = generation >> 54;
-	e->block = gseg & (BIT(18) - 1);
-	e->depth = gseg >> 18;
-}
-
-static inline u32 kvc_tomb_victim(const struct kvc_entry *e)
-{
-	return (u32)e->depth << 18 | (u32)e->block;
-}
-
-static inline u64 kvc_tomb_gen(const struct kvc_entry *e)
-{
-	return (u64)e->crc_base << 54 | (u64)e->mark << 28 | e->length;
-}
-
-os_static_assert(KVC_COUNTER_BITS == 28 + 26 + 8, "generation in a tombstone");
-os_static_assert((u64)KVC_MEMBERS_MAX << KVC_GSEG_SHIFT <= BIT(18 + 12), "gseg in a tombstone");
-
-void kvc_drop_bad(struct kvc_pool *p, u32 entry);
-
-/* A key is in no entry: is it nowhere? */
-static inline int kvc_not_found(const struct kvc_pool *p)
-{
-	return os_atomic_read(&p->nr_unknown) ? -ENODEV : -ENOENT;
-}
-
-/* summary.c */
-bool kvc_member_logged(const struct kvc_member *m, u64 mark);
-int kvc_summary_next(struct kvc_member *m, struct kvc_seg *seg, struct kvc_work *w);
-int kvc_summary_any(struct kvc_member *m, struct kvc_work *w);
-int kvc_summary_due(struct kvc_member *m, struct kvc_work *w);
-void kvc_summary_done(struct kvc_member *m, struct kvc_work *w, int err);
-int kvc_header_next(struct kvc_member *m, struct kvc_work *w);
-void kvc_header_done(struct kvc_member *m, struct kvc_work *w, int err);
+u32 kvc_pending_blocks(u32 rec_bytes);		/* of the log, that a record not committed yet reserves */
 void kvc_work_init(struct kvc_member *m, struct kvc_seg *seg, struct kvc_work *w, enum kvc_work_type type,
 		   enum kvc_work_kind kind, u32 block);
 
-/* discard.c */
-u32 kvc_ready(const struct kvc_member *m);
-struct kvc_seg *kvc_ready_take(struct kvc_member *m);
-void kvc_discard_done(struct kvc_member *m, struct kvc_work *w);
-
-/* budget.c */
-void kvc_budget_init(struct kvc_budget *b);
-void kvc_budget_destroy(struct kvc_budget *b);
-void kvc_budget_limit(struct kvc_budget *b, u64 per_day);
-int kvc_budget_remember(struct kvc_pool *p);		/* allocates */
-void kvc_budget_note(struct kvc_pool *p, const struct kvc_domain *d, const u8 *key);
-bool kvc_budget_admits(struct kvc_pool *p, const struct kvc_domain *d, const u8 *key);
-
-/* reclaim.c */
-int kvc_reclaim_next(struct kvc_member *m, struct kvc_work *w);
-void kvc_move_done(struct kvc_member *m, struct kvc_work *w, int err);
-void kvc_victim_let_go(struct kvc_member *m);
-int kvc_victim_evict(struct kvc_member *m);
-int kvc_victim_finish(struct kvc_member *m);
-int kvc_move_start(struct kvc_member *m, enum kvc_head which, u32 entry, u32 length, struct kvc_work *w);
-
-/* leave.c */
-int kvc_leave_next(struct kvc_member *m, struct kvc_work *w);
+/* tenant.c. With the lock of domains */
+void kvc_super_raise(struct kvc_pool *p);
 
 #endif

@@ -2,31 +2,7 @@
 /*
  * The pool: making and unmaking it, its numbers.
  */
-#include "engine.h"
-
-void kvc_kick(struct kvc_member *m)
-{
-	m->pool->ops->kick(m->pool->owner, m->index);
-}
-
-/* A member that is leaving may have waited for room on another one. */
-void kvc_space(struct kvc_pool *p)
-{
-	u32 i;
-
-	p->ops->space(p->owner);
-	for (i = 0; os_atomic_read(&p->nr_leaving) && i < kvc_nr_members(p); i++)
-		if (READ_ONCE(p->members[i].leaving))
-			kvc_kick(&p->members[i]);
-}
-
-void kvc_space_made(struct kvc_member *m)
-{
-	os_assert_locked(&m->lock);
-	WRITE_ONCE(m->wanted, false);
-	m->stuck = false;
-	kvc_space(m->pool);
-}
+#include "log/log.h"
 
 /* Longest page for which a fresh segment has room beside its header, its record, and the end of the log */
 static u32 longest_page(const struct kvc_pool *p)
@@ -74,16 +50,6 @@ static int init_members(struct kvc_pool *p)
 			return r;
 	}
 	return 0;
-}
-
-static u64 count_segments(const struct kvc_pool *p)
-{
-	u64 n = 0;
-	u32 i;
-
-	for (i = 0; i < p->super.nr_members; i++)
-		n += p->super.members[i].nr_segments;
-	return n;
 }
 
 static int alloc_eblocks(struct kvc_pool *p)
@@ -173,19 +139,9 @@ u32 kvc_page_max(const struct kvc_pool *p)
 	return p->page_max;
 }
 
-u32 kvc_nr_members(const struct kvc_pool *p)
-{
-	return os_atomic_read(&p->nr_members);
-}
-
 u32 kvc_chunk_size(const struct kvc_pool *p)
 {
 	return p->chunk_size;
-}
-
-u64 kvc_capacity(const struct kvc_pool *p)
-{
-	return count_segments(p) * p->super.segment_size;
 }
 
 u32 kvc_nr_segments(const struct kvc_pool *p, u32 member)

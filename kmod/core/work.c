@@ -2,7 +2,7 @@
 /*
  * Work items: what a member's worker does next, and what its end means.
  */
-#include "engine.h"
+#include "log/log.h"
 
 /* Space first: what waits for it are stores. Then summaries, then what makes more space. */
 int kvc_work_next(struct kvc_pool *p, u32 member, struct kvc_work *w)

@@ -35,7 +35,7 @@ room-always@kmod/core/index/bucket.h@s/return t->nr_spares > 0;/return true;/@th
 directory-bare@kmod/core/index/bucket.c@s/^\t\tmemcpy(dir->chunk, .*/\t\t;/@a bigger directory lacks the chunks of the smaller
 directory-first@kmod/core/index/bucket.c@s/t->dir->room \* sizeof/t->nr_chunks * sizeof/@the first directory is used before it has a chunk
 sweep-short@kmod/core/index/index.c@s/there = number < sh->table.nr;/there = number + 1 < sh->table.nr;/@a sweep leaves out the last bucket
-tomb-victim@kmod/core/engine.h@s/return (u32)e->depth << 18 |/return/@a tombstone forgets half of its victim
+tomb-victim@kmod/core/log/log.h@s/return (u32)e->depth << 18 |/return/@a tombstone forgets half of its victim
 keyspace-mix@kmod/core/index/domain.c@s/memcmp(d->keyspace, keyspace, KVC_KEYSPACE_LEN)/memcmp(d->keyspace, keyspace, 8)/@half of the keyspace is not compared
 epoch@kmod/core/index/domain.c@s/(epoch \&\& \*epoch != t->epoch)/0/@recovery believes records of removed tenants
 record-block@kmod/core/media/format.c@s/rec->block == 0 || rec->block >= r->seg_blocks ||/rec->block == 0 ||/@a record may name blocks beyond its segment
@@ -44,6 +44,17 @@ no-header@kmod/core/log/summary.c@s/work_init(m, seg, w, KVC_WORK_WRITE, KVC_W_H
 no-preflush@selftests/core/sim_work.c@s/DEV_PREFLUSH | DEV_FUA, plain_done/DEV_FUA, plain_done/@summaries do not flush the pages first
 no-fua@selftests/core/sim_work.c@s/DEV_PREFLUSH | DEV_FUA, plain_done/DEV_PREFLUSH, plain_done/@summaries are not durable when they are done
 no-tombstone@kmod/core/log/delete.c@s/^\treturn e->logged || e->copy .*/\t(void)p; (void)e; return false;/@deletes leave no tombstone
+tomb-in-memory@kmod/core/log/tomb.c@s/READ_ONCE(named->believed)/READ_ONCE(named->generation)/@a tombstone goes when the named segment has ended in memory only
+tomb-of-dead@kmod/core/log/tomb.c@s/kvc_domain(p, e->domain)->gone/kvc_domain(p, e->domain)->dead/@tombstones of a removed tenant go before a superblock says so
+log-hides@kmod/core/log/recover.c@s/if (!err \&\& !r->closed \&\& !r->unused)/if (0)/@a log that ends early is taken for complete
+log-never-used@kmod/core/log/recover.c@s/if (!err \&\& !r->closed \&\& !r->unused)/if (!err \&\& !r->closed \&\& r->next_block)/@a segment without a header is taken for unused
+log-trace@kmod/core/log/recover.c@s/r->cut |= kvc_extent_trace.*/;/@tombstones are written over a damaged extent
+log-open-end@kmod/core/log/recover.c@s/r->cut || !r->closed/r->cut/@tombstones are written where a log has no end
+read-again@kmod/core/log/recover.c@s/why == KVC_BAD_CRC \&\& !r->again/0/@a damaged extent is not read once more
+close-never@kmod/core/log/summary.c@s/xw.flags = KVC_EXTENT_CLOSED;/;/@no log says that it is closed
+close-early@kmod/core/log/summary.c@s/return seg->state == KVC_S_SEALING \&\& !seg->pending/return !seg->pending/@a log is closed before its last page
+rest-open@kmod/core/log/summary.c@s/READ_ONCE(p->resting) \&\& due_close(seg)/0/@a flush at rest leaves logs open
+hiding-order@kmod/core/log/reclaim.c@s/seg = oldest_sealed(m, true);/;/@a segment that may hide pages goes when its turn comes
 tombstone-ghosts@kmod/core/log/delete.c@s/^\treturn e->logged || e->copy .*/\t(void)p; return e->logged || e->copy;/@deletes forget old records elsewhere
 tombstone-drop@kmod/core/log/reclaim.c@s/if (kvc_entry_is_tomb(p, entry) \&\&$/if (0 \&\&/@reclaim drops tombstones
 generation@kmod/core/media/format.c@s/generation != id->generation || salt != id->salt/salt != id->salt/@the generation is not compared
@@ -70,36 +81,36 @@ recovery-end@kmod/core/log/recover.c@s/!believed(p, rec->seq) || //@recovery bel
 recovery-end-gen@kmod/core/log/recover.c@s/why != KVC_OK || !believed(p, r->id.generation)/why != KVC_OK/@recovery believes generations near the end of all
 recovery-end-stays@kmod/core/log/recover.c@s/KVC_COUNTER_END \/ 2 + 2 \* gaps(p)/KVC_COUNTER_END \/ 2/@what is counted behind the last believed number is not believed
 attach-count@kmod/core/log/recover.c@s/^\treturn min(p->super.seq, .*/\t(void)p; return 0;/@attaches without the newest members number as the one before did
-stale-offline@kmod/core/log/reclaim.c@s/(offline || os_atomic_read(&seg->undead))/(os_atomic_read(\&seg->undead))/@tombstones are dropped while a member is lost
+stale-offline@kmod/core/log/tomb.c@s/(offline || os_atomic_read(&seg->undead))/(os_atomic_read(\&seg->undead))/@tombstones are dropped while a member is lost
 tomb-offline@kmod/core/log/delete.c@s/ || os_atomic_read(&p->nr_offline)//@deletes need no tombstone while a member is lost
 stale-unknown@kmod/core/log/recover.c@/^static void set_unknown/,/^}/s/WRITE_ONCE(m->segs\[i\].min_seq, 0)/;/@tombstones are dropped while their victims are away
-stale-unread@kmod/core/log/recover.c@/^static void drop_segment/,/^}/s/WRITE_ONCE(seg->min_seq, 0)/;/@tombstones are dropped while their victims cannot be read
+stale-unread@kmod/core/log/segment.c@/^void kvc_seg_doubt/,/^}/s/WRITE_ONCE(seg->min_seq, 0)/;/@tombstones are dropped while their victims cannot be read
 recovery-again@kmod/core/log/recover.c@s/if (i < r->next_record)/if (0)/@recovery takes records twice after -ENOMEM
 dedup@kmod/core/log/store.c@s/return -EEXIST;/return 0;/@a present page is replaced
 abort-stays@kmod/core/log/store.c@s/if (commit) {/if (commit || true) {/@an abort publishes
 crc-base@kmod/core/log/store.c@s/st->crc_base + chunk/chunk/@CRCs of pages overwrite each other
-space-between@kmod/core/log/segment.c@s/return seg->log_end + kvc_log_blocks(p, seg->unlogged) + seg->pending_blocks;/return seg->log_end;/@no room is kept for summaries
+space-between@kmod/core/log/segment.c@s/kvc_log_blocks(p, seg->unlogged) + seg->pending_blocks + /kvc_log_blocks(p, seg->unlogged) + /@no room is kept for summaries
 flush-open@kmod/core/log/summary.c@s/if (m->head\[i\] \&\& due(m->head\[i\]))/if (0)/@flush forgets open segments
 flushed-early@kmod/core/log/summary.c@s/return !seg->writing || .*/return true;/@a summary on its way counts as durable
 lost-kick@kmod/core/log/load.c@s/^\t\tkvc_kick(kvc_member_of(p, gseg));/\t\t;/@the last hold wakes nobody
-lost-space@kmod/core/pool.c@/^void kvc_space_made/,/^}/s/^\tkvc_space(m->pool);/\t;/@nobody is told of free segments
+lost-space@kmod/core/base.c@/^void kvc_space_made/,/^}/s/^\tkvc_space(m->pool);/\t;/@nobody is told of free segments
 leak-entries@kmod/core/index/entry.c@s/kvc_domain_put(p, kvc_domain(p, eb->e\[i\].domain));/;/@entries never let go of their domain
 member-gone@kmod/core/log/load.c@s/if (unlikely(os_atomic_read(&p->nr_offline)) \&\&/if (0 \&\&/@pages of a lost member are handed out
-tenant-sweep@kmod/core/index/domain.c@s/kvc_index_sweep(p, of_dead_domain);/(void)of_dead_domain;/@pages of a removed tenant stay in the index
+tenant-sweep@kmod/core/tenant.c@s/kvc_index_sweep(p, of_gone_domain);/(void)of_gone_domain;/@pages of a removed tenant stay in the index
 tombstone-lost-member@kmod/core/log/delete.c@s/ || os_atomic_read(&p->nr_offline)//@deletes forget records on lost members
-tombstone-lost-carried@kmod/core/log/reclaim.c@s/bool offline = os_atomic_read(&p->nr_offline);/bool offline = false;/@reclaim drops tombstones of records on lost members
+tombstone-lost-carried@kmod/core/log/tomb.c@s/!os_atomic_read(&p->nr_offline) \&\& //@reclaim drops tombstones of records on lost members
 super-older@kmod/core/media/format_super.c@s/s\[b\].seq > s\[a\].seq/s[b].seq < s[a].seq/@the older superblock counts
 settings@kmod/core/media/format_super.c@s/ || !kvc_settings_ok(&s->settings)//@settings on media are not checked
 nomem-half@kmod/core/index/entry.c@/^static int grow_crcs/,/^}/s/return -ENOMEM;/return 0;/@a lack of memory for CRCs is ignored
 read-error@kmod/core/log/recover.c@s/seg->broken = true;/;/@what lies in front of a read error is believed
-discard-meets-pages@kmod/core/log/discard.c@s/if (seg == m->discarding)/if (0)/;s/ - (m->discarding ? 1 : 0)//@a segment is reused while it is being discarded
+discard-meets-pages@kmod/core/log/segment.c@s/if (seg == m->discarding)/if (0)/;s/ - (m->discarding ? 1 : 0)//@a segment is reused while it is being discarded
 discard-header@kmod/core/log/segment.c@s/seg->discarded = 1;/seg->discarded = 0;/@new headers are discarded with old pages
 discard-hope@kmod/core/log/segment.c@s/"headed",\t S(BLANK), false, false/"headed", S(BLANK), false, true/@stores wait for discards that nobody makes
 discard-tells@kmod/core/log/discard.c@s/^\tif (m->wanted)/\tif (0)/@who waits for a segment under discard is not told
 streams@kmod/core/log/store.c@s/KVC_STREAM_NEW + seg->head/KVC_STREAM_NEW/@moved pages go to the stream of new ones
 budget-none@kmod/core/policy/budget.c@s/left(&p->budget) > 0 ||/true ||/@the write budget is not kept
 budget-all@kmod/core/policy/budget.c@s/ || seen_before(p, d, key)//@pages seen before are not admitted
-budget-evicted@kmod/core/log/reclaim.c@s/^\t\tkvc_budget_note(.*/\t\t;/@evicted pages are not remembered
+budget-evicted@kmod/core/log/reclaim.c@s/^\t\t\tkvc_budget_note(.*/\t\t\t;/@evicted pages are not remembered
 budget-fraction@kmod/core/policy/budget.c@s/b->part += seconds .*/;/@fractions of bytes are lost
 budget-grows@kmod/core/policy/budget.c@s/(u64)min_t(s64, (s64)more, (s64)limit - n)/more/@the budget grows beyond a day's
 budget-debt@kmod/core/policy/budget.c@s/if (n < -(s64)limit)/if (0)/@debts grow without bound
@@ -109,7 +120,7 @@ lock-commit@kmod/core/log/store.c@/^static void end_store/,/^}/s/os_\(un\)\?lock
 join-kick@kmod/core/log/segment.c@/^int kvc_refusal/,/^}/s/if (!m->offline) {/if (1) {/@members are kicked before they have joined
 join-room@kmod/core/log/store.c@/^int kvc_store_begin/,/^}/{s/^\tdo {$/\tnr = kvc_nr_members(p);\n\tdo {/;s/^\t\tnr = kvc_nr_members(p);$//}@who is refused does not see a new member, and that there is room
 super-number@kmod/core/media/format_super.c@/^u64 kvc_super_there/,/^}/s/ \&\& !memcmp(was.*) \&\&$/ \&\&/@a number that another member got counts as the same
-super-mark@kmod/core/index/domain.c@s/p->super.members\[i\].flags = there.*/(void)there;/@superblocks do not say who was there
+super-mark@kmod/core/tenant.c@s/p->super.members\[i\].flags = there.*/(void)there;/@superblocks do not say who was there
 header-stock@kmod/core/log/summary.c@s/>= m->low/>= min(m->low, 4U)/@too few headers for reclaim to end when everything is leased
 leave-tombs@kmod/core/log/leave.c@s/if (kvc_entry_is_tomb(p, entry) .*/if (0) {/@tombstones go with a member that is removed
 leave-loss@kmod/core/log/member.c@s/READ_ONCE(m->lost_before) == os_atomic_read(&p->nr_lost)/1/@a member is removed though the copies of its pages were lost
@@ -124,7 +135,7 @@ hole-last@kmod/core/media/format_super.c@s/ || kvc_super_hole(s, s->nr_members -
 removed-tombs@kmod/core/log/recover.c@s/if (victim_exists(p, rec))$/if (1)/@tombstones may name segments of removed members
 super-order@selftests/core/sim_admin.c@s/op->alone = tenant == SIM_NO_TENANT .*/op->alone = false;/@other members name a new one before it has a superblock
 remove-unflushed@selftests/core/sim_grow.c@s/g->state != G_FLUSHING || !flushed(s)/g->state != G_FLUSHING || (0 \&\& !flushed(s))/@a member is removed before the copies of its pages are durable
-tomb-gen@kmod/core/engine.h@s/e->crc_base << 54 | (u64)e->mark << 28/e->crc_base << 54/@a tombstone forgets part of its victim's generation
+tomb-gen@kmod/core/log/log.h@s/e->crc_base << 54 | (u64)e->mark << 28/e->crc_base << 54/@a tombstone forgets part of its victim's generation
 prefix-await@kmod/core/policy/request.c@s/^\t\tput(rq->awaited, .*/\t\t;/@stored pages are nobody's
 prefix-touch@kmod/core/log/load.c@s/mark = asker ? .*/mark = e->mark;/@pages stay those of who stored them
 prefix-stray@kmod/core/log/load.c@s/kvc_request_loads(p, e);/;/@loads say nothing of a page

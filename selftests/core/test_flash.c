@@ -2,7 +2,7 @@
 /*
  * What the device is spared: discards at the caller's pace, streams, the write budget.
  */
-#include "engine.h"
+#include "log/log.h"
 #include "test.h"
 
 #define PAGE	30000U		/* eight blocks; seven such pages fill a segment of 256 KiB */

@@ -5,7 +5,7 @@
  */
 #include <pthread.h>
 
-#include "engine.h"
+#include "log/log.h"
 #include "test.h"
 
 #define PAGE	100000U

@@ -2,7 +2,7 @@
 /*
  * The hash table of a shard while it grows: alone, with hashes as they come, and in a pool.
  */
-#include "engine.h"
+#include "log/log.h"
 #include "test.h"
 
 #define ENTRIES		20000U		/* in one shard: some two thousand buckets, forty chunks, four directories */

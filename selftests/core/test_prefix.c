@@ -6,7 +6,7 @@
  */
 #include <pthread.h>
 
-#include "engine.h"
+#include "log/log.h"
 #include "test.h"
 
 #define PAGE		30000U

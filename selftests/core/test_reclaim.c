@@ -2,7 +2,7 @@
 /*
  * Reclaim: which segments go, which pages stay, and what waits for whom.
  */
-#include "engine.h"
+#include "log/log.h"
 #include "test.h"
 
 #define PAGE	30000U		/* eight blocks; seven such pages fill a segment of 256 KiB */

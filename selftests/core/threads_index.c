@@ -8,7 +8,7 @@
  */
 #include <pthread.h>
 
-#include "engine.h"
+#include "log/log.h"
 #include "page.h"
 #include "rng.h"
 #include "threads.h"

@@ -4,7 +4,7 @@
  */
 #include <sys/mman.h>
 
-#include "engine.h"
+#include "log/log.h"
 
 #define HUGE	(2UL << 20)
 

@@ -6,7 +6,7 @@
  * while the segment takes pages and are freed together when it is reclaimed, so memory follows the pages that media
  * holds and never fragments.
  */
-#include "engine.h"
+#include "index/index.h"
 
 /* Hand @eb, already numbered, to @seg. Member locked. */
 static void add_eblock(struct kvc_pool *p, struct kvc_seg *seg, struct kvc_eblock *eb)

@@ -7,15 +7,7 @@
  *
  * Buckets hold PENDING and LIVE entries, at most one of a (domain, key); during recovery tombstones too.
  */
-#include "engine.h"
-
-u64 kvc_mix64(u64 x)
-{
-	x += 0x9e3779b97f4a7c15ULL;
-	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-	x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-	return x ^ (x >> 31);
-}
+#include "index/index.h"
 
 void kvc_index_init(struct kvc_pool *p)
 {
@@ -159,14 +151,6 @@ void kvc_page_drop(struct kvc_pool *p, u32 bucket, u32 entry)
 	os_atomic64_sub(&kvc_entry_seg(p, entry)->live_bytes, e->length);
 	sh->pages--;
 	sh->bytes -= e->length;
-}
-
-void kvc_page_lose(struct kvc_pool *p, u32 bucket, u32 entry)
-{
-	const struct kvc_entry *e = kvc_entry(p, entry);
-
-	kvc_request_lost(p, kvc_mark_id(e->mark), kvc_known_depth(e));
-	kvc_page_drop(p, bucket, entry);
 }
 
 /* An entry of the bucket that is @gone, or KVC_NONE */

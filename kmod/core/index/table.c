@@ -7,7 +7,7 @@
  * lowest bit set. Lookups take no lock: the caller knows that the id is in use and saw it after it was handed out.
  * Leaves and slots may be read, to prefetch, by those who know nothing of the kind.
  */
-#include "engine.h"
+#include "index/index.h"
 
 int kvc_table_init(struct kvc_table *t, u32 max)
 {

@@ -7,7 +7,7 @@
  *
  * How long the tombstone is needed says tomb.c.
  */
-#include "engine.h"
+#include "log/log.h"
 
 /* May media hold a record of this page, or an older one of its key that no other tombstone covers? */
 static bool needs_tomb(const struct kvc_pool *p, const struct kvc_entry *e)

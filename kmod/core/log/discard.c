@@ -9,30 +9,7 @@
  *
  * The segment to be discarded is the first of its list, the one to be opened early is the last.
  */
-#include "engine.h"
-
-/* Segments that a head could be opened in. Member locked. */
-u32 kvc_ready(const struct kvc_member *m)
-{
-	return m->list[KVC_S_FREE].count + m->list[KVC_S_HEADED].count - (m->discarding ? 1 : 0);
-}
-
-/* One of them, or NULL. Member locked. */
-struct kvc_seg *kvc_ready_take(struct kvc_member *m)
-{
-	struct kvc_pool *p = m->pool;
-	struct kvc_seg *seg;
-
-	if (m->list[KVC_S_FREE].count)
-		return kvc_seg(p, m->list[KVC_S_FREE].first);
-	if (!m->list[KVC_S_HEADED].count)
-		return NULL;
-	seg = kvc_seg(p, m->list[KVC_S_HEADED].last);
-	if (seg == m->discarding)
-		return NULL;
-	kvc_seg_set_state(m, seg, KVC_S_FREE);
-	return seg;
-}
+#include "log/log.h"
 
 /* Parts end at multiples of @max in the segment, so that the device sees few ends that it has to round. */
 int kvc_discard_next(struct kvc_pool *p, u32 member, u64 max, struct kvc_work *w)

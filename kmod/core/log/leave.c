@@ -21,7 +21,7 @@
  * MOVE goes over a victim in rounds. Pages that stayed because they were leased meanwhile are moved in another one
  * after the leases; where moves failed there are as many more as FAILED_ROUNDS, each to other members.
  */
-#include "engine.h"
+#include "log/log.h"
 
 #define FAILED_ROUNDS	3U
 

@@ -5,7 +5,7 @@
  * Only a shard lock is taken. A hold or lease is counted on the segment while the page is seen LIVE under that lock;
  * reclaim takes pages out of the index under the same locks before it looks at the holds.
  */
-#include "engine.h"
+#include "log/log.h"
 
 /* The page if it can be read: 0, -ENOENT, -ENODEV. Shard locked. */
 static int find_page(struct kvc_pool *p, u32 bucket, struct kvc_domain *d, const u8 *key, u32 *entry)

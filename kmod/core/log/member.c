@@ -7,7 +7,7 @@
  * reads kvc_nr_members() once; it only grows, and what is below it is complete. A hole is a member that is offline and
  * has no segments; a removed one keeps them until the pool goes, so that tombstones may name them.
  */
-#include "engine.h"
+#include "log/log.h"
 
 #define LOW_MAX		8U	/* segments kept available on a large member */
 

@@ -13,7 +13,7 @@
  * kvc_reclaim is touched by another. The full barriers between setting DRAINING and reading leases and holds pair
  * with those in load.c.
  */
-#include "engine.h"
+#include "log/log.h"
 
 /* No victim: the last thing to try is the move head. Else tell those who wait, once. Member locked. */
 static bool despair(struct kvc_member *m)

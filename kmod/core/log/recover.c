@@ -22,7 +22,7 @@
  * by the size of the pool; its log counts up to the one that is too many. Those that lost are counted too, or what
  * another segment says would decide. Records of other tenants, epochs or members than there are do not count.
  */
-#include "engine.h"
+#include "log/log.h"
 
 /*
  * Counters begin at as many gaps as the superblock's sequence says, which counts the attaches, and nobody counts a gap

@@ -17,7 +17,7 @@
  *	summary	takes all of unlogged in one extent, or more than extent_fill bytes of it, which is the least that an
  *		extent holds when the next record does not fit: kvc_log_blocks() counts an extent for each such part.
  */
-#include "engine.h"
+#include "log/log.h"
 
 struct state_row {
 	const char *name;
@@ -116,12 +116,6 @@ u32 kvc_log_blocks(const struct kvc_pool *p, u32 rec_bytes)
 	return kvc_blocks((u64)rec_bytes + extents * KVC_EXTENT_HEADER) + extents - 1;
 }
 
-/* One block more than an extent of its own: a commit may bring the number of extents up by one. */
-u32 kvc_pending_blocks(u32 rec_bytes)
-{
-	return kvc_blocks(KVC_EXTENT_HEADER + rec_bytes) + 1;
-}
-
 static u32 log_reserve(const struct kvc_pool *p, const struct kvc_seg *seg)
 {
 	return seg->log_end + kvc_log_blocks(p, seg->unlogged) + seg->pending_blocks + !seg->closed;
@@ -157,6 +151,29 @@ void kvc_seg_reset(struct kvc_pool *p, struct kvc_seg *seg)
 u32 kvc_avail(const struct kvc_member *m)
 {
 	return m->list[KVC_S_BLANK].count + m->list[KVC_S_HEADED].count + m->list[KVC_S_FREE].count;
+}
+
+/* Segments that a head could be opened in. Member locked. */
+u32 kvc_ready(const struct kvc_member *m)
+{
+	return m->list[KVC_S_FREE].count + m->list[KVC_S_HEADED].count - (m->discarding ? 1 : 0);
+}
+
+/* One of them, or NULL. Member locked. */
+struct kvc_seg *kvc_ready_take(struct kvc_member *m)
+{
+	struct kvc_pool *p = m->pool;
+	struct kvc_seg *seg;
+
+	if (m->list[KVC_S_FREE].count)
+		return kvc_seg(p, m->list[KVC_S_FREE].first);
+	if (!m->list[KVC_S_HEADED].count)
+		return NULL;
+	seg = kvc_seg(p, m->list[KVC_S_HEADED].last);
+	if (seg == m->discarding)
+		return NULL;
+	kvc_seg_set_state(m, seg, KVC_S_FREE);
+	return seg;
 }
 
 /* New pages leave one free segment to the move head: without it nothing could be reclaimed any more. */

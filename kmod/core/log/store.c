@@ -5,7 +5,7 @@
  * The place is reserved and the key made pending in one step under member and shard lock, so two stores of a key never
  * both get a place. Members take turns; one without room, or that the caller does not want, is passed over.
  */
-#include "engine.h"
+#include "log/log.h"
 
 void kvc_fill_store(struct kvc_pool *p, u32 entry, struct kvc_store *st)
 {

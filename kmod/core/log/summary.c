@@ -14,7 +14,7 @@
  * damaged now. A block of zeros is written with each extent there, or they would follow this one; the next takes its
  * place.
  */
-#include "engine.h"
+#include "log/log.h"
 
 static void seg_id(const struct kvc_member *m, const struct kvc_seg *seg, struct kvc_seg_id *id)
 {
@@ -25,17 +25,6 @@ static void seg_id(const struct kvc_member *m, const struct kvc_seg *seg, struct
 	id->segment = kvc_gseg_local(kvc_gseg(p, seg));
 	id->generation = seg->generation;
 	id->salt = seg->salt;
-}
-
-void kvc_work_init(struct kvc_member *m, struct kvc_seg *seg, struct kvc_work *w, enum kvc_work_type type,
-		   enum kvc_work_kind kind, u32 block)
-{
-	memset(w, 0, sizeof(*w));
-	w->type = type;
-	w->kind = kind;
-	w->member = m->index;
-	w->gseg = kvc_gseg(m->pool, seg);
-	w->offset = kvc_seg_offset(m, w->gseg) + ((u64)block << KVC_BLOCK_SHIFT);
 }
 
 /* The record of an entry that is to be logged. Shard locked. */

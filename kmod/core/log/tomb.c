@@ -28,7 +28,7 @@
  * victim may look at what is stale once at its beginning, whatever others do meanwhile, and for the segment that each
  * tombstone names at believed when its turn comes.
  */
-#include "engine.h"
+#include "log/log.h"
 
 /* Put a tombstone into @seg, which kvc_tomb_prepare() gave. Member and the key's shard locked. */
 void kvc_tomb_append(struct kvc_member *m, struct kvc_seg *seg, const struct kvc_tomb *t)

@@ -15,7 +15,7 @@
  *
  * budget->lock is innermost. left is changed by everybody, the rest under the lock; per_day may be read without.
  */
-#include "engine.h"
+#include "index/index.h"
 
 #define DAY		86400U		/* seconds */
 #define WAYS		8U		/* fingerprints of a set */

@@ -20,7 +20,7 @@
  *
  * requests->lock guards the ring and the counters. The tables are read and written without, so is a request's reach.
  */
-#include "engine.h"
+#include "index/index.h"
 
 #define REQUEST_BYTES	(16U << 20)	/* of capacity for each request of the ring */
 #define REQUESTS_FEW	(16U << 10)	/* as long as each page of a small pool may be another request's */
@@ -466,4 +466,12 @@ void kvc_request_lost(struct kvc_pool *p, u32 id, u32 depth)
 u32 kvc_request_worth(const struct kvc_pool *p, const struct kvc_request *r, u32 class, u64 now)
 {
 	return kvc_worth(p->requests.values, class, age_of(p, r->when, now));
+}
+
+void kvc_page_lose(struct kvc_pool *p, u32 bucket, u32 entry)
+{
+	const struct kvc_entry *e = kvc_entry(p, entry);
+
+	kvc_request_lost(p, kvc_mark_id(e->mark), kvc_known_depth(e));
+	kvc_page_drop(p, bucket, entry);
 }

@@ -16,7 +16,7 @@
  * Counters are guarded by requests->lock; the table of values is made by one caller of kvc_values_refresh() at a time
  * beside the one in use, and read without a lock.
  */
-#include "engine.h"
+#include "index/index.h"
 
 #define BINS		KVC_BINS
 #define BINS_EVEN	16U		/* as wide as the first */

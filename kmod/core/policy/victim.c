@@ -14,7 +14,7 @@
  * Only the thread that executes the member's work comes here, so entries stay where they are. Requests of entries are
  * read without their shard's lock: values are guesses anyway.
  */
-#include "engine.h"
+#include "log/log.h"
 
 #define IN_TURN		96U	/* segments looked at for each that goes */
 #define FAR		2U	/* so many times as dear as the last that went: surveyed in one of ROUNDS turns only */

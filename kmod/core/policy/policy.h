@@ -11,11 +11,13 @@
  *   class	of requests, or of shared pages: what returns are counted for
  *   part	the pages of a segment that are of one request and one class
  */
-#ifndef KVC_VALUE_H
-#define KVC_VALUE_H
+#ifndef KVC_POLICY_H
+#define KVC_POLICY_H
 
 #include "core.h"
 
+struct kvc_budget;
+struct kvc_domain;
 struct kvc_entry;
 struct kvc_member;
 struct kvc_seg;
@@ -141,6 +143,7 @@ bool kvc_request_get(struct kvc_pool *p, u32 id, struct kvc_request *out);
 void kvc_request_claims(struct kvc_pool *p, struct kvc_entry *e, u32 id);
 bool kvc_request_lasts(struct kvc_pool *p, u32 id, u32 depth);
 void kvc_request_lost(struct kvc_pool *p, u32 id, u32 depth);
+void kvc_page_lose(struct kvc_pool *p, u32 bucket, u32 entry);	/* it leaves the index and is not replaced; shard locked */
 void kvc_request_loads(struct kvc_pool *p, struct kvc_entry *e);
 u32 kvc_request_age(struct kvc_pool *p, u32 id, u64 now);	/* U32_MAX: forgotten */
 u32 kvc_request_worth(const struct kvc_pool *p, const struct kvc_request *r, u32 class, u64 now);
@@ -168,5 +171,13 @@ void kvc_victim_cost(struct kvc_member *m, u32 n, u64 cost);
 struct kvc_seg *kvc_victim_choose(struct kvc_member *m);
 void kvc_victim_plan(struct kvc_member *m, struct kvc_seg *seg);
 bool kvc_victim_keeps(const struct kvc_member *m, const struct kvc_entry *e);
+
+/* budget.c */
+void kvc_budget_init(struct kvc_budget *b);
+void kvc_budget_destroy(struct kvc_budget *b);
+void kvc_budget_limit(struct kvc_budget *b, u64 per_day);
+int kvc_budget_remember(struct kvc_pool *p);		/* allocates */
+void kvc_budget_note(struct kvc_pool *p, const struct kvc_domain *d, const u8 *key);
+bool kvc_budget_admits(struct kvc_pool *p, const struct kvc_domain *d, const u8 *key);
 
 #endif

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What every floor stands on: calls to the owner of the pool, sums, the shape of a work item.
+ */
+#include "engine.h"
+
+u64 kvc_mix64(u64 x)
+{
+	x += 0x9e3779b97f4a7c15ULL;
+	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+	x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+	return x ^ (x >> 31);
+}
+
+u32 kvc_nr_members(const struct kvc_pool *p)
+{
+	return os_atomic_read(&p->nr_members);
+}
+
+static u64 count_segments(const struct kvc_pool *p)
+{
+	u64 n = 0;
+	u32 i;
+
+	for (i = 0; i < p->super.nr_members; i++)
+		n += p->super.members[i].nr_segments;
+	return n;
+}
+
+u64 kvc_capacity(const struct kvc_pool *p)
+{
+	return count_segments(p) * p->super.segment_size;
+}
+
+/* One block more than an extent of its own: a commit may bring the number of extents up by one. */
+u32 kvc_pending_blocks(u32 rec_bytes)
+{
+	return kvc_blocks(KVC_EXTENT_HEADER + rec_bytes) + 1;
+}
+
+void kvc_work_init(struct kvc_member *m, struct kvc_seg *seg, struct kvc_work *w, enum kvc_work_type type,
+		   enum kvc_work_kind kind, u32 block)
+{
+	memset(w, 0, sizeof(*w));
+	w->type = type;
+	w->kind = kind;
+	w->member = m->index;
+	w->gseg = kvc_gseg(m->pool, seg);
+	w->offset = kvc_seg_offset(m, w->gseg) + ((u64)block << KVC_BLOCK_SHIFT);
+}
+
+void kvc_kick(struct kvc_member *m)
+{
+	m->pool->ops->kick(m->pool->owner, m->index);
+}
+
+/* A member that is leaving may have waited for room on another one. */
+void kvc_space(struct kvc_pool *p)
+{
+	u32 i;
+
+	p->ops->space(p->owner);
+	for (i = 0; os_atomic_read(&p->nr_leaving) && i < kvc_nr_members(p); i++)
+		if (READ_ONCE(p->members[i].leaving))
+			kvc_kick(&p->members[i]);
+}
+
+void kvc_space_made(struct kvc_member *m)
+{
+	os_assert_locked(&m->lock);
+	WRITE_ONCE(m->wanted, false);
+	m->stuck = false;
+	kvc_space(m->pool);
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The pool's superblock, and the tenants in it. Removing a tenant raises its slot's epoch: its domains are dead from then
+ * on, which nobody finds pages in, and gone when the superblocks say so, so that no recovery believes a record of theirs.
+ * Until then a power cut may bring the tenant back, and what it had deleted has to stay deleted.
+ *
+ * domains.lock guards the tenants of the superblock too.
+ */
+#include "index/index.h"
+
+const struct kvc_super *kvc_super_of(const struct kvc_pool *p)
+{
+	return &p->super;
+}
+
+/*
+ * The next configuration. It says which members are there now: all that is written of one sequence has to say the same,
+ * whoever is lost between two writes. Domains locked.
+ */
+void kvc_super_raise(struct kvc_pool *p)
+{
+	u32 i;
+
+	p->super.seq++;
+	for (i = 0; i < p->super.nr_members; i++) {
+		const struct kvc_member *m = &p->members[i];
+		bool there = m->joining || !READ_ONCE(m->offline) || !p->super.members[i].nr_segments;
+
+		p->super.members[i].flags = there ? 0 : KVC_MEMBER_ABSENT;
+	}
+}
+
+void kvc_super_touch(struct kvc_pool *p)
+{
+	os_lock(&p->domains.lock);
+	kvc_super_raise(p);
+	os_unlock(&p->domains.lock);
+}
+
+static int find_tenant(const struct kvc_pool *p, const char *name)
+{
+	int i;
+
+	for (i = 0; i < KVC_TENANTS_MAX; i++)
+		if ((p->super.tenants[i].flags & KVC_TENANT_USED) &&
+		    !strncmp(p->super.tenants[i].name, name, KVC_NAME_MAX))
+			return i;
+	return -ENOENT;
+}
+
+int kvc_tenant_add(struct kvc_pool *p, const char *name, u32 uid, u32 gid, u32 mode, u32 flags)
+{
+	struct kvc_super_tenant *t;
+	int i;
+
+	if (!kvc_name_ok(name) || (mode & ~0777U) || (flags & ~KVC_TENANT_VERIFIED))
+		return -EINVAL;
+	if (find_tenant(p, name) >= 0)
+		return -EEXIST;
+	for (i = 0; i < KVC_TENANTS_MAX; i++) {
+		t = &p->super.tenants[i];
+		/* A slot whose epochs are used up is never given away again. */
+		if ((t->flags & KVC_TENANT_USED) || t->epoch == U32_MAX)
+			continue;
+		os_lock(&p->domains.lock);
+		memset(t->name, 0, KVC_NAME_MAX);
+		memcpy(t->name, name, strnlen(name, KVC_NAME_MAX - 1));
+		t->uid = uid;
+		t->gid = gid;
+		t->mode = mode;
+		t->flags = KVC_TENANT_USED | flags;
+		kvc_super_raise(p);
+		os_unlock(&p->domains.lock);
+		return i;
+	}
+	return -ENOSPC;
+}
+
+int kvc_tenant_set(struct kvc_pool *p, const char *name, u32 flags)
+{
+	int slot = find_tenant(p, name);
+
+	if (slot < 0)
+		return slot;
+	if (flags & ~KVC_TENANT_VERIFIED)
+		return -EINVAL;
+	os_lock(&p->domains.lock);
+	p->super.tenants[slot].flags = KVC_TENANT_USED | flags;
+	kvc_super_raise(p);
+	os_unlock(&p->domains.lock);
+	return 0;
+}
+
+int kvc_tenant_remove(struct kvc_pool *p, const char *name)
+{
+	int slot = find_tenant(p, name);
+	struct kvc_super_tenant *t;
+	struct kvc_domain *d;
+	u32 i;
+
+	if (slot < 0)
+		return slot;
+	t = &p->super.tenants[slot];
+	os_lock(&p->domains.lock);
+	for (i = 0; i < KVC_DOMAIN_BUCKETS; i++)
+		for (d = p->domains.bucket[i]; d; d = d->next)
+			if (d->slot == (u32)slot)
+				WRITE_ONCE(d->dead, true);
+	t->flags = 0;
+	if (t->epoch < U32_MAX)
+		t->epoch++;
+	memset(t->name, 0, KVC_NAME_MAX);
+	kvc_super_raise(p);
+	os_unlock(&p->domains.lock);
+	return 0;
+}
+
+static bool of_gone_domain(const struct kvc_pool *p, const struct kvc_entry *e)
+{
+	return e->state == KVC_E_LIVE && READ_ONCE(kvc_domain(p, e->domain)->gone);
+}
+
+void kvc_tenants_gone(struct kvc_pool *p)
+{
+	struct kvc_domain *d;
+	bool any = false;
+	u32 i;
+
+	os_lock(&p->domains.lock);
+	for (i = 0; i < KVC_DOMAIN_BUCKETS; i++)
+		for (d = p->domains.bucket[i]; d; d = d->next)
+			if (d->dead && !d->gone) {
+				WRITE_ONCE(d->gone, true);
+				any = true;
+			}
+	os_unlock(&p->domains.lock);
+	if (any)
+		kvc_index_sweep(p, of_gone_domain);
+}
