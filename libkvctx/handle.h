@@ -15,6 +15,14 @@
  *   handle.c	open, close, what a handle is
  *   slots.c	synchronous calls that read pages ahead
  *
+ * Floors, lowest first; a file calls only what is below it.
+ *   1  sys crc text
+ *   2  mem paths ring
+ *   3  stage
+ *   4  wait
+ *   5  queue sync handle
+ *   6  slots
+ *
  * Vocabulary
  *   seen	entries of the ring that were copied out of it
  *   published	entries of the ring that the kernel was told to be free again
