@@ -11,9 +11,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "media.h"
 #include "nl.h"
 #include "out.h"
+#include "scan.h"
+
+static int attach_foreign(const char *path, const char *what, const struct kvc_super *s)
+{
+	ctl_error(path, "holds %s now, over a member of pool %s: 'kvctxctl pool destroy %s' erases what is left of the "
+		  "pool, or wipefs the other, if it is the pool that counts", what, s->pool_name, path);
+	return CTL_FAILED;
+}
 
 /* An exit status; what is refused was told */
 static int attach_look_at(struct media *d)
@@ -28,11 +35,7 @@ static int attach_look_at(struct media *d)
 		ctl_error(d->path, "cannot look for other signatures: %s", strerror(err));
 		return ctl_status_of(err);
 	}
-	if (!*what)
-		return CTL_OK;
-	ctl_error(d->path, "holds %s now, over a member of pool %s: wipefs erases that, if it is the pool that counts", what,
-		  d->super[d->chosen].pool_name);
-	return CTL_FAILED;
+	return *what ? attach_foreign(d->path, what, &d->super[d->chosen]) : CTL_OK;
 }
 
 static int attach_look(const char *path)
@@ -68,7 +71,8 @@ static int attach_paths(struct ctl *c, char **paths, int nr)
 	return status;
 }
 
-int cmd_pool_attach(struct ctl *c)
+/* The devices as given, as paths that hold in every directory */
+static int attach_given(struct ctl *c)
 {
 	char **paths = calloc((size_t)c->nr_args, sizeof(*paths));
 	int status = CTL_FAILED, i;
@@ -86,4 +90,51 @@ int cmd_pool_attach(struct ctl *c)
 		free(paths[i]);
 	free(paths);
 	return status;
+}
+
+/* One path to each member. Without --degraded a member that was put to another use is what the operator has to hear of. */
+static int attach_found(struct ctl *c, const struct scan *s, const struct found *p)
+{
+	char *paths[KVC_MEMBERS_MAX];
+	int status = scan_check(s, p), nr = 0;
+
+	for (u32 i = 0; i < s->nr && !status; i++) {
+		const struct find *f = &s->find[i];
+		const struct find *member = p->member[f->super->member_index];
+
+		if (!scan_of_pool(f, p))
+			continue;
+		if (f->state == FIND_PATH)
+			ctl_error(f->path, "left out: another path to %s", member->path);
+		else if (f->state == FIND_FOREIGN && !member && !c->opt[OPT_DEGRADED].set)
+			status = attach_foreign(f->path, f->what, f->super);
+		else if (f == member)
+			paths[nr++] = f->path;
+	}
+	if (!status && !nr) {
+		ctl_error(p->super->pool_name, "none of its members can be attached; 'kvctxctl pool scan' shows them");
+		return CTL_FAILED;
+	}
+	return status ?: attach_paths(c, paths, nr);
+}
+
+static int attach_by_name(struct ctl *c)
+{
+	struct found *p = NULL;
+	struct scan s;
+	int status = scan_start(&s, c, NULL, 0);
+
+	status = status ?: scan_choose(&s, c->args[0], &p) ?: attach_found(c, &s, p);
+	scan_end(&s);
+	return status;
+}
+
+int cmd_pool_attach(struct ctl *c)
+{
+	bool by_name;
+	int status = scan_by_name(c, &by_name);
+
+	if (status)
+		return status;
+	return by_name ? attach_by_name(c) : attach_given(c);
 }

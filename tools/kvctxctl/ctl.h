@@ -11,6 +11,7 @@
  *	objects.c	netlink objects to JSON
  *	media.c		devices of pools that are not attached
  *	signature.c	what else libblkid finds on them
+ *	scan.c		the pools on block devices
  *	grow.c		members added to and removed from an attached pool
  *	peers.c		paths between the memory of PCI peers and members
  *	cmd_*.c		the commands
@@ -96,6 +97,7 @@ enum ctl_opt {
 	OPT_COUNT,
 	OPT_DISCARD,
 	OPT_WRITE_BUDGET,
+	OPT_VERBOSE,
 	OPT_NR,
 };
 
@@ -178,12 +180,14 @@ const char *ctl_value_parse(enum ctl_kind kind, const char *text, struct ctl_val
 void ctl_command_name(const struct ctl_command *cmd, char *buf, size_t size);
 void ctl_uuid_text(const uint8_t uuid[16], char text[37]);
 int ctl_uuid_random(uint8_t uuid[16]);
+bool ctl_read_line(const char *path, char *text, size_t size);
 char *path_absolute(const char *path);			/* from the root; NULL: see errno. Free it */
 uint64_t ctl_now_ms(void);				/* monotonic */
 void ctl_sleep_ms(uint64_t ms);
 
 /* Commands */
 int cmd_pool_format(struct ctl *c);
+int cmd_pool_scan(struct ctl *c);
 int cmd_pool_attach(struct ctl *c);
 int cmd_pool_detach(struct ctl *c);
 int cmd_pool_add(struct ctl *c);
@@ -191,6 +195,7 @@ int cmd_pool_remove(struct ctl *c);
 int cmd_pool_list(struct ctl *c);
 int cmd_pool_show(struct ctl *c);
 int cmd_pool_set(struct ctl *c);
+int cmd_pool_destroy(struct ctl *c);
 int cmd_tenant_add(struct ctl *c);
 int cmd_tenant_set(struct ctl *c);
 int cmd_tenant_remove(struct ctl *c);

@@ -156,6 +156,14 @@ int media_read_supers(struct media *d)
 	return d->size < KVC_DEVICE_MIN ? refused(d, "no kvctx superblock, too small for one") : CTL_OK;
 }
 
+bool media_has_super(const struct media *d)
+{
+	for (u32 i = 0; i < KVC_SUPER_SLOTS; i++)
+		if (d->why[i] != KVC_BAD_MAGIC)
+			return true;
+	return false;
+}
+
 int media_super_status(const struct media *d, char text[MEDIA_WHY])
 {
 	enum kvc_reason why = KVC_BAD_MAGIC;

@@ -34,6 +34,7 @@ int media_try_open(struct media *d, const char *path, u32 how);
 void media_why(int err, char text[MEDIA_WHY]);
 /* 0 or ENOMEM. A device too small for superblocks has none. */
 int media_try_supers(struct media *d);
+bool media_has_super(const struct media *d);	/* or something of one, or what cannot be read */
 /* No slot counts: why, and the exit status that fits */
 int media_super_status(const struct media *d, char text[MEDIA_WHY]);
 

@@ -49,17 +49,9 @@ static const char *short_name(const char *path)
 static bool read_transport(const char *disk, const char *controller, char *text, size_t size)
 {
 	char path[256];
-	ssize_t n = 0;
-	int fd;
 
 	snprintf(path, sizeof(path), "/sys/class/block/%.64s/device/%.64s/transport", disk, controller);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return false;
-	n = read(fd, text, size - 1);
-	close(fd);
-	text[n > 0 ? n : 0] = 0;
-	return n > 0;
+	return ctl_read_line(path, text, size);
 }
 
 static void find_transport(const char *disk, char *text, size_t size)
@@ -83,7 +75,7 @@ static void find_transport(const char *disk, char *text, size_t size)
 static const char *fabric(const char *disk)
 {
 	static const char *const names[][2] = {
-		{ "tcp\n", "NVMe/TCP " }, { "rdma\n", "NVMe/RDMA " }, { "fc\n", "NVMe/FC " }, { "loop\n", "NVMe loop " },
+		{ "tcp", "NVMe/TCP " }, { "rdma", "NVMe/RDMA " }, { "fc", "NVMe/FC " }, { "loop", "NVMe loop " },
 	};
 	char text[16] = "";
 

@@ -34,7 +34,7 @@ const struct ctl_option ctl_options[OPT_NR] = {
 	[OPT_CHUNK_SIZE] = { "chunk-size", 0, KIND_SIZE, false, "SIZE",
 		"bytes under one checksum, a power of two from 4K to 1M (default 64K)" },
 	[OPT_FORCE] = { "force", 'f', KIND_FLAG, false, NULL,
-		"format devices that hold something, look at those in use" },
+		"format what holds something, look at what is in use, destroy unasked" },
 	[OPT_DEGRADED] = { "degraded", 'D', KIND_FLAG, false, NULL,
 		"attach although members are missing" },
 	[OPT_DATA] = { "data", 0, KIND_FLAG, false, NULL,
@@ -83,6 +83,8 @@ const struct ctl_option ctl_options[OPT_NR] = {
 		"with --watch: end after N reports" },
 	[OPT_DISCARD] = { "discard", 0, KIND_RATE, false, "RATE",
 		"on (1G), off, or bytes a second on each member, 1M to 1T" },
+	[OPT_VERBOSE] = { "verbose", 'v', KIND_FLAG, false, NULL,
+		"tell too which block devices were skipped, and why" },
 	[OPT_WRITE_BUDGET] = { "write-budget", 0, KIND_LIMIT, false, "SIZE",
 		"off, or bytes a day that may be written to all members together, from 1M" },
 };
@@ -113,20 +115,38 @@ const struct ctl_command ctl_commands[] = {
 "The pool has one tenant, 'default'.",
 		.example = "kvctxctl pool format ctx0 /dev/nvme1n1 /dev/nvme2n1",
 	}, {
+		.noun = "pool", .verb = "scan", .run = cmd_pool_scan,
+		.args = {
+			{ KIND_DEVICE, "DEVICE", .optional = true, .many = true,
+			  .help = "look at these; else at all block devices" },
+		},
+		.options = OPT(VERBOSE),
+		.summary = "find pools on block devices",
+		.text =
+"Reads and changes nothing. A pool is attached, complete, degraded (members\n"
+"are missing), unusable (all are), ambiguous (a member is there twice, on disks\n"
+"that are not known to be one) or a mismatch (its members were attached without\n"
+"each other, and are never taken together again). A device is there, in_use,\n"
+"overwritten (it holds something else by now), stale (no member any more),\n"
+"too_small, other_path (to the disk of a member) or a copy.",
+		.example = "kvctxctl pool scan",
+	}, {
 		.noun = "pool", .verb = "attach", .run = cmd_pool_attach,
 		.args = {
-			{ KIND_DEVICE, "DEVICE", .many = true, .help = "block device, all members of one pool" },
+			{ KIND_DEVICE, "POOL|DEVICE", .many = true,
+			  .help = "name or UUID of a pool; or paths of all its members" },
 		},
 		.options = OPT(DEGRADED),
 		.summary = "bring a pool into service",
 		.text =
-"The pool's name stands on its devices. Each tenant of the pool gets its\n"
-"node /dev/kvctx/POOL/TENANT. All members have to be there, unless --degraded\n"
-"is given: the pages of those that are missing are misses then, and come back\n"
-"when they do, but for those that were deleted or stored again meanwhile. Do\n"
-"not attach some members without the others and then the others without them:\n"
-"they are never taken together again. A device that holds anything else with a\n"
-"known signature by now, beside what is left of the pool, is refused.",
+"One word without a slash is a pool, which is looked for as by scan; where two\n"
+"have the name, the UUID says which. Each tenant of the pool gets its node\n"
+"/dev/kvctx/POOL/TENANT. All members have to be there, unless --degraded is\n"
+"given: the pages of those that are missing are misses then, and come back when\n"
+"they do, but for those that were deleted or stored again meanwhile. Do not\n"
+"attach some members without the others and then the others without them: they\n"
+"are never taken together again. A device that holds anything else with a known\n"
+"signature by now, beside what is left of the pool, is refused.",
 		.example = "kvctxctl pool attach /dev/nvme1n1 /dev/nvme2n1",
 	}, {
 		.noun = "pool", .verb = "detach", .run = cmd_pool_detach,
@@ -136,6 +156,21 @@ const struct ctl_command ctl_commands[] = {
 "Pages stay on the devices and are there again after the next attach. Refused\n"
 "while a process has one of the pool's nodes open.",
 		.example = "kvctxctl pool detach ctx0",
+	}, {
+		.noun = "pool", .verb = "destroy", .run = cmd_pool_destroy,
+		.args = {
+			{ KIND_DEVICE, "POOL|DEVICE", .many = true,
+			  .help = "name or UUID of a pool; or paths of its members" },
+		},
+		.options = OPT(FORCE),
+		.summary = "erase a pool that is not attached",
+		.text =
+"Erases the superblocks at both ends of the devices: the pool is not found any\n"
+"more, and its pages are lost. Nothing else is written, so what was made over a\n"
+"member since stays whole. Asks before it does; --force does not. A pool named\n"
+"is looked for as by scan. Refused while it is attached or a device is in use.\n"
+"When a device fails the others are erased, and what may be left is told.",
+		.example = "kvctxctl pool destroy ctx0",
 	}, {
 		.noun = "pool", .verb = "add", .run = cmd_pool_add,
 		.args = {

@@ -3,6 +3,7 @@
  * Values of arguments and options, messages, small helpers.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <grp.h>
 #include <pwd.h>
 #include <stdarg.h>
@@ -219,6 +220,19 @@ char *path_absolute(const char *path)
 		full = NULL;
 	free(cwd);
 	return full;
+}
+
+/* The first line of a file of the system; false: there is none */
+bool ctl_read_line(const char *path, char *text, size_t size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, text, size - 1);
+
+	if (fd >= 0)
+		close(fd);
+	text[n > 0 ? n : 0] = 0;
+	text[strcspn(text, "\n")] = 0;
+	return *text;
 }
 
 /* RFC 9562 version 4 */

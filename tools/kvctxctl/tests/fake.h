@@ -17,6 +17,7 @@
 #include <dirent.h>
 #include <netlink/netlink.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include "../ctl.h"
 
@@ -36,11 +37,19 @@ int __wrap_setsockopt(int fd, int level, int name, const void *val, socklen_t le
 int __wrap_access(const char *path, int mode);
 DIR *__wrap_opendir(const char *path);
 int __wrap_open64(const char *path, int flags, ...);
+int __wrap_stat64(const char *path, struct stat *st);
+int __wrap_fstat64(int fd, struct stat *st);
+int __wrap_ioctl(int fd, unsigned long request, void *arg);
+FILE *__wrap_fopen64(const char *path, const char *mode);
 ssize_t __wrap_pwrite64(int fd, const void *buf, size_t len, off_t offset);
 int __wrap_fsync(int fd);
 int __real_access(const char *path, int mode);
 DIR *__real_opendir(const char *path);
 int __real_open64(const char *path, int flags, ...);
+int __real_stat64(const char *path, struct stat *st);
+int __real_fstat64(int fd, struct stat *st);
+int __real_ioctl(int fd, unsigned long request, void *arg);
+FILE *__real_fopen64(const char *path, const char *mode);
 ssize_t __real_pwrite64(int fd, const void *buf, size_t len, off_t offset);
 int __real_fsync(int fd);
 

@@ -10,6 +10,7 @@
  *	FAKE_CONNECT	"no": the socket cannot be made
  *	FAKE_POOLS	"no": nothing is attached
  *	FAKE_ERRNO	requests fail so
+ *	FAKE_UUID	of ctx0, 32 hexadecimal digits
  *	FAKE_SEGMENT_SIZE	of the pools (default: 256 MiB)
  *	FAKE_NO_ADD	"1": POOL_ADD is refused
  *	FAKE_WHY	sentence that goes with it; sent only to a socket that asked for sentences
@@ -141,6 +142,21 @@ static void put_member(struct nl_msg *msg, int index, const char *device, int st
 	nla_nest_end(msg, nest);
 }
 
+static void put_pool_uuid(struct nl_msg *msg, bool first)
+{
+	const char *text = getenv("FAKE_UUID");
+	unsigned char uuid[16];
+
+	if (!text || !first) {
+		put_uuid(msg, KVCTX_A_UUID, 0);
+		return;
+	}
+	for (int i = 0; i < 16; i++)
+		if (sscanf(text + 2 * i, "%2hhx", &uuid[i]) != 1)
+			abort();
+	nla_put(msg, KVCTX_A_UUID, sizeof(uuid), uuid);
+}
+
 static bool removed;	/* a member, by an earlier request */
 
 static void push_pool(const struct nlmsghdr *rq, const char *name, int flags)
@@ -149,7 +165,7 @@ static void push_pool(const struct nlmsghdr *rq, const char *name, int flags)
 	struct nl_msg *msg = object(rq, flags);
 
 	nla_put_string(msg, KVCTX_A_POOL, name);
-	put_uuid(msg, KVCTX_A_UUID, 0);
+	put_pool_uuid(msg, two);
 	nla_put_u64(msg, KVCTX_A_CAPACITY, (two ? 80ULL : 40ULL) << 28);
 	nla_put_u64(msg, KVCTX_A_SEGMENT_SIZE, (uint64_t)fake_number("FAKE_SEGMENT_SIZE", 1L << 28));
 	if (fake_is("FAKE_BAD", "1"))

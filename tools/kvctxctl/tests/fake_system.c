@@ -3,7 +3,10 @@
  * System calls of the tool, wrapped by the linker.
  *
  *	FAKE_LOG		file to append to
- *	FAKE_ROOT		where /dev and /sys are for access() and opendir(), and /sys for open()
+ *	FAKE_ROOT		where /dev and /sys are for access() and opendir(), and /sys and /proc for open() and
+ *				fopen(). What is in its /dev is a block device for stat(), open() and ioctl()
+ *	FAKE_BUSY		block devices in use, "NAME NAME"
+ *	FAKE_DENIED		block devices that may not be opened
  *	FAKE_ACCESS_ERRNO	access() to a node that is there fails so when it asks for writing
  *	FAKE_OPEN_ERRNO		open() fails so
  *	FAKE_PWRITE_FAIL	the n-th pwrite() fails with EIO
@@ -13,10 +16,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -55,7 +60,7 @@ static const char *moved(const char *path, char *buf, size_t size)
 {
 	const char *root = getenv("FAKE_ROOT");
 
-	if (strncmp(path, "/dev/", 5) && strncmp(path, "/sys/", 5))
+	if (strncmp(path, "/dev/", 5) && strncmp(path, "/sys/", 5) && strncmp(path, "/proc/", 6))
 		return path;
 	snprintf(buf, size, "%s%s", root ? root : "/nowhere", path);
 	return buf;
@@ -98,15 +103,106 @@ DIR *__wrap_opendir(const char *path)
 	return __real_opendir(moved(path, buf, sizeof(buf)));
 }
 
+/* The file that is the block device @path; or @path */
+static const char *block_file(const char *path, char *buf, size_t size)
+{
+	return !strncmp(path, "/dev/", 5) && !__real_access(moved(path, buf, size), F_OK) ? buf : path;
+}
+
+/* Is this file of block_file()'s? */
+static bool is_block(const struct stat *st)
+{
+	char path[512], file[1024];
+	struct stat other;
+	struct dirent *e;
+	bool yes = false;
+	DIR *dir = __real_opendir(moved("/dev/", path, sizeof(path)));
+
+	while (dir && !yes && (e = readdir(dir))) {
+		snprintf(file, sizeof(file), "%s%s", path, e->d_name);
+		yes = !__real_stat64(file, &other) && S_ISREG(other.st_mode) && other.st_dev == st->st_dev &&
+		      other.st_ino == st->st_ino;
+	}
+	if (dir)
+		closedir(dir);
+	return yes;
+}
+
+static void make_block(struct stat *st)
+{
+	if (!S_ISREG(st->st_mode) || !is_block(st))
+		return;
+	st->st_mode = (st->st_mode & ~(mode_t)S_IFMT) | S_IFBLK;
+	st->st_rdev = st->st_ino;
+	st->st_size = 0;
+}
+
+int __wrap_stat64(const char *path, struct stat *st)
+{
+	char buf[512];
+	int ret = __real_stat64(block_file(path, buf, sizeof(buf)), st);
+
+	if (!ret)
+		make_block(st);
+	return ret;
+}
+
+int __wrap_fstat64(int fd, struct stat *st)
+{
+	int ret = __real_fstat64(fd, st);
+
+	if (!ret)
+		make_block(st);
+	return ret;
+}
+
+int __wrap_ioctl(int fd, unsigned long request, void *arg)
+{
+	struct stat st;
+
+	if (__real_fstat64(fd, &st) || !S_ISREG(st.st_mode) || !is_block(&st))
+		return __real_ioctl(fd, request, arg);
+	if (request == BLKGETSIZE64)
+		*(uint64_t *)arg = (uint64_t)st.st_size;
+	else if (request == BLKSSZGET)
+		*(int *)arg = 512;
+	else
+		abort();
+	return 0;
+}
+
+static bool is_listed(const char *name, const char *path)
+{
+	const char *list = getenv(name), *base = strrchr(path, '/'), *at;
+	size_t len = base ? strlen(++base) : 0;
+
+	for (at = list && len ? list : ""; (at = strstr(at, base)); at += len)
+		if ((at == list || at[-1] == ' ') && (!at[len] || at[len] == ' '))
+			return true;
+	return false;
+}
+
 int __wrap_open64(const char *path, int flags, ...)
 {
+	bool block = !strncmp(path, "/dev/", 5);
 	char buf[512];
 
 	if (getenv("FAKE_OPEN_ERRNO")) {
 		errno = (int)fake_number("FAKE_OPEN_ERRNO", 0);
 		return -1;
 	}
-	return __real_open64(strncmp(path, "/sys/", 5) ? path : moved(path, buf, sizeof(buf)), flags);
+	if (block && (is_listed("FAKE_DENIED", path) || (flags & O_EXCL && is_listed("FAKE_BUSY", path)))) {
+		errno = flags & O_EXCL && is_listed("FAKE_BUSY", path) ? EBUSY : EACCES;
+		return -1;
+	}
+	return __real_open64(block ? block_file(path, buf, sizeof(buf)) : moved(path, buf, sizeof(buf)), flags);
+}
+
+FILE *__wrap_fopen64(const char *path, const char *mode)
+{
+	char buf[512];
+
+	return __real_fopen64(strncmp(path, "/proc/", 6) ? path : moved(path, buf, sizeof(buf)), mode);
 }
 
 static bool fault(const char *name, long *nr)

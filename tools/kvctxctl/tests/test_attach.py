@@ -93,7 +93,7 @@ def test_a_device_that_cannot_be_looked_at():
     # in use, gone, of another kind: the module says it better
     for errno in (16, 6, 19):
         assert good("pool", "attach", a, open_errno=errno).log, errno
-    assert good("pool", "attach", "/dev/null", "/nowhere/x", ".").log
+    assert good("pool", "attach", "/dev/null", "/nowhere/x", "./").log
 
 
 def test_add_refuses_signatures():

@@ -16,8 +16,8 @@ DUMPS = [["pool", "list"], ["tenant", "list"], ["stat"]]
 
 
 def test_attach_sends_absolute_paths():
-    r = good("pool", "attach", "/dev/nvme1n1", "img", "../b")
-    assert r.log == ["attach version 1", "  device=/dev/nvme1n1", f"  device={tool.DIR}/img",
+    r = good("pool", "attach", "/dev/nvme1n1", "./img", "../b")
+    assert r.log == ["attach version 1", "  device=/dev/nvme1n1", f"  device={tool.DIR}/./img",
                      f"  device={tool.DIR}/../b"], r
 
 

@@ -8,7 +8,8 @@ import subprocess
 import tool
 from tool import USAGE, bad, good, real, run
 
-COMMANDS = ["pool format", "pool attach", "pool detach", "pool add", "pool remove", "pool list", "pool show", "pool set",
+COMMANDS = ["pool format", "pool scan", "pool attach", "pool detach", "pool destroy", "pool add", "pool remove",
+            "pool list", "pool show", "pool set",
             "tenant add", "tenant set", "tenant remove", "tenant list", "connect", "disconnect", "stat", "check", "dump", "load", "unload", "version"]
 
 
@@ -33,7 +34,7 @@ def test_help_of_every_command():
 def test_help_of_a_noun():
     r = good("pool", "--help")
     assert re.findall(r"^  pool (\w+) ", r.out, re.M) == [
-        "format", "attach", "detach", "add", "remove", "list", "show", "set"], r
+        "format", "scan", "attach", "detach", "destroy", "add", "remove", "list", "show", "set"], r
     assert re.findall(r"^  tenant (\w+) ", good("--help", "tenant").out, re.M) == ["add", "set", "remove", "list"]
 
 
@@ -58,7 +59,8 @@ def test_no_command():
 
 
 def test_arguments():
-    for name, least, most in (("pool format", 2, None), ("pool attach", 1, None), ("pool detach", 1, 1),
+    for name, least, most in (("pool format", 2, None), ("pool scan", 0, None), ("pool attach", 1, None),
+                              ("pool detach", 1, 1), ("pool destroy", 1, None),
                               ("pool list", 0, 0), ("pool show", 1, 1), ("tenant add", 2, 2),
                               ("tenant remove", 2, 2), ("tenant list", 0, 1), ("stat", 0, 1), ("check", 1, None),
                              ("dump", 1, None), ("load", 0, 0),
@@ -110,7 +112,7 @@ def test_ways_to_say_an_option():
 
 
 def test_double_dash_ends_options():
-    assert good("pool", "attach", "--", "-odd").log[1].endswith("/-odd")
+    assert good("pool", "attach", "--", "-odd/x").log[1].endswith("/-odd/x")
 
 
 def test_names():
@@ -200,7 +202,8 @@ def test_completion_of_commands():
     assert complete("") == ["pool", "tenant", "connect", "disconnect", "stat", "check", "dump", "load", "unload",
                             "version"]
     assert complete("c") == ["connect", "check"]
-    assert complete("pool", "") == ["format", "attach", "detach", "add", "remove", "list", "show", "set"]
+    assert complete("pool", "") == ["format", "scan", "attach", "detach", "destroy", "add", "remove", "list", "show",
+                                    "set"]
     assert complete("-o", "json", "tenant", "r") == ["remove"]
     assert complete("--output", "=", "json", "tenant", "r") == ["remove"]
     assert complete("--v") == ["--version"]
@@ -251,6 +254,26 @@ def test_man_page_tells_everything():
     part = re.search(r'(?s)\n\.BR "tenant add" .*?\.TP', text)[0]
     for key in good("tenant", "set", "ctx0", "t", "--allow-unverified", "-o", "json").json():
         assert key == "format" or f"\n.I {key}\n" in part or f"\n.IR {key} " in part, key
+
+
+def test_man_page_tells_what_scan_and_destroy_say():
+    text = open(os.path.join(tool.OUT, "share/man/man8/kvctxctl.8")).read()
+    a = tool.image("a", 9 << 20)
+    good("pool", "format", "p", a, "--segment-size", "1M")
+    scanned = good("pool", "scan", a, "-o", "json").json()
+    destroyed = good("pool", "destroy", a, "--force", "-o", "json").json()
+    for name, root in (("scan", scanned), ("destroy", destroyed)):
+        part = re.search(rf"(?s)\n\.B pool {name}\n.*?\.TP", text.split(".SH JSON")[1])[0]
+        for key in keys(root) - {"format"}:
+            assert re.search(rf"\b{key}\b", part), (name, key)
+
+
+def keys(value):
+    if isinstance(value, list):
+        return set().union(*map(keys, value))
+    if isinstance(value, dict):
+        return set(value) | set().union(*map(keys, value.values()))
+    return set()
 
 
 def test_man_page_is_well_formed():

@@ -53,8 +53,8 @@ def spawn(program, args, fakes, cwd=None, stdout=subprocess.PIPE):
         os.remove(log)
     env = dict(os.environ, FAKE_LOG=log, FAKE_ROOT=os.path.join(DIR, "root"), LC_ALL="C")
     env.update({"FAKE_" + name.upper(): str(value) for name, value in fakes.items()})
-    done = subprocess.run([program, *args], env=env, cwd=cwd or DIR, stdout=stdout, stderr=subprocess.PIPE,
-                          text=True, timeout=120)
+    done = subprocess.run([program, *args], env=env, cwd=cwd or DIR, stdin=subprocess.DEVNULL, stdout=stdout,
+                          stderr=subprocess.PIPE, text=True, timeout=120)
     lines = open(log).read().splitlines() if os.path.exists(log) else []
     return Result(args, done, lines)
 
@@ -114,3 +114,26 @@ def node(path):
     full = os.path.join(DIR, "root") + path
     os.makedirs(os.path.dirname(full), exist_ok=True)
     open(full, "w").close()
+
+
+def block(name, size, shown=True):
+    """A block device of the faked system; its path as the tool is told it, and its file"""
+    path = os.path.join(DIR, "root/dev", name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as f:
+        f.truncate(size)
+    table = os.path.join(DIR, "root/proc/partitions")
+    os.makedirs(os.path.dirname(table), exist_ok=True)
+    if not os.path.exists(table):
+        with open(table, "w") as f:
+            f.write("major minor  #blocks  name\n\n")
+    with open(table, "a") as f:
+        f.write(f" 259        0 {size >> 10:10} {name}\n" if shown else "")
+    return "/dev/" + name, path
+
+
+def attribute(path, text):
+    """A file of the faked /sys"""
+    node(path)
+    with open(os.path.join(DIR, "root") + path, "w") as f:
+        f.write(text + "\n")

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The pools on block devices, attached or not.
+ *
+ * Vocabulary: a find is a block device with a superblock that counts. Finds whose superblocks have one pool UUID make a
+ * pool, described by the newest of them. Two finds that say they are the same member are one disk by two paths where
+ * their drivers give both the same name (wwid); else one may be a copy of the other, and nobody can tell which counts.
+ */
+#ifndef CTL_SCAN_H
+#define CTL_SCAN_H
+
+#include "media.h"
+
+enum find_state {
+	FIND_THERE,		/* the member; when the pool is not attached it can be */
+	FIND_BUSY,		/* in use, and not by the pool */
+	FIND_FOREIGN,		/* holds something else by now */
+	FIND_STALE,		/* no member of the pool any more */
+	FIND_SMALL,		/* has shrunk */
+	FIND_PATH,		/* another path to the disk of the member */
+	FIND_COPY,		/* the member, and so is another disk */
+};
+
+struct find {
+	char *path;
+	struct media dev;			/* closed */
+	const struct kvc_super *super;		/* the one that counts */
+	bool busy;
+	char what[SIGNATURE_TEXT];		/* it holds; empty: nothing else */
+	char disk[192];				/* its name by its driver; empty: it gives none */
+	enum find_state state;
+};
+
+enum found_state {
+	FOUND_ATTACHED,
+	FOUND_COMPLETE,
+	FOUND_DEGRADED,		/* members are missing */
+	FOUND_UNUSABLE,		/* no member can be attached */
+	FOUND_AMBIGUOUS,	/* a member is there twice */
+	FOUND_MISMATCH,		/* members were attached without each other */
+};
+
+struct found {
+	const struct kvc_super *super;		/* the newest */
+	enum found_state state;
+	u32 missing;				/* members */
+	struct find *member[KVC_MEMBERS_MAX];	/* FIND_THERE */
+};
+
+struct scan {
+	const struct ctl *c;
+	struct find *find;
+	u32 nr, room;
+	struct found *pool;
+	u32 nr_pools;
+	struct json_object *attached;		/* what the module says */
+	/* Devices that are no finds: device, reason */
+	struct json_object *skipped;
+	struct json_object *damaged;		/* whose superblocks cannot be used */
+	struct json_object *failed;		/* which were asked for, and could not be looked at */
+	u32 denied;				/* devices that we may not open */
+};
+
+/*
+ * Look at @paths, or with @nr 0 at all block devices of the system. An exit status; what failed was told. scan_end() in
+ * any case.
+ */
+int scan_start(struct scan *s, const struct ctl *c, char *const *paths, int nr);
+void scan_end(struct scan *s);
+
+bool scan_of_pool(const struct find *f, const struct found *p);
+const char *scan_find_text(enum find_state state);
+const char *scan_pool_text(enum found_state state);
+
+/* The attached pools, as objects; NULL: the module does not tell, and @status says how that went. */
+struct json_object *scan_attached(const struct ctl *c, int *status);
+bool scan_is_attached(struct json_object *attached, const struct kvc_super *s);
+
+/*
+ * Do the words of the command name a pool (one word without a slash, its name or UUID), or are they paths? A mixture is
+ * wrong usage.
+ */
+int scan_by_name(const struct ctl *c, bool *by_name);
+/* The pool that @name names: its name, if there is only one of it, or its UUID */
+int scan_choose(const struct scan *s, const char *name, struct found **pool);
+/* Refuse a pool that is attached, or has a member twice */
+int scan_check(const struct scan *s, const struct found *p);
+
+#endif
