@@ -63,6 +63,8 @@ struct kvc_requests {
 /* A MATCH on its way */
 struct kvc_asker {
 	u32	id, pages, tail, last;	/* of the request */
+	u32	anchor;			/* hash of a key that other prompts have which go on from the middle of this one */
+	bool	anchored;
 	bool	same;			/* the same keys as the request had before */
 	bool	repeated;		/* and at another time */
 	bool	branch;			/* not the next turn of a conversation: the pages found are shared */

@@ -30,6 +30,7 @@
 #define AWAITED_MAX	(64U << 10)	/* keys of requests between MATCH and STORE */
 #define WAYS		4U		/* of a table's set */
 #define TURNS_MAX	8U
+#define ANCHORED	8U		/* pages of a request that has an anchor */
 #define AT_ONCE		32U	/* keys hashed, then looked up among the tails */
 #define AGE_MIN		(KVC_AGE_UNITS / 128)	/* of a request that is not just asked twice */
 
@@ -211,25 +212,49 @@ static u32 hash_of(const struct kvc_pool *p, const struct kvc_domain *d, const u
 }
 
 /*
- * The id put for the deepest key that is a tail, or 0: that of the latest turn. *behind: the hash of the key behind it.
- * Most often it is one of the last two; else many are looked up at a time, which takes no longer than one.
+ * The depth of a request's anchor, 0: it has none. An eighth or more of the prompt is behind it, and it has three
+ * significant bits, so that prompts of about one length have theirs at one depth.
+ */
+static u32 anchor_of(u32 pages)
+{
+	u32 depth = pages - pages / 8 - 1, step = 1;
+
+	if (pages < ANCHORED)
+		return 0;
+	while (depth / step >= 8)
+		step *= 2;
+	return depth - depth % step;
+}
+
+/* The deepest key of a prompt that is a tail or an anchor */
+struct found_tail {
+	u32	depth, hash;
+	u32	behind;			/* hash of the key behind it */
+};
+
+/*
+ * The id put for it, or 0: that of the latest turn. Most often it is one of the last two keys; else many are looked up at
+ * a time, which takes no longer than one.
  */
 static u32 deepest_tail(struct kvc_pool *p, const struct kvc_domain *d, const u8 keys[][KVC_KEY_LEN],
-			const struct kvc_asker *a, u32 *behind)
+			const struct kvc_asker *a, struct found_tail *f)
 {
 	struct kvc_requests *rq = &p->requests;
 	u32 hash[AT_ONCE], left = a->pages, nr = min(left, 2U), id, i;
 
-	for (*behind = 0; left; left -= nr, nr = min(left, AT_ONCE)) {
+	for (; left; left -= nr, nr = min(left, AT_ONCE)) {
 		for (i = 0; i < nr; i++) {
 			hash[i] = hash_of(p, d, keys, a, left - 1 - i);
 			os_prefetch(set_of(rq->tails, rq->nr_tails, hash[i]));
 		}
 		for (i = 0; i < nr; i++) {
 			id = look_up(rq->tails, rq->nr_tails, hash[i]);
-			if (id)
+			if (id) {
+				f->depth = left - i;
+				f->hash = hash[i];
 				return id;
-			*behind = hash[i];
+			}
+			f->behind = hash[i];
 		}
 		os_relax();
 	}
@@ -250,14 +275,22 @@ static void repeat(const struct kvc_pool *p, struct kvc_request *r, struct kvc_a
 
 /* Is this the next turn of the conversation that @prev was the last turn of? Locked. */
 static void go_on(const struct kvc_pool *p, struct kvc_request *r, struct kvc_request *prev, struct kvc_asker *a,
-		  bool whole)
+		  const struct found_tail *f)
 {
-	a->fresh = a->pages - min(a->pages, max(prev->pages, 2U) - 1);
+	bool by_tail = f->hash == prev->tail, whole = prev->pages == 1 || prev->last == f->behind;
+
+	a->fresh = a->pages - f->depth;
+	/* who goes on from the same key next goes on from this one, which has the pages now */
+	if (!by_tail || f->depth >= ANCHORED)
+		put(p->requests.tails, p->requests.nr_tails, f->hash, r->id);
+	/* of an earlier one that had more behind what both have only a part is back */
+	if (!by_tail && f->depth < anchor_of(prev->pages))
+		return;
 	if (r->tail != prev->tail && prev->continued < 2)
 		prev->continued++;
 	if (prev->continued > 1)
 		return;
-	a->branch = false;
+	a->branch = !by_tail;
 	r->turn = (u8)min(prev->turn + 1U, TURNS_MAX);
 	kvc_values_returned(p->requests.values, prev->class, age_of(p, prev->when, r->when), whole);
 }
@@ -269,14 +302,15 @@ void kvc_request_begin(struct kvc_pool *p, const struct kvc_domain *d, const u8 
 	struct kvc_requests *rq = &p->requests;
 	struct kvc_request *r, *prev;
 	u64 now = kvc_clock(p);
-	u32 id, behind;
+	struct found_tail f = { 0 };
+	u32 id;
 
 	a->pages = nr;
 	a->fresh = nr;
 	a->branch = true;
 	a->last = kvc_bucket(p, d, keys[nr - 1]);
 	a->tail = nr > 1 ? kvc_bucket(p, d, keys[nr - 2]) : a->last;
-	id = deepest_tail(p, d, keys, a, &behind);
+	id = deepest_tail(p, d, keys, a, &f);
 	os_lock(&rq->lock);
 	prev = get(rq, id);
 	if (prev && prev->pages == nr && prev->tail == a->tail && prev->last == a->last) {
@@ -290,7 +324,7 @@ void kvc_request_begin(struct kvc_pool *p, const struct kvc_domain *d, const u8 
 		r->class = (u8)kvc_class(1, nr);
 		a->id = r->id;
 		if (prev && prev != r)
-			go_on(p, r, prev, a, prev->pages == 1 || prev->last == behind);
+			go_on(p, r, prev, a, &f);
 	}
 	os_unlock(&rq->lock);
 }
@@ -333,6 +367,8 @@ static void classify(struct kvc_requests *rq, struct kvc_asker *a, u32 found)
 		a->fresh = min(a->fresh, a->pages - found);
 	r->class = (u8)kvc_class(r->turn, a->fresh);
 	kvc_values_seen(rq->values, r->class);
+	if (a->anchored)
+		put(rq->tails, rq->nr_tails, a->anchor, a->id);
 	put(rq->tails, rq->nr_tails, a->tail, a->id);
 }
 
@@ -341,8 +377,11 @@ void kvc_request_end(struct kvc_pool *p, const struct kvc_domain *d, const u8 ke
 		     struct kvc_asker *a)
 {
 	struct kvc_requests *rq = &p->requests;
-	u32 i;
+	u32 anchor = anchor_of(a->pages), i;
 
+	if (anchor)
+		a->anchor = kvc_bucket(p, d, keys[anchor - 1]);
+	a->anchored = anchor;
 	for (i = found; i < a->pages; i++) {
 		put(rq->awaited, rq->nr_awaited, kvc_bucket(p, d, keys[i]), a->id);
 		if (i % 1024 == 1023)

@@ -28,7 +28,7 @@
 #define PRIOR_RETURNS	9U		/* of PRIOR requests, before anything is known */
 #define PRIOR_AGES	10U		/* returns of all classes */
 #define PRIOR_MEDIAN	(KVC_AGE_UNITS / 4)
-#define CLASS_AGES	1000U		/* returns of each class, at ages as those of all classes */
+#define CLASS_AGES	300U		/* returns of each class, at ages as those of all classes */
 #define HISTORY		8192U		/* requests, before they begin to count half */
 #define HISTORY_STRAYS	(1U << 20)	/* the same of strays */
 #define NR_TAILS	KVC_CLASS_SHARED
