@@ -228,7 +228,7 @@ static u64 threshold(const struct kvc_member *m, u32 budget)
 {
 	u64 most = (u64)KVC_CREDIT_SEGMENTS * m->pool->seg_blocks;
 
-	return m->reclaim.price * (15 * most - 8 * min_t(u64, budget, most)) / (5 * most);
+	return m->reclaim.price * (15 * most - 9 * min_t(u64, budget, most)) / (5 * most);
 }
 
 /*
