@@ -296,11 +296,39 @@ static void forgetful_reader(void **state)
 	rig_free(r);
 }
 
+static struct rig *looked_at;
+static bool said_flushed;
+
+/* Between any two steps of the engine: who waits for a flush looks. */
+static void look_at_flush(void)
+{
+	os_window = NULL;
+	said_flushed |= kvc_member_online(looked_at->pool, 0) && kvc_flushed(looked_at->pool, 0, 1);
+	os_window = look_at_flush;
+}
+
+static void failed_summary_is_not_flushed(void **state)
+{
+	struct rig *r = *state;
+	struct kvc_work w;
+
+	assert_int_equal(rig_store_on(r, 0, 1, 1, 5000), 0);
+	assert_int_equal(kvc_flush_next(r->pool, 0, &w), 1);
+	looked_at = r;
+	said_flushed = false;
+	os_window = look_at_flush;
+	kvc_work_done(r->pool, &w, -EIO);
+	os_window = NULL;
+	assert_false(kvc_member_online(r->pool, 0));
+	assert_false(said_flushed);
+}
+
 static const struct CMUnitTest members_tests[] = {
 	cmocka_unit_test_setup_teardown(pages_of_a_missing_member, make, unmake),
 	cmocka_unit_test_setup_teardown(stale_member, make, unmake),
 	cmocka_unit_test_setup_teardown(newest_records_missing, make, unmake),
 	cmocka_unit_test_setup_teardown(tenant_removed_meanwhile, make, unmake),
+	cmocka_unit_test_setup_teardown(failed_summary_is_not_flushed, make, unmake),
 	cmocka_unit_test(histories),
 	cmocka_unit_test(attach_reads_summaries),
 	cmocka_unit_test(attach_is_linear_in_pages),

@@ -190,14 +190,15 @@ void kvc_summary_done(struct kvc_member *m, struct kvc_work *w, int err)
 {
 	struct kvc_seg *seg = kvc_seg(m->pool, w->gseg);
 
+	/* first: nobody may take what is not on its way any more for durable */
+	if (err)
+		kvc_member_fail(m->pool, m->index);
 	os_lock(&m->lock);
 	seg->writing = false;
 	m->summary_writes++;
 	if (!err)
 		kvc_seg_try_seal(m, seg);
 	os_unlock(&m->lock);
-	if (err)
-		kvc_member_fail(m->pool, m->index);
 }
 
 /* Calls @due of the segments that may hold unlogged records; the first that it wants. Member locked. */

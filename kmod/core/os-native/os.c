@@ -9,6 +9,7 @@
 #define CACHE_LINE	64U
 
 bool (*os_alloc_fault)(size_t size);
+void (*os_window)(void);
 __thread int os_locks_held;
 
 bool os_warn(bool cond, const char *what, const char *file, int line)
@@ -38,6 +39,8 @@ u32 os_crc32c(u32 crc, const void *p, size_t n)
 void *os_alloc(size_t size)
 {
 	KVC_WARN_ONCE(os_locks_held != 0);
+	if (unlikely(os_window))
+		os_window();
 	if (os_alloc_fault && os_alloc_fault(size))
 		return NULL;
 	return size % CACHE_LINE ? malloc(size) : aligned_alloc(CACHE_LINE, size);

@@ -4,7 +4,8 @@
  *
  * os-linux/os.h has the same names for the kernel; the include path chooses. The core includes nothing else.
  *
- * Beyond the kernel's: os_alloc_fault lets a test refuse allocations, and os_alloc() aborts when a lock is held.
+ * Beyond the kernel's: os_alloc_fault lets a test refuse allocations, os_window lets it do what another thread might do
+ * while no lock is held, and os_alloc() aborts when one is.
  */
 #ifndef KVC_OS_H
 #define KVC_OS_H
@@ -113,10 +114,15 @@ static inline void os_lock(struct os_lock *l)
 	os_locks_held++;
 }
 
+/* A test's: called where the last lock was dropped, and where memory is asked for. NULL: nobody looks. */
+extern void (*os_window)(void);
+
 static inline void os_unlock(struct os_lock *l)
 {
 	os_locks_held--;
 	pthread_mutex_unlock(&l->lock);
+	if (unlikely(os_window) && !os_locks_held)
+		os_window();
 }
 
 /* For who holds another one all the while */
