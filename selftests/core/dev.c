@@ -24,7 +24,7 @@ struct io {
 struct dev {
 	struct bus *bus;
 	struct disk *disk;
-	bool	gone;
+	bool	gone, stalled;
 };
 
 struct bus {
@@ -96,6 +96,11 @@ struct dev *bus_add(struct bus *b, u64 bytes)
 void dev_unit(struct dev *d, u32 bytes)
 {
 	d->disk->unit = bytes;
+}
+
+void dev_stall(struct dev *d, bool on)
+{
+	d->stalled = on;
 }
 
 void bus_free(struct bus *b)
@@ -367,14 +372,25 @@ static struct io take(struct bus *b, u32 i)
 	return io;
 }
 
+static bool stalls(const struct io *io)
+{
+	return io->dev->stalled && (io->flags & DEV_FUA);
+}
+
 bool bus_step(struct bus *b)
 {
+	u32 i, first;
 	struct io io;
 	int err;
 
 	if (!b->nr_ios)
 		return false;
-	io = take(b, rng_below(b->rng, b->nr_ios));
+	first = rng_below(b->rng, b->nr_ios);
+	for (i = 0; i < b->nr_ios && stalls(&b->ios[(first + i) % b->nr_ios]); i++)
+		;
+	if (i == b->nr_ios)
+		return false;
+	io = take(b, (first + i) % b->nr_ios);
 	err = perform(&io);
 	free(io.copy);
 	io.done(io.arg, err);
@@ -440,6 +456,16 @@ const void *dev_peek(struct dev *d, u64 offset, u32 len)
 {
 	check_range(d, offset, len, 1);
 	return d->disk->view + offset;
+}
+
+const u8 *dev_durable(const struct dev *d, u64 offset)
+{
+	return d->disk->disk + offset;
+}
+
+bool dev_changed(struct dev *d, u64 offset, u64 len)
+{
+	return disk_unflag(d->disk, offset, len, DISK_CHANGED);
 }
 
 u64 dev_bytes(const struct dev *d)

@@ -51,6 +51,8 @@ const struct bus_counts *bus_counts(struct bus *b);
 struct dev *bus_add(struct bus *b, u64 bytes);
 /* Bytes that the device writes whole: DEV_SECTOR, where nothing else is said, or KVC_BLOCK */
 void dev_unit(struct dev *d, u32 bytes);
+/* Writes with FUA stay in flight until the stall is over. */
+void dev_stall(struct dev *d, bool on);
 
 /* Asynchronous I/O; @buf must stay. */
 void dev_read(struct dev *d, u64 offset, void *buf, u32 len, dev_done_fn done, void *arg);
@@ -82,6 +84,10 @@ bool dev_tainted(const struct dev *d, u64 offset, u64 len);
 void dev_taint(struct dev *d, u64 offset, u64 len);
 /* Corrupt a block on purpose */
 void dev_flip(struct dev *d, u64 offset, u32 bit);
+
+/* What a power cut would leave for certain, in place; was it changed since it was asked the last time? */
+const u8 *dev_durable(const struct dev *d, u64 offset);
+bool dev_changed(struct dev *d, u64 offset, u64 len);
 
 /* The writes that the cache holds and a power cut may take */
 u32 dev_cached(const struct dev *d);

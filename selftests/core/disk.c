@@ -163,6 +163,7 @@ void disk_put_view(struct disk *k, u64 offset, const u8 *data, u64 len)
 void disk_put(struct disk *k, u64 offset, const u8 *data, u64 len)
 {
 	touch(k, offset, len);
+	disk_flag(k, offset, len, DISK_CHANGED);
 	copy(k->disk + offset, data, len);
 }
 
@@ -285,4 +286,16 @@ bool disk_flagged(const struct disk *k, u64 offset, u64 len, u8 flag)
 		if (k->flags[i] & flag)
 			return true;
 	return false;
+}
+
+bool disk_unflag(struct disk *k, u64 offset, u64 len, u8 flag)
+{
+	bool any = false;
+	u64 i;
+
+	for (i = offset >> KVC_BLOCK_SHIFT; i < kvc_blocks(offset + len); i++) {
+		any |= k->flags[i] & flag;
+		k->flags[i] &= (u8)~flag;
+	}
+	return any;
 }

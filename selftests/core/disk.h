@@ -14,6 +14,7 @@
 #define DISK_TOUCHED	1U	/* was written once: the other blocks are zeros */
 #define DISK_TAINTED	2U	/* hit by corruption */
 #define DISK_BAD	4U	/* cannot be read until it is written */
+#define DISK_CHANGED	8U	/* what survives a power cut was written */
 
 /* A completed write in the cache */
 struct cached {
@@ -59,6 +60,8 @@ void disk_revert(struct disk *k, u64 offset, u64 len);
 void disk_lose_cache(struct disk *k, struct rng *rng);
 
 void disk_flag(struct disk *k, u64 offset, u64 len, u8 flag);
+/* Take it back. Did any block have it? Not for the two that are counted. */
+bool disk_unflag(struct disk *k, u64 offset, u64 len, u8 flag);
 bool disk_flagged(const struct disk *k, u64 offset, u64 len, u8 flag);
 
 #endif

@@ -28,6 +28,7 @@
  *   sim_recover.c  recovery                     sim_format.c  format
  *   sim_grow.c   members that come and go
  *   sim_life.c   attach, power cut, detach, comparison
+ *   sim_window.c  what others do meanwhile  sim_image.c  what is on media
  */
 #ifndef SIM_H
 #define SIM_H
@@ -52,6 +53,8 @@ struct sim_cfg {
 	bool	roomy;			/* the pool is larger than what is stored: nothing may be evicted */
 	bool	leases, tenants, member_fails, alloc_fails, corrupts, io_errors, vanish, limits, grow;
 	u32	discards;		/* 0: never, n: at one of n times when there is nothing else to do */
+	u32	windows;		/* of 10,000 windows those in which something happens; 0: none */
+	u32	images;			/* 0: never, n: media is looked at after one of n writes that change it */
 };
 
 /* What happened, for --verbose and to see that the rates are sane */
@@ -59,7 +62,8 @@ struct sim_counts {
 	u64	stores, loads, deletes, matches, flushes, leases, evicted, moved, bad, cuts, detaches, fails, waits,
 		recovered, missing_excused, steps, ioerrs, nomem, removals, cuts_recovery, cuts_attached, discards,
 		cuts_header, cuts_summary, unread, vanished, degraded, returned, came_back, deleted_out, limits,
-		added, add_cuts, add_fails, left, left_failed, leave_cuts, stuck, went;
+		added, add_cuts, add_fails, left, left_failed, leave_cuts, stuck, went,
+		windows, stalls, stall_cuts, images, buried, buried_away;
 	struct bus_counts bus;
 };
 
@@ -72,7 +76,7 @@ struct event {
 	u64	nr;
 	struct mstate state;
 	bool	weak;
-	u8	tomb;			/* of a delete: its tombstone's member + 1, or 0 */
+	u32	tombs;			/* of a delete: members of which one has its tombstone; a mask */
 };
 
 struct place {
@@ -85,6 +89,8 @@ struct mkey {
 	struct mstate cur;		/* as the engine has to see it now */
 	struct place at, before;	/* before: ahead of the last move */
 	bool	pending;		/* a store is under way */
+	bool	busy;			/* a call that has it in hand dropped its locks: the others leave it alone */
+	u64	changed;		/* s->event then */
 	bool	doubtful;		/* what brought a deleted page back may take it away again */
 	bool	gone;			/* its member failed: -ENODEV is as good as -ENOENT */
 	u32	twice;			/* this version was moved: any of its copies may be found, in attach after attach */
@@ -127,6 +133,7 @@ struct op {
 	struct op *next;
 	struct mkey *key;
 	u32	version, length, depth;
+	u64	members;		/* of a store: where it may go */
 	u8	*buf;
 	u32	buf_len;
 	u32	ios;			/* in flight */
@@ -166,9 +173,26 @@ struct worker {
 	struct sim *sim;
 	u32	member;
 	bool	kicked, busy;
+	bool	asking;			/* in a call of the engine */
 	struct kvc_work w;
 	u8	*buf;			/* of a move */
 	bool	writing;		/* second half of a move */
+};
+
+/* What users do changes from time to time, and a device may be slow with what it is told to force. */
+struct phase {
+	u32	left;			/* steps */
+	u32	kind;
+	u64	members;		/* that stores go to; 0: to all */
+	struct dev *stalled;
+};
+
+enum phase_kind { PHASE_MIXED, PHASE_DELETES, PHASE_STORES, NR_PHASES };
+
+/* A call of the engine in which others get their turn wherever no lock is held */
+struct window {
+	struct mkey *key;
+	u64	before;			/* s->n.windows */
 };
 
 struct sim {
@@ -177,6 +201,7 @@ struct sim {
 	struct rng rng;			/* what users and scheduler do */
 	struct rng bus_rng;
 	struct rng fault_rng;
+	struct rng window_rng;
 	struct sim_cfg cfg;
 	struct sim_counts n;
 	struct bus *bus;
@@ -187,7 +212,15 @@ struct sim {
 	struct op *ops;
 	u32	nr_ops;
 	bool	early;			/* the power goes before there are users */
+	bool	cut;			/* it goes now */
 	bool	ending;			/* power is off: what completes tells nothing */
+	bool	settling;		/* nobody asks for anything new */
+	bool	admin;			/* in a call that changes the superblock: there is one at a time */
+	u32	depth;			/* of windows */
+	u32	step_windows;		/* in which something happened */
+	bool	lost;			/* a member, in this step */
+	s64	unexplained;		/* evictions counted, and not seen in the index yet */
+	struct phase phase;
 	struct kvc_stats stats;		/* when last looked at */
 
 	/* stores that got -EAGAIN */
@@ -200,6 +233,7 @@ struct sim {
 	u32	nr_keys;
 	struct mtenant tenants[SIM_TENANTS];
 	u64	event, durable;
+	struct image *image;
 	u64	super_seq_durable;
 	struct mlease *leases;
 	u32	nr_leases, leases_room;
@@ -227,6 +261,8 @@ void sim_trace(const struct sim *s, const char *fmt, ...) __attribute__((format(
 			sim_fail("check failed: %s: " fmt, #cond, __VA_ARGS__);	\
 	} while (0)
 void sim_alloc_fails(struct sim *s, bool on);
+void phase_end(struct sim *s);
+void phase_stall(struct sim *s, u32 member);	/* what it is told to force takes until the phase ends */
 /* Everything in flight ends, nobody holds anything, workers have nothing left to do. */
 void sim_settle(struct sim *s);
 
@@ -237,11 +273,12 @@ struct mkey *model_key(struct sim *s, u32 tenant, u32 keyspace, u32 id);
 struct mkey *model_random_key(struct sim *s);	/* of a live tenant; NULL when there is none */
 const char *model_name(const struct mkey *k);
 void model_event(struct sim *s, struct mkey *k, struct mstate state, bool weak);
-void model_deleted(struct sim *s, struct mkey *k, u8 tomb);
+void model_deleted(struct sim *s, struct mkey *k, u32 tombs);
 void model_missing(struct sim *s);			/* s->missing are not there at attach */
 void model_flushed(struct sim *s, u64 event);
 void model_settle_key(struct sim *s, struct mkey *k);	/* before model_allows(): forget what cannot be any more */
 bool model_allows(const struct mkey *k, struct mstate state);
+bool model_buried(struct sim *s, struct mkey *k);	/* deleted, durably, and nothing since */
 void model_forget_key(struct mkey *k);
 void model_recovered(struct sim *s, struct mkey *k, struct mstate state, struct place at);
 void model_member_failed(struct sim *s, u32 member);
@@ -256,6 +293,7 @@ bool model_excused(const struct sim *s, const struct mkey *k);
 bool model_damaged(const struct sim *s, const struct mkey *k);
 /* Whatever the engine evicted since the last look */
 void model_look(struct sim *s);
+bool model_unsure(const struct sim *s);		/* may some have been evicted that nobody has looked for? */
 
 /* sim_ops.c */
 struct op *op_new(struct sim *s, enum op_type type, struct mkey *k);
@@ -277,6 +315,15 @@ void op_query(struct sim *s);
 void op_match(struct sim *s);
 void op_lease(struct sim *s);
 void ops_drop_leases(struct sim *s);
+
+/* sim_window.c. @key: what the call is about, or NULL. end: did anything happen meanwhile? */
+void window_begin(struct sim *s, struct window *w, struct mkey *key);
+bool window_end(struct sim *s, struct window *w);
+
+/* sim_image.c: what a recovery would find if power went now */
+void image_init(struct sim *s);
+void image_free(struct sim *s);
+void image_changed(struct sim *s);	/* a write that was forced has ended */
 
 /* sim_admin.c */
 void ops_flush(struct sim *s);

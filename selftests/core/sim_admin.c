@@ -161,9 +161,11 @@ void op_tenant(struct sim *s)
 {
 	u32 i = rng_below(&s->rng, SIM_TENANTS);
 	struct mtenant *t = &s->tenants[i];
+	struct window win;
 	int r;
 
-	if (super_busy(s))
+	/* no user of a tenant is left when it is removed */
+	if (super_busy(s) || s->depth)
 		return;
 	if (t->state == T_NONE) {
 		r = kvc_tenant_add(s->pool, t->name, i, i, 0600, i % 2 ? KVC_TENANT_VERIFIED : 0);
@@ -177,9 +179,13 @@ void op_tenant(struct sim *s)
 		r = kvc_tenant_add(s->pool, t->name, i, i, 0600, 0);
 		sim_check(r == -EEXIST, "second add of tenant %s: %d", t->name, r);
 		model_tenant_removed(s, i);
-		r = kvc_tenant_remove(s->pool, t->name);
-		sim_check(r == 0, "removal of tenant %s: %d", t->name, r);
 		t->state = T_REMOVING;
+		s->admin = true;
+		window_begin(s, &win, NULL);
+		r = kvc_tenant_remove(s->pool, t->name);
+		window_end(s, &win);
+		s->admin = false;
+		sim_check(r == 0, "removal of tenant %s: %d", t->name, r);
 	}
 	sim_trace(s, "tenant %u %s", i, t->state == T_ADDING ? "added" : "removed");
 	super_write(s, i);

@@ -95,7 +95,7 @@ static bool room_without(const struct sim *s, u32 member)
 {
 	u64 left = kvc_capacity(s->pool) - s->cfg.nr_segs[member] * s->cfg.segment_size;
 
-	return s->placed < left / KVC_BLOCK / 4;
+	return s->placed < left / KVC_BLOCK / 10;
 }
 
 static void leave(struct sim *s)
@@ -114,6 +114,9 @@ static void leave(struct sim *s)
 	sim_check(r == 0, "member %u is to leave: %d", m, r);
 	sim_check(kvc_member_leave(s->pool, m, move) == -EALREADY, "member %u is to leave twice", m);
 	s->grow = (struct grow){ G_LEAVING, .member = m, .move = move };
+	/* deletes while it does: their tombstones have to go somewhere else */
+	s->phase.left = 200;
+	s->phase.kind = PHASE_DELETES;
 	sim_trace(s, "member %u leaves, its pages are %s", m, move ? "moved" : "dropped");
 	/* its tombstones go to any of the others */
 	for (i = 0; i < s->nr_keys; i++)
@@ -142,8 +145,9 @@ static void removed(struct sim *s)
 	u32 m = s->grow.member, i;
 
 	kvc_member_forget(s->pool, m);
+	model_look(s);
 	for (i = 0; i < s->nr_keys; i++)
-		sim_check(!ops_present(s, &s->keys[i]) || s->keys[i].at.member != m, "%s is on member %u, removed",
+		sim_check(!ops_present(s, &s->keys[i]) || s->keys[i].busy || s->keys[i].at.member != m, "%s is on member %u, removed",
 			  model_name(&s->keys[i]), m);
 	s->n.left++;
 	s->n.left_failed += s->failed[m];
@@ -217,7 +221,8 @@ void grow_look(struct sim *s)
 	struct grow *g = &s->grow;
 	u32 i;
 
-	if (g->state == G_LEAVING && kvc_member_left(s->pool, g->member) && !s->workers[g->member].busy) {
+	if (g->state == G_LEAVING && kvc_member_left(s->pool, g->member) && !s->workers[g->member].busy &&
+	    !s->workers[g->member].asking) {
 		for (i = 0; i < s->cfg.nr_members; i++)
 			g->marks[i] = kvc_flush_mark(s->pool, i);
 		g->state = G_FLUSHING;

@@ -399,7 +399,7 @@ static void note_writes(struct sim *s)
 /* The life ends: power cut at any point, or detach, with or without a flush. */
 void life_end(struct sim *s)
 {
-	u32 how = s->early ? 0 : rng_below(&s->rng, 4);
+	u32 how = s->early || s->cut ? 0 : rng_below(&s->rng, 4);
 
 	sim_trace(s, "end of life: %s", how < 2 ? "power cut" : how == 2 ? "detach" : "detach without flush");
 	if (how >= 2) {
@@ -414,6 +414,7 @@ void life_end(struct sim *s)
 	}
 	grow_end_of_life(s);
 	s->ending = true;
+	phase_end(s);
 	if (how < 2) {
 		note_writes(s);
 		bus_power_cut(s->bus);
@@ -431,4 +432,5 @@ void life_end(struct sim *s)
 	kvc_pool_destroy(s->pool);
 	s->pool = NULL;
 	s->ending = false;
+	s->cut = false;
 }

@@ -89,18 +89,22 @@ static void set_faults(struct sim *s)
 	bus_faults(s->bus, &f);
 }
 
-/* Most histories are short, on pools that are soon full: many of them find more than a few long ones. */
+/*
+ * Most histories have the shape that matters: members large enough for a head of each queue, and full. The others are
+ * shorter, on pools of few segments, where corners are near.
+ */
 struct size {
 	u32	weight;			/* of 100 */
-	u32	lives, steps, members, segs, keys;
+	u32	lives, steps, members, segs_min, segs, keys;
 	u32	lens[4];		/* bytes of a typical page */
 };
 
 static const struct size sizes[] = {
-	{ 50, 3, 150, 2, 5, 16, { 2000, 24000, 60000, 120000 } },
-	{ 35, 4, 300, 3, 7, 30, { 2000, 9000, 40000, 65536 } },
-	{ 13, 4, 900, 4, 10, 80, { 2000, 9000, 20000, 65536 } },
-	{ 2, 6, 3000, 4, 14, 250, { 2000, 9000, 20000, 65536 } },
+	{ 15, 3, 150, 2, KVC_SEGMENTS_MIN, 5, 16, { 2000, 24000, 60000, 120000 } },
+	{ 10, 4, 300, 3, KVC_SEGMENTS_MIN, 7, 30, { 2000, 9000, 40000, 65536 } },
+	{ 45, 4, 1200, 3, 12, 14, 60, { 24000, 60000, 120000, 200000 } },
+	{ 25, 4, 2000, 3, 12, 16, 100, { 9000, 40000, 65536, 120000 } },
+	{ 5, 6, 4000, 4, 12, 20, 250, { 2000, 9000, 20000, 65536 } },
 };
 
 static const struct size *pick_size(struct rng *r)
@@ -122,7 +126,7 @@ static void set_cfg(struct sim *s)
 	c->lives = rng_range(r, 2, z->lives);
 	c->steps = rng_range(r, z->steps / 10, z->steps);
 	c->nr_members = rng_range(r, 1, z->members);
-	c->segment_size = KVC_SEGMENT_MIN << rng_below(r, 2);
+	c->segment_size = KVC_SEGMENT_MIN << (z->segs_min < 12 ? rng_below(r, 2) : 0);
 	if (rng_chance(r, 3000))
 		c->segment_size += KVC_BLOCK * rng_below(r, 64);
 	c->chunk_size = KVC_CHUNK_MIN << rng_below(r, 5);
@@ -131,7 +135,7 @@ static void set_cfg(struct sim *s)
 		c->lives += rng_below(r, 3);
 	c->roomy = !c->vanish && rng_chance(r, 1500);
 	for (i = 0; i < c->nr_members; i++)
-		c->nr_segs[i] = c->roomy ? rng_range(r, 48, 64) : rng_range(r, KVC_SEGMENTS_MIN, z->segs);
+		c->nr_segs[i] = c->roomy ? rng_range(r, 48, 64) : rng_range(r, z->segs_min, z->segs);
 	c->nr_keys = rng_range(r, 4, z->keys);
 	c->typical_len = z->lens[rng_below(r, ARRAY_SIZE(z->lens))];
 	c->leases = rng_chance(r, 5000);
@@ -142,7 +146,9 @@ static void set_cfg(struct sim *s)
 	c->io_errors = rng_chance(r, 2500);
 	c->limits = !c->vanish && rng_chance(r, 1000);
 	c->discards = rng_below(r, 4);
-	c->grow = !c->vanish && !c->limits && rng_chance(r, 2500);
+	c->grow = !c->vanish && !c->limits && rng_chance(r, 4000);
+	c->windows = rng_chance(r, 7000) ? 100 << rng_below(r, 6) : 0;
+	c->images = rng_chance(r, 8500) ? rng_range(r, 1, 3) : 0;
 	set_faults(s);
 }
 
@@ -163,12 +169,53 @@ static void lose_members(struct sim *s)
 	}
 }
 
+void phase_end(struct sim *s)
+{
+	if (s->phase.stalled)
+		dev_stall(s->phase.stalled, false);
+	s->phase = (struct phase){ 0 };
+}
+
+void phase_stall(struct sim *s, u32 member)
+{
+	if (s->phase.stalled || s->settling)
+		return;
+	s->phase.stalled = s->devs[member];
+	dev_stall(s->phase.stalled, true);
+	s->n.stalls++;
+}
+
+/* A stall ends with the device getting on again, or with the power. */
+static void phase_step(struct sim *s)
+{
+	struct phase *ph = &s->phase;
+
+	if (ph->left && --ph->left)
+		return;
+	if (ph->stalled && rng_chance(&s->rng, 1500)) {
+		s->cut = true;
+		s->n.stall_cuts++;
+	}
+	phase_end(s);
+	if (s->cut)
+		return;
+	ph->left = rng_range(&s->rng, 20, 200);
+	ph->kind = rng_below(&s->rng, NR_PHASES);
+	if (!s->cfg.roomy && rng_chance(&s->rng, 3000))
+		ph->members = BIT_ULL(rng_below(&s->rng, s->cfg.nr_members));
+	if (rng_chance(&s->rng, 3000))
+		phase_stall(s, rng_below(&s->rng, s->cfg.nr_members));
+}
+
 /* One thing that may happen next */
 static void step(struct sim *s)
 {
 	u32 n = s->early ? 35 + rng_below(&s->rng, 65) : rng_below(&s->rng, 100), i;
 
 	s->n.steps++;
+	s->step_windows = 0;
+	s->lost = false;
+	phase_step(s);
 	lose_members(s);
 	if (n < 35) {
 		if (s->nr_ops < 64)
@@ -184,6 +231,8 @@ static void step(struct sim *s)
 			while (work_step(s, i))
 				;
 	}
+	if (s->step_windows)
+		model_look(s);
 	ops_flush_look(s);
 	grow_look(s);
 }
@@ -194,10 +243,14 @@ static bool settle_step(struct sim *s)
 	bool any = false;
 	u32 i;
 
+	s->step_windows = 0;
+	s->lost = false;
 	for (i = 0; i < s->cfg.nr_members; i++)
 		any |= work_step(s, i);
 	if (!any)
 		any = bus_step(s->bus);
+	if (s->step_windows)
+		model_look(s);
 	ops_flush_look(s);
 	grow_look(s);
 	if (!any && s->nr_waiters) {
@@ -213,9 +266,12 @@ void sim_settle(struct sim *s)
 	u32 rounds = 0;
 
 	ops_drop_leases(s);
+	phase_end(s);
+	s->settling = true;
 	while (settle_step(s))
 		sim_check(++rounds < 100000, "no end of work: %u stores wait", s->nr_waiters);
 	sim_check(s->nr_ops == 0, "%u operations never ended", s->nr_ops);
+	s->settling = false;
 	grow_settled(s);
 }
 
@@ -254,23 +310,25 @@ static void run_seed(u64 seed, bool verbose, struct total *total)
 	s->rng.state = rng_mix(seed + 1);
 	s->bus_rng.state = rng_mix(seed + 2);
 	s->fault_rng.state = rng_mix(seed + 3);
+	s->window_rng.state = rng_mix(seed + 4);
 	s->bus = bus_new(&s->bus_rng);
 	set_cfg(s);
-	sim_trace(s, "%u members, segments of %llu, chunks of %u, %s%s%s%s%s%s%s%s%s%s", s->cfg.nr_members,
+	sim_trace(s, "%u members, segments of %llu, chunks of %u, %s%s%s%s%s%s%s%s%s%s%s", s->cfg.nr_members,
 		  (unsigned long long)s->cfg.segment_size, s->cfg.chunk_size,
-		  s->cfg.roomy ? "roomy " : "",
+		  s->cfg.windows ? "windows " : "", s->cfg.roomy ? "roomy " : "",
 		  s->cfg.leases ? "leases " : "", s->cfg.tenants ? "tenants " : "",
 		  s->cfg.member_fails ? "failures " : "", s->cfg.alloc_fails ? "nomem " : "",
 		  s->cfg.corrupts ? "corruption " : "", s->cfg.io_errors ? "errors " : "",
 		  s->cfg.vanish ? "vanish " : "", s->cfg.grow ? "grow " : "", s->cfg.limits ? "limits" : "");
 	model_init(s);
+	image_init(s);
 	life_format(s);
 	sim_alloc_fails(s, true);
 	for (life = 0; life < s->cfg.lives; life++) {
 		life_attach(s);
 		s->early = rng_chance(&s->rng, 1500);
 		steps = rng_range(&s->rng, 1, s->early ? 30 : s->cfg.steps);
-		while (steps--)
+		while (steps-- && !s->cut)
 			step(s);
 		life_end(s);
 	}
@@ -281,6 +339,7 @@ static void run_seed(u64 seed, bool verbose, struct total *total)
 	add_up(s, total);
 	bus_free(s->bus);
 	model_free(s);
+	image_free(s);
 	free(s->super);
 	free(s);
 }
@@ -321,6 +380,10 @@ static void print_faults(const struct sim_counts *n)
 	       " %llu leaves cut, %llu stuck\n", (unsigned long long)n->added, (unsigned long long)n->left,
 	       (unsigned long long)n->left_failed, (unsigned long long)n->went, (unsigned long long)n->add_cuts,
 	       (unsigned long long)n->add_fails, (unsigned long long)n->leave_cuts, (unsigned long long)n->stuck);
+	printf("sim: others had their turn in %llu windows; %llu stalls, %llu of them cut; %llu looks at media, %llu deleted"
+	       " pages there; %llu tombstones on other members\n", (unsigned long long)n->windows, (unsigned long long)n->stalls,
+	       (unsigned long long)n->stall_cuts, (unsigned long long)n->images, (unsigned long long)n->buried,
+	       (unsigned long long)n->buried_away);
 	printf("sim: %llu pools with numbers near their limits and beyond\n", (unsigned long long)n->limits);
 }
 

@@ -164,30 +164,32 @@ static void check_place(struct sim *s, u32 member, u64 offset, u32 length, const
 	model_check_free(s, member, offset, padded(length), what);
 }
 
-static void store_began(struct op *op)
+static void store_began(struct op *op, bool ran)
 {
 	struct sim *s = op->sim;
 
 	sim_check(op->st.length == op->length && op->st.nr_chunks == (op->length - 1) / s->cfg.chunk_size + 1,
 		  "store of %u bytes: length %u, %u chunks", op->length, op->st.length, op->st.nr_chunks);
-	sim_check(!s->failed[op->st.member], "store on failed member %u", op->st.member);
+	sim_check(op->members & BIT_ULL(op->st.member), "store on member %u, unasked", op->st.member);
+	sim_check(!s->failed[op->st.member] || ran, "store on failed member %u", op->st.member);
 	check_place(s, op->st.member, op->st.offset, op->length, "store");
 	op->version = model_new_version(s, op->key, op->length, op->st.member);
 	op->epoch = s->tenants[op->key->tenant].epoch;
 	op->key->pending = true;
-	s->newest[op->st.member] = (struct place){ op->st.member, op->st.offset };
+	/* others may have got their place after this one */
+	s->newest[op->st.member] = (struct place){ op->st.member, ran ? 0 : op->st.offset };
 	s->placed += kvc_blocks(op->length);
 	sim_trace(s, "store %s v%u length %u at member %u, %llu", model_name(op->key), op->version, op->length,
 		  op->st.member, (unsigned long long)op->st.offset);
 	store_write(op);
 }
 
-static bool all_failed(const struct sim *s)
+static bool all_failed(const struct sim *s, u64 members)
 {
 	u32 i;
 
 	for (i = 0; i < s->cfg.nr_members; i++)
-		if (!s->failed[i] && !(grow_leaving(s, i)))
+		if (members & BIT_ULL(i) && !s->failed[i] && !grow_leaving(s, i))
 			return false;
 	return true;
 }
@@ -220,17 +222,27 @@ static void store_try(struct op *op)
 	struct sim *s = op->sim;
 	struct mkey *k = op->key;
 	struct kvc_domain *d = sim_domain(s, k);
+	bool space = s->space, pending = k->pending, present = k->cur.version, ran;
 	u8 key[KVC_KEY_LEN];
-	bool space = s->space;
+	struct window win;
 	int r;
 
 	key_make(key, k->id);
 	s->space = false;
-	r = kvc_store_begin(s->pool, d, key, op->length, op->depth, KVC_ANY_MEMBER, &op->st);
+	window_begin(s, &win, k);
+	r = kvc_store_begin(s->pool, d, key, op->length, op->depth, op->members, &op->st);
+	ran = window_end(s, &win);
 	kvc_domain_put(s->pool, d);
-	if (r != -EAGAIN)
-		s->space |= space;
 	ops_note_failures(s);
+	if (ran && ((present && r != -EEXIST) || (pending && r != -EINPROGRESS))) {
+		/* it went before the engine looked, or the other store ended */
+		model_look(s);
+		present = k->cur.version;
+		pending = k->pending;
+	}
+	/* others in line, in the middle of whose call this one was made, may have been told of space */
+	if (r != -EAGAIN || s->depth)
+		s->space |= space;
 	if (r == -ENOMEM && s->cfg.alloc_fails) {
 		s->n.nomem++;
 		op_free(op);
@@ -238,23 +250,23 @@ static void store_try(struct op *op)
 	}
 	if (op->length == 0 || op->length > kvc_page_max(s->pool)) {
 		sim_check(r == -EINVAL, "store of %u bytes: %d", op->length, r);
-	} else if (k->pending) {
+	} else if (pending) {
 		sim_check(r == -EINPROGRESS, "store of pending %s: %d", model_name(k), r);
-	} else if (k->cur.version) {
+	} else if (present) {
 		sim_check(r == -EEXIST, "store of present %s: %d", model_name(k), r);
 	} else if (r == -ENODEV) {
-		sim_check(all_failed(s), "store of %s: -ENODEV", model_name(k));
+		sim_check(all_failed(s, op->members) || ran, "store of %s: -ENODEV", model_name(k));
 	} else if (r == -ENOSPC) {
-		sim_check(s->nr_leases || s->n.ioerrs || s->read_errors || s->n.vanished, "store of %s: -ENOSPC",
-			  model_name(k));
+		sim_check(s->nr_leases || s->n.ioerrs || s->read_errors || s->n.vanished || (ran && s->cfg.leases),
+			  "store of %s: -ENOSPC", model_name(k));
 	} else if (r == -EAGAIN) {
-		sim_check(!s->cfg.roomy || s->cfg.grow || s->nr_ops > 1 || any_kicked(s), "store of %s: -EAGAIN",
+		sim_check(!s->cfg.roomy || s->cfg.grow || ran || s->nr_ops > 1 || any_kicked(s), "store of %s: -EAGAIN",
 			  model_name(k));
 		store_waits(op);
 		return;
 	} else {
 		sim_check(r == 0, "store of %s: %d", model_name(k), r);
-		store_began(op);
+		store_began(op, ran);
 		return;
 	}
 	op_free(op);
@@ -290,6 +302,7 @@ static void op_store(struct sim *s)
 	op = op_new(s, OP_STORE, k);
 	op->length = random_length(s);
 	op->depth = rng_below(&s->rng, 100);
+	op->members = s->phase.members ?: KVC_ANY_MEMBER;
 	op->killed = rng_chance(&s->rng, 200);
 	store_try(op);
 }
@@ -322,10 +335,12 @@ static void op_delete(struct sim *s)
 	struct mkey *k = rng_chance(&s->rng, 5000) ? ops_stored_key(s) : model_random_key(s);
 	u32 tries = s->cfg.vanish ? rng_below(&s->rng, 12) : 0;
 	u64 marks[SIM_MEMBERS_MAX];
+	bool present, pending, ran;
 	struct kvc_domain *d;
 	u8 key[KVC_KEY_LEN];
+	struct window win;
+	u32 i, tombs = 0;
 	int r;
-	u32 i;
 
 	/* Deletes of what is out of reach have to hold when it is back. */
 	for (; k && !k->gone && tries; tries--)
@@ -336,55 +351,50 @@ static void op_delete(struct sim *s)
 	d = sim_domain(s, k);
 	for (i = 0; i < s->cfg.nr_members; i++)
 		marks[i] = kvc_flush_mark(s->pool, i);
+	present = ops_present(s, k) || k->gone;
+	pending = k->pending;
+	window_begin(s, &win, k);
 	r = kvc_delete(s->pool, d, key);
+	ran = window_end(s, &win);
 	kvc_domain_put(s->pool, d);
 	ops_note_failures(s);
+	if (ran && r != 0)
+		model_look(s);
 	if (r == -ENOMEM && s->cfg.alloc_fails) {
 		s->n.nomem++;
-	} else if (r == -EAGAIN || r == -ENOSPC || (r == -ENODEV && ops_present(s, k) && all_failed(s))) {
-		sim_check(ops_present(s, k) || k->gone, "delete of absent %s: %d", model_name(k), r);
+	} else if (r == -EAGAIN || r == -ENOSPC || (r == -ENODEV && present && (all_failed(s, KVC_ANY_MEMBER) || ran))) {
+		sim_check(present, "delete of absent %s: %d", model_name(k), r);
 	} else if (r == 0) {
-		sim_check(ops_present(s, k) || k->gone, "delete of absent %s succeeded", model_name(k));
+		sim_check(present, "delete of absent %s succeeded", model_name(k));
 		s->n.deletes++;
 		s->n.deleted_out += k->gone;
-		for (i = 0; i < s->cfg.nr_members && marks[i] == kvc_flush_mark(s->pool, i); i++)
-			;
-		model_deleted(s, k, i < s->cfg.nr_members ? (u8)(i + 1) : 0);
+		for (i = 0; i < s->cfg.nr_members; i++)
+			tombs |= marks[i] != kvc_flush_mark(s->pool, i) ? BIT(i) : 0;
+		s->n.buried_away += k->cur.version && tombs && !(tombs & BIT(k->at.member));
+		model_deleted(s, k, tombs);
 		k->gone = false;
-		sim_trace(s, "delete %s, event %llu, tombstone on %d", model_name(k), (unsigned long long)s->event,
-			  i < s->cfg.nr_members ? (int)i : -1);
-	} else {
+		sim_trace(s, "delete %s, event %llu, tombstone on %x", model_name(k), (unsigned long long)s->event,
+			  tombs);
+	} else if (!ran || (present && !pending)) {
+		/* what was not there then may be now: a store ended meanwhile */
 		ops_check_miss(s, k, r, "delete");
 	}
 }
 
-void ops_random(struct sim *s)
-{
-	u32 n = rng_below(&s->rng, 1000);
+/* What is asked for, of 1,000; the rest is rare */
+static const struct mix {
+	u32	store, load, query, delete, match, lease, flush;
+} mixes[NR_PHASES] = {
+	[PHASE_MIXED]	= { 420, 220, 60, 130, 80, 40, 40 },
+	[PHASE_DELETES]	= { 250,  60, 20, 450, 30, 20, 160 },
+	[PHASE_STORES]	= { 700,  60, 20,  80, 80, 20, 30 },
+};
 
-	if (s->cfg.grow && rng_chance(&s->rng, 200)) {
-		op_grow(s);
-		return;
-	}
-	if (n < 420) {
-		if (s->cfg.roomy && s->placed > kvc_capacity(s->pool) / KVC_BLOCK / 5)
-			op_load(s);
-		else
-			op_store(s);
-	} else if (n < 640) {
-		op_load(s);
-	} else if (n < 700) {
-		op_query(s);
-	} else if (n < 830) {
-		op_delete(s);
-	} else if (n < 910) {
-		op_match(s);
-	} else if (n < 950) {
-		if (s->cfg.leases)
-			op_lease(s);
-	} else if (n < 990) {
-		ops_flush(s);
-	} else if (s->cfg.tenants && n < 995) {
+static void op_rare(struct sim *s)
+{
+	u32 n;
+
+	if (s->cfg.tenants && rng_chance(&s->rng, 5000)) {
 		op_tenant(s);
 	} else if (s->cfg.member_fails && rng_chance(&s->rng, 2000) && s->cfg.nr_members > 1) {
 		n = rng_below(&s->rng, s->cfg.nr_members);
@@ -392,5 +402,37 @@ void ops_random(struct sim *s)
 			return;
 		kvc_member_fail(s->pool, n);
 		model_member_failed(s, n);
+	}
+}
+
+void ops_random(struct sim *s)
+{
+	const struct mix *m = &mixes[s->phase.kind];
+	u32 n = rng_below(&s->rng, 1000);
+
+	if (s->cfg.grow && !s->admin && rng_chance(&s->rng, 200)) {
+		op_grow(s);
+		return;
+	}
+	if (n < m->store) {
+		if (s->cfg.roomy && s->placed > kvc_capacity(s->pool) / KVC_BLOCK / 12)
+			op_load(s);
+		else
+			op_store(s);
+	} else if ((n -= m->store) < m->load) {
+		op_load(s);
+	} else if ((n -= m->load) < m->query) {
+		op_query(s);
+	} else if ((n -= m->query) < m->delete) {
+		op_delete(s);
+	} else if ((n -= m->delete) < m->match) {
+		op_match(s);
+	} else if ((n -= m->match) < m->lease) {
+		if (s->cfg.leases)
+			op_lease(s);
+	} else if ((n -= m->lease) < m->flush) {
+		ops_flush(s);
+	} else {
+		op_rare(s);
 	}
 }

@@ -181,28 +181,39 @@ void op_match(struct sim *s)
 	u8 keys[MATCH_MAX][KVC_KEY_LEN];
 	struct kvc_lease leases[MATCH_MAX];
 	u32 lens[MATCH_MAX], nr, n, i;
-	bool lease;
 	struct kvc_domain *d;
+	struct window win;
+	u64 start;
+	bool lease;
 
 	if (!k)
 		return;
 	lease = s->cfg.leases && s->nr_leases < 200 && rng_chance(&s->rng, 3000);
 	nr = min(rng_range(&s->rng, 1, MATCH_MAX), s->cfg.nr_keys - k->id);
-	for (i = 0; i < nr; i++)
+	for (i = 0; i < nr && !k[i].busy; i++)
 		key_make(keys[i], k->id + i);
+	nr = i;
 	d = sim_domain(s, k);
+	start = s->event;
+	/* a lease that was got ahead of a window would be news to those who move pages */
+	if (!lease)
+		window_begin(s, &win, NULL);
 	n = kvc_match(s->pool, d, (const u8 (*)[KVC_KEY_LEN])keys, nr, lens, lease ? leases : NULL);
+	if (!lease)
+		window_end(s, &win);
 	kvc_domain_put(s->pool, d);
 	s->n.matches++;
 	for (i = 0; i < n; i++) {
 		m = k + i;
+		if (m->changed > start)
+			continue;
 		sim_check(ops_present(s, m) && lens[i] == m->cur.length, "match of %s: length %u, should be %u",
 			  model_name(m), lens[i], m->cur.length);
 		if (lease)
 			lease_add(s, m, leases[i]);
 	}
 	/* A page of a segment that is about to be reclaimed cannot be leased. */
-	if (n < nr && !lease)
+	if (n < nr && !lease && k[n].changed <= start)
 		sim_check(!ops_present(s, k + n), "match ended at present %s", model_name(k + n));
 }
 

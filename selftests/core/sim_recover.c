@@ -123,6 +123,7 @@ void sim_attach(struct sim *s)
 	create(s);
 	recover(s, U32_MAX);
 	kvc_stats_get(s->pool, &s->stats);
+	s->unexplained = 0;
 }
 
 void sim_attached(struct sim *s)

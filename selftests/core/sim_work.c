@@ -77,8 +77,14 @@ static void model_move_bad(struct sim *s, const struct kvc_work *w)
 static void work_end(struct worker *wk, int err)
 {
 	struct sim *s = wk->sim;
+	struct window win;
 
+	/* a page that moves is in two places at a time: nobody is let in */
+	if (wk->w.type != KVC_WORK_MOVE)
+		window_begin(s, &win, NULL);
 	kvc_work_done(s->pool, &wk->w, err);
+	if (wk->w.type != KVC_WORK_MOVE)
+		window_end(s, &win);
 	free(wk->buf);
 	wk->buf = NULL;
 	wk->busy = false;
@@ -92,6 +98,8 @@ static void work_end(struct worker *wk, int err)
 	if (wk->w.type == KVC_WORK_MOVE && err == -EBADMSG)
 		model_move_bad(s, &wk->w);
 	s->n.ioerrs += err && err != -EBADMSG;
+	if (wk->w.type == KVC_WORK_WRITE)
+		image_changed(s);
 }
 
 static void plain_done(void *arg, int err)
@@ -156,7 +164,7 @@ static void start(struct worker *wk)
 		break;
 	case KVC_WORK_MOVE:
 		if (w->member != wk->member)
-			s->newest[w->member] = (struct place){ w->member, w->offset };
+			s->newest[w->member] = (struct place){ w->member, s->cfg.windows ? 0 : w->offset };
 		start_move(wk);
 		break;
 	case KVC_WORK_DISCARD:
@@ -181,6 +189,30 @@ static int next_discard(struct worker *wk)
 	return r;
 }
 
+static int ask(struct worker *wk, bool flush)
+{
+	struct sim *s = wk->sim;
+	struct window win;
+	bool ran;
+	int r;
+
+	wk->asking = true;
+	window_begin(s, &win, NULL);
+	if (flush) {
+		r = kvc_flush_next(s->pool, wk->member, &wk->w);
+	} else {
+		wk->kicked = false;
+		r = kvc_work_next(s->pool, wk->member, &wk->w);
+		if (r == 0)
+			r = next_discard(wk);
+	}
+	ran = window_end(s, &win);
+	wk->asking = false;
+	sim_check(!flush || r != 0 || ran || !ops_flush_wants(s, wk->member), "member %u: nothing to write, not flushed",
+		  wk->member);
+	return r;
+}
+
 /* Flushes and the rest take turns at random; without a kick nothing is asked for, as in the kernel. */
 bool work_step(struct sim *s, u32 member)
 {
@@ -188,22 +220,14 @@ bool work_step(struct sim *s, u32 member)
 	bool flush;
 	int r;
 
-	if (wk->busy)
+	if (wk->busy || wk->asking)
 		return false;
 	flush = ops_flush_wants(s, member);
 	if (!flush && !wk->kicked)
 		return false;
 	if (flush && wk->kicked)
 		flush = rng_chance(&s->rng, 5000);
-	if (flush) {
-		r = kvc_flush_next(s->pool, member, &wk->w);
-		sim_check(r != 0 || !ops_flush_wants(s, member), "member %u: nothing to write, not flushed", member);
-	} else {
-		wk->kicked = false;
-		r = kvc_work_next(s->pool, member, &wk->w);
-		if (r == 0)
-			r = next_discard(wk);
-	}
+	r = ask(wk, flush);
 	model_look(s);
 	if (r == -ENOMEM && s->cfg.alloc_fails) {
 		s->n.nomem++;
