@@ -5,7 +5,34 @@
  *   main.c base.c bio.c   load and unload; what both sides stand on
  *   control/              pools, members, tenants, as the operator asks for them by netlink (control/ctrl.h)
  *   data/                 sessions and their operations (data/data.h)
- *   core/                 the engine (core/core.h)
+ *   core/                 the engine (core/core.h), which all may call
+ *
+ * Floors, lowest first; a file calls only what is below it.
+ *   1  base bio
+ *   2  data/path data/cq
+ *   3  data/mem
+ *   4  data/register
+ *   5  data/op
+ *   6  data/queue
+ *   7  data/park data/turn
+ *   8  data/io
+ *   9  data/load data/store
+ *  10  data/slots
+ *  11  data/lease
+ *  12  data/submit
+ *  13  data/uring
+ *  14  data/session
+ *  15  data/data
+ *  16  control/device control/genl_msg control/worker
+ *  17  control/recover control/event
+ *  18  control/member
+ *  19  control/grow control/tenant
+ *  20  control/pool
+ *  21  control/genl
+ *  22  main
+ *
+ * What is above is called through a table (struct kvc_ops, kvctx_op_kind, file_operations), or asked for by queueing a
+ * work item that it has set up (base.c).
  *
  * Lifetimes: a session holds its tenant, a tenant its pool (kvctx_tenant_get/put). Detach and tenant removal refuse
  * with -EBUSY while a session exists, so the data side never meets a dying pool. A session outlives its file while
@@ -117,6 +144,7 @@ struct kvctx_member {
 	struct kvctx_turn turn ____cacheline_aligned_in_smp;
 };
 
+/* Nothing else, see data.c */
 struct kvctx_counters {
 	struct percpu_counter io_errors, flushes, store_waits, bounced_blocks, inflight, rereads;
 	struct percpu_counter turn_waits, slot_hits, prefetches;

@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the files of the control side share.
+ * The control side: pools, members and tenants, as the operator asks for them; what its files share.
+ *
+ * Here lives what serves the netlink family's requests (genl.c, genl_msg.c, event.c): attach and detach of a pool
+ * (pool.c, recover.c), its devices and members (device.c, member.c, grow.c), the worker of each member, which executes
+ * what the engine hands out (worker.c), tenants and their nodes (tenant.c).
+ *
+ * It calls the engine, the data side (data/data.h) and what is in kvctx.h. Only main.c calls it.
  *
  * Vocabulary
  *   device    an opened block device and what its superblocks say (device.c)

@@ -41,42 +41,7 @@ void kvctx_data_exit(void)
 	kvctx_op_exit();
 }
 
-static struct percpu_counter *data_counter(struct kvctx_pool *p, u32 i)
-{
-	struct kvctx_counters *c = &p->counters;
-	struct percpu_counter *const all[] = {
-		&c->io_errors, &c->flushes, &c->store_waits, &c->bounced_blocks, &c->inflight, &c->rereads,
-		&c->turn_waits, &c->slot_hits, &c->prefetches,
-		&c->host_written, &c->reclaim_written, &c->meta_written, &c->discarded,
-	};
-
-	static_assert(sizeof(all) / sizeof(*all) == sizeof(*c) / sizeof(*all[0]));
-	return i < ARRAY_SIZE(all) ? all[i] : NULL;
-}
-
-static int data_counters_init(struct kvctx_pool *p)
-{
-	u32 i;
-	int err;
-
-	for (i = 0; data_counter(p, i); i++) {
-		err = percpu_counter_init(data_counter(p, i), 0, GFP_KERNEL);
-		if (err) {
-			while (i--)
-				percpu_counter_destroy(data_counter(p, i));
-			return err;
-		}
-	}
-	return 0;
-}
-
-static void data_counters_exit(struct kvctx_pool *p)
-{
-	u32 i;
-
-	for (i = 0; data_counter(p, i); i++)
-		percpu_counter_destroy(data_counter(p, i));
-}
+#define DATA_NR_COUNTERS	(sizeof(struct kvctx_counters) / sizeof(struct percpu_counter))
 
 int kvctx_data_pool_init(struct kvctx_pool *p)
 {
@@ -87,13 +52,13 @@ int kvctx_data_pool_init(struct kvctx_pool *p)
 	INIT_WORK(&p->bottom_work, kvctx_bottom_work);
 	INIT_WORK(&p->sweep, kvctx_sweep_work);
 	kvctx_turn_init(p);
-	err = data_counters_init(p);
+	err = percpu_counter_init_many((struct percpu_counter *)&p->counters, 0, GFP_KERNEL, DATA_NR_COUNTERS);
 	if (err)
 		return err;
 	/* unbound: a thread that submits a batch shall not checksum all of it on its own CPU */
 	p->io_wq = alloc_workqueue("kvctx_io", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
 	if (!p->io_wq) {
-		data_counters_exit(p);
+		percpu_counter_destroy_many((struct percpu_counter *)&p->counters, DATA_NR_COUNTERS);
 		return -ENOMEM;
 	}
 	return 0;
@@ -106,5 +71,5 @@ void kvctx_data_pool_exit(struct kvctx_pool *p)
 	flush_work(&p->bottom_work);
 	kvctx_turn_exit(p);
 	destroy_workqueue(p->io_wq);
-	data_counters_exit(p);
+	percpu_counter_destroy_many((struct percpu_counter *)&p->counters, DATA_NR_COUNTERS);
 }

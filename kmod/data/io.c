@@ -185,14 +185,9 @@ static bool io_bio_take(struct io_transfer *t, struct page *page, u32 n, u32 off
 /* What a device that knows priorities is told */
 static u16 io_prio(const struct kvctx_op *op)
 {
-	switch (op->call.prio) {
-	case KVCTX_PRIO_URGENT:
-		return IOPRIO_PRIO_VALUE(IOPRIO_CLASS_BE, 0);
-	case KVCTX_PRIO_BACKGROUND:
-		return IOPRIO_PRIO_VALUE(IOPRIO_CLASS_BE, 7);
-	default:
-		return IOPRIO_PRIO_VALUE(IOPRIO_CLASS_BE, 4);
-	}
+	u32 level = op->call.prio == KVCTX_PRIO_URGENT ? 0 : op->call.prio == KVCTX_PRIO_BACKGROUND ? 7 : 4;
+
+	return IOPRIO_PRIO_VALUE(IOPRIO_CLASS_BE, level);
 }
 
 static void io_add(struct io_transfer *t, struct page *page, u32 n, u32 offset)
