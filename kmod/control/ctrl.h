@@ -115,8 +115,7 @@ enum {
 void kvctx_events_init(struct genl_family *family);		/* no lock */
 void kvctx_event_pool(u8 cmd, struct kvctx_pool *p);
 void kvctx_event_tenant(u8 cmd, struct kvctx_tenant *t);
-void kvctx_event_member_lost(struct kvctx_member *m);		/* no lock */
-void kvctx_event_member_removed(struct kvctx_member *m);
+void kvctx_event_member(u8 cmd, struct kvctx_member *m);	/* no lock */
 
 /* genl_msg.c: attributes of the objects; -EMSGSIZE when @skb is full. Either mutex */
 size_t kvctx_msg_pool_size(u32 nr_members);

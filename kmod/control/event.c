@@ -58,7 +58,7 @@ void kvctx_event_tenant(u8 cmd, struct kvctx_tenant *t)
 		kvctx_event_send(skb, hdr, kvctx_msg_tenant(skb, t));
 }
 
-static void kvctx_event_member(u8 cmd, struct kvctx_member *m)
+void kvctx_event_member(u8 cmd, struct kvctx_member *m)
 {
 	struct sk_buff *skb;
 	void *hdr;
@@ -69,14 +69,4 @@ static void kvctx_event_member(u8 cmd, struct kvctx_member *m)
 		return;
 	err = nla_put_string(skb, KVCTX_A_POOL, m->pool->name);
 	kvctx_event_send(skb, hdr, err ? err : kvctx_msg_member(skb, m));
-}
-
-void kvctx_event_member_lost(struct kvctx_member *m)
-{
-	kvctx_event_member(KVCTX_CMD_MEMBER_LOST, m);
-}
-
-void kvctx_event_member_removed(struct kvctx_member *m)
-{
-	kvctx_event_member(KVCTX_CMD_POOL_REMOVE, m);
 }

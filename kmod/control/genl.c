@@ -365,21 +365,35 @@ static int kvctx_dump_start_pools(struct netlink_callback *cb)
 	return 0;
 }
 
-/* Put the object number @*nr unless it was sent before, with what @fill puts into it. */
-static int kvctx_dump_one(struct sk_buff *skb, struct netlink_callback *cb, u32 *nr,
-			  int (*fill)(struct sk_buff *skb, void *what), void *what)
+/* An object of @p: the device or tenant @what, or the pool itself */
+static int kvctx_fill(struct sk_buff *skb, u8 cmd, struct kvctx_pool *p, void *what)
+{
+	switch (cmd) {
+	case KVCTX_CMD_POOL_GET:
+		return kvctx_msg_pool(skb, p);
+	case KVCTX_CMD_STATS_GET:
+		return kvctx_msg_stats(skb, p);
+	case KVCTX_CMD_PEER_GET:
+		return kvctx_msg_peer(skb, p, what);
+	default:
+		return kvctx_msg_tenant(skb, what);
+	}
+}
+
+/* Put the object number @*nr unless it was sent before. */
+static int kvctx_dump_one(struct sk_buff *skb, struct netlink_callback *cb, u32 *nr, struct kvctx_pool *p, void *what)
 {
 	struct kvctx_dump *d = (struct kvctx_dump *)cb->ctx;
+	u8 cmd = genl_info_dump(cb)->genlhdr->cmd;
 	void *hdr;
 
 	if ((*nr)++ < d->skip)
 		return 0;
-	hdr = genlmsg_put(skb, NETLINK_CB(cb->skb).portid, cb->nlh->nlmsg_seq, &kvctx_family, NLM_F_MULTI,
-			  genl_info_dump(cb)->genlhdr->cmd);
+	hdr = genlmsg_put(skb, NETLINK_CB(cb->skb).portid, cb->nlh->nlmsg_seq, &kvctx_family, NLM_F_MULTI, cmd);
 	if (!hdr)
 		return -EMSGSIZE;
 	genl_dump_check_consistent(cb, hdr);
-	if (fill(skb, what)) {
+	if (kvctx_fill(skb, cmd, p, what)) {
 		genlmsg_cancel(skb, hdr);
 		return -EMSGSIZE;
 	}
@@ -388,64 +402,28 @@ static int kvctx_dump_one(struct sk_buff *skb, struct netlink_callback *cb, u32 
 	return 0;
 }
 
-static int kvctx_fill_pool(struct sk_buff *skb, void *pool)
-{
-	return kvctx_msg_pool(skb, pool);
-}
-
-static int kvctx_fill_stats(struct sk_buff *skb, void *pool)
-{
-	return kvctx_msg_stats(skb, pool);
-}
-
-static int kvctx_fill_tenant(struct sk_buff *skb, void *tenant)
-{
-	return kvctx_msg_tenant(skb, tenant);
-}
-
-struct kvctx_peer_of {
-	struct kvctx_pool *pool;
-	struct pci_dev *pdev;
-};
-
-static int kvctx_fill_peer(struct sk_buff *skb, void *peer_of)
-{
-	struct kvctx_peer_of *of = peer_of;
-
-	return kvctx_msg_peer(skb, of->pool, of->pdev);
-}
-
-static int kvctx_dump_peers(struct sk_buff *skb, struct netlink_callback *cb, u32 *nr, struct kvctx_pool *p)
-{
-	struct kvctx_peer_of of = { .pool = p };
-	int err = 0;
-
-	while (!err && (of.pdev = kvctx_provider_next(of.pdev)))
-		err = kvctx_dump_one(skb, cb, nr, kvctx_fill_peer, &of);
-	pci_dev_put(of.pdev);
-	return err;
-}
-
 static int kvctx_each_pool(struct sk_buff *skb, struct netlink_callback *cb, u32 *nr, struct kvctx_pool *p)
 {
+	struct pci_dev *pdev = NULL;
 	struct kvctx_tenant *t;
 	int err = 0;
 
 	switch (genl_info_dump(cb)->genlhdr->cmd) {
-	case KVCTX_CMD_POOL_GET:
-		return kvctx_dump_one(skb, cb, nr, kvctx_fill_pool, p);
-	case KVCTX_CMD_STATS_GET:
-		return kvctx_dump_one(skb, cb, nr, kvctx_fill_stats, p);
 	case KVCTX_CMD_PEER_GET:
-		return kvctx_dump_peers(skb, cb, nr, p);
+		while (!err && (pdev = kvctx_provider_next(pdev)))
+			err = kvctx_dump_one(skb, cb, nr, p, pdev);
+		pci_dev_put(pdev);
+		return err;
 	case KVCTX_CMD_TENANT_GET:
 		list_for_each_entry(t, &p->tenants, node) {
-			err = kvctx_dump_one(skb, cb, nr, kvctx_fill_tenant, t);
+			err = kvctx_dump_one(skb, cb, nr, p, t);
 			if (err)
 				break;
 		}
+		return err;
+	default:
+		return kvctx_dump_one(skb, cb, nr, p, NULL);
 	}
-	return err;
 }
 
 static int kvctx_dump(struct sk_buff *skb, struct netlink_callback *cb)

@@ -107,11 +107,13 @@ static int kvctx_engine_add(struct kvctx_pool *p, u32 nr, struct netlink_ext_ack
 	return n;
 }
 
+/* The member is none after all: the others forget it too. */
 static void kvctx_engine_cancel(struct kvctx_pool *p, u32 n)
 {
 	mutex_lock(&kvctx_mutex);
 	kvc_member_cancel(p->core, n);
 	mutex_unlock(&kvctx_mutex);
+	kvctx_members_write_super(p);
 }
 
 /* @dev becomes member @n, which the engine knows. An error leaves the device to the caller. */
@@ -136,13 +138,11 @@ static int kvctx_member_bring(struct kvctx_pool *p, u32 n, struct kvctx_device *
 		return 0;
 	err = kvctx_refuse(extack, dev->path, err ?: -EIO, "no superblock could be written");
 	kvctx_engine_cancel(p, n);
-	kvctx_members_write_super(p);
 	kvctx_member_exit(m);
 	return err;
 
 err_engine:
 	kvctx_engine_cancel(p, n);
-	kvctx_members_write_super(p);
 	kvctx_device_close(dev);
 	kvctx_device_free(dev);
 	return err;
@@ -256,7 +256,7 @@ static void kvctx_member_gone(struct kvctx_member *m)
 	}
 	kvc_member_forget(p->core, m->index);
 	kvctx_wipe(m);
-	kvctx_event_member_removed(m);
+	kvctx_event_member(KVCTX_CMD_POOL_REMOVE, m);
 	pr_info("kvctx: pool %s: member %u (%s) removed\n", p->name, m->index, m->dev ? m->dev->path : "missing");
 	kvctx_member_exit(m);
 }

@@ -38,7 +38,7 @@ static void kvctx_member_lost(struct work_struct *work)
 	kvctx_worker_kick(m);
 	pr_warn("kvctx: pool %s: member %u (%s) lost\n", p->name, m->index, m->dev->path);
 	kvctx_leave_stops(p);
-	kvctx_event_member_lost(m);
+	kvctx_event_member(KVCTX_CMD_MEMBER_LOST, m);
 	/* queueing the work makes it known to the work */
 	WRITE_ONCE(p->loss_unwritten, true);
 	kvctx_leave_look(p);

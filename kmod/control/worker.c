@@ -159,11 +159,6 @@ static unsigned long kvctx_discard_delay(struct kvctx_member *m)
 
 /* The worker */
 
-static bool kvctx_flush_waits(struct kvctx_member *m)
-{
-	return !list_empty_careful(&m->flushes);
-}
-
 static void kvctx_execute(struct kvctx_member *m, struct kvc_work *w)
 {
 	int err = 0;
@@ -210,7 +205,7 @@ static void kvctx_serve_flushes(struct kvctx_member *m)
 	LIST_HEAD(batch);
 	int err;
 
-	if (!kvctx_flush_waits(m))
+	if (list_empty_careful(&m->flushes))
 		return;
 	spin_lock(&m->flush_lock);
 	list_splice_init(&m->flushes, &batch);
