@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../../kmod/core/format_media.h"
+#include "../../kmod/core/media/format_media.h"
 #include "out.h"
 #include "scan.h"
 
