@@ -54,6 +54,7 @@ read-again@kmod/core/log/recover.c@s/why == KVC_BAD_CRC \&\& !r->again/0/@a dama
 close-never@kmod/core/log/summary.c@s/xw.flags = KVC_EXTENT_CLOSED;/;/@no log says that it is closed
 close-early@kmod/core/log/summary.c@s/return seg->state == KVC_S_SEALING \&\& !seg->pending/return !seg->pending/@a log is closed before its last page
 rest-open@kmod/core/log/summary.c@s/READ_ONCE(p->resting) \&\& due_close(seg)/0/@a flush at rest leaves logs open
+move-head-tombs@kmod/core/log/segment.c@s/return seg \&\& seg->data_start < m->pool->seg_blocks ? seg : NULL;/return seg;/@a head of tombstones is given up for room
 hiding-order@kmod/core/log/reclaim.c@s/seg = oldest_sealed(m, true);/;/@a segment that may hide pages goes when its turn comes
 tombstone-ghosts@kmod/core/log/delete.c@s/^\treturn e->logged || e->copy .*/\t(void)p; return e->logged || e->copy;/@deletes forget old records elsewhere
 tombstone-drop@kmod/core/log/reclaim.c@s/if (kvc_entry_is_tomb(p, entry) \&\&$/if (0 \&\&/@reclaim drops tombstones

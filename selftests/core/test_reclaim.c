@@ -322,6 +322,33 @@ static void damaged_page_is_not_moved(void **state)
 	assert_int_equal(rig_stats(r).bad_pages, 1);
 }
 
+/*
+ * All pages are leased, and a tombstone has a segment for itself: to carry it from one segment to the next makes no room.
+ * Who waits is told so, and the device is not worn for it.
+ */
+static void tombstones_alone(void **state)
+{
+	struct rig *r = *state;
+	struct kvc_lease l;
+	struct kvc_work w;
+	u32 id = 0, steps;
+	int ret = 0;
+
+	while (ret != -ENOSPC) {
+		ret = rig_store(r, r->d, id, id, kvc_page_max(r->pool));
+		if (!ret) {
+			rig_flush(r);
+			assert_int_equal(rig_lease(r, r->d, id, &l), 0);
+			if (id == 2)
+				assert_int_equal(rig_delete(r, r->d, 1), 0);
+			id++;
+		}
+		for (steps = 0; rig_step(r, 0, &w); steps++)
+			assert_true(steps < 100);
+	}
+	assert_int_equal(rig_stats(r).evicted_pages, 0);
+}
+
 static const struct CMUnitTest reclaim_tests[] = {
 	cmocka_unit_test_setup_teardown(newest_stay, make, unmake),
 	cmocka_unit_test_setup_teardown(nothing_goes_early, make, unmake),
@@ -329,6 +356,7 @@ static const struct CMUnitTest reclaim_tests[] = {
 	cmocka_unit_test_setup_teardown(oldest_after_tombstones, make, unmake),
 	cmocka_unit_test_setup_teardown(leased_pages_stay, make, unmake),
 	cmocka_unit_test_setup_teardown(all_is_leased, make, unmake),
+	cmocka_unit_test_setup_teardown(tombstones_alone, make, unmake),
 	cmocka_unit_test_setup_teardown(holds_are_waited_for, make, unmake),
 	cmocka_unit_test_setup_teardown(domains_go_with_their_pages, make, unmake),
 	cmocka_unit_test_setup_teardown(generations_rise, make, unmake),

@@ -48,6 +48,7 @@ void kvc_seg_end_page(struct kvc_member *m, struct kvc_seg *seg, struct kvc_entr
 u32 kvc_ready(const struct kvc_member *m);
 struct kvc_seg *kvc_ready_take(struct kvc_member *m);
 u32 kvc_avail(const struct kvc_member *m);
+struct kvc_seg *kvc_move_head(const struct kvc_member *m);
 /* May waiting help who was refused? Notes that somebody was. */
 bool kvc_member_hope(struct kvc_member *m);
 int kvc_refusal(struct kvc_pool *p, u64 members);

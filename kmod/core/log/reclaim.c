@@ -18,7 +18,7 @@
 /* No victim: the last thing to try is the move head. Else tell those who wait, once. Member locked. */
 static bool despair(struct kvc_member *m)
 {
-	if (m->wanted && m->head[KVC_HEAD_MOVE]) {
+	if (m->wanted && kvc_move_head(m)) {
 		kvc_seg_retire(m, KVC_HEAD_MOVE);
 		return false;
 	}

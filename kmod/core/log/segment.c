@@ -297,6 +297,15 @@ void kvc_seg_end_page(struct kvc_member *m, struct kvc_seg *seg, struct kvc_entr
 	}
 }
 
+/* The move head, if to give it up could make room: not for tombstones alone, which would have to go somewhere. */
+struct kvc_seg *kvc_move_head(const struct kvc_member *m)
+{
+	struct kvc_seg *seg = m->head[KVC_HEAD_MOVE];
+
+	os_assert_locked(&m->lock);
+	return seg && seg->data_start < m->pool->seg_blocks ? seg : NULL;
+}
+
 /*
  * Somebody is refused on @m. True: something is under way, or can be evicted, that will give room; the worker goes
  * after the same. Setting wanted before looking at the leases pairs with kvc_lease_put(), which drops its lease
@@ -314,7 +323,7 @@ bool kvc_member_hope(struct kvc_member *m)
 	os_mb();
 	for (i = 0; i < KVC_NR_S; i++)
 		hope |= states[i].coming && m->list[i].count;
-	hope |= m->head[KVC_HEAD_MOVE] || m->discarding;
+	hope |= kvc_move_head(m) || m->discarding;
 	gseg = m->stuck ? KVC_NONE : m->list[KVC_S_SEALED].first;
 	for (; !hope && gseg != KVC_NONE; gseg = kvc_seg(p, gseg)->next)
 		hope = !os_atomic_read(&kvc_seg(p, gseg)->leases);
