@@ -206,6 +206,7 @@ static struct json_object *extent_json(struct dump *u, struct media_log *l)
 	out_number(o, "used", le32_to_cpu(m->used));
 	add_hex_number(o, "crc", le32_to_cpu(m->crc));
 	out_number(o, "nr_records", le32_to_cpu(m->nr_records));
+	add_hex_number(o, "flags", le32_to_cpu(m->flags));
 	while ((why = kvc_extent_next(&l->xr, &rec)) == KVC_OK)
 		out_append(records, record_json(&rec));
 	out_add(o, "records", records);

@@ -53,6 +53,7 @@ def test_segment():
     assert (s["member"], s["segment"], s["offset"], s["state"]) == (0, 1, block(1, 0), "log"), s
     assert (s["generation"], s["salt"], s["log_end"], s["behind_it"]) == (6, "0x7", 3, "not a kvctx structure"), s
     assert [(e["block"], e["bytes"], e["nr_records"]) for e in s["extents"]] == [(0, 4096, 0), (1, 4096, 2), (2, 4096, 2)], s
+    assert [e["flags"] for e in s["extents"]] == ["0x0"] * 3, s
     rec = s["extents"][1]["records"][0]
     assert (rec["type"], rec["seq"], rec["block"], rec["length"], rec["tenant"]) == ("page", 1, 61, 9000, 0), rec
     assert rec["key"].startswith("a0a0a2a3") and len(rec["key"]) == 80 and len(rec["crcs"]) == 3, rec
