@@ -5,10 +5,11 @@
  *   main.c base.c bio.c   load and unload; what both sides stand on
  *   control/              pools, members, tenants, as the operator asks for them by netlink (control/ctrl.h)
  *   data/                 sessions and their operations (data/data.h)
+ *   session/              what a session is without I/O (session/session.h)
  *   core/                 the engine (core/core.h), which all may call
  *
  * Floors, lowest first; a file calls only what is below it.
- *   1  base bio
+ *   1  base bio session/sqe
  *   2  data/path data/cq
  *   3  data/mem
  *   4  data/register

@@ -183,8 +183,7 @@ static int load_allowed(const struct kvctx_op *op)
 	if (op->call.crcs_to && ld->no_crcs)
 		return -EOPNOTSUPP;
 	/* who loads to a peer and takes the CRCs checks there */
-	if (!op->load.verify && !(op->mem.p2p && op->call.crcs_to) &&
-	    op->session->tenant->flags & KVCTX_TENANT_VERIFIED)
+	if (!op->load.verify && !(op->mem.p2p && op->call.crcs_to) && op->session->rights.verified)
 		return -EPERM;
 	return 0;
 }

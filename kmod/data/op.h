@@ -43,16 +43,7 @@
 #include <linux/xarray.h>
 
 #include "data.h"
-
-/* Limits that INFO reports */
-#define KVCTX_SEGS_MAX		256U
-#define KVCTX_BATCH_MAX		4096U
-#define KVCTX_CQ_MAX		65536U
-#define KVCTX_MATCH_MAX		65536U
-#define KVCTX_LEASE_MS_MAX	60000U
-#define KVCTX_LEASES_MAX	65536U
-#define KVCTX_MEM_MAX		1024U
-#define KVCTX_SLOTS_MAX		65536U
+#include "session/session.h"
 
 /* mem.c */
 
@@ -160,7 +151,7 @@ struct kvctx_session {
 	struct kvctx_tenant *tenant;
 	struct kvctx_pool *pool;
 	u32 losses_seen;		/* of members, see struct kvctx_flush */
-	bool rdonly;
+	struct kvctx_rights rights;
 	bool ready;			/* published by SETUP with release order */
 	bool dying;			/* set by close; nothing is parked any more */
 	struct mutex setup_lock;	/* SETUP */
@@ -253,7 +244,7 @@ struct kvctx_op {
 		u64 offset;
 		u32 depth;
 		u32 lease_ms;
-		u8 key[KVC_KEY_LEN];
+		u8 key[KVC_KEY_LEN] __aligned(8);
 		ktime_t deadline;		/* KTIME_MAX: none */
 		u32 *crcs;			/* STORE: the caller's, a copy; NULL: none came */
 		u64 crcs_to;			/* LOAD: where the caller wants them, while SUBMIT runs; 0: nowhere */
@@ -403,7 +394,6 @@ long kvctx_match(struct kvctx_session *s, struct kvctx_match *arg);
 /* submit.c */
 long kvctx_submit(struct kvctx_session *s, const struct kvctx_submit *arg, struct kvctx_from *from);
 s32 kvctx_submit_sqe(struct kvctx_session *s, const struct kvctx_sqe *sqe, struct kvctx_from *from);
-void kvctx_submit_masks(u64 *ops, u64 *flags);
 
 /* uring.c */
 int kvctx_uring_cmd(struct kvctx_session *s, struct io_uring_cmd *cmd, unsigned int issue_flags);

@@ -64,7 +64,7 @@ static u64 session_arena_max(void)
 /* Any page fits */
 static u32 session_slot_bytes_max(const struct kvctx_session *s)
 {
-	return PAGE_ALIGN(kvc_page_max(s->pool->core));
+	return PAGE_ALIGN(s->rights.page_max);
 }
 
 static u32 session_dma_align(const struct kvctx_pool *p)
@@ -91,12 +91,12 @@ static long session_info(struct kvctx_session *s, union kvctx_arg *arg)
 	*info = (struct kvctx_info){
 		.size = size,
 		.abi_version = KVCTX_ABI_VERSION,
-		.session_flags = s->rdonly ? KVCTX_SESSION_RDONLY : 0,
+		.session_flags = s->rights.rdonly ? KVCTX_SESSION_RDONLY : 0,
 		.features = KVCTX_FEAT_VERIFY | KVCTX_FEAT_SLOTS |
 			    (IS_ENABLED(CONFIG_PCI_P2PDMA) ? KVCTX_FEAT_P2P : 0) |
 			    (IS_ENABLED(CONFIG_IO_URING) ? KVCTX_FEAT_URING : 0),
 		.capacity = kvc_capacity(s->pool->core),
-		.page_len_max = kvc_page_max(s->pool->core),
+		.page_len_max = s->rights.page_max,
 		.arena_max = session_arena_max(),
 		.segment_size = super->segment_size,
 		.chunk_size = kvc_chunk_size(s->pool->core),
@@ -116,7 +116,7 @@ static long session_info(struct kvctx_session *s, union kvctx_arg *arg)
 	};
 	if (session_ready(s))
 		info->session_flags |= KVCTX_SESSION_READY;
-	kvctx_submit_masks(&info->op_mask, &info->op_flags);
+	kvctx_rule_masks(&info->op_mask, &info->op_flags);
 	memcpy(info->pool_uuid, super->pool_uuid, sizeof(info->pool_uuid));
 	strscpy_pad(info->pool, s->pool->name, sizeof(info->pool));
 	strscpy_pad(info->tenant, s->tenant->name, sizeof(info->tenant));
@@ -451,7 +451,10 @@ static int session_open(struct inode *inode, struct file *file)
 	}
 	s->pool = s->tenant->pool;
 	s->losses_seen = atomic_read(&s->pool->losses);
-	s->rdonly = !(file->f_mode & FMODE_WRITE);
+	s->rights = (struct kvctx_rights){
+		.rdonly = !(file->f_mode & FMODE_WRITE), .verified = s->tenant->flags & KVCTX_TENANT_VERIFIED,
+		.page_max = kvc_page_max(s->pool->core),
+	};
 	mutex_init(&s->setup_lock);
 	xa_init_flags(&s->mems, XA_FLAGS_ALLOC1);
 	kvctx_cq_init(&s->cq);

@@ -153,7 +153,7 @@ int kvctx_store_start(struct kvctx_op *op)
 		op->store.members = kvctx_io_members(op);
 		if (!op->store.members)
 			return -EREMOTEIO;
-		if (!op->call.crcs && op->session->tenant->flags & KVCTX_TENANT_VERIFIED)
+		if (!op->call.crcs && op->session->rights.verified)
 			return -EPERM;
 	}
 	op->kind = &store_kind;

@@ -2,9 +2,9 @@
 /*
  * SUBMIT: from the caller's operations to operations under way.
  *
- * Each operation is copied once and validated from the copy. What an opcode may use stands in one table; INFO
- * reports the masks of that table. An operation that is refused has done nothing, and completes with the reason
- * like any other: every operation that SUBMIT takes gives exactly one completion.
+ * Each operation is copied once and validated from the copy (session/sqe.c). An operation that is refused has done
+ * nothing, and completes with the reason like any other: every operation that SUBMIT takes gives exactly one
+ * completion.
  *
  * Operations that only ask the engine are answered here. The others get a struct kvctx_op, and are started.
  */
@@ -18,23 +18,8 @@
 #define SQE_BATCH	8
 #define PLUG_IOS	32	/* what the block layer takes at most */
 
-/* Fields of an operation that not every opcode uses */
-enum {
-	F_KEY		= 1 << 0,
-	F_SEGS		= 1 << 1,	/* nr_segs, segs, mem, length */
-	F_OFFSET	= 1 << 2,
-	F_DEPTH		= 1 << 3,
-	F_LEASE_MS	= 1 << 4,
-	F_LEASE		= 1 << 5,
-	F_PRIO		= 1 << 6,
-	F_CRCS		= 1 << 7,
-};
-
+/* Who serves an opcode; what is valid says session/sqe.c. One of the two */
 struct submit_opcode {
-	u32 flags;			/* KVCTX_OP_* that it knows */
-	u32 fields;
-	bool writes;			/* refused in a read-only session */
-	enum kvctx_prio prio;		/* what KVCTX_PRIO_DEFAULT means */
 	int (*start)(struct kvctx_op *op);
 	s32 (*now)(struct kvctx_session *s, const struct kvctx_sqe *sqe);
 };
@@ -46,98 +31,18 @@ static s32 submit_query(struct kvctx_session *s, const struct kvctx_sqe *sqe)
 	return kvc_query(s->pool->core, s->domain, kvctx_key_bytes(&key));
 }
 
-static const struct submit_opcode opcodes[] = {
-	[KVCTX_OP_STORE] = {
-		.flags = KVCTX_OP_NOWAIT | KVCTX_OP_NO_VERIFY, .writes = true,
-		.fields = F_KEY | F_SEGS | F_DEPTH | F_PRIO | F_CRCS,
-		.prio = KVCTX_PRIO_NORMAL, .start = kvctx_store_start,
-	},
-	[KVCTX_OP_LOAD] = {
-		.flags = KVCTX_OP_NO_VERIFY | KVCTX_OP_NO_SLOT, .fields = F_KEY | F_SEGS | F_OFFSET | F_PRIO | F_CRCS,
-		.prio = KVCTX_PRIO_URGENT, .start = kvctx_load_start,
-	},
-	[KVCTX_OP_DELETE] = {
-		.flags = KVCTX_OP_NOWAIT, .fields = F_KEY, .writes = true, .start = kvctx_delete_start,
-	},
-	[KVCTX_OP_QUERY] = { .fields = F_KEY, .now = submit_query },
-	[KVCTX_OP_PREFETCH] = {
-		.fields = F_KEY | F_LEASE_MS | F_PRIO, .prio = KVCTX_PRIO_BACKGROUND, .start = kvctx_prefetch_start,
-	},
-	[KVCTX_OP_GET] = {
-		.fields = F_KEY | F_LEASE_MS | F_PRIO, .prio = KVCTX_PRIO_URGENT, .start = kvctx_prefetch_start,
-	},
-	[KVCTX_OP_PUT] = { .fields = F_LEASE, .now = kvctx_slot_put },
-	[KVCTX_OP_LEASE] = { .fields = F_KEY | F_LEASE_MS, .now = kvctx_lease_one },
-	[KVCTX_OP_RELEASE] = { .fields = F_LEASE, .now = kvctx_lease_release },
-	[KVCTX_OP_FLUSH] = { .start = kvctx_flush_op_start },
+static const struct submit_opcode submit_opcodes[KVCTX_OPS] = {
+	[KVCTX_OP_STORE]	= { .start = kvctx_store_start },
+	[KVCTX_OP_LOAD]		= { .start = kvctx_load_start },
+	[KVCTX_OP_DELETE]	= { .start = kvctx_delete_start },
+	[KVCTX_OP_QUERY]	= { .now = submit_query },
+	[KVCTX_OP_PREFETCH]	= { .start = kvctx_prefetch_start },
+	[KVCTX_OP_GET]		= { .start = kvctx_prefetch_start },
+	[KVCTX_OP_PUT]		= { .now = kvctx_slot_put },
+	[KVCTX_OP_LEASE]	= { .now = kvctx_lease_one },
+	[KVCTX_OP_RELEASE]	= { .now = kvctx_lease_release },
+	[KVCTX_OP_FLUSH]	= { .start = kvctx_flush_op_start },
 };
-
-/* For INFO */
-void kvctx_submit_masks(u64 *ops, u64 *flags)
-{
-	u32 i;
-
-	*ops = 0;
-	*flags = 0;
-	for (i = 0; i < ARRAY_SIZE(opcodes); i++) {
-		if (!opcodes[i].start && !opcodes[i].now)
-			continue;
-		*ops |= BIT_ULL(i);
-		*flags |= opcodes[i].flags;
-	}
-}
-
-static const struct submit_opcode *submit_opcode(const struct kvctx_sqe *sqe)
-{
-	u32 i = sqe->opcode;
-
-	return i < ARRAY_SIZE(opcodes) ? &opcodes[array_index_nospec(i, ARRAY_SIZE(opcodes))] : NULL;
-}
-
-/* Every field that the opcode does not use is zero, and the priority is one. */
-static bool submit_sqe_clean(const struct kvctx_sqe *sqe, u32 fields)
-{
-	if (sqe->reserved2[0] | sqe->reserved2[1])
-		return false;
-	if (!(fields & F_KEY) && memchr_inv(&sqe->key, 0, sizeof(sqe->key)))
-		return false;
-	if (!(fields & F_SEGS) && (sqe->nr_segs || sqe->segs || sqe->mem || sqe->length))
-		return false;
-	if (sqe->nr_segs && sqe->mem)
-		return false;
-	if (!(fields & F_OFFSET) && sqe->offset)
-		return false;
-	if (!(fields & F_DEPTH) && sqe->depth)
-		return false;
-	if (!(fields & F_CRCS) && sqe->crcs)
-		return false;
-	if (fields & F_PRIO ? sqe->prio > KVCTX_PRIO_BACKGROUND : sqe->prio)
-		return false;
-	if (!(fields & F_LEASE_MS) && sqe->lease_ms)
-		return false;
-	return fields & F_LEASE || !sqe->lease;
-}
-
-static int submit_sqe_check(const struct kvctx_session *s, const struct kvctx_sqe *sqe, const struct submit_opcode *oc)
-{
-	if (!oc || (!oc->start && !oc->now))
-		return -EINVAL;
-	if (sqe->flags & ~oc->flags || !submit_sqe_clean(sqe, oc->fields))
-		return -EINVAL;
-	if (oc->writes && s->rdonly)
-		return -EACCES;
-	if (sqe->flags & KVCTX_OP_NO_VERIFY && s->tenant->flags & KVCTX_TENANT_VERIFIED)
-		return -EPERM;
-	if (!(oc->fields & F_SEGS))
-		return 0;
-	if (!sqe->length)
-		return -EINVAL;
-	if (sqe->nr_segs > KVCTX_SEGS_MAX)
-		return -E2BIG;
-	if (sqe->length > kvc_page_max(s->pool->core))
-		return sqe->opcode == KVCTX_OP_STORE ? -E2BIG : -ERANGE;
-	return 0;
-}
 
 /* The one segment that the operation names itself */
 static int submit_get_piece(struct kvctx_op *op, const struct kvctx_sqe *sqe)
@@ -199,20 +104,20 @@ static void submit_enter(struct kvctx_op *op, struct kvctx_uring *u)
 }
 
 /* 0: taken over, and maybe ended */
-static int submit_start(struct kvctx_session *s, const struct kvctx_sqe *sqe, const struct submit_opcode *oc,
-			ktime_t deadline, struct kvctx_from *from, struct kvctx_op **spare)
+static int submit_start(struct kvctx_session *s, const struct kvctx_sqe *sqe, u32 opcode, ktime_t deadline,
+			struct kvctx_from *from, struct kvctx_op **spare)
 {
 	struct kvctx_op *op = kvctx_op_alloc(s, spare);
-	struct kvctx_key key = sqe->key;
 	int err;
 
 	if (!op)
 		return -ENOMEM;
 	op->call.user_data = sqe->user_data;
 	op->call.flags = sqe->flags;
-	op->call.opcode = sqe->opcode;
-	op->call.prio = sqe->prio ?: oc->prio;
-	memcpy(op->call.key, kvctx_key_bytes(&key), sizeof(op->call.key));
+	op->call.opcode = opcode;
+	op->call.prio = sqe->prio ?: kvctx_rules[opcode].prio;
+	memcpy(op->call.key, &sqe->key, sizeof(op->call.key));
+	kvctx_key_bytes((struct kvctx_key *)op->call.key);
 	op->call.offset = sqe->offset;
 	op->call.length = sqe->length;
 	op->call.depth = sqe->depth;
@@ -224,7 +129,7 @@ static int submit_start(struct kvctx_session *s, const struct kvctx_sqe *sqe, co
 	if (!err)
 		err = from && from->pieces ? from->pieces(op, from) : submit_get_pieces(op, sqe);
 	if (!err)
-		err = oc->start(op);
+		err = submit_opcodes[opcode].start(op);
 	if (err) {
 		if (from)
 			atomic_dec(&from->uring->left);
@@ -250,11 +155,14 @@ static int submit_fault_in_crcs(struct kvctx_session *s, const struct kvctx_sqe 
 static s32 submit_one(struct kvctx_session *s, const struct kvctx_sqe *sqe, ktime_t now, struct kvctx_from *from,
 		      struct kvctx_op **spare)
 {
-	const struct submit_opcode *oc = submit_opcode(sqe);
 	ktime_t deadline = KTIME_MAX;
+	u32 opcode = sqe->opcode;
 	s32 res;
 
-	res = submit_sqe_check(s, sqe, oc);
+	if (opcode >= KVCTX_OPS)
+		return -EINVAL;
+	opcode = array_index_nospec(opcode, KVCTX_OPS);
+	res = kvctx_sqe_check(sqe, &kvctx_rules[opcode], &s->rights);
 	if (res)
 		return res;
 	if (sqe->timeout_ns) {
@@ -262,10 +170,10 @@ static s32 submit_one(struct kvctx_session *s, const struct kvctx_sqe *sqe, ktim
 		if (ktime_get() >= deadline)
 			return -ETIME;
 	}
-	if (oc->now)
-		return oc->now(s, sqe);
+	if (submit_opcodes[opcode].now)
+		return submit_opcodes[opcode].now(s, sqe);
 	do {
-		res = submit_start(s, sqe, oc, deadline, from, spare);
+		res = submit_start(s, sqe, opcode, deadline, from, spare);
 		if (!res)
 			return -EIOCBQUEUED;
 	} while (res == -ERESTART && !submit_fault_in_crcs(s, sqe));

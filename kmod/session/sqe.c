@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Which operations are valid. What an opcode may use stands in one table; INFO reports the masks of that table.
+ */
+#include "session.h"
+
+/* Fields of an operation that not every opcode uses */
+enum {
+	F_KEY		= 1 << 0,
+	F_SEGS		= 1 << 1,	/* nr_segs, segs, mem, length */
+	F_OFFSET	= 1 << 2,
+	F_DEPTH		= 1 << 3,
+	F_LEASE_MS	= 1 << 4,
+	F_LEASE		= 1 << 5,
+	F_PRIO		= 1 << 6,
+	F_CRCS		= 1 << 7,
+};
+
+const struct kvctx_rule kvctx_rules[KVCTX_OPS] = {
+	[KVCTX_OP_STORE] = {
+		.known = true, .writes = true, .prio = KVCTX_PRIO_NORMAL,
+		.flags = KVCTX_OP_NOWAIT | KVCTX_OP_NO_VERIFY,
+		.fields = F_KEY | F_SEGS | F_DEPTH | F_PRIO | F_CRCS,
+	},
+	[KVCTX_OP_LOAD] = {
+		.known = true, .prio = KVCTX_PRIO_URGENT,
+		.flags = KVCTX_OP_NO_VERIFY | KVCTX_OP_NO_SLOT,
+		.fields = F_KEY | F_SEGS | F_OFFSET | F_PRIO | F_CRCS,
+	},
+	[KVCTX_OP_DELETE] = { .known = true, .writes = true, .flags = KVCTX_OP_NOWAIT, .fields = F_KEY },
+	[KVCTX_OP_QUERY] = { .known = true, .fields = F_KEY },
+	[KVCTX_OP_PREFETCH] = {
+		.known = true, .prio = KVCTX_PRIO_BACKGROUND, .fields = F_KEY | F_LEASE_MS | F_PRIO,
+	},
+	[KVCTX_OP_GET] = { .known = true, .prio = KVCTX_PRIO_URGENT, .fields = F_KEY | F_LEASE_MS | F_PRIO },
+	[KVCTX_OP_PUT] = { .known = true, .fields = F_LEASE },
+	[KVCTX_OP_LEASE] = { .known = true, .fields = F_KEY | F_LEASE_MS },
+	[KVCTX_OP_RELEASE] = { .known = true, .fields = F_LEASE },
+	[KVCTX_OP_FLUSH] = { .known = true },
+};
+
+/* For INFO */
+void kvctx_rule_masks(u64 *ops, u64 *flags)
+{
+	u32 i;
+
+	*ops = 0;
+	*flags = 0;
+	for (i = 0; i < KVCTX_OPS; i++) {
+		if (kvctx_rules[i].known)
+			*ops |= BIT_ULL(i);
+		*flags |= kvctx_rules[i].flags;
+	}
+}
+
+static bool sqe_has_key(const struct kvctx_sqe *sqe)
+{
+	static const struct kvctx_key none;
+
+	return memcmp(&sqe->key, &none, sizeof(none));
+}
+
+/* Of the fields that few operations use, those that the opcode does not are zero. */
+static bool sqe_rest_clean(const struct kvctx_sqe *sqe, u32 fields)
+{
+	return !(sqe->reserved2[0] | sqe->reserved2[1]) && (fields & F_OFFSET || !sqe->offset) &&
+	       (fields & F_DEPTH || !sqe->depth) && (fields & F_CRCS || !sqe->crcs) &&
+	       (fields & F_LEASE_MS || !sqe->lease_ms) && (fields & F_LEASE || !sqe->lease);
+}
+
+/* Every field that the opcode does not use is zero, and the priority is one. */
+static bool sqe_clean(const struct kvctx_sqe *sqe, u32 fields)
+{
+	u64 rest = sqe->reserved2[0] | sqe->reserved2[1] | sqe->offset | sqe->depth | sqe->crcs | sqe->lease_ms |
+		   sqe->lease;
+
+	if (rest && !sqe_rest_clean(sqe, fields))
+		return false;
+	if (!(fields & F_KEY) && sqe_has_key(sqe))
+		return false;
+	if (!(fields & F_SEGS) && (sqe->nr_segs || sqe->segs || sqe->mem || sqe->length))
+		return false;
+	if (sqe->nr_segs && sqe->mem)
+		return false;
+	return sqe->prio <= (fields & F_PRIO ? KVCTX_PRIO_BACKGROUND : KVCTX_PRIO_DEFAULT);
+}
+
+/* 0, or with which error it completes. @rule: its opcode's */
+int kvctx_sqe_check(const struct kvctx_sqe *sqe, const struct kvctx_rule *rule, const struct kvctx_rights *rights)
+{
+	if (!rule->known || sqe->flags & ~rule->flags || !sqe_clean(sqe, rule->fields))
+		return -EINVAL;
+	if (rule->writes && rights->rdonly)
+		return -EACCES;
+	if (sqe->flags & KVCTX_OP_NO_VERIFY && rights->verified)
+		return -EPERM;
+	if (!(rule->fields & F_SEGS))
+		return 0;
+	if (!sqe->length)
+		return -EINVAL;
+	if (sqe->nr_segs > KVCTX_SEGS_MAX)
+		return -E2BIG;
+	if (sqe->length > rights->page_max)
+		return sqe->opcode == KVCTX_OP_STORE ? -E2BIG : -ERANGE;
+	return 0;
+}

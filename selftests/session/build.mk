@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# What kmod/session has, natively.
+#   make check-session   part of `make check`: which operations are valid
+
+SESSION_TEST	:= $(O)/test/session
+SESSION_OBJS	:= $(O)/obj/selftests/session/sqe.o $(O)/obj/kmod/session/sqe.o
+
+TESTPROGS	+= $(SESSION_TEST)
+CHECKS		+= check-session
+
+$(SESSION_OBJS): OBJ_CFLAGS := -Ikmod/core/os-native -Ikmod/session
+$(SESSION_TEST): $(SESSION_OBJS)
+	@mkdir -p $(@D)
+	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^
+
+.PHONY: check-session
+check-session:
+	@$(MAKE) --no-print-directory -s O=$(O)/asan SAN=1 $(O)/asan/test/session
+	@$(O)/asan/test/session
