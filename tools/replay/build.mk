@@ -3,10 +3,10 @@
 # kvctx-replay: the program, its manual page and its tests.
 
 REPLAY_OBJ	:= $(O)/obj/tools/replay
-REPLAY_FILES	:= content generate hist main options outfile pagegrain player plot progress report session simpool \
+REPLAY_FILES	:= content generate hist loads main options outfile pagegrain player plot progress report session simpool \
 		   simreport simulate stats trace
 REPLAY_OBJS	:= $(REPLAY_FILES:%=$(REPLAY_OBJ)/%.o) $(O)/obj/tools/common/size.o
-REPLAY_UNITS	:= content hist trace generate options pagegrain simpool
+REPLAY_UNITS	:= content hist trace generate loads options pagegrain simpool
 REPLAY_TESTS	:= $(REPLAY_UNITS:%=$(O)/test/replay-%)
 # The whole program over a tenant in memory instead of the library
 REPLAY_FAKE	:= $(O)/test/kvctx-replay-fake
@@ -33,7 +33,7 @@ $(REPLAY_FAKE): $(REPLAY_OBJS) $(REPLAY_FAKES) $(KVC_CORE_LIB)
 $(O)/test/replay-simpool: REPLAY_WRAP := kvc_match kvc_load_begin kvc_store_begin
 
 $(REPLAY_TESTS): $(O)/test/replay-%: $(REPLAY_OBJ)/tests/test_%.o \
-		 $(patsubst %,$(REPLAY_OBJ)/%.o,content generate hist options pagegrain simpool stats trace) $(O)/obj/tools/common/size.o $(KVC_CORE_LIB)
+		 $(patsubst %,$(REPLAY_OBJ)/%.o,content generate hist loads options pagegrain simpool stats trace) $(O)/obj/tools/common/size.o $(KVC_CORE_LIB)
 	@mkdir -p $(@D)
 	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) $(REPLAY_WRAP:%=-Wl,--wrap=%) -o $@ $^ $(call pkglibs,cmocka json-c) \
 		$(KVC_CORE_LIBS)

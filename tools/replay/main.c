@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "generate.h"
+#include "loads.h"
 #include "options.h"
 #include "outfile.h"
 #include "player.h"
@@ -61,7 +61,8 @@ static int read_trace(struct trace *t, const struct options *o)
 /* Generated requests are cut like those of a file: the first ones of a trace of --generate requests */
 static int make_trace(struct trace *t, const struct options *o)
 {
-	int ret = generate(t, o->generate, o->seed);
+	const struct load *load = o->load ? o->load : &loads[0];
+	int ret = load->make(t, o->generate, o->seed);
 
 	if (ret)
 		return fail("--generate", ret);

@@ -12,6 +12,7 @@
 
 #include "../common/size.h"
 #include "generate.h"
+#include "loads.h"
 #include "options.h"
 #include "simpool.h"
 #include "util.h"
@@ -68,7 +69,9 @@ static const char help[] =
 "\n"
 "What to play\n"
 "  --trace FILE       requests from a JSON Lines file, each with \"hash_ids\": [ids in prefix order]\n"
-"  --generate N       N requests of made-up multi-turn conversations\n"
+"  --generate N       N made-up requests, of multi-turn conversations unless --load says otherwise\n"
+"  --load NAME        what to generate instead: documents, single pages by Zipf (pages), or 32 hot pages beside a\n"
+"                     flood (hot)\n"
 "  --requests N       only the first N requests\n"
 "  --seed S           seed of generated conversations and of page contents (default 1)\n"
 "  --dump-trace FILE  write the requests as JSON Lines; alone, do nothing else\n"
@@ -109,6 +112,7 @@ enum {
 	OPT_CAPACITY,
 	OPT_PLOT,
 	OPT_NO_MATCH,
+	OPT_LOAD,
 	OPT_HELP,
 	OPT_VERSION,
 };
@@ -134,6 +138,7 @@ static const struct option longopts[] = {
 	{ "capacity",	 required_argument, NULL, OPT_CAPACITY },
 	{ "plot",	 required_argument, NULL, OPT_PLOT },
 	{ "no-match",	 no_argument,	    NULL, OPT_NO_MATCH },
+	{ "load",	 required_argument, NULL, OPT_LOAD },
 	{ "help",	 no_argument,	    NULL, OPT_HELP },
 	{ "version",	 no_argument,	    NULL, OPT_VERSION },
 	{ NULL }
@@ -207,6 +212,12 @@ static enum options_result take_number(uint64_t *values, enum number nr, const c
 	return wrong(what, why);
 }
 
+static enum options_result take_load(struct options *o, const char *name)
+{
+	o->load = load_find(name);
+	return o->load ? OPTIONS_RUN : wrong("--load", "no such load; there are conversations, documents, pages, hot");
+}
+
 static enum options_result take_capacity(struct options *o, const char *text)
 {
 	char why[160];
@@ -233,6 +244,8 @@ static enum options_result take_word(struct options *o, int opt)
 	case OPT_PLOT:
 		o->plot = optarg;
 		break;
+	case OPT_LOAD:
+		return take_load(o, optarg);
 	case OPT_NO_MATCH:
 		o->no_match = true;
 		break;
@@ -304,6 +317,8 @@ static enum options_result check(const struct options *o)
 		return wrong("nothing to play", "give --trace or --generate");
 	if (o->trace && o->generate)
 		return wrong("--trace, --generate", "only one of them");
+	if (o->load && !o->generate)
+		return wrong("--load", "needs --generate");
 	if (o->device && o->simulate)
 		return wrong("--device, --simulate", "only one of them");
 	if (!o->device && !o->simulate && !o->dump_trace)

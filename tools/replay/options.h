@@ -15,6 +15,8 @@
 
 #define CAPACITIES_MAX		64
 
+struct load;
+
 /* Room for pages, in one of three units */
 struct capacity {
 	const char *text;	/* as given */
@@ -27,7 +29,8 @@ struct capacity {
 
 struct options {
 	const char *trace;	/* either this ... */
-	size_t generate;	/* ... or this many generated requests */
+	size_t generate;	/* ... or this many generated requests ... */
+	const struct load *load;	/* ... of this load */
 	const char *device;	/* NULL: only write the trace */
 	const char *json;
 	const char *dump_trace;

@@ -196,6 +196,8 @@ static const char *const wrongs[] = {
 	"--trace t --device /dev/x --members 1",
 	"--trace t --device /dev/x --plot p",
 	"--trace t --device /dev/x --no-match",
+	"--trace t --simulate --load documents",
+	"--generate 5 --simulate --load nothing",
 };
 
 static void refuses(void **state)
