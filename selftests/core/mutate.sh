@@ -144,13 +144,16 @@ prefix-late@kmod/core/policy/request.c@s/age_of(p, r->when, epoch->when) < AGE_M
 prefix-loads@kmod/core/policy/request.c@s/min(loads + 1, KVC_SHARED_MAX)/1/@loads are not counted
 prefix-fresh@kmod/core/policy/victim.c@s/part->fresh || (/(/@pages loaded lately are moved only when they are worth more than others
 prefix-carried@kmod/core/policy/victim.c@/^void kvc_victim_plan/,/^}/s/^\tconsider(.*/\t(void)seg; (void)lost;/@of a segment that goes whatever it costs nothing is moved
+prefix-anchor@kmod/core/policy/request.c@s/if (a->anchored)/if (0)/@a document that comes back behind another question is not known
+prefix-takes-over@kmod/core/policy/request.c@s/if (!by_tail || f->depth >= ANCHORED)/if (0)/@the first question about a document is taken for the last
+prefix-most@kmod/core/policy/request.c@s/if (!by_tail \&\& f->depth < anchor_of(prev->pages))/if (0)/@who has half of a prompt in common continues it
 prefix-turns@kmod/core/policy/request.c@s/if (prev->continued > 1)/if (0)/@a shared prefix counts as a conversation
 prefix-shared@kmod/core/policy/request.c@s/if (a->branch \&\& shared < KVC_SHARED_MAX)/if (0)/@shared pages are not counted
 prefix-same@kmod/core/policy/request.c@s/prev->pages == nr \&\& prev->tail == a->tail \&\& prev->last == a->last/0/@a repeated prompt is another request
 prefix-forgotten@kmod/core/policy/request.c@s/return id \&\& READ_ONCE(r->id) == id ? r : NULL;/return r;/@forgotten requests are taken for others
 prefix-ends@kmod/core/policy/value.c@s/^\treturn 2 \* READ_ONCE.*/\t(void)v; return true;/@ends of prompts live as long as the others
 prefix-ages@kmod/core/policy/value.c@s/^\tv->now.ages\[class\]\[bin\]++;/\t;/;s/^\tv->now.all_ages\[bin\]++;/\t(void)bin;/@return times are not learned
-prefix-chances@kmod/core/policy/value.c@s/^\tif (class < KVC_CLASS_STRAY)/\tif (0)/@return probabilities are not learned
+prefix-chances@kmod/core/policy/value.c@s/^\tchance = (c->back\[class\] .*/\t;/@return probabilities are not learned
 prefix-hole@kmod/core/policy/victim.c@s/\.end = min(r.cut - 1, .*/.end = r.reach,/@pages behind a hole are worth something
 prefix-reach@kmod/core/policy/victim.c@s/min(r.reach, r.pages)/r.pages/@pages that were named and never stored count
 prefix-chain@kmod/core/policy/victim.c@s/^\tif (first > part->end || .*/\tif (1)/@what is behind in other segments does not count
@@ -160,7 +163,7 @@ prefix-floor@kmod/core/policy/victim.c@s/^\t\*floor = rises .*/\tif (rises)\n\t\
 prefix-floors@kmod/core/policy/victim.c@s/bool rises = .*/bool rises = false;/@groups are looked at for ever once one of theirs was cheap
 order-age@kmod/core/log/reclaim.c@s/seg->open_seq < oldest->open_seq/seg->open_seq > oldest->open_seq/@the youngest goes where the oldest should
 order-leased@kmod/core/log/reclaim.c@/^static struct kvc_seg \*oldest_sealed/,/^}/s/ \&\& !os_atomic_read(&seg->leases) \&\&/ \&\&/@leased segments are chosen
-prefix-moves@kmod/core/policy/victim.c@s/if (least \&\& part->worth > least /if (0 \&\& part->worth > least /@nothing is rewritten
+prefix-moves@kmod/core/policy/victim.c@s/(least \&\& part->worth > least /(0 \&\& part->worth > least /@nothing is rewritten but what was loaded lately
 LIST
 }
 

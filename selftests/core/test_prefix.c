@@ -222,6 +222,47 @@ static void turns(void **state)
 	assert_int_equal(request_of(r, 500).class, kvc_class(1, 7));
 }
 
+/* A prompt of @count keys and a question of its own behind them */
+static struct prompt question(u32 id, u32 count, u32 own, u32 pages)
+{
+	struct prompt t = row(id, count);
+
+	extend(&t, own, pages);
+	return t;
+}
+
+/*
+ * A document comes back behind other questions of any length: each continues the one before, whichever it is, and what
+ * has only half of it in common is nobody's next turn.
+ */
+static void asked_about(void **state)
+{
+	struct prompt first = question(100, 20, 1000, 3), second = question(100, 20, 2000, 1);
+	struct prompt third = question(100, 20, 3000, 2), fourth = question(100, 20, 4000, 1);
+	struct prompt half = question(100, 10, 5000, 10), few = question(100, 4, 6000, 3);
+	struct prompt longer = question(100, 20, 7000, 40), fifth = question(100, 20, 8000, 2);
+	struct rig *r = *state;
+
+	serve(r, &first);
+	assert_int_equal(request_of(r, 100).turn, 1);
+	serve(r, &second);
+	assert_int_equal(request_of(r, 100).turn, 2);
+	serve(r, &third);
+	assert_int_equal(request_of(r, 100).turn, 3);
+	serve(r, &fourth);
+	assert_int_equal(request_of(r, 100).turn, 4);
+	assert_int_equal(request_of(r, 4000).class, kvc_class(4, 1));
+	serve(r, &half);
+	assert_int_equal(request_of(r, 5000).turn, 1);
+	serve(r, &few);
+	assert_int_equal(request_of(r, 6000).turn, 1);
+	/* nor does it come back as a whole that had much more behind */
+	serve(r, &longer);
+	assert_int_equal(request_of(r, 7000).turn, 5);
+	serve(r, &fifth);
+	assert_int_equal(request_of(r, 8000).turn, 1);
+}
+
 /* What others than the next turn ask for is shared, and that is counted; the next turn's own pages are not. */
 static void shared_pages(void **state)
 {
@@ -398,8 +439,10 @@ static void removed_tenant(void **state)
 static void newest_stays(void **state)
 {
 	struct rig *r = *state;
-	u32 i;
+	u32 i, j;
 
+	/* nobody loads strays, but for those just before the newest */
+	rig_fill(r, 50000, PAGE, 400);
 	for (i = 1; i <= 40; i++) {
 		struct prompt t = row(1000 * i, 7);
 
@@ -409,6 +452,8 @@ static void newest_stays(void **state)
 	/* no worker runs */
 	for (i = 90000; !rig_store(r, r->d, i, i, PAGE); i++)
 		;
+	for (j = 90000; j < i - 7; j++)
+		assert_int_equal(rig_load(r, r->d, j, j), 0);
 	rig_work(r);
 	assert_true(rig_query(r, r->d, i - 1) > 0);
 }
@@ -471,6 +516,26 @@ static u32 lru_serve(struct lru *c, const struct prompt *t)
 	for (i = t->nr; i--;)
 		lru_use(c, t->id[i]);
 	return found;
+}
+
+/* The same of pages that are loaded all the time and are more than the credit is for: some go. */
+static void moves_of_hot_pages_have_a_limit(void **state)
+{
+	struct rig *r = rig_segments(16);
+	u32 n = 1000, i, j;
+	struct kvc_stats st;
+
+	(void)state;
+	for (i = 0; i < 60; i++) {
+		for (j = 0; j < 50; j++)
+			if (rig_load(r, r->d, j, j))
+				rig_fill(r, j, PAGE, 1);
+		n = rig_fill(r, n, PAGE, 7);
+	}
+	st = rig_stats(r);
+	rig_free(r);
+	assert_true(st.moved_bytes > 0);
+	assert_true(5 * st.moved_bytes <= st.store_bytes + 5 * KVC_SEGMENT_MIN);
 }
 
 /* Conversations that go on for a while, each prompt of theirs between two long ones that nobody asks for again */
@@ -686,6 +751,7 @@ static const struct CMUnitTest prefix_tests[] = {
 	TEST(whose_page),
 	TEST(asked_again),
 	TEST(turns),
+	TEST(asked_about),
 	TEST(shared_pages),
 	TEST(behind_a_hole),
 	TEST(reach),
@@ -697,6 +763,7 @@ static const struct CMUnitTest prefix_tests[] = {
 	TEST(forgotten),
 	TEST(worth_of_ages),
 	cmocka_unit_test(rewriting_has_a_limit),
+	cmocka_unit_test(moves_of_hot_pages_have_a_limit),
 	cmocka_unit_test(conversations_stay),
 	cmocka_unit_test(hot_pages_of_one_member),
 	cmocka_unit_test(hot_pages_of_two_members),
