@@ -662,6 +662,48 @@ static void hot_pages_of_two_members(void **state)
 	hot_beside_flood(2);
 }
 
+static struct busy *in_window;
+
+/* Now and then when the engine has dropped its locks: a store, and loads of all hot pages */
+static void store_and_load(void)
+{
+	static u32 id = 500000, turn;
+	struct busy *b = in_window;
+	struct kvc_load ld;
+	u32 i;
+
+	if (++turn % 61)
+		return;
+	os_window = NULL;
+	id += store_bare(b->r, id, 4096) == 0;
+	for (i = 0; i < HOT; i++) {
+		if (rig_hold(b->r, b->r->d, i, &ld))
+			b->lost++;
+		else
+			kvc_load_end(b->r->pool, &ld, 0);
+	}
+	os_window = store_and_load;
+}
+
+/* The same at any point of the work on victims: what is loaded between survey and move stays, too. */
+static void hot_pages_in_windows(void **state)
+{
+	struct busy b = { .r = rig_segments(40), .nr_members = 1 };
+	u32 i;
+
+	(void)state;
+	in_window = &b;
+	for (i = 0; i < 4000; i++) {
+		store_bare(b.r, i, 4096);
+		os_window = i < HOT ? NULL : store_and_load;
+		work_bare(&b);
+		os_window = NULL;
+	}
+	assert_true(rig_stats(b.r).evicted_pages > 1000);
+	rig_free(b.r);
+	assert_int_equal(b.lost, 0);
+}
+
 /* More requests than are remembered: what was forgotten is worth nothing, and goes. */
 static void forgotten(void **state)
 {
@@ -767,6 +809,7 @@ static const struct CMUnitTest prefix_tests[] = {
 	cmocka_unit_test(conversations_stay),
 	cmocka_unit_test(hot_pages_of_one_member),
 	cmocka_unit_test(hot_pages_of_two_members),
+	cmocka_unit_test(hot_pages_in_windows),
 	cmocka_unit_test(floors),
 	cmocka_unit_test(classes),
 };
