@@ -55,6 +55,7 @@ struct kvc_requests {
 	u64	capacity;		/* blocks; read without the lock */
 	u32	stray;			/* id of the strays of now; read without the lock */
 	u64	strays;			/* stored, that were counted */
+	u64	lately;			/* on the clock: what a MATCH asked for since was just now; read without the lock */
 	struct kvc_request *ring;
 	u64	*tails, *awaited;
 	struct kvc_values *values;
@@ -155,7 +156,7 @@ struct kvc_values *kvc_values_new(void);		/* allocates */
 void kvc_values_seen(struct kvc_values *v, u32 class);
 void kvc_values_returned(struct kvc_values *v, u32 class, u32 age, bool whole);
 void kvc_values_strays(struct kvc_values *v, u32 stored);
-void kvc_values_loaded(struct kvc_values *v, u32 class, u32 age, u32 next);
+void kvc_values_loaded(struct kvc_values *v, u32 class, u32 next);
 void kvc_values_shared(struct kvc_values *v, const u32 *back, const u32 *seen);
 void kvc_values_refresh(struct kvc_pool *p);
 u32 kvc_class(u32 turn, u32 fresh);

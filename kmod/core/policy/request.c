@@ -32,6 +32,7 @@
 #define TURNS_MAX	8U
 #define ANCHORED	8U		/* pages of a request that has an anchor */
 #define AT_ONCE		32U	/* keys hashed, then looked up among the tails */
+#define LATELY		128U		/* a part of the capacity */
 #define AGE_MIN		(KVC_AGE_UNITS / 128)	/* of a request that is not just asked twice */
 
 static u32 power_of_two(u64 n)
@@ -199,6 +200,7 @@ void kvc_request_strays(struct kvc_pool *p)
 		r = add(rq, KVC_STRAY, now);
 		r->class = KVC_CLASS_STRAY;
 		WRITE_ONCE(rq->stray, r->id);
+		WRITE_ONCE(rq->lately, now - min(now, READ_ONCE(rq->capacity) / LATELY));
 	}
 	os_unlock(&rq->lock);
 }
@@ -427,6 +429,14 @@ os_racy u32 kvc_request_age(struct kvc_pool *p, u32 id, u64 now)
 	return r ? age_of(p, READ_ONCE(r->when), now) : U32_MAX;
 }
 
+/* Was the page asked for by a MATCH just now? Without the lock: another request in its place was later, too. */
+static os_racy bool matched_lately(struct kvc_requests *rq, u32 id)
+{
+	const struct kvc_request *r = id & KVC_STRAY ? NULL : get(rq, id);
+
+	return r && READ_ONCE(r->when) >= READ_ONCE(rq->lately);
+}
+
 /*
  * The page is loaded, by whomever. Most often nothing is to be done: it was not long ago, or a MATCH asked for it then.
  * Shard locked.
@@ -439,19 +449,16 @@ void kvc_request_loads(struct kvc_pool *p, struct kvc_entry *e)
 
 	if (id & KVC_STRAY)
 		loads = kvc_mark_shared(e->mark);
-	if (id == now && loads)
+	if ((id == now && loads) || matched_lately(rq, id))
+		return;
+	e->mark = kvc_mark(now, min(loads + 1, KVC_SHARED_MAX));
+	if (!(id & KVC_STRAY))
 		return;
 	os_lock_inner(&rq->lock);
 	r = get(rq, id);
 	epoch = get(rq, now);
-	if (r && epoch && !(id & KVC_STRAY) && age_of(p, r->when, epoch->when) < AGE_MIN) {
-		os_unlock_inner(&rq->lock);
-		return;
-	}
-	e->mark = kvc_mark(now, min(loads + 1, KVC_SHARED_MAX));
-	if (r && epoch && id & KVC_STRAY)
-		kvc_values_loaded(rq->values, kvc_class_stray(kvc_mark(id, loads)), age_of(p, r->when, epoch->when),
-				  kvc_class_stray(e->mark));
+	if (r && epoch)
+		kvc_values_loaded(rq->values, kvc_class_stray(kvc_mark(id, loads)), kvc_class_stray(e->mark));
 	os_unlock_inner(&rq->lock);
 }
 

@@ -252,10 +252,9 @@ void kvc_values_strays(struct kvc_values *v, u32 stored)
 	v->fresh = min_t(u64, (u64)v->fresh + stored, STALE);
 }
 
-/* A stray of the class was loaded at an age, and is one of the class @next now. Locked. */
-void kvc_values_loaded(struct kvc_values *v, u32 class, u32 age, u32 next)
+/* A stray of the class was loaded, and is one of the class @next now. Locked. */
+void kvc_values_loaded(struct kvc_values *v, u32 class, u32 next)
 {
-	(void)age;
 	v->now.back[class]++;
 	v->now.seen[next]++;
 	v->fresh++;
