@@ -234,7 +234,7 @@ def gnuplot(rows, out):
                 curves[row["target"], row["batch"]].append((row["size"], row["ratio"]))
         if not curves:
             continue
-        lines.append(f"set title '{op.upper()}'")
+        lines.append(f"set title '{op.upper()}, verification off'")
         lines.append("plot 1 lc rgb 'gray' notitle, " + ", ".join(
             f"'-' with linespoints title '{target}, batch {batch}'" for target, batch in sorted(curves)))
         for key in sorted(curves):
