@@ -16,6 +16,7 @@ struct io {
 	u8	*buf;		/* the user's */
 	u8	*copy;		/* of a write, made at submission */
 	u32	flags;
+	bool	sure;		/* a read of what is there */
 	u64	flush_cached;	/* PREFLUSH: cached writes that had completed at submission */
 	dev_done_fn done;
 	void	*arg;
@@ -35,6 +36,7 @@ struct bus {
 	u32	nr_devs;
 	struct io *ios;
 	u32	nr_ios, room;
+	struct dev *liar;
 };
 
 void (*harness_fail)(const char *what);
@@ -96,6 +98,11 @@ struct dev *bus_add(struct bus *b, u64 bytes)
 void dev_unit(struct dev *d, u32 bytes)
 {
 	d->disk->unit = bytes;
+}
+
+void bus_liar(struct bus *b, struct dev *d)
+{
+	b->liar = d;
 }
 
 void dev_stall(struct dev *d, bool on)
@@ -161,6 +168,13 @@ void dev_read(struct dev *d, u64 offset, void *buf, u32 len, dev_done_fn done, v
 	check_range(d, offset, len, DEV_SECTOR);
 	submit(&(struct io){ .dev = d, .op = OP_READ, .offset = offset, .len = len, .buf = buf, .done = done,
 			     .arg = arg });
+}
+
+void dev_read_again(struct dev *d, u64 offset, void *buf, u32 len, dev_done_fn done, void *arg)
+{
+	check_range(d, offset, len, DEV_SECTOR);
+	submit(&(struct io){ .dev = d, .op = OP_READ, .offset = offset, .len = len, .buf = buf, .sure = true,
+			     .done = done, .arg = arg });
 }
 
 void dev_write(struct dev *d, u64 offset, const void *buf, u32 len, u32 flags, dev_done_fn done, void *arg)
@@ -257,6 +271,18 @@ static bool misdirect(struct io *io, u64 *offset)
 	return true;
 }
 
+static bool lies(const struct io *io)
+{
+	struct bus *b = io->dev->bus;
+
+	if (io->dev != b->liar || (io->offset >= KVC_DATA_OFFSET && io->offset < data_end(io->dev)))
+		return false;
+	if (!rng_chance(b->rng, b->faults.lying))
+		return false;
+	b->counts.lies++;
+	return true;
+}
+
 static void write_done(struct io *io)
 {
 	struct disk *k = io->dev->disk;
@@ -269,7 +295,7 @@ static void write_done(struct io *io)
 	if (!misdirect(io, &offset))
 		return;
 	disk_put_view(k, offset, io->copy, io->len);
-	if (io->flags & DEV_FUA) {
+	if (io->flags & DEV_FUA && !lies(io)) {
 		disk_force(k, offset, io->copy, io->len);
 	} else {
 		disk_cache(k, offset, io->copy, (u32)io->len);
@@ -338,6 +364,8 @@ static int read_done(struct io *io)
 		return -EIO;
 	}
 	memcpy(io->buf, io->dev->disk->view + io->offset, io->len);
+	if (!io->sure && rng_chance(b->rng, b->faults.misread))
+		dev_misread(io->dev, b->rng, io->offset, io->buf, (u32)io->len);
 	return 0;
 }
 
@@ -466,6 +494,39 @@ const u8 *dev_durable(const struct dev *d, u64 offset)
 bool dev_changed(struct dev *d, u64 offset, u64 len)
 {
 	return disk_unflag(d->disk, offset, len, DISK_CHANGED);
+}
+
+void dev_misread(struct dev *d, struct rng *rng, u64 offset, u8 *buf, u32 len)
+{
+	const struct disk *k = d->disk;
+	u32 at = rng_below(rng, len), start = at & ~(KVC_BLOCK - 1), n = min(KVC_BLOCK, len - start);
+	u64 other;
+
+	d->bus->counts.misreads++;
+	switch (rng_below(rng, 3)) {
+	case 0:
+		buf[at] ^= (u8)(1U << rng_below(rng, 8));
+		break;
+	case 1:
+		memcpy(buf + start, k->older + offset + start, n);
+		break;
+	default:
+		other = k->nr_touched ? (u64)k->touched[rng_below(rng, k->nr_touched)] << KVC_BLOCK_SHIFT : 0;
+		memcpy(buf + start, k->view + other, n);
+	}
+}
+
+void dev_remember(struct dev *d)
+{
+	disk_remember(d->disk);
+}
+
+bool dev_go_back(struct dev *d)
+{
+	if (!disk_go_back(d->disk))
+		return false;
+	dev_taint(d, 0, d->disk->bytes);
+	return true;
 }
 
 u64 dev_bytes(const struct dev *d)

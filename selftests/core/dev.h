@@ -9,7 +9,9 @@
  *   - at a power cut every unit of a write that was not flushed is new or old, in any mixture; a unit is 512 bytes, or
  *     4 KiB on devices that promise so (dev_unit())
  *   - a discarded block reads as zeros or as before, the device's choice
- * Beyond that it may be told to lie: lost, misdirected and flipped blocks ("corruption", remembered as taint). It may
+ * Beyond that it may be told to lie: lost, misdirected and flipped blocks ("corruption", remembered as taint); reads that
+ * return a block with a flipped bit, as it was before the last write, or another one, and the right one when they are
+ * repeated; superblocks that are said to be durable and are not; all of it as it was some time ago. It may
  * fail: I/O errors that pass, blocks that cannot be read before they are written again, or all of it: a device that
  * vanished loses its cache as in a power cut, answers nothing but -ENODEV or -EIO, and comes back with what it had.
  *
@@ -37,11 +39,14 @@ struct bus_faults {
 	u32	lost, misdirected;		/* of writes to the data area */
 	u32	flip;				/* of completions: a bit somewhere on that device */
 	u32	bad;				/* of completions: a block somewhere becomes unreadable */
+	u32	misread;			/* of reads: they return something else, once */
+	u32	lying;				/* of forced writes of superblocks to dev_liar(): they are not durable */
 };
 
 struct bus_counts {
 	u64	torn, torn_forced, lost, misdirected, flips, bad;
 	u64	read_errors, write_errors, bad_reads, gone;
+	u64	misreads, lies;
 };
 
 struct bus *bus_new(struct rng *rng);
@@ -51,11 +56,15 @@ const struct bus_counts *bus_counts(struct bus *b);
 struct dev *bus_add(struct bus *b, u64 bytes);
 /* Bytes that the device writes whole: DEV_SECTOR, where nothing else is said, or KVC_BLOCK */
 void dev_unit(struct dev *d, u32 bytes);
+/* Its superblocks may not be where it says; NULL: nobody's */
+void bus_liar(struct bus *b, struct dev *d);
 /* Writes with FUA stay in flight until the stall is over. */
 void dev_stall(struct dev *d, bool on);
 
 /* Asynchronous I/O; @buf must stay. */
 void dev_read(struct dev *d, u64 offset, void *buf, u32 len, dev_done_fn done, void *arg);
+/* The same, and what is read is what is there */
+void dev_read_again(struct dev *d, u64 offset, void *buf, u32 len, dev_done_fn done, void *arg);
 void dev_write(struct dev *d, u64 offset, const void *buf, u32 len, u32 flags, dev_done_fn done, void *arg);
 void dev_discard(struct dev *d, u64 offset, u64 len, dev_done_fn done, void *arg);
 
@@ -75,6 +84,11 @@ void dev_pread(struct dev *d, u64 offset, void *buf, u32 len);
 void dev_pwrite(struct dev *d, u64 offset, const void *buf, u32 len);
 /* What dev_pread() would give, in place until the next write */
 const void *dev_peek(struct dev *d, u64 offset, u32 len);
+/* @buf holds what was read; now something else. */
+void dev_misread(struct dev *d, struct rng *rng, u64 offset, u8 *buf, u32 len);
+/* Remember all of it as it is, for certain; and go back there, all of it tainted. False: nothing was remembered. */
+void dev_remember(struct dev *d);
+bool dev_go_back(struct dev *d);
 /* Is there a block in the range that cannot be read? */
 bool dev_bad(const struct dev *d, u64 offset, u64 len);
 

@@ -49,6 +49,7 @@ static struct disk *make(u64 bytes)
 	k->room = max_t(u64, bytes, 8U << 20);
 	k->view = map(k->room);
 	k->disk = map(k->room);
+	k->older = map(k->room);
 	k->flags = map(k->room >> KVC_BLOCK_SHIFT);
 	k->touched = map((k->room >> KVC_BLOCK_SHIFT) * sizeof(*k->touched));
 	return k;
@@ -58,6 +59,7 @@ static void unmake(struct disk *k)
 {
 	munmap(k->view, k->room);
 	munmap(k->disk, k->room);
+	munmap(k->older, k->room);
 	munmap(k->flags, k->room >> KVC_BLOCK_SHIFT);
 	munmap(k->touched, (k->room >> KVC_BLOCK_SHIFT) * sizeof(*k->touched));
 	free(k);
@@ -95,6 +97,7 @@ static void wipe(struct disk *k)
 	for (i = 0; i < k->nr_touched; i++) {
 		memset(k->view + ((u64)k->touched[i] << KVC_BLOCK_SHIFT), 0, KVC_BLOCK);
 		memset(k->disk + ((u64)k->touched[i] << KVC_BLOCK_SHIFT), 0, KVC_BLOCK);
+		memset(k->older + ((u64)k->touched[i] << KVC_BLOCK_SHIFT), 0, KVC_BLOCK);
 	}
 	memset(k->flags, 0, k->nr_blocks);
 	k->nr_touched = 0;
@@ -109,6 +112,9 @@ void disk_free(struct disk *k)
 {
 	while (k->first)
 		pop_cached(k);
+	if (k->image)
+		munmap(k->image, k->room);
+	k->image = NULL;
 	if (nr_kept == KEPT_MAX) {
 		struct disk *old = kept;
 
@@ -157,6 +163,7 @@ void disk_put_view(struct disk *k, u64 offset, const u8 *data, u64 len)
 {
 	touch(k, offset, len);
 	heal(k, offset, len);
+	memcpy(k->older + offset, k->view + offset, len);
 	copy(k->view + offset, data, len);
 }
 
@@ -261,6 +268,34 @@ void disk_lose_cache(struct disk *k, struct rng *rng)
 	k->first = NULL;
 	k->last = &k->first;
 	k->cached_first = k->cached_end;
+}
+
+void disk_remember(struct disk *k)
+{
+	u32 i;
+
+	if (!k->image)
+		k->image = map(k->room);
+	for (i = 0; i < k->nr_touched; i++) {
+		u64 at = (u64)k->touched[i] << KVC_BLOCK_SHIFT;
+
+		memcpy(k->image + at, k->disk + at, KVC_BLOCK);
+	}
+}
+
+bool disk_go_back(struct disk *k)
+{
+	u32 i;
+
+	if (!k->image)
+		return false;
+	for (i = 0; i < k->nr_touched; i++) {
+		u64 at = (u64)k->touched[i] << KVC_BLOCK_SHIFT;
+
+		disk_put(k, at, k->image + at, KVC_BLOCK);
+		disk_put_view(k, at, k->image + at, KVC_BLOCK);
+	}
+	return true;
 }
 
 void disk_flag(struct disk *k, u64 offset, u64 len, u8 flag)

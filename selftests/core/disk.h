@@ -27,6 +27,8 @@ struct cached {
 struct disk {
 	u64	bytes, nr_blocks;
 	u8	*view, *disk;
+	u8	*older;		/* what reads saw of each block before the last write */
+	u8	*image;		/* NULL, or the disk as it was once */
 	u8	*flags;		/* of each block */
 	u32	*touched, nr_touched;
 	u64	nr_tainted;
@@ -58,6 +60,10 @@ void disk_tear(struct disk *k, struct rng *rng, u64 offset, const u8 *data, u64 
 void disk_revert(struct disk *k, u64 offset, u64 len);
 /* The power is gone: cached writes are torn, in any order. */
 void disk_lose_cache(struct disk *k, struct rng *rng);
+
+/* Remember the disk as it is, and go back there; false: nothing was remembered. */
+void disk_remember(struct disk *k);
+bool disk_go_back(struct disk *k);
 
 void disk_flag(struct disk *k, u64 offset, u64 len, u8 flag);
 /* Take it back. Did any block have it? Not for the two that are counted. */

@@ -51,7 +51,8 @@ struct sim_cfg {
 	u32	nr_keys;		/* of each keyspace */
 	u32	typical_len;
 	bool	roomy;			/* the pool is larger than what is stored: nothing may be evicted */
-	bool	leases, tenants, member_fails, alloc_fails, corrupts, io_errors, vanish, limits, grow;
+	bool	leases, tenants, member_fails, alloc_fails, corrupts, io_errors, vanish, limits, grow, misreads, lies,
+		rolls_back;
 	u32	discards;		/* 0: never, n: at one of n times when there is nothing else to do */
 	u32	windows;		/* of 10,000 windows those in which something happens; 0: none */
 	u32	images;			/* 0: never, n: media is looked at after one of n writes that change it */
@@ -63,7 +64,7 @@ struct sim_counts {
 		recovered, missing_excused, steps, ioerrs, nomem, removals, cuts_recovery, cuts_attached, discards,
 		cuts_header, cuts_summary, unread, vanished, degraded, returned, came_back, deleted_out, limits,
 		added, add_cuts, add_fails, left, left_failed, leave_cuts, stuck, went,
-		windows, stalls, stall_cuts, images, buried, buried_away;
+		rolled_back, misread, windows, stalls, stall_cuts, images, buried, buried_away;
 	struct bus_counts bus;
 };
 
@@ -77,6 +78,7 @@ struct event {
 	struct mstate state;
 	bool	weak;
 	u32	tombs;			/* of a delete: members of which one has its tombstone; a mask */
+	bool	unsure;			/* if there is one: others wrote, too */
 };
 
 struct place {
@@ -92,6 +94,8 @@ struct mkey {
 	bool	busy;			/* a call that has it in hand dropped its locks: the others leave it alone */
 	u64	changed;		/* s->event then */
 	bool	doubtful;		/* what brought a deleted page back may take it away again */
+	bool	hidden;			/* this recovery did not read records of it that matter */
+	bool	unseen;			/* nor did one before: any version may be back, until a delete is durable */
 	bool	gone;			/* its member failed: -ENODEV is as good as -ENOENT */
 	u32	twice;			/* this version was moved: any of its copies may be found, in attach after attach */
 	u32	away;			/* this version has to be back when its member is */
@@ -139,6 +143,7 @@ struct op {
 	u32	ios;			/* in flight */
 	int	err;
 	bool	killed;			/* its user died: abort */
+	bool	again;			/* a load that is being read once more */
 	struct kvc_store st;
 	u32	epoch;			/* of the tenant when the store began */
 	struct kvc_load ld;
@@ -249,7 +254,7 @@ struct sim {
 	bool	degraded;		/* members were missing once */
 	struct place newest[SIM_MEMBERS_MAX];
 	u32	read_errors;		/* reads that failed in recoveries */
-	u64	unread[SIM_MEMBERS_MAX]; /* segments that a recovery could not read, ever; a mask */
+	u64	unread[SIM_MEMBERS_MAX]; /* segments that the last recovery did not read as they are; a mask */
 };
 
 /* sim_main.c */
@@ -273,7 +278,7 @@ struct mkey *model_key(struct sim *s, u32 tenant, u32 keyspace, u32 id);
 struct mkey *model_random_key(struct sim *s);	/* of a live tenant; NULL when there is none */
 const char *model_name(const struct mkey *k);
 void model_event(struct sim *s, struct mkey *k, struct mstate state, bool weak);
-void model_deleted(struct sim *s, struct mkey *k, u32 tombs);
+void model_deleted(struct sim *s, struct mkey *k, u32 tombs, bool unsure);
 void model_missing(struct sim *s);			/* s->missing are not there at attach */
 void model_flushed(struct sim *s, u64 event);
 void model_settle_key(struct sim *s, struct mkey *k);	/* before model_allows(): forget what cannot be any more */
@@ -290,7 +295,7 @@ u32 model_leases(const struct sim *s, u32 member, u64 segment);
 u64 segment_of(const struct sim *s, u64 offset);
 bool segment_tainted(const struct sim *s, struct place at);
 bool model_excused(const struct sim *s, const struct mkey *k);
-bool model_damaged(const struct sim *s, const struct mkey *k);
+bool model_damaged(const struct sim *s);
 /* Whatever the engine evicted since the last look */
 void model_look(struct sim *s);
 bool model_unsure(const struct sim *s);		/* may some have been evicted that nobody has looked for? */
@@ -324,6 +329,7 @@ bool window_end(struct sim *s, struct window *w);
 void image_init(struct sim *s);
 void image_free(struct sim *s);
 void image_changed(struct sim *s);	/* a write that was forced has ended */
+void image_hidden(struct sim *s);	/* which keys are, behind s->unread? */
 
 /* sim_admin.c */
 void ops_flush(struct sim *s);

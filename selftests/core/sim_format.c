@@ -130,6 +130,8 @@ void life_format(struct sim *s)
 		t->mode = 0600;
 		s->tenants[i].state = T_LIVE;
 	}
+	if (s->cfg.lies)
+		bus_liar(s->bus, s->devs[rng_below(&s->rng, s->cfg.nr_members)]);
 	if (s->cfg.limits)
 		plant_limits(s);
 	s->super_seq_durable = super->seq;

@@ -130,8 +130,7 @@ static void forget(struct sim *s, u32 member)
 	struct dev *d = s->devs[member];
 	u32 i;
 
-	s->scarred |= s->unread[member] || dev_tainted(d, KVC_DATA_OFFSET, dev_bytes(d) - KVC_DATA_OFFSET);
-	s->unread[member] = 0;
+	s->scarred |= dev_tainted(d, KVC_DATA_OFFSET, dev_bytes(d) - KVC_DATA_OFFSET);
 	for (i = 0; i < s->nr_keys; i++) {
 		struct mkey *k = &s->keys[i];
 

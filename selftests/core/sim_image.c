@@ -211,7 +211,8 @@ static bool going(const struct sim *s, u32 member, u32 segment)
 	       (wk->w.offset - KVC_DATA_OFFSET) % s->cfg.segment_size == 0;
 }
 
-static void cover(struct sim *s)
+/* @read: by those in logs that recovery has read as they are; else by those that stay */
+static void cover(struct sim *s, bool read)
 {
 	struct image *im = s->image;
 	u32 m, i, j;
@@ -221,7 +222,9 @@ static void cover(struct sim *s)
 		for (i = 0; part_of_pool(s, m) && i < im->nr_logs[m]; i++) {
 			const struct log *l = &im->logs[m][i];
 
-			for (j = 0; !going(s, m, i) && j < l->nr; j++) {
+			if (read ? s->unread[m] & BIT_ULL(i) || dev_gone(s->devs[m]) : going(s, m, i))
+				continue;
+			for (j = 0; j < l->nr; j++) {
 				const struct mkey *k = l->recs[j].tomb ? key_of(s, &l->recs[j]) : NULL;
 
 				if (k)
@@ -306,8 +309,50 @@ void image_changed(struct sim *s)
 	for (m = 0; m < s->cfg.nr_members; m++)
 		if (part_of_pool(s, m))
 			refresh(s, m);
-	cover(s);
+	cover(s, false);
 	for (m = 0; m < s->cfg.nr_members; m++)
 		for (i = 0; part_of_pool(s, m) && i < s->image->nr_logs[m]; i++)
 			check_log(s, m, i);
+}
+
+/*
+ * Keys of which this recovery may not have seen all that matters: a page record that no tombstone covers among those that
+ * were read well, if the page or a tombstone that covers it was not. What is on members that are not there is another
+ * matter.
+ */
+static void hide_behind(struct sim *s, const struct rec *page, bool seen)
+{
+	struct mkey *k = key_of(s, page);
+	bool covered = false;
+	u32 m, i;
+
+	if (!k || page->seq < s->image->covered[k - s->keys])
+		return;
+	for (m = 0; seen && !covered && m < s->cfg.nr_members; m++)
+		for (i = 0; part_of_pool(s, m) && i < s->image->nr_logs[m]; i++)
+			covered |= s->unread[m] & BIT_ULL(i) && covered_here(&s->image->logs[m][i], page);
+	k->hidden |= !seen || covered;
+}
+
+void image_hidden(struct sim *s)
+{
+	struct image *im = s->image;
+	bool any = false;
+	u32 m, i, j;
+
+	for (i = 0; i < s->nr_keys; i++)
+		s->keys[i].hidden = false;
+	for (m = 0; m < s->cfg.nr_members; m++)
+		any |= s->unread[m] != 0;
+	if (!any)
+		return;
+	for (m = 0; m < s->cfg.nr_members; m++)
+		if (part_of_pool(s, m))
+			refresh(s, m);
+	cover(s, true);
+	for (m = 0; m < s->cfg.nr_members; m++)
+		for (i = 0; part_of_pool(s, m) && i < im->nr_logs[m]; i++)
+			for (j = 0; j < im->logs[m][i].nr; j++)
+				if (!im->logs[m][i].recs[j].tomb)
+					hide_behind(s, &im->logs[m][i].recs[j], !(s->unread[m] & BIT_ULL(i)));
 }

@@ -51,7 +51,7 @@ static void read_super(struct sim *s, bool either)
 	bool lost = false;
 	u32 i;
 
-	either &= !s->cfg.io_errors && !s->cfg.corrupts && !s->cfg.member_fails && !s->cfg.vanish;
+	either &= !s->cfg.lies && !s->cfg.io_errors && !s->cfg.corrupts && !s->cfg.member_fails && !s->cfg.vanish;
 	s->super->seq = 0;
 	for (i = 0; i < s->cfg.nr_members; i++) {
 		if (either && rng_chance(&s->rng, 1000)) {
@@ -110,6 +110,21 @@ static void muster(struct sim *s)
 	}
 	if (rng_chance(&s->fault_rng, 1500))
 		life_vanish(s);
+}
+
+/* One of the members is as it was some time ago. By its records nobody can tell that from a power cut long ago. */
+static void roll_back(struct sim *s)
+{
+	struct dev *d = s->devs[rng_below(&s->fault_rng, s->cfg.nr_members)];
+
+	if (!s->cfg.rolls_back)
+		return;
+	if (rng_chance(&s->fault_rng, 3000) && dev_go_back(d)) {
+		s->n.rolled_back++;
+		sim_trace(s, "a member was rolled back");
+	} else if (rng_chance(&s->fault_rng, 5000)) {
+		dev_remember(d);
+	}
 }
 
 static void note_missing(struct sim *s)
@@ -207,7 +222,7 @@ static void check_away(struct sim *s, struct mkey *k, u32 version)
 {
 	if (!k->away || s->missing & BIT(s->versions[k->away].member))
 		return;
-	sim_check(version == k->away || k->doubtful || model_damaged(s, k), "%s: v%u did not come back with member %u",
+	sim_check(version == k->away || k->doubtful || k->hidden || k->unseen || model_damaged(s), "%s: v%u did not come back with member %u",
 		  model_name(k), k->away, s->versions[k->away].member);
 	s->n.returned += version == k->away;
 	k->away = 0;
@@ -229,9 +244,9 @@ static void check_missing(struct sim *s, struct mkey *k, const char *what)
 /* Was what made older versions of the key impossible damaged, or is it on a member that is not there? */
 static bool may_be_back(struct sim *s, const struct mkey *k)
 {
-	if (k->tombs & s->missing)
+	if (k->tombs & s->missing || k->hidden)
 		return true;
-	return model_damaged(s, k) && (model_allows(k, (struct mstate){ 0 }) || model_excused(s, k));
+	return (model_damaged(s) || k->unseen) && (model_allows(k, (struct mstate){ 0 }) || model_excused(s, k));
 }
 
 static void check_found(struct sim *s, struct mkey *k, const struct kvc_load *ld)
@@ -287,6 +302,8 @@ static void compare(struct sim *s)
 	u64 found = 0;
 	u32 i;
 
+	image_hidden(s);
+
 	for (i = 0; i < s->nr_keys; i++)
 		if (s->tenants[s->keys[i].tenant].state == T_LIVE)
 			compare_key(s, &s->keys[i], &found);
@@ -327,6 +344,7 @@ void life_attach(struct sim *s)
 	struct rng rng, fault_rng;
 
 	muster(s);
+	roll_back(s);
 	read_super(s, true);
 	note_missing(s);
 	settle_tenants(s);

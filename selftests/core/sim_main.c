@@ -86,6 +86,8 @@ static void set_faults(struct sim *s)
 		f.write_error = rng_below(&s->fault_rng, 60);
 		f.bad = rng_below(&s->fault_rng, 150);
 	}
+	f.misread = s->cfg.misreads ? 200 : 0;
+	f.lying = s->cfg.lies ? 5000 : 0;
 	bus_faults(s->bus, &f);
 }
 
@@ -149,6 +151,10 @@ static void set_cfg(struct sim *s)
 	c->grow = !c->vanish && !c->limits && rng_chance(r, 4000);
 	c->windows = rng_chance(r, 7000) ? 100 << rng_below(r, 6) : 0;
 	c->images = rng_chance(r, 8500) ? rng_range(r, 1, 3) : 0;
+	c->misreads = !c->limits && rng_chance(r, 3500);
+	c->lies = c->nr_members > 1 && !c->vanish && !c->member_fails && !c->grow && rng_chance(r, 1500);
+	c->rolls_back = c->nr_members > 1 && !c->vanish && !c->limits && !c->grow && rng_chance(r, 500);
+	c->corrupts |= c->rolls_back;
 	set_faults(s);
 }
 
@@ -380,6 +386,9 @@ static void print_faults(const struct sim_counts *n)
 	       " %llu leaves cut, %llu stuck\n", (unsigned long long)n->added, (unsigned long long)n->left,
 	       (unsigned long long)n->left_failed, (unsigned long long)n->went, (unsigned long long)n->add_cuts,
 	       (unsigned long long)n->add_fails, (unsigned long long)n->leave_cuts, (unsigned long long)n->stuck);
+	printf("sim: %llu reads and %llu recoveries got something else, %llu superblocks were not where it was said,"
+	       " %llu members were rolled back\n", (unsigned long long)n->bus.misreads, (unsigned long long)n->misread,
+	       (unsigned long long)n->bus.lies, (unsigned long long)n->rolled_back);
 	printf("sim: others had their turn in %llu windows; %llu stalls, %llu of them cut; %llu looks at media, %llu deleted"
 	       " pages there; %llu tombstones on other members\n", (unsigned long long)n->windows, (unsigned long long)n->stalls,
 	       (unsigned long long)n->stall_cuts, (unsigned long long)n->images, (unsigned long long)n->buried,

@@ -105,8 +105,10 @@ static void prune(struct mkey *k, u64 durable)
 		if (k->events[i].weak)
 			continue;
 		base = i;
-		if (!k->events[i].state.version)
-			drop_ghosts(k, k->events[i].nr);
+		if (k->events[i].state.version)
+			continue;
+		drop_ghosts(k, k->events[i].nr);
+		k->unseen = false;
 	}
 	memmove(k->events, k->events + base, sizeof(*k->events) * (k->nr_events - base));
 	k->nr_events -= base;
@@ -166,7 +168,7 @@ bool model_buried(struct sim *s, struct mkey *k)
 	for (i = 0; i < k->nr_events; i++)
 		if (k->events[i].state.version)
 			return false;
-	return !k->nr_ghosts && !k->doubtful && !model_damaged(s, k) && !(k->tombs & s->missing);
+	return !k->nr_ghosts && !k->doubtful && !k->unseen && !model_damaged(s) && !(k->tombs & s->missing);
 }
 
 void model_forget_key(struct mkey *k)
@@ -177,6 +179,7 @@ void model_forget_key(struct mkey *k)
 	k->pending = false;
 	k->gone = false;
 	k->doubtful = false;
+	k->unseen = false;
 	k->away = 0;
 	k->twice = 0;
 	k->tombs = 0;
@@ -209,10 +212,14 @@ static void drop_ghosts_here(const struct sim *s, struct mkey *k)
  */
 void model_recovered(struct sim *s, struct mkey *k, struct mstate state, struct place at)
 {
-	u32 i;
+	struct event *before = NULL;
+	u32 nr_before = 0, room_before = 0, i;
 
 	prune(k, s->durable);
-	k->doubtful |= state.version && model_damaged(s, k) && model_allows(k, (struct mstate){ 0 });
+	for (i = 0; k->hidden && i < k->nr_events + k->nr_ghosts; i++)
+		push(&before, &nr_before, &room_before,
+		     i < k->nr_events ? k->events[i] : k->ghosts[i - k->nr_events]);
+	k->doubtful |= state.version && model_damaged(s) && model_allows(k, (struct mstate){ 0 });
 	/* A tombstone that comes back takes it away again. */
 	k->doubtful |= state.version && k->tombs & s->missing;
 	for (i = 0; i < k->nr_events; i++)
@@ -231,6 +238,14 @@ void model_recovered(struct sim *s, struct mkey *k, struct mstate state, struct 
 		if (is_out(s, e.state.version) && e.state.version > state.version)
 			push_event(k, e);
 	}
+	/* What was not read now may be another time. */
+	for (i = 0; i < nr_before; i++)
+		push_event(k, (struct event){ .nr = s->event, .state = before[i].state, .weak = true });
+	if (k->hidden) {
+		push_event(k, (struct event){ .nr = s->event, .weak = true });
+		k->unseen = true;
+	}
+	free(before);
 	k->cur = state;
 	k->at = at;
 	/* where a power cut left it, not where it was being moved to */
@@ -266,18 +281,19 @@ static void weaken_deletes(struct mkey *k, u32 member)
 		if (e->state.version || e->weak)
 			continue;
 		if (e->tombs)
-			lost = e->tombs & BIT(member);
+			lost = e->tombs & BIT(member) || (e->unsure && lost);
 		if (lost)
 			weaken(k, i);
 	}
 }
 
-void model_deleted(struct sim *s, struct mkey *k, u32 tombs)
+void model_deleted(struct sim *s, struct mkey *k, u32 tombs, bool unsure)
 {
 	u32 i;
 
 	model_event(s, k, (struct mstate){ 0 }, false);
 	k->events[k->nr_events - 1].tombs = tombs;
+	k->events[k->nr_events - 1].unsure = unsure;
 	k->tombs |= tombs;
 	/* lost before the call came back */
 	for (i = 0; i < s->cfg.nr_members; i++)
@@ -399,40 +415,35 @@ bool segment_tainted(const struct sim *s, struct place at)
 {
 	u64 start = KVC_DATA_OFFSET + segment_of(s, at.offset) * s->cfg.segment_size;
 
-	return dev_tainted(s->devs[at.member], start, s->cfg.segment_size);
+	return s->scarred || dev_tainted(s->devs[at.member], start, s->cfg.segment_size);
 }
 
-/* Unreadable segments only matter to keys that have records on their members; what corruption hit is not known. */
-bool model_damaged(const struct sim *s, const struct mkey *k)
+/* What corruption hit is not known. */
+bool model_damaged(const struct sim *s)
 {
 	u32 i;
 
 	if (s->scarred)
 		return true;
 	for (i = 0; i < s->cfg.nr_members; i++) {
-		if (s->unread[i] && (k->on | k->tombs) & BIT(i))
-			return true;
 		if (dev_tainted(s->devs[i], KVC_DATA_OFFSET, dev_bytes(s->devs[i]) - KVC_DATA_OFFSET))
 			return true;
 	}
 	return false;
 }
 
-static bool segment_hit(const struct sim *s, struct place at)
-{
-	return segment_tainted(s, at) || (s->unread[at.member] & BIT_ULL(segment_of(s, at.offset)));
-}
-
 /* May the page be missing because its segment, or the one it was moved from, was hit? */
 bool model_excused(const struct sim *s, const struct mkey *k)
 {
-	if (k->twice && k->twice == k->cur.version && model_damaged(s, k))
+	if (k->hidden)
+		return true;
+	if (k->twice && k->twice == k->cur.version && model_damaged(s))
 		return true;
 	if (s->scarred && s->cfg.limits)
 		return true;
 	if (!k->at.offset || k->doubtful)
-		return model_damaged(s, k) || (k->doubtful && s->degraded);
-	return segment_hit(s, k->at) || (k->before.offset && segment_hit(s, k->before));
+		return model_damaged(s) || (k->doubtful && s->degraded);
+	return segment_tainted(s, k->at) || (k->before.offset && segment_tainted(s, k->before));
 }
 
 /* Segments of which pages were evicted, each a place in it */

@@ -117,7 +117,7 @@ static void store_io_done(void *arg, int err)
 /* Where nothing is damaged, pages that nobody can check are right as well. */
 bool sim_no_crcs(const struct sim *s, u32 version)
 {
-	return !s->cfg.corrupts && version % 5 == 0;
+	return !s->cfg.corrupts && !s->cfg.misreads && version % 5 == 0;
 }
 
 static void store_crcs(struct op *op)
@@ -371,7 +371,7 @@ static void op_delete(struct sim *s)
 		for (i = 0; i < s->cfg.nr_members; i++)
 			tombs |= marks[i] != kvc_flush_mark(s->pool, i) ? BIT(i) : 0;
 		s->n.buried_away += k->cur.version && tombs && !(tombs & BIT(k->at.member));
-		model_deleted(s, k, tombs);
+		model_deleted(s, k, tombs, ran);
 		k->gone = false;
 		sim_trace(s, "delete %s, event %llu, tombstone on %x", model_name(k), (unsigned long long)s->event,
 			  tombs);

@@ -18,6 +18,8 @@ static int load_check(struct op *op)
 
 		len = min(chunk, op->length - from);
 		if (!op->ld.no_crcs && page_crc(at, len) != kvc_load_crc(s->pool, &op->ld, i)) {
+			if (!op->again)
+				return -EBADMSG;
 			sim_check(segment_tainted(s, (struct place){ op->ld.member, op->ld.offset }),
 				  "load of %s v%u: chunk %u is damaged", model_name(op->key), op->version, i);
 			return -EBADMSG;
@@ -29,6 +31,9 @@ static int load_check(struct op *op)
 	return 0;
 }
 
+static void load_io_done(void *arg, int err);
+
+/* What seems to be damaged is read once more, as in the kernel. */
 static void load_end(struct op *op)
 {
 	struct sim *s = op->sim;
@@ -36,6 +41,13 @@ static void load_end(struct op *op)
 
 	if (!r && !s->ending)
 		r = load_check(op);
+	if (r == -EBADMSG && !op->again) {
+		op->again = true;
+		dev_read_again(s->devs[op->ld.member],
+			       op->ld.offset + (u64)op->first_chunk * s->cfg.chunk_size, op->buf, op->buf_len,
+			       load_io_done, op);
+		return;
+	}
 	kvc_load_end(s->pool, &op->ld, r);
 	if (r == -EBADMSG) {
 		s->n.bad++;

@@ -8,11 +8,12 @@
 struct job {
 	struct kvc_recover r;
 	bool busy;
+	u8	*keep;
 };
 
 #define JOBS 6
 
-/* As good as damaged: nothing in it is promised any more. What numbers near their limits go on from may be in it. */
+/* What numbers near their limits go on from may be in it. */
 static void note_unread(struct sim *s, const struct kvc_recover *r)
 {
 	s->read_errors++;
@@ -41,24 +42,55 @@ static int feed(struct sim *s, struct job *j, const void *buf, int err)
 	return r;
 }
 
+/* An older header is as good as one: what it leads to was true once, and what the engine does about it may be wrong. */
+static bool another_header(const struct sim *s, const struct kvc_recover *r, const u8 *got, const u8 *real)
+{
+	struct kvc_seg_id id = { .member = r->member, .segment = (u32)segment_of(s, r->offset) };
+	u32 bytes, blocks = (u32)(s->cfg.segment_size >> KVC_BLOCK_SHIFT);
+	struct kvc_extent_reader xr;
+
+	if ((r->offset - KVC_DATA_OFFSET) % s->cfg.segment_size || !memcmp(got, real, KVC_BLOCK))
+		return false;
+	memcpy(id.pool_uuid, s->super->pool_uuid, KVC_UUID_LEN);
+	return kvc_extent_peek(got, &bytes) == KVC_OK &&
+	       kvc_extent_open(&xr, got, bytes, &id, 0, blocks, s->cfg.chunk_size) == KVC_OK;
+}
+
+/* Now and then the device returns something else. */
+static void misread(struct sim *s, const struct kvc_recover *r, u8 *got, const u8 *real)
+{
+	if (!s->cfg.misreads || !rng_chance(&s->fault_rng, 200))
+		return;
+	dev_misread(s->devs[r->member], &s->fault_rng, r->offset, got, r->len);
+	if (!memcmp(got, real, r->len))
+		return;
+	s->n.misread++;
+	s->unread[r->member] |= BIT_ULL(segment_of(s, r->offset));
+	s->scarred |= another_header(s, r, got, real);
+}
+
+/* As the kernel does it, into what is kept, or alone, and then into memory whose end AddressSanitizer sees */
 static void read_and_feed(struct sim *s, struct job *j)
 {
-	const void *buf = dev_peek(s->devs[j->r.member], j->r.offset, j->r.len);
+	const u8 *real = dev_peek(s->devs[j->r.member], j->r.offset, j->r.len);
 	int err = read_error(s, &j->r);
-	void *exact = NULL;
+	u8 *buf = j->r.keep;
 
-	sim_check(j->r.len > 0 && j->r.len <= KVC_RECOVER_IO, "recovery reads %u bytes", j->r.len);
-	if (err == -EIO) {
+	sim_check(j->r.len > 0 && j->r.at + j->r.len <= KVC_RECOVER_IO, "recovery reads %u bytes", j->r.len);
+	sim_check(buf || !j->r.at, "recovery keeps %u bytes of nothing", j->r.at);
+	if (!buf)
+		buf = malloc(j->r.len);
+	if (!buf)
+		sim_fail("the test itself is out of memory");
+	if (err == -EIO)
 		note_unread(s, &j->r);
-	} else if (!err && rng_chance(&s->fault_rng, 300)) {
-		/* For AddressSanitizer, which cannot see where a part of the device ends */
-		exact = malloc(j->r.len);
-		if (!exact)
-			sim_fail("the test itself is out of memory");
-		memcpy(exact, buf, j->r.len);
+	if (!err) {
+		memcpy(buf + j->r.at, real, j->r.len);
+		misread(s, &j->r, buf + j->r.at, real);
 	}
-	j->busy = feed(s, j, exact ? exact : buf, err) == 1;
-	free(exact);
+	j->busy = feed(s, j, buf, err) == 1;
+	if (buf != j->keep)
+		free(buf);
 }
 
 static void start_job(struct sim *s, struct job *j, u32 segment)
@@ -68,16 +100,22 @@ static void start_job(struct sim *s, struct job *j, u32 segment)
 	while (segment >= s->cfg.nr_segs[member])
 		segment -= s->cfg.nr_segs[member++];
 	kvc_recover_start(s->pool, member, segment, &j->r);
+	if (rng_chance(&s->rng, 9000))
+		j->r.keep = j->keep;
 	j->busy = true;
 }
 
 /* All segments, several at a time, in any order; the power may go after @reads of them. False: it went. */
 static bool recover(struct sim *s, u32 reads)
 {
+	static u8 keep[JOBS][KVC_RECOVER_IO];
 	struct job jobs[JOBS] = { 0 };
 	u32 n = 0, next = 0, i, start;
 	bool any = true;
 
+	memset(s->unread, 0, sizeof(s->unread));
+	for (i = 0; i < JOBS; i++)
+		jobs[i].keep = keep[i];
 	for (i = 0; i < s->cfg.nr_members; i++)
 		n += s->cfg.nr_segs[i];
 	start = rng_below(&s->rng, n);
@@ -135,10 +173,8 @@ void sim_attached(struct sim *s)
 
 void sim_attach_cut(struct sim *s)
 {
-	u64 unread[SIM_MEMBERS_MAX];
 	u32 i;
 
-	memcpy(unread, s->unread, sizeof(unread));
 	create(s);
 	s->n.cuts_recovery++;
 	if (recover(s, rng_below(&s->rng, s->cfg.nr_members * 8)))
@@ -147,5 +183,4 @@ void sim_attach_cut(struct sim *s)
 				sim_write_super(s, kvc_super_of(s->pool), i, 1);
 	kvc_pool_destroy(s->pool);
 	bus_power_cut(s->bus);
-	memcpy(s->unread, unread, sizeof(unread));
 }

@@ -62,7 +62,7 @@ static void model_move_bad(struct sim *s, const struct kvc_work *w)
 {
 	u32 i;
 
-	sim_check(segment_tainted(s, (struct place){ w->src_member, w->src_offset }),
+	sim_check(s->cfg.misreads || segment_tainted(s, (struct place){ w->src_member, w->src_offset }),
 		  "move of an undamaged page at %llu", (unsigned long long)w->src_offset);
 	for (i = 0; i < s->nr_keys; i++) {
 		struct mkey *k = &s->keys[i];
