@@ -187,6 +187,27 @@ static void histories(void **state)
 		assert_int_equal(kvc_one_history(rows[i].w, rows[i].nr), rows[i].one);
 }
 
+/* Power was cut when the member that is added had its superblock, and the others did not know of it yet. */
+static void history_of_an_added_member(void **state)
+{
+	struct rig *r = rig_small(1);
+	struct kvc_super *now = malloc(sizeof(*now));
+	struct kvc_witness w[2];
+
+	(void)state;
+	assert_non_null(now);
+	*now = *r->super;
+	now->nr_members = 2;
+	now->seq++;
+	now->members[1] = now->members[0];
+	now->members[1].uuid[0]++;
+	w[0] = (struct kvc_witness){ 0, r->super->seq, kvc_super_there(r->super->members, now) };
+	w[1] = (struct kvc_witness){ 1, now->seq, kvc_super_there(now->members, now) };
+	assert_true(kvc_one_history(w, 2));
+	free(now);
+	rig_free(r);
+}
+
 /* What lies in the logs of all segments, as far as they are valid, and how much of it lies behind the first step */
 static u64 log_bytes(struct rig *r)
 {
@@ -330,6 +351,7 @@ static const struct CMUnitTest members_tests[] = {
 	cmocka_unit_test_setup_teardown(tenant_removed_meanwhile, make, unmake),
 	cmocka_unit_test_setup_teardown(failed_summary_is_not_flushed, make, unmake),
 	cmocka_unit_test(histories),
+	cmocka_unit_test(history_of_an_added_member),
 	cmocka_unit_test(attach_reads_summaries),
 	cmocka_unit_test(attach_is_linear_in_pages),
 	cmocka_unit_test(forgetful_reader),

@@ -177,7 +177,10 @@ struct kvc_witness {
 	u64	seq, there;
 };
 
-/* Of the members in the newest superblock those that were there when another one was written, with all of @was */
+/*
+ * Of the members in the newest superblock those that were there when another one was written, with all of @was, or that
+ * were added since
+ */
 u64 kvc_super_there(const struct kvc_super_member *was, const struct kvc_super *now);
 bool kvc_one_history(const struct kvc_witness *w, u32 nr);
 

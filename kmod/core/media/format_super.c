@@ -24,13 +24,18 @@ u32 kvc_device_segments(u64 device_bytes, u64 segment_size)
 
 u64 kvc_super_there(const struct kvc_super_member *was, const struct kvc_super *now)
 {
+	static const struct kvc_super_member none;
 	u64 there = 0;
 	u32 i;
 
-	for (i = 0; i < now->nr_members; i++)
-		if (!kvc_super_hole(now, i) && !memcmp(was[i].uuid, now->members[i].uuid, KVC_UUID_LEN) &&
-		    !(was[i].flags & KVC_MEMBER_ABSENT))
+	/* who came later cannot have been missing */
+	for (i = 0; i < now->nr_members; i++) {
+		if (kvc_super_hole(now, i))
+			continue;
+		if (!memcmp(&was[i], &none, sizeof(none)) ||
+		    (!memcmp(was[i].uuid, now->members[i].uuid, KVC_UUID_LEN) && !(was[i].flags & KVC_MEMBER_ABSENT)))
 			there |= BIT_ULL(i);
+	}
 	return there;
 }
 
