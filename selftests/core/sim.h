@@ -28,6 +28,7 @@
  *   sim_recover.c  recovery                     sim_format.c  format
  *   sim_grow.c   members that come and go
  *   sim_life.c   attach, power cut, detach, comparison
+ *   sim_super.c  superblocks
  *   sim_window.c  what others do meanwhile  sim_image.c  what is on media
  */
 #ifndef SIM_H
@@ -52,7 +53,7 @@ struct sim_cfg {
 	u32	typical_len;
 	bool	roomy;			/* the pool is larger than what is stored: nothing may be evicted */
 	bool	leases, tenants, member_fails, alloc_fails, corrupts, io_errors, vanish, limits, grow, misreads, lies,
-		rolls_back;
+		rolls_back, budget;
 	u32	discards;		/* 0: never, n: at one of n times when there is nothing else to do */
 	u32	windows;		/* of 10,000 windows those in which something happens; 0: none */
 	u32	images;			/* 0: never, n: media is looked at after one of n writes that change it */
@@ -64,7 +65,7 @@ struct sim_counts {
 		recovered, missing_excused, steps, ioerrs, nomem, removals, cuts_recovery, cuts_attached, discards,
 		cuts_header, cuts_summary, unread, vanished, degraded, returned, came_back, deleted_out, limits,
 		added, add_cuts, add_fails, left, left_failed, leave_cuts, stuck, went,
-		rolled_back, misread, windows, stalls, stall_cuts, images, buried, buried_away;
+		histories, unadmitted, rolled_back, misread, windows, stalls, stall_cuts, images, buried, buried_away;
 	struct bus_counts bus;
 };
 
@@ -107,12 +108,13 @@ struct mkey {
 	u32	nr_ghosts, ghosts_room;
 };
 
-enum mtenant_state { T_NONE, T_ADDING, T_LIVE, T_REMOVING };
+enum mtenant_state { T_NONE, T_ADDING, T_LIVE, T_REMOVING, T_GONE };	/* gone: and let go of */
 
 struct mtenant {
 	enum mtenant_state state;
 	char	name[KVC_NAME_MAX];
 	u32	slot, epoch;
+	u32	flags, flags_before;	/* before: also possible after a power cut */
 };
 
 struct mlease {
@@ -126,6 +128,8 @@ struct mversion {
 	struct mkey *key;
 	u32	length, member;
 };
+
+enum super_why { SUPER_TENANT, SUPER_GROW, SUPER_LOSS, SUPER_SETTINGS };
 
 enum op_type { OP_STORE, OP_LOAD, OP_FLUSH, OP_SUPER };
 
@@ -150,11 +154,13 @@ struct op {
 	u32	first_chunk, nr_chunks;	/* of a load */
 	u64	start_event;		/* of a flush */
 	u64	marks[SIM_MEMBERS_MAX];
-	u32	tenant;			/* of a superblock write */
+	enum super_why why;		/* of a superblock */
 	u64	super_seq;
-	u32	copy;			/* which of the two it is being written to */
-	bool	alone;			/* to the member that is being added; the others follow */
-	u32	written;		/* copies that have it */
+	u32	member, copy;		/* where it is being written to */
+	u32	took;			/* copies of this member that have it */
+	u32	written;		/* of all */
+	bool	alone;			/* to the member that is being added; then to all */
+	bool	took_all;		/* and it did not fail meanwhile */
 };
 
 enum grow_state {
@@ -172,6 +178,7 @@ struct grow {
 	u32	member;
 	bool	move;
 	u64	marks[SIM_MEMBERS_MAX];
+	bool	lost;			/* nobody took the superblock */
 };
 
 struct worker {
@@ -247,6 +254,12 @@ struct sim {
 	u64	placed;			/* blocks given to pages, ever */
 	bool	failed[SIM_MEMBERS_MAX];	/* also where none is */
 	struct grow grow;
+	struct op *super_op;		/* the superblock that is being written */
+	u32	tenant_op;		/* the tenant that changes */
+	bool	loss_unwritten;
+	u32	worn;			/* slots that attach found to be old or damaged */
+	struct kvc_settings settings, settings_before;
+	u64	now;			/* seconds */
 	bool	hole[SIM_MEMBERS_MAX];	/* nobody is there */
 	bool	scarred;		/* what was lost is not known any more: older versions may be back */
 	u32	uuids;			/* of members that were added */
@@ -336,15 +349,23 @@ void ops_flush(struct sim *s);
 void ops_flush_look(struct sim *s);	/* end flushes that are done */
 bool ops_flush_wants(struct sim *s, u32 member);
 void op_tenant(struct sim *s);
+bool tenant_busy(const struct sim *s);
+void tenant_super_end(struct sim *s, bool written);
+void op_settings(struct sim *s);
+
+/* sim_super.c */
+void super_write(struct sim *s, enum super_why why);
+void super_look(struct sim *s);
 bool super_busy(const struct sim *s);
-#define SIM_NO_TENANT	SIM_TENANTS
-void super_write(struct sim *s, u32 tenant);	/* SIM_NO_TENANT: for sim_grow.c */
+const struct kvc_super *super_read(struct sim *s, u32 member, u32 *worn);
+bool super_one_history(struct sim *s);
 
 /* sim_grow.c */
 void op_grow(struct sim *s);
 void grow_look(struct sim *s);		/* has the next step come? */
 bool grow_wants_flush(const struct sim *s, u32 member);
-void grow_super_end(struct op *op);	/* a superblock was written for it */
+void grow_super_end(struct sim *s, bool written);	/* the superblock for it */
+bool grow_super_busy(const struct sim *s);
 void grow_adopt(struct sim *s);		/* the members are those of s->super */
 bool grow_leaving(const struct sim *s, u32 member);
 void grow_settled(struct sim *s);
@@ -371,6 +392,5 @@ void life_format(struct sim *s);
 void life_attach(struct sim *s);
 void life_vanish(struct sim *s);	/* one of the members, if there is another left */
 void life_end(struct sim *s);
-const struct kvc_super *life_super(struct sim *s, u32 member);	/* as attach finds it, until the next call; or NULL */
 
 #endif

@@ -51,142 +51,133 @@ void ops_flush_look(struct sim *s)
 
 /* Tenants: a change is made, then written to all members; meanwhile nobody uses the tenant. */
 
-/* One copy that has it is enough: the newest superblock counts. Without any it is tried again. */
-static void super_end(struct op *op)
-{
-	struct sim *s = op->sim;
-	struct mtenant *t = &s->tenants[op->tenant];
-	u32 i;
-
-	if (s->ending) {
-		op_free(op);
-		return;
-	}
-	if (op->tenant == SIM_NO_TENANT) {
-		grow_super_end(op);
-		return;
-	}
-	if (!op->written) {
-		super_write(s, op->tenant);
-		op_free(op);
-		return;
-	}
-	sim_trace(s, "superblock %llu written, tenant %u", (unsigned long long)op->super_seq, op->tenant);
-	s->super_seq_durable = op->super_seq;
-	if (t->state == T_ADDING) {
-		t->state = T_LIVE;
-	} else {
-		t->state = T_NONE;
-		s->n.removals++;
-		kvc_tenants_gone(s->pool);
-		for (i = 0; i < s->nr_keys; i++)
-			if (s->keys[i].tenant == op->tenant)
-				model_forget_key(&s->keys[i]);
-	}
-	op_free(op);
-}
-
-static void super_io_done(void *arg, int err);
-
-static bool super_goes_to(const struct op *op, u32 member)
-{
-	return op->alone ? member == op->sim->grow.member : !kvc_super_hole(kvc_super_of(op->sim->pool), member);
-}
-
-static void super_write_copy(struct op *op)
-{
-	struct sim *s = op->sim;
-	u32 i;
-
-	for (i = 0; i < s->cfg.nr_members; i++)
-		op->ios += super_goes_to(op, i);
-	for (i = 0; i < s->cfg.nr_members; i++) {
-		if (!super_goes_to(op, i))
-			continue;
-		dev_write(s->devs[i], kvc_super_offset(kvc_super_slot(op->super_seq, op->copy), dev_bytes(s->devs[i])),
-			  op->buf + (size_t)i * KVC_SUPER_BYTES, KVC_SUPER_BYTES, DEV_PREFLUSH | DEV_FUA,
-			  super_io_done, op);
-	}
-}
-
-/* The second copy follows the first. */
-static void super_io_done(void *arg, int err)
-{
-	struct op *op = arg;
-
-	op->written += err == 0;
-	if (--op->ios)
-		return;
-	if (++op->copy == KVC_SUPER_COPIES && op->alone && op->written) {
-		op->alone = false;
-		op->copy = 0;
-	}
-	if (op->copy < KVC_SUPER_COPIES && !op->sim->ending)
-		super_write_copy(op);
-	else
-		super_end(op);
-}
-
-void super_write(struct sim *s, u32 tenant)
-{
-	const struct kvc_super *super = kvc_super_of(s->pool);
-	struct op *op = op_new(s, OP_SUPER, NULL);
-	u32 i;
-
-	op->tenant = tenant;
-	op->super_seq = super->seq;
-	op->alone = tenant == SIM_NO_TENANT && s->grow.state == G_ADDING;
-	op->buf = calloc(s->cfg.nr_members, KVC_SUPER_BYTES);
-	if (!op->buf)
-		sim_fail("the test itself is out of memory");
-	for (i = 0; i < s->cfg.nr_members; i++)
-		if (!kvc_super_hole(super, i))
-			kvc_super_encode(super, i, op->buf + (size_t)i * KVC_SUPER_BYTES);
-	super_write_copy(op);
-}
-
-bool super_busy(const struct sim *s)
+bool tenant_busy(const struct sim *s)
 {
 	u32 i;
 
-	if (s->grow.state == G_ADDING || s->grow.state == G_CANCELLING || s->grow.state == G_REMOVING)
-		return true;
 	for (i = 0; i < SIM_TENANTS; i++)
-		if (s->tenants[i].state == T_ADDING || s->tenants[i].state == T_REMOVING)
+		if (s->tenants[i].state == T_ADDING || s->tenants[i].state == T_REMOVING || s->tenants[i].state == T_GONE)
 			return true;
 	return false;
+}
+
+/* One copy that has it is enough: the newest superblock counts. Without any nobody knows until the next attach. */
+void tenant_super_end(struct sim *s, bool written)
+{
+	struct mtenant *t = &s->tenants[s->tenant_op];
+	u32 i;
+
+	if (!written)
+		return;
+	t->flags_before = t->flags;
+	if (t->state == T_ADDING) {
+		t->state = T_LIVE;
+	} else if (t->state == T_REMOVING) {
+		struct window win;
+
+		t->state = T_GONE;
+		for (i = 0; i < s->nr_keys; i++)
+			if (s->keys[i].tenant == s->tenant_op)
+				model_forget_key(&s->keys[i]);
+		s->admin = true;
+		window_begin(s, &win, NULL);
+		kvc_tenants_gone(s->pool);
+		window_end(s, &win);
+		s->admin = false;
+		model_look(s);
+		t->state = T_NONE;
+		s->n.removals++;
+	}
+}
+
+static void add_tenant(struct sim *s, u32 i)
+{
+	struct mtenant *t = &s->tenants[i];
+	int r;
+
+	t->flags = rng_chance(&s->rng, 5000) ? KVC_TENANT_VERIFIED : 0;
+	t->flags_before = t->flags;
+	r = kvc_tenant_add(s->pool, t->name, i, i, 0600, t->flags);
+	sim_check(r >= 0, "add of tenant %s: %d", t->name, r);
+	t->slot = (u32)r;
+	t->epoch = kvc_super_of(s->pool)->tenants[r].epoch;
+	t->state = T_ADDING;
+}
+
+static void remove_tenant(struct sim *s, u32 i)
+{
+	struct mtenant *t = &s->tenants[i];
+	struct window win;
+	int r;
+
+	r = kvc_tenant_add(s->pool, t->name, i, i, 0600, 0);
+	sim_check(r == -EEXIST, "second add of tenant %s: %d", t->name, r);
+	model_tenant_removed(s, i);
+	t->state = T_REMOVING;
+	s->admin = true;
+	window_begin(s, &win, NULL);
+	r = kvc_tenant_remove(s->pool, t->name);
+	window_end(s, &win);
+	s->admin = false;
+	sim_check(r == 0, "removal of tenant %s: %d", t->name, r);
+}
+
+static void set_tenant(struct sim *s, u32 i)
+{
+	struct mtenant *t = &s->tenants[i];
+	int r;
+
+	t->flags ^= KVC_TENANT_VERIFIED;
+	r = kvc_tenant_set(s->pool, t->name, t->flags);
+	sim_check(r == 0, "flags of tenant %s: %d", t->name, r);
 }
 
 void op_tenant(struct sim *s)
 {
 	u32 i = rng_below(&s->rng, SIM_TENANTS);
 	struct mtenant *t = &s->tenants[i];
-	struct window win;
-	int r;
 
 	/* no user of a tenant is left when it is removed */
 	if (super_busy(s) || s->depth)
 		return;
-	if (t->state == T_NONE) {
-		r = kvc_tenant_add(s->pool, t->name, i, i, 0600, i % 2 ? KVC_TENANT_VERIFIED : 0);
-		sim_check(r >= 0, "add of tenant %s: %d", t->name, r);
-		t->slot = (u32)r;
-		t->epoch = kvc_super_of(s->pool)->tenants[r].epoch;
-		t->state = T_ADDING;
-	} else {
-		if (rng_chance(&s->rng, 7000))
-			return;
-		r = kvc_tenant_add(s->pool, t->name, i, i, 0600, 0);
-		sim_check(r == -EEXIST, "second add of tenant %s: %d", t->name, r);
-		model_tenant_removed(s, i);
-		t->state = T_REMOVING;
-		s->admin = true;
-		window_begin(s, &win, NULL);
-		r = kvc_tenant_remove(s->pool, t->name);
-		window_end(s, &win);
-		s->admin = false;
-		sim_check(r == 0, "removal of tenant %s: %d", t->name, r);
-	}
-	sim_trace(s, "tenant %u %s", i, t->state == T_ADDING ? "added" : "removed");
-	super_write(s, i);
+	if (t->state == T_NONE)
+		add_tenant(s, i);
+	else if (rng_chance(&s->rng, 3000))
+		remove_tenant(s, i);
+	else if (t->flags == t->flags_before)
+		set_tenant(s, i);
+	else
+		return;
+	s->tenant_op = i;
+	sim_trace(s, "tenant %u %s", i, t->state == T_ADDING ? "added" : t->state == T_REMOVING ? "removed" : "set");
+	super_write(s, SUPER_TENANT);
+}
+
+/* Settings */
+
+void op_settings(struct sim *s)
+{
+	static const struct kvc_settings bad = { .discard_rate = 1 };
+	struct kvc_settings set = { 0 };
+	int r;
+
+	/* one that nobody took is settled by the next attach */
+	if (super_busy(s) || s->depth || memcmp(&s->settings, &s->settings_before, sizeof(s->settings)))
+		return;
+	if (rng_chance(&s->rng, 5000))
+		set.discard_rate = KVC_DISCARD_MIN << rng_below(&s->rng, 12);
+	if (s->cfg.budget && rng_chance(&s->rng, 7000))
+		set.write_budget = KVC_BUDGET_MIN << rng_below(&s->rng, 6);
+	sim_check(!kvc_settings_ok(&bad) && kvc_pool_set(s->pool, &bad) == -EINVAL, "settings out of range%s", "");
+	sim_check(kvc_settings_ok(&set), "settings %llu, %llu", (unsigned long long)set.discard_rate,
+		  (unsigned long long)set.write_budget);
+	r = kvc_pool_set(s->pool, &set);
+	if (r == -ENOMEM && s->cfg.alloc_fails)
+		return;
+	sim_check(r == 0, "settings: %d", r);
+	s->settings_before = s->settings;
+	s->settings = set;
+	sim_trace(s, "discard rate %llu, write budget %llu", (unsigned long long)set.discard_rate,
+		  (unsigned long long)set.write_budget);
+	super_write(s, SUPER_SETTINGS);
 }

@@ -126,7 +126,9 @@ void life_format(struct sim *s)
 		if (i && s->cfg.tenants)
 			continue;
 		strcpy(t->name, s->tenants[i].name);
-		t->flags = KVC_TENANT_USED | (i % 2 ? KVC_TENANT_VERIFIED : 0);
+		s->tenants[i].flags = i % 2 ? KVC_TENANT_VERIFIED : 0;
+		s->tenants[i].flags_before = s->tenants[i].flags;
+		t->flags = KVC_TENANT_USED | s->tenants[i].flags;
 		t->mode = 0600;
 		s->tenants[i].state = T_LIVE;
 	}

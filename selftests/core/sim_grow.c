@@ -42,6 +42,8 @@ static void give_device(struct sim *s, u32 n, u32 segs)
 	u64 bytes = kvc_device_bytes(segs, s->cfg.segment_size);
 	u32 i;
 
+	sim_check(kvc_device_segments(bytes, s->cfg.segment_size) == segs, "%llu bytes are not %u segments",
+		  (unsigned long long)bytes, segs);
 	if (n >= s->cfg.nr_members || dev_bytes(s->devs[n]) < bytes || rng_chance(&s->rng, 4000)) {
 		s->devs[n] = bus_add(s->bus, bytes);
 		dev_unit(s->devs[n], rng_chance(&s->rng, 5000) ? KVC_BLOCK : DEV_SECTOR);
@@ -59,7 +61,7 @@ static void add(struct sim *s)
 	u8 uuid[KVC_UUID_LEN];
 	int r;
 
-	if (kvc_nr_members(s->pool) >= SIM_MEMBERS_MAX)
+	if (kvc_nr_members(s->pool) >= SIM_MEMBERS_MAX || !kvc_member_room(s->pool))
 		return;
 	page_bytes(uuid, s->seed + 1000 + s->uuids++, 0, KVC_UUID_LEN);
 	r = kvc_member_add(s->pool, uuid, segs);
@@ -76,7 +78,7 @@ static void add(struct sim *s)
 	s->newest[n] = (struct place){ 0 };
 	s->grow = (struct grow){ G_ADDING, .member = n };
 	sim_trace(s, "member %u is added, %u segments", n, segs);
-	super_write(s, SIM_NO_TENANT);
+	super_write(s, SUPER_GROW);
 }
 
 /* Remove */
@@ -158,24 +160,20 @@ static void removed(struct sim *s)
 		wipe(s, m);
 }
 
-void grow_super_end(struct op *op)
+/* What nobody took is tried again, as long as there is somebody. */
+void grow_super_end(struct sim *s, bool written)
 {
-	struct sim *s = op->sim;
 	struct grow *g = &s->grow;
-	bool written = op->written;
 
-	if (written)
-		s->super_seq_durable = op->super_seq;
-	sim_trace(s, "superblock %llu %s, for member %u", (unsigned long long)op->super_seq,
-		  written ? "written" : "not written", g->member);
-	op_free(op);
 	if (!written && g->state == G_ADDING) {
 		kvc_member_cancel(s->pool, g->member);
 		g->state = G_CANCELLING;
 		s->n.add_fails++;
+		super_write(s, SUPER_GROW);
+		return;
 	}
 	if (!written) {
-		super_write(s, SIM_NO_TENANT);
+		g->lost = true;
 		return;
 	}
 	if (g->state == G_ADDING) {
@@ -188,6 +186,11 @@ void grow_super_end(struct op *op)
 		removed(s);
 	}
 	g->state = G_NONE;
+}
+
+bool grow_super_busy(const struct sim *s)
+{
+	return s->grow.state == G_ADDING || s->grow.state == G_CANCELLING || s->grow.state == G_REMOVING;
 }
 
 void op_grow(struct sim *s)
@@ -235,7 +238,7 @@ void grow_look(struct sim *s)
 	}
 	kvc_member_remove(s->pool, g->member);
 	g->state = G_REMOVING;
-	super_write(s, SIM_NO_TENANT);
+	super_write(s, SUPER_GROW);
 }
 
 /* Nothing is to be done any more: whoever was leaving has left, unless another member was lost. */
@@ -243,7 +246,7 @@ void grow_settled(struct sim *s)
 {
 	struct grow *g = &s->grow;
 
-	sim_check(g->state == G_NONE || (g->state == G_LEAVING && !kvc_member_leaves(s->pool, g->member)),
+	sim_check(g->state == G_NONE || g->lost || (g->state == G_LEAVING && !kvc_member_leaves(s->pool, g->member)),
 		  "member %u never left, or came: %d", g->member, g->state);
 }
 
@@ -252,13 +255,13 @@ void grow_end_of_life(struct sim *s)
 	s->n.add_cuts += s->grow.state == G_ADDING;
 	s->n.stuck += s->grow.state == G_LEAVING && !kvc_member_leaves(s->pool, s->grow.member);
 	s->n.leave_cuts += s->grow.state >= G_LEAVING;
-	s->grow.state = G_NONE;
+	s->grow = (struct grow){ 0 };
 }
 
 /* Each member that the newest superblock names has one itself: the pool can be attached. */
 static void check_member(struct sim *s, u32 member)
 {
-	const struct kvc_super *found = life_super(s, member);
+	const struct kvc_super *found = super_read(s, member, NULL);
 
 	sim_check(found && !memcmp(found->members[member].uuid, s->super->members[member].uuid, KVC_UUID_LEN),
 		  "member %u has no superblock", member);

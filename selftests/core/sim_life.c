@@ -17,23 +17,10 @@ static void lose_end(struct sim *s, struct dev *d)
 	free(buf);
 }
 
-const struct kvc_super *life_super(struct sim *s, u32 member)
-{
-	static struct kvc_super found[KVC_SUPER_SLOTS];
-	struct dev *d = s->devs[member];
-	enum kvc_reason why[KVC_SUPER_SLOTS];
-	u32 i;
-
-	for (i = 0; i < KVC_SUPER_SLOTS; i++)
-		why[i] = kvc_super_read(dev_peek(d, kvc_super_offset(i, dev_bytes(d)), KVC_SUPER_BYTES), i, &found[i]);
-	i = kvc_super_choose(found, why);
-	return i < KVC_SUPER_SLOTS ? &found[i] : NULL;
-}
-
 /* Is the superblock of a member newer than s->super? It is s->super then. */
-static bool newer_super(struct sim *s, u32 member)
+static bool newer_super(struct sim *s, u32 member, u32 *worn)
 {
-	const struct kvc_super *found = life_super(s, member);
+	const struct kvc_super *found = super_read(s, member, worn);
 
 	if (!found || found->seq <= s->super->seq)
 		return false;
@@ -51,6 +38,7 @@ static void read_super(struct sim *s, bool either)
 	bool lost = false;
 	u32 i;
 
+	s->worn = 0;
 	either &= !s->cfg.lies && !s->cfg.io_errors && !s->cfg.corrupts && !s->cfg.member_fails && !s->cfg.vanish;
 	s->super->seq = 0;
 	for (i = 0; i < s->cfg.nr_members; i++) {
@@ -59,16 +47,24 @@ static void read_super(struct sim *s, bool either)
 			lost = true;
 		}
 		if (!dev_gone(s->devs[i]))
-			newer_super(s, i);
+			newer_super(s, i, &s->worn);
 	}
 	for (i = 0; i < s->cfg.nr_members; i++)
-		if (dev_gone(s->devs[i]) && newer_super(s, i))
+		if (dev_gone(s->devs[i]) && newer_super(s, i, NULL))
 			dev_return(s->devs[i]);
 	sim_check(s->super->seq >= s->super_seq_durable, "superblock %llu found, %llu was written",
 		  (unsigned long long)s->super->seq, (unsigned long long)s->super_seq_durable);
 	for (i = 0; lost && i < KVC_SUPER_SLOTS / KVC_SUPER_COPIES; i++) {
 		s->super->seq++;
 		sim_write_supers(s);
+	}
+	sim_check(!lost || s->worn, "a superblock is gone, and nobody saw that%s", "");
+	if (!super_one_history(s)) {
+		/* then only all together say what is true */
+		sim_check(s->cfg.vanish || s->cfg.lies || s->cfg.rolls_back, "attached without each other%s", "");
+		s->n.histories++;
+		for (i = 0; i < s->cfg.nr_members; i++)
+			dev_return(s->devs[i]);
 	}
 	s->super_seq_durable = s->super->seq;
 	grow_adopt(s);
@@ -155,13 +151,32 @@ static void settle_tenants(struct sim *s)
 		sim_check(t->state != T_LIVE || there, "tenant %u is gone", i);
 		sim_check(t->state != T_NONE || !(st->flags & KVC_TENANT_USED) || strcmp(st->name, t->name),
 			  "tenant %u is back", i);
-		sim_check(!there || !(st->flags & KVC_TENANT_VERIFIED) == !(i % 2), "flags of tenant %u changed", i);
+		sim_check(!there || (st->flags & ~KVC_TENANT_USED) == t->flags ||
+			  (st->flags & ~KVC_TENANT_USED) == t->flags_before, "flags of tenant %u changed", i);
+		if (there)
+			t->flags = t->flags_before = st->flags & ~KVC_TENANT_USED;
 		if (!there)
 			for (j = 0; j < s->nr_keys; j++)
 				if (s->keys[j].tenant == i)
 					model_forget_key(&s->keys[j]);
 		t->state = there ? T_LIVE : T_NONE;
 	}
+}
+
+static bool same_settings(const struct kvc_settings *a, const struct kvc_settings *b)
+{
+	return a->discard_rate == b->discard_rate && a->write_budget == b->write_budget;
+}
+
+static void settle_settings(struct sim *s)
+{
+	const struct kvc_settings *found = &s->super->settings;
+
+	sim_check(same_settings(found, &s->settings) || same_settings(found, &s->settings_before),
+		  "settings: discard rate %llu, write budget %llu", (unsigned long long)found->discard_rate,
+		  (unsigned long long)found->write_budget);
+	s->settings = *found;
+	s->settings_before = *found;
 }
 
 /* Do the chunks that are intact have the bytes of this version? */
@@ -348,6 +363,7 @@ void life_attach(struct sim *s)
 	read_super(s, true);
 	note_missing(s);
 	settle_tenants(s);
+	settle_settings(s);
 	if (s->missing)
 		model_missing(s);
 	while (rng_chance(&s->rng, 500)) {
@@ -375,7 +391,7 @@ void life_attach(struct sim *s)
 static void check_stats(struct sim *s)
 {
 	struct kvc_stats st;
-	u64 pages = 0, bytes = 0;
+	u64 pages = 0, bytes = 0, sum;
 	u32 i, total, free;
 
 	for (i = 0; i < s->cfg.nr_members; i++) {
@@ -391,7 +407,11 @@ static void check_stats(struct sim *s)
 		pages += s->keys[i].cur.version != 0;
 		bytes += s->keys[i].cur.length;
 	}
+	for (i = 0, sum = 0; i < s->cfg.nr_members; i++)
+		sum += kvc_member_bytes(s->pool, i);
 	kvc_stats_get(s->pool, &st);
+	sim_check(sum == st.bytes, "%llu bytes on the members, %llu in the index", (unsigned long long)sum,
+		  (unsigned long long)st.bytes);
 	sim_check(st.pages == pages && st.bytes == bytes, "%llu pages, %llu bytes in the index; should be %llu, %llu",
 		  (unsigned long long)st.pages, (unsigned long long)st.bytes, (unsigned long long)pages,
 		  (unsigned long long)bytes);
@@ -422,8 +442,10 @@ void life_end(struct sim *s)
 	sim_trace(s, "end of life: %s", how < 2 ? "power cut" : how == 2 ? "detach" : "detach without flush");
 	if (how >= 2) {
 		sim_settle(s);
-		if (how == 2)
+		if (how == 2) {
+			kvc_pool_rest(s->pool);
 			ops_flush(s);
+		}
 		sim_settle(s);
 		check_stats(s);
 		s->n.detaches++;
@@ -431,6 +453,8 @@ void life_end(struct sim *s)
 		s->n.cuts++;
 	}
 	grow_end_of_life(s);
+	s->loss_unwritten = false;
+	s->super_op = NULL;
 	s->ending = true;
 	phase_end(s);
 	if (how < 2) {

@@ -151,6 +151,7 @@ static void set_cfg(struct sim *s)
 	c->grow = !c->vanish && !c->limits && rng_chance(r, 4000);
 	c->windows = rng_chance(r, 7000) ? 100 << rng_below(r, 6) : 0;
 	c->images = rng_chance(r, 8500) ? rng_range(r, 1, 3) : 0;
+	c->budget = rng_chance(r, 1500);
 	c->misreads = !c->limits && rng_chance(r, 3500);
 	c->lies = c->nr_members > 1 && !c->vanish && !c->member_fails && !c->grow && rng_chance(r, 1500);
 	c->rolls_back = c->nr_members > 1 && !c->vanish && !c->limits && !c->grow && rng_chance(r, 500);
@@ -241,6 +242,8 @@ static void step(struct sim *s)
 		model_look(s);
 	ops_flush_look(s);
 	grow_look(s);
+	if (rng_chance(&s->rng, 1000))
+		super_look(s);
 }
 
 /* I/O ends one by one, and workers get as far as they can before the next: what it ends has to wake them. */
@@ -389,6 +392,8 @@ static void print_faults(const struct sim_counts *n)
 	printf("sim: %llu reads and %llu recoveries got something else, %llu superblocks were not where it was said,"
 	       " %llu members were rolled back\n", (unsigned long long)n->bus.misreads, (unsigned long long)n->misread,
 	       (unsigned long long)n->bus.lies, (unsigned long long)n->rolled_back);
+	printf("sim: %llu stores over the write budget, %llu attaches of members that had been without each other\n",
+	       (unsigned long long)n->unadmitted, (unsigned long long)n->histories);
 	printf("sim: others had their turn in %llu windows; %llu stalls, %llu of them cut; %llu looks at media, %llu deleted"
 	       " pages there; %llu tombstones on other members\n", (unsigned long long)n->windows, (unsigned long long)n->stalls,
 	       (unsigned long long)n->stall_cuts, (unsigned long long)n->images, (unsigned long long)n->buried,

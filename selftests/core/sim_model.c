@@ -340,6 +340,7 @@ void model_member_failed(struct sim *s, u32 member)
 		return;
 	s->failed[member] = true;
 	s->lost = true;
+	s->loss_unwritten = true;
 	s->n.fails++;
 	sim_trace(s, "member %u failed", member);
 	for (i = 0; i < s->nr_keys; i++) {
@@ -511,7 +512,7 @@ static bool tenant_going(const struct sim *s)
 	u32 i;
 
 	for (i = 0; i < SIM_TENANTS; i++)
-		if (s->tenants[i].state == T_REMOVING)
+		if (s->tenants[i].state == T_REMOVING || s->tenants[i].state == T_GONE)
 			return true;
 	return false;
 }

@@ -145,6 +145,7 @@ static void store_write(struct op *op)
 	page_bytes(op->buf, op->version, 0, op->length);
 	store_crcs(op);
 	op->ios = parts;
+	kvc_budget_spend(s->pool, op->buf_len);
 	for (i = 0; i < parts; i++, from = to) {
 		to = i + 1 == parts ? blocks : from + max(blocks / parts, 1U);
 		dev_write(s->devs[op->st.member], op->st.offset + ((u64)from << KVC_BLOCK_SHIFT),
@@ -230,6 +231,8 @@ static void store_try(struct op *op)
 	key_make(key, k->id);
 	s->space = false;
 	window_begin(s, &win, k);
+	s->now += rng_below(&s->rng, s->cfg.budget ? 300 : 2);
+	kvc_budget_tick(s->pool, s->now);
 	r = kvc_store_begin(s->pool, d, key, op->length, op->depth, op->members, &op->st);
 	ran = window_end(s, &win);
 	kvc_domain_put(s->pool, d);
@@ -254,6 +257,10 @@ static void store_try(struct op *op)
 		sim_check(r == -EINPROGRESS, "store of pending %s: %d", model_name(k), r);
 	} else if (present) {
 		sim_check(r == -EEXIST, "store of present %s: %d", model_name(k), r);
+	} else if (r == -EDQUOT) {
+		sim_check(s->settings.write_budget && (ran || !kvc_budget_left(s->pool)), "store of %s: -EDQUOT",
+			  model_name(k));
+		s->n.unadmitted++;
 	} else if (r == -ENODEV) {
 		sim_check(all_failed(s, op->members) || ran, "store of %s: -ENODEV", model_name(k));
 	} else if (r == -ENOSPC) {
@@ -394,7 +401,9 @@ static void op_rare(struct sim *s)
 {
 	u32 n;
 
-	if (s->cfg.tenants && rng_chance(&s->rng, 5000)) {
+	if (rng_chance(&s->rng, 1000))
+		op_settings(s);
+	else if (s->cfg.tenants && rng_chance(&s->rng, 5000)) {
 		op_tenant(s);
 	} else if (s->cfg.member_fails && rng_chance(&s->rng, 2000) && s->cfg.nr_members > 1) {
 		n = rng_below(&s->rng, s->cfg.nr_members);

@@ -97,8 +97,8 @@ static void start_job(struct sim *s, struct job *j, u32 segment)
 {
 	u32 member = 0;
 
-	while (segment >= s->cfg.nr_segs[member])
-		segment -= s->cfg.nr_segs[member++];
+	while (segment >= kvc_nr_segments(s->pool, member))
+		segment -= kvc_nr_segments(s->pool, member++);
 	kvc_recover_start(s->pool, member, segment, &j->r);
 	if (rng_chance(&s->rng, 9000))
 		j->r.keep = j->keep;
@@ -117,7 +117,7 @@ static bool recover(struct sim *s, u32 reads)
 	for (i = 0; i < JOBS; i++)
 		jobs[i].keep = keep[i];
 	for (i = 0; i < s->cfg.nr_members; i++)
-		n += s->cfg.nr_segs[i];
+		n += kvc_nr_segments(s->pool, i);
 	start = rng_below(&s->rng, n);
 	while (any) {
 		struct job *j = &jobs[rng_below(&s->rng, JOBS)];

@@ -109,7 +109,7 @@ static void plain_done(void *arg, int err)
 
 static bool move_intact(struct worker *wk)
 {
-	u32 chunk = wk->sim->cfg.chunk_size, i;
+	u32 chunk = kvc_chunk_size(wk->sim->pool), i;
 
 	for (i = 0; i < wk->w.nr_chunks && !wk->w.no_crcs; i++) {
 		u32 from = i * chunk, len = min(chunk, wk->w.len - from);
@@ -157,6 +157,8 @@ static void start(struct worker *wk)
 		  w->member, wk->member);
 	sim_trace(s, "member %u: %s at %llu + %llu", wk->member, names[w->type], (unsigned long long)w->offset,
 		  (unsigned long long)(w->type == KVC_WORK_DISCARD ? w->discard_len : w->len));
+	if (w->type != KVC_WORK_DISCARD)
+		kvc_budget_spend(s->pool, padded(w->len));
 	switch (w->type) {
 	case KVC_WORK_WRITE:
 		model_check_free(s, w->member, w->offset, w->len, "summary");

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Superblocks, as kmod writes and reads them (control/member.c, pool.c, grow.c, device.c): one change at a time, to one
+ * member after the other, to its front and then to its end. A new member gets it first, and then again with all. Members
+ * that are lost are passed over, and one that takes neither copy is lost. See sim.h.
+ */
+#include "sim.h"
+
+static bool goes_to(const struct op *op, u32 member)
+{
+	const struct sim *s = op->sim;
+
+	if (op->alone)
+		return member == s->grow.member;
+	if (kvc_super_hole(kvc_super_of(s->pool), member))
+		return false;
+	return !s->failed[member] || (s->grow.state == G_ADDING && s->grow.member == member);
+}
+
+/* Nobody took it: it is as it was until the next attach, or not. */
+static void end(struct op *op)
+{
+	struct sim *s = op->sim;
+	enum super_why why = op->why;
+	bool written = op->written && (why != SUPER_GROW || op->took_all);
+
+	s->super_op = NULL;
+	if (!s->ending) {
+		sim_trace(s, "superblock %llu %s", (unsigned long long)op->super_seq, written ? "written" : "not written");
+		if (op->written)
+			s->super_seq_durable = max(s->super_seq_durable, op->super_seq);
+	}
+	op_free(op);
+	if (s->ending)
+		return;
+	if (why == SUPER_TENANT)
+		tenant_super_end(s, written);
+	else if (why == SUPER_GROW)
+		grow_super_end(s, written);
+	else if (why == SUPER_SETTINGS && written)
+		s->settings_before = s->settings;
+}
+
+static void io_done(void *arg, int err);
+
+/* To the next copy, of the next member */
+static void go_on(struct op *op)
+{
+	struct sim *s = op->sim;
+
+	for (; !s->ending && op->member < s->cfg.nr_members; op->member++) {
+		struct dev *d = s->devs[op->member];
+
+		if (!goes_to(op, op->member))
+			continue;
+		kvc_super_encode(kvc_super_of(s->pool), op->member, op->buf);
+		dev_write(d, kvc_super_offset(kvc_super_slot(op->super_seq, op->copy), dev_bytes(d)), op->buf,
+			  KVC_SUPER_BYTES, DEV_PREFLUSH | DEV_FUA, io_done, op);
+		return;
+	}
+	if (op->alone && op->took && !s->ending) {
+		op->alone = false;
+		op->member = 0;
+		op->written = 0;
+		go_on(op);
+		return;
+	}
+	end(op);
+}
+
+static void io_done(void *arg, int err)
+{
+	struct op *op = arg;
+	struct sim *s = op->sim;
+
+	op->took += !err;
+	op->written += !err;
+	if (++op->copy == KVC_SUPER_COPIES) {
+		if (!op->took && !s->ending) {
+			/* it must not come back with an older one unnoticed */
+			op->took_all &= s->grow.member != op->member;
+			kvc_member_fail(s->pool, op->member);
+			model_member_failed(s, op->member);
+		}
+		op->copy = 0;
+		if (!op->alone)
+			op->took = 0;
+		op->member++;
+	}
+	if (!s->ending)
+		image_changed(s);
+	go_on(op);
+}
+
+void super_write(struct sim *s, enum super_why why)
+{
+	struct op *op = op_new(s, OP_SUPER, NULL);
+
+	op->why = why;
+	op->super_seq = kvc_super_of(s->pool)->seq;
+	op->alone = why == SUPER_GROW && s->grow.state == G_ADDING;
+	op->took_all = true;
+	op->buf = calloc(1, KVC_SUPER_BYTES);
+	if (!op->buf)
+		sim_fail("the test itself is out of memory");
+	s->super_op = op;
+	go_on(op);
+}
+
+bool super_busy(const struct sim *s)
+{
+	return s->super_op || s->admin || tenant_busy(s) || grow_super_busy(s);
+}
+
+/* The others note who was lost. */
+void super_look(struct sim *s)
+{
+	if (!s->loss_unwritten || super_busy(s) || s->settling)
+		return;
+	s->loss_unwritten = false;
+	kvc_super_touch(s->pool);
+	super_write(s, SUPER_LOSS);
+}
+
+/* Reading */
+
+/* As attach finds it, until the next call; or NULL. @worn: of its slots those that are to be written again */
+const struct kvc_super *super_read(struct sim *s, u32 member, u32 *worn)
+{
+	static struct kvc_super found[KVC_SUPER_SLOTS];
+	struct dev *d = s->devs[member];
+	enum kvc_reason why[KVC_SUPER_SLOTS];
+	u32 i;
+
+	for (i = 0; i < KVC_SUPER_SLOTS; i++) {
+		why[i] = kvc_super_read(dev_peek(d, kvc_super_offset(i, dev_bytes(d)), KVC_SUPER_BYTES), i, &found[i]);
+		if (why[i] != KVC_OK)
+			sim_trace(s, "slot %u of member %u: %s", i, member, kvc_reason_str(why[i]));
+	}
+	i = kvc_super_choose(found, why);
+	if (i == KVC_SUPER_SLOTS) {
+		if (worn)
+			*worn = BIT(KVC_SUPER_SLOTS) - 1;
+		return NULL;
+	}
+	if (worn)
+		*worn |= kvc_super_worn(found, why, i);
+	return &found[i];
+}
+
+/* Were they attached without each other? The pool's superblock is s->super. */
+bool super_one_history(struct sim *s)
+{
+	struct kvc_witness history[SIM_MEMBERS_MAX];
+	u32 nr = 0, i;
+
+	for (i = 0; i < s->super->nr_members; i++) {
+		const struct kvc_super *found;
+
+		if (kvc_super_hole(s->super, i) || dev_gone(s->devs[i]))
+			continue;
+		found = super_read(s, i, NULL);
+		if (found)
+			history[nr++] = (struct kvc_witness){ i, found->seq, kvc_super_there(found->members, s->super) };
+	}
+	return kvc_one_history(history, nr);
+}
