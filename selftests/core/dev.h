@@ -9,8 +9,8 @@
  *   - at a power cut every unit of a write that was not flushed is new or old, in any mixture; a unit is 512 bytes, or
  *     4 KiB on devices that promise so (dev_unit())
  *   - a discarded block reads as zeros or as before, the device's choice
- * Beyond that it may be told to lie: lost, misdirected and flipped blocks ("corruption", remembered as taint); reads that
- * return a block with a flipped bit, as it was before the last write, or another one, and the right one when they are
+ * Beyond that it may be told to lie: lost, misdirected and flipped blocks ("corruption", remembered as taint); reads
+ * that return a block with a flipped bit, as it was before the last write, or another one, and the right one when they are
  * repeated; superblocks that are said to be durable and are not; all of it as it was some time ago. It may
  * fail: I/O errors that pass, blocks that cannot be read before they are written again, or all of it: a device that
  * vanished loses its cache as in a power cut, answers nothing but -ENODEV or -EIO, and comes back with what it had.
@@ -40,7 +40,7 @@ struct bus_faults {
 	u32	flip;				/* of completions: a bit somewhere on that device */
 	u32	bad;				/* of completions: a block somewhere becomes unreadable */
 	u32	misread;			/* of reads: they return something else, once */
-	u32	lying;				/* of forced writes of superblocks to dev_liar(): they are not durable */
+	u32	lying;				/* of forced writes of superblocks to bus_liar(): not durable */
 };
 
 struct bus_counts {

@@ -52,8 +52,8 @@ struct sim_cfg {
 	u32	nr_keys;		/* of each keyspace */
 	u32	typical_len;
 	bool	roomy;			/* the pool is larger than what is stored: nothing may be evicted */
-	bool	leases, tenants, member_fails, alloc_fails, corrupts, io_errors, vanish, limits, grow, misreads, lies,
-		rolls_back, budget;
+	bool	leases, tenants, member_fails, alloc_fails, corrupts, io_errors, vanish, limits, grow;
+	bool	misreads, lies, rolls_back, budget;
 	u32	discards;		/* 0: never, n: at one of n times when there is nothing else to do */
 	u32	windows;		/* of 10,000 windows those in which something happens; 0: none */
 	u32	images;			/* 0: never, n: media is looked at after one of n writes that change it */
@@ -65,7 +65,8 @@ struct sim_counts {
 		recovered, missing_excused, steps, ioerrs, nomem, removals, cuts_recovery, cuts_attached, discards,
 		cuts_header, cuts_summary, unread, vanished, degraded, returned, came_back, deleted_out, limits,
 		added, add_cuts, add_fails, left, left_failed, leave_cuts, stuck, went,
-		histories, unadmitted, rolled_back, misread, windows, stalls, stall_cuts, images, buried, buried_away;
+		super_cuts, histories, unadmitted, rolled_back, misread, windows, stalls,
+		stall_cuts, images, buried, buried_away;
 	struct bus_counts bus;
 };
 
@@ -98,7 +99,7 @@ struct mkey {
 	bool	hidden;			/* this recovery did not read records of it that matter */
 	bool	unseen;			/* nor did one before: any version may be back, until a delete is durable */
 	bool	gone;			/* its member failed: -ENODEV is as good as -ENOENT */
-	u32	twice;			/* this version was moved: any of its copies may be found, in attach after attach */
+	u32	twice;			/* this version was moved: any of its copies may be found, at any attach */
 	u32	away;			/* this version has to be back when its member is */
 	u32	on;			/* members on which it was ever stored; a mask */
 	u32	tombs;			/* members that have, or had, tombstones of the key; a mask */

@@ -56,7 +56,7 @@ bool tenant_busy(const struct sim *s)
 	u32 i;
 
 	for (i = 0; i < SIM_TENANTS; i++)
-		if (s->tenants[i].state == T_ADDING || s->tenants[i].state == T_REMOVING || s->tenants[i].state == T_GONE)
+		if (s->tenants[i].state != T_NONE && s->tenants[i].state != T_LIVE)
 			return true;
 	return false;
 }

@@ -148,7 +148,8 @@ static void removed(struct sim *s)
 	kvc_member_forget(s->pool, m);
 	model_look(s);
 	for (i = 0; i < s->nr_keys; i++)
-		sim_check(!ops_present(s, &s->keys[i]) || s->keys[i].busy || s->keys[i].at.member != m, "%s is on member %u, removed",
+		sim_check(!ops_present(s, &s->keys[i]) || s->keys[i].busy || s->keys[i].at.member != m,
+			  "%s is on member %u, removed",
 			  model_name(&s->keys[i]), m);
 	s->n.left++;
 	s->n.left_failed += s->failed[m];

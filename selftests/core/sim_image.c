@@ -316,9 +316,9 @@ void image_changed(struct sim *s)
 }
 
 /*
- * Keys of which this recovery may not have seen all that matters: a page record that no tombstone covers among those that
- * were read well, if the page or a tombstone that covers it was not. What is on members that are not there is another
- * matter.
+ * Keys of which this recovery may not have seen all that matters: a page record that no tombstone covers among those
+ * that were read well, if the page or a tombstone that covers it was not. What is on members that are not there is
+ * another matter.
  */
 static void hide_behind(struct sim *s, const struct rec *page, bool seen)
 {

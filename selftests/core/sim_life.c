@@ -237,8 +237,8 @@ static void check_away(struct sim *s, struct mkey *k, u32 version)
 {
 	if (!k->away || s->missing & BIT(s->versions[k->away].member))
 		return;
-	sim_check(version == k->away || k->doubtful || k->hidden || k->unseen || model_damaged(s), "%s: v%u did not come back with member %u",
-		  model_name(k), k->away, s->versions[k->away].member);
+	sim_check(version == k->away || k->doubtful || k->hidden || k->unseen || model_damaged(s),
+		  "%s: v%u did not come back with member %u", model_name(k), k->away, s->versions[k->away].member);
 	s->n.returned += version == k->away;
 	k->away = 0;
 }

@@ -394,10 +394,11 @@ static void print_faults(const struct sim_counts *n)
 	       (unsigned long long)n->bus.lies, (unsigned long long)n->rolled_back);
 	printf("sim: %llu stores over the write budget, %llu attaches of members that had been without each other\n",
 	       (unsigned long long)n->unadmitted, (unsigned long long)n->histories);
-	printf("sim: others had their turn in %llu windows; %llu stalls, %llu of them cut; %llu looks at media, %llu deleted"
-	       " pages there; %llu tombstones on other members\n", (unsigned long long)n->windows, (unsigned long long)n->stalls,
-	       (unsigned long long)n->stall_cuts, (unsigned long long)n->images, (unsigned long long)n->buried,
-	       (unsigned long long)n->buried_away);
+	printf("sim: others had their turn in %llu windows; %llu stalls, %llu of them cut, %llu changes of superblocks\n",
+	       (unsigned long long)n->windows, (unsigned long long)n->stalls, (unsigned long long)n->stall_cuts,
+	       (unsigned long long)n->super_cuts);
+	printf("sim: %llu looks at media, %llu deleted pages there; %llu tombstones on other members\n",
+	       (unsigned long long)n->images, (unsigned long long)n->buried, (unsigned long long)n->buried_away);
 	printf("sim: %llu pools with numbers near their limits and beyond\n", (unsigned long long)n->limits);
 }
 

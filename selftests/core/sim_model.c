@@ -468,7 +468,8 @@ static void vanished(struct sim *s, struct mkey *k, struct victims *v)
 		;
 	if (i == v->nr && i < ARRAY_SIZE(v->at))
 		v->at[v->nr++] = k->at;
-	sim_check(model_leases(s, k->at.member, seg) == 0 || s->step_windows, "%s was evicted from a leased segment", model_name(k));
+	sim_check(model_leases(s, k->at.member, seg) == 0 || s->step_windows,
+		  "%s was evicted from a leased segment", model_name(k));
 	/* A member of few segments has hardly more than its heads; one that vanished loses each that it reclaims. */
 	if (!s->cfg.leases && s->cfg.nr_segs[k->at.member] >= 8 && s->newest[k->at.member].offset &&
 	    !grow_leaving(s, k->at.member) && !dev_gone(s->devs[k->at.member]) && !s->step_windows)
@@ -545,8 +546,8 @@ void model_look(struct sim *s)
 	s->unexplained += (s64)evicted;
 	if (!model_unsure(s))
 		return;
-	sim_check(!evicted || !s->cfg.roomy || grow_may_drop(s) || tenant_going(s), "%llu pages evicted from a pool with room for all",
-		  (unsigned long long)evicted);
+	sim_check(!evicted || !s->cfg.roomy || grow_may_drop(s) || tenant_going(s),
+		  "%llu pages evicted from a pool with room for all", (unsigned long long)evicted);
 	for (i = 0; i < s->nr_keys; i++)
 		if (should_be(s, &s->keys[i]) && !s->keys[i].busy && !in_index(s, &s->keys[i]))
 			vanished(s, &s->keys[i], &v);

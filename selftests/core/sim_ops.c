@@ -369,7 +369,8 @@ static void op_delete(struct sim *s)
 		model_look(s);
 	if (r == -ENOMEM && s->cfg.alloc_fails) {
 		s->n.nomem++;
-	} else if (r == -EAGAIN || r == -ENOSPC || (r == -ENODEV && present && (all_failed(s, KVC_ANY_MEMBER) || ran))) {
+	} else if (r == -EAGAIN || r == -ENOSPC ||
+		   (r == -ENODEV && present && (all_failed(s, KVC_ANY_MEMBER) || ran))) {
 		sim_check(present, "delete of absent %s: %d", model_name(k), r);
 	} else if (r == 0) {
 		sim_check(present, "delete of absent %s succeeded", model_name(k));

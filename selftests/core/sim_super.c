@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Superblocks, as kmod writes and reads them (control/member.c, pool.c, grow.c, device.c): one change at a time, to one
- * member after the other, to its front and then to its end. A new member gets it first, and then again with all. Members
- * that are lost are passed over, and one that takes neither copy is lost. See sim.h.
+ * member after the other, to its front and then to its end. A new member gets it first, and then again with all.
+ * Members that are lost are passed over, and one that takes neither copy is lost. See sim.h.
  */
 #include "sim.h"
 
@@ -26,7 +26,8 @@ static void end(struct op *op)
 
 	s->super_op = NULL;
 	if (!s->ending) {
-		sim_trace(s, "superblock %llu %s", (unsigned long long)op->super_seq, written ? "written" : "not written");
+		sim_trace(s, "superblock %llu %s", (unsigned long long)op->super_seq,
+			  written ? "written" : "not written");
 		if (op->written)
 			s->super_seq_durable = max(s->super_seq_durable, op->super_seq);
 	}
@@ -75,6 +76,11 @@ static void io_done(void *arg, int err)
 
 	op->took += !err;
 	op->written += !err;
+	/* between any two of these writes the power may go */
+	if (!s->ending && rng_chance(&s->rng, 200)) {
+		s->cut = true;
+		s->n.super_cuts++;
+	}
 	if (++op->copy == KVC_SUPER_COPIES) {
 		if (!op->took && !s->ending) {
 			/* it must not come back with an older one unnoticed */
@@ -161,7 +167,8 @@ bool super_one_history(struct sim *s)
 			continue;
 		found = super_read(s, i, NULL);
 		if (found)
-			history[nr++] = (struct kvc_witness){ i, found->seq, kvc_super_there(found->members, s->super) };
+			history[nr++] = (struct kvc_witness){ i, found->seq,
+							      kvc_super_there(found->members, s->super) };
 	}
 	return kvc_one_history(history, nr);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Windows: wherever a call of the engine holds no lock others may get their turn, in the kernel from other threads. Here
- * it is the one thread itself that does what they would do, and then goes on with the call. See sim.h.
+ * Windows: wherever a call of the engine holds no lock others may get their turn, in the kernel from other threads.
+ * Here it is the one thread itself that does what they would do, and then goes on with the call. See sim.h.
  *
  * What happens meanwhile comes before the end of the call. The model knows nothing of what the call has done so far, so
  * the key that it is about is left alone by the others, and what else may have changed is looked at when it has ended.

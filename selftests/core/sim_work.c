@@ -210,8 +210,8 @@ static int ask(struct worker *wk, bool flush)
 	}
 	ran = window_end(s, &win);
 	wk->asking = false;
-	sim_check(!flush || r != 0 || ran || !ops_flush_wants(s, wk->member), "member %u: nothing to write, not flushed",
-		  wk->member);
+	sim_check(!flush || r != 0 || ran || !ops_flush_wants(s, wk->member),
+		  "member %u: nothing to write, not flushed", wk->member);
 	return r;
 }
 
