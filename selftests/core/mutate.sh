@@ -49,6 +49,7 @@ tomb-of-dead@kmod/core/log/tomb.c@s/kvc_domain(p, e->domain)->gone/kvc_domain(p,
 log-hides@kmod/core/log/recover.c@s/if (!err \&\& !r->closed \&\& !r->unused)/if (0)/@a log that ends early is taken for complete
 log-never-used@kmod/core/log/recover.c@s/if (!err \&\& !r->closed \&\& !r->unused)/if (!err \&\& !r->closed \&\& r->next_block)/@a segment without a header is taken for unused
 log-trace@kmod/core/log/recover.c@s/r->cut |= kvc_extent_trace.*/;/@tombstones are written over a damaged extent
+log-crc@kmod/core/log/recover.c@/whatever it seems to be/{n;s/r->cut = true;/;/}@tombstones are written over an extent with a wrong CRC
 log-open-end@kmod/core/log/recover.c@s/r->cut || !r->closed/r->cut/@tombstones are written where a log has no end
 read-again@kmod/core/log/recover.c@s/why == KVC_BAD_CRC \&\& !r->again/0/@a damaged extent is not read once more
 close-never@kmod/core/log/summary.c@s/xw.flags = KVC_EXTENT_CLOSED;/;/@no log says that it is closed

@@ -369,6 +369,17 @@ static void misread_closed_tombstone(void **state)
 	misread_tombstone(true, flip_magic);
 }
 
+static void flip_generation(u8 *block)
+{
+	block[offsetof(struct kvc_media_extent, generation)] ^= 1;
+}
+
+static void misread_name_of_tombstone(void **state)
+{
+	(void)state;
+	misread_tombstone(true, flip_generation);
+}
+
 static void misread_open_tombstone(void **state)
 {
 	(void)state;
@@ -385,6 +396,7 @@ static const struct CMUnitTest stays_tests[] = {
 	cmocka_unit_test(read_once_more),
 	cmocka_unit_test(logs_at_rest),
 	cmocka_unit_test(misread_closed_tombstone),
+	cmocka_unit_test(misread_name_of_tombstone),
 	cmocka_unit_test(misread_open_tombstone),
 };
 

@@ -311,8 +311,11 @@ static int take_extent(struct kvc_member *m, struct kvc_recover *r, const void *
 	why = kvc_extent_open(&xr, buf, bytes, &r->id, r->next_block, p->seg_blocks, p->chunk_size);
 	if (why == KVC_BAD_CRC && !r->again)
 		return -EAGAIN;
-	if (why == KVC_BAD_CRC)
+	if (why == KVC_BAD_CRC) {
 		skipped(m);
+		/* whatever it seems to be an extent of */
+		r->cut = true;
+	}
 	if (why != KVC_OK || !believed(p, r->id.generation))
 		return -EINVAL;
 	if (r->next_block == 0) {
