@@ -80,9 +80,10 @@ void kvc_member_segments(struct kvc_pool *p, u32 member, u32 *total, u32 *free);
  * Recovery, after create and before anything else. For each of kvc_nr_segments() of each member: start, read
  * [offset, offset + len) of the member into a buffer, feed; while feed returns 1 read again what @r now names. Reads
  * never exceed KVC_RECOVER_IO bytes. A caller who sets keep, to a buffer of KVC_RECOVER_IO bytes, reads to keep + at
- * and leaves alone what else is in it: nothing is read twice then, and of each segment no more than the summaries and
- * one step of KVC_RECOVER_STEP. Different segments may be recovered in parallel, each with its own @r. A read error is
- * reported through @err and makes the segment unusable until the next attach. finish: once, after all.
+ * and leaves alone what else is in it: nothing is read twice then but what looks damaged, and of each segment no more
+ * than the summaries and one step of KVC_RECOVER_STEP. Different segments may be recovered in parallel, each with its
+ * own @r. A read error is reported through @err and makes the segment unusable until the next attach. finish: once,
+ * after all.
  * feed: 0 done, 1 read again, -ENOMEM. Allocates.
  *
  * A member that is not there is given to kvc_member_fail() before, and not recovered. What it holds is not known: a key

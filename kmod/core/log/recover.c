@@ -14,7 +14,8 @@
  * attach may read it well. Such a segment is believed as far as it goes, and reclaimed first; until it has a new header
  * it is taken for one that leads to pages of any age (kvc_seg_doubt()). Nothing is added to its log, as that would take
  * the place of what was not found; nor to a closed one whose end shows traces of a damaged extent, of tombstones then. An
- * extent whose checksum is wrong is read once more, as it is not always the medium that is wrong.
+ * extent whose checksum is wrong is read once more, as it is not always the medium that is wrong, and so is what
+ * stands behind a log that is not closed: if it does look unused, it is written over soon.
  *
  * A segment that holds a record which lost, unless to a tombstone naming that very segment, is undead: see delete.c.
  *
@@ -50,7 +51,7 @@ static bool believed(const struct kvc_pool *p, u64 counter)
 
 /*
  * Ask for the extent at next_block, of which @least bytes are needed and the buffer has @kept already. A step is read
- * when the need is smaller, or not known.
+ * when the need is smaller, or not known, unless it was read before.
  */
 static void want(const struct kvc_member *m, struct kvc_recover *r, u32 least, u32 kept)
 {
@@ -58,7 +59,7 @@ static void want(const struct kvc_member *m, struct kvc_recover *r, u32 least, u
 
 	r->first_block = r->next_block;
 	r->offset = kvc_seg_offset(m, r->gseg) + ((u64)r->next_block << KVC_BLOCK_SHIFT) + kept;
-	r->len = min(min(max(least - kept, KVC_RECOVER_STEP), left), KVC_RECOVER_IO - kept);
+	r->len = min(min(max(least - kept, r->again ? 0 : KVC_RECOVER_STEP), left), KVC_RECOVER_IO - kept);
 	r->at = kept;
 }
 
@@ -340,18 +341,29 @@ static int take_extent(struct kvc_member *m, struct kvc_recover *r, const void *
 	return ret;
 }
 
-/* The log ends in front of @block: what does that say of it? */
-static void look_behind(struct kvc_recover *r, const u8 *block)
+/*
+ * The log ends in front of @block: what does that say of it? False: nothing before it was read once more, as pages may be
+ * behind it.
+ */
+static bool look_behind(struct kvc_recover *r, const u8 *block)
 {
 	u32 i;
 
-	if (r->next_block) {
-		r->cut |= kvc_extent_trace(block, &r->id);
-		return;
-	}
-	for (i = 0; i < KVC_BLOCK && !block[i]; i++)
+	for (i = 0; !r->next_block && !r->again && i < KVC_BLOCK && !block[i]; i++)
 		;
 	r->unused = i == KVC_BLOCK;
+	if (!r->again && !r->closed && !r->unused && !r->cut)
+		return false;
+	if (r->next_block)
+		r->cut |= kvc_extent_trace(block, &r->id);
+	return true;
+}
+
+static int read_again(const struct kvc_member *m, struct kvc_recover *r, u32 bytes)
+{
+	r->again = true;
+	want(m, r, bytes, 0);
+	return 1;
 }
 
 static void end_of_log(struct kvc_member *m, struct kvc_recover *r, int err)
@@ -394,7 +406,8 @@ int kvc_recover_feed(struct kvc_pool *p, struct kvc_recover *r, const void *buf,
 		}
 		if (kvc_extent_peek((const u8 *)buf + pos, &bytes) != KVC_OK ||
 		    kvc_blocks(bytes) > p->seg_blocks - r->next_block) {
-			look_behind(r, (const u8 *)buf + pos);
+			if (!look_behind(r, (const u8 *)buf + pos))
+				return read_again(m, r, KVC_BLOCK);
 			break;
 		}
 		if (bytes > left) {
@@ -404,13 +417,11 @@ int kvc_recover_feed(struct kvc_pool *p, struct kvc_recover *r, const void *buf,
 		ret = take_extent(m, r, (const u8 *)buf + pos, bytes);
 		if (ret == -ENOMEM)
 			return ret;
-		if (ret == -EAGAIN) {
-			r->again = true;
-			want(m, r, bytes, 0);
-			return 1;
-		}
+		if (ret == -EAGAIN)
+			return read_again(m, r, bytes);
 		if (ret) {
-			look_behind(r, (const u8 *)buf + pos);
+			if (!look_behind(r, (const u8 *)buf + pos))
+				return read_again(m, r, bytes);
 			break;
 		}
 	}
