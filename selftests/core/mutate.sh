@@ -53,6 +53,7 @@ log-crc@kmod/core/log/recover.c@/whatever it seems to be/{n;s/r->cut = true;/;/}
 log-open-end@kmod/core/log/recover.c@s/r->cut || !r->closed/r->cut/@tombstones are written where a log has no end
 read-again@kmod/core/log/recover.c@s/why == KVC_BAD_CRC \&\& !r->again/0/@a damaged extent is not read once more
 read-again-end@kmod/core/log/recover.c@s/if (!r->again && !r->closed && !r->unused && !r->cut)/if (0)/@the end of a log that is not closed is not read once more
+log-never-headed@kmod/core/log/recover.c@s/r->unused = i == KVC_BLOCK && .*/r->unused = i == KVC_BLOCK;/@a segment with extents, but without a header, is taken for unused
 close-never@kmod/core/log/summary.c@s/xw.flags = KVC_EXTENT_CLOSED;/;/@no log says that it is closed
 close-early@kmod/core/log/summary.c@s/return seg->state == KVC_S_SEALING \&\& !seg->pending/return !seg->pending/@a log is closed before its last page
 rest-open@kmod/core/log/summary.c@s/READ_ONCE(p->resting) \&\& due_close(seg)/0/@a flush at rest leaves logs open

@@ -409,7 +409,63 @@ static void misread_open_tombstone(void **state)
 	misread_tombstone(false, read_zeros);
 }
 
+/*
+ * The tombstone of a page on member 0 lies on member 1. A header on member 0 is misread as zeros in one attach, while the
+ * member has free segments enough: nothing is written over it, and member 1 takes the tombstone for one of nothing.
+ */
+static void misread_header_as_zeros(void **state)
+{
+	struct rig *r = rig_small(2);
+	struct kvc_lease l[20];
+	u32 id, n = 0, i, blocks = kvc_page_max(r->pool) >> KVC_BLOCK_SHIFT;
+	u64 header, mark;
+
+	(void)state;
+	assert_int_equal(rig_store_on(r, 0, 1, 1, 500), 0);
+	rig_flush(r);
+	assert_int_equal(rig_store_on(r, 0, 2, 2, (blocks - 2) << KVC_BLOCK_SHIFT), 0);
+	rig_flush(r);
+	header = header_of(r, 1, 0);
+	assert_int_equal(header_of(r, 2, 0), header);
+	lease(r, 2);
+	for (id = 10; n < 20 && store_full(r, 0, id) == 0; id++) {
+		u8 key[KVC_KEY_LEN];
+
+		key_make(key, id);
+		assert_int_equal(kvc_lease_get(r->pool, r->d, key, &l[n++]), 0);
+		rig_work(r);
+		rig_work(r);
+	}
+	mark = kvc_flush_mark(r->pool, 1);
+	assert_int_equal(rig_delete(r, r->d, 1), 0);
+	assert_true(kvc_flush_mark(r->pool, 1) > mark);
+	rig_flush(r);
+	for (i = 0; i < n; i++) {
+		kvc_lease_put(r->pool, &l[i]);	/* its own and store_full()'s */
+		kvc_lease_put(r->pool, &l[i]);
+	}
+	for (i = 0; i < 5; i++) {
+		assert_int_equal(rig_store_on(r, 0, 50 + i, 50 + i, 500), 0);
+		rig_work(r);
+	}
+	kvc_pool_rest(r->pool);
+	rig_flush(r);
+	rig_detach(r);
+	rig_misread(r, header, read_zeros);
+	rig_attach(r);
+	assert_int_equal(rig_query(r, r->d, 2), -ENOENT);
+	for (id = 100; rig_stats(r).segments_reclaimed < 20; id++)
+		assert_int_equal(rig_store_on(r, 1, id, id, 60000), 0);
+	rig_flush(r);
+	rig_misread(r, 0, NULL);
+	rig_cut(r);
+	rig_recover(r);
+	assert_int_equal(rig_query(r, r->d, 1), -ENOENT);
+	rig_free(r);
+}
+
 static const struct CMUnitTest stays_tests[] = {
+	cmocka_unit_test(misread_header_as_zeros),
 	cmocka_unit_test(emptied_in_between),
 	cmocka_unit_test(removed_in_memory_only),
 	cmocka_unit_test(misread_records),

@@ -351,7 +351,8 @@ static bool look_behind(struct kvc_recover *r, const u8 *block)
 
 	for (i = 0; !r->next_block && !r->again && i < KVC_BLOCK && !block[i]; i++)
 		;
-	r->unused = i == KVC_BLOCK;
+	/* a step was read */
+	r->unused = i == KVC_BLOCK && !kvc_extent_sibling(block + KVC_BLOCK, &r->id);
 	if (!r->again && !r->closed && !r->unused && !r->cut)
 		return false;
 	if (r->next_block)

@@ -198,6 +198,14 @@ bool kvc_extent_trace(const void *block, const struct kvc_seg_id *id)
 	       le64_to_cpu(m->generation) == id->generation && le64_to_cpu(m->salt) == id->salt;
 }
 
+bool kvc_extent_sibling(const void *block, const struct kvc_seg_id *id)
+{
+	const struct kvc_media_extent *m = block;
+
+	return le32_to_cpu(m->magic) == KVC_EXTENT_MAGIC && !memcmp(m->pool_uuid, id->pool_uuid, KVC_UUID_LEN) &&
+	       le32_to_cpu(m->member) == id->member && le32_to_cpu(m->segment) == id->segment;
+}
+
 static bool page_ok(const struct kvc_extent_reader *r, const struct kvc_rec *rec)
 {
 	if (rec->length == 0 || rec->length > KVC_PAGE_MAX || rec->victim_gen != 0 || rec->flags & ~KVC_REC_NO_CRCS)

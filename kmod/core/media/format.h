@@ -270,6 +270,8 @@ enum kvc_reason kvc_extent_open(struct kvc_extent_reader *r, const void *buf, u3
 enum kvc_reason kvc_extent_next(struct kvc_extent_reader *r, struct kvc_rec *rec);
 /* Is this block, which was refused, what is left of an extent of the segment's present use? */
 bool kvc_extent_trace(const void *block, const struct kvc_seg_id *id);
+/* Does this block begin an extent of the segment, of whatever use? */
+bool kvc_extent_sibling(const void *block, const struct kvc_seg_id *id);
 
 /* CRC32C (Castagnoli) as iSCSI has it: start with kvc_crc_init, feed, finish. */
 #define KVC_CRC_INIT		(~0U)
