@@ -333,16 +333,11 @@ static int kvctx_do_remove_tenant(struct sk_buff *skb, struct genl_info *info)
 
 /* Dumps */
 
-struct kvctx_dump {
-	u32 skip;				/* objects that were sent */
-};
-
 static int kvctx_dump_start(struct netlink_callback *cb)
 {
 	const struct nlattr *attr = genl_info_dump(cb)->attrs[KVCTX_A_POOL];
 	int err = 0;
 
-	BUILD_BUG_ON(sizeof(struct kvctx_dump) > sizeof(cb->ctx));
 	if (!attr)
 		return 0;
 	mutex_lock(&kvctx_mutex);
@@ -383,11 +378,11 @@ static int kvctx_fill(struct sk_buff *skb, u8 cmd, struct kvctx_pool *p, void *w
 /* Put the object number @*nr unless it was sent before. */
 static int kvctx_dump_one(struct sk_buff *skb, struct netlink_callback *cb, u32 *nr, struct kvctx_pool *p, void *what)
 {
-	struct kvctx_dump *d = (struct kvctx_dump *)cb->ctx;
 	u8 cmd = genl_info_dump(cb)->genlhdr->cmd;
 	void *hdr;
 
-	if ((*nr)++ < d->skip)
+	/* args[0]: how many were sent */
+	if ((*nr)++ < cb->args[0])
 		return 0;
 	hdr = genlmsg_put(skb, NETLINK_CB(cb->skb).portid, cb->nlh->nlmsg_seq, &kvctx_family, NLM_F_MULTI, cmd);
 	if (!hdr)
@@ -398,7 +393,7 @@ static int kvctx_dump_one(struct sk_buff *skb, struct netlink_callback *cb, u32 
 		return -EMSGSIZE;
 	}
 	genlmsg_end(skb, hdr);
-	d->skip++;
+	cb->args[0]++;
 	return 0;
 }
 

@@ -95,15 +95,21 @@ void kvctx_members_online(struct kvctx_pool *p)
 	}
 }
 
-/* Write the superblock in super_buf to both ends of a member, one after the other. 0 when one of them took it. */
-static int kvctx_member_write_copies(struct kvctx_member *m, u64 seq)
+/*
+ * Write the engine's configuration to both ends of a member that is there, one after the other. 0 when one of them took
+ * it.
+ */
+int kvctx_member_write_super(struct kvctx_member *m)
 {
 	struct kvctx_pool *p = m->pool;
+	const struct kvc_super *super = kvc_super_of(p->core);
 	u32 copy, written = 0;
 	int err = 0;
 
+	lockdep_assert_held(&kvctx_admin_mutex);
+	kvc_super_encode(super, m->index, p->super_buf);
 	for (copy = 0; copy < KVC_SUPER_COPIES; copy++) {
-		u64 offset = kvc_super_offset(kvc_super_slot(seq, copy), bdev_nr_bytes(m->bdev));
+		u64 offset = kvc_super_offset(kvc_super_slot(super->seq, copy), bdev_nr_bytes(m->bdev));
 		int r = kvctx_io(m->bdev, REQ_OP_WRITE | REQ_SYNC | REQ_META | REQ_PREFLUSH | REQ_FUA, offset,
 				 p->super_buf, KVC_SUPER_BYTES);
 
@@ -119,17 +125,6 @@ static int kvctx_member_write_copies(struct kvctx_member *m, u64 seq)
 				p->name, m->index, m->dev->path, copy ? "end" : "front", -r);
 	}
 	return written ? 0 : err;
-}
-
-/* Write the engine's configuration to a member that is there. */
-int kvctx_member_write_super(struct kvctx_member *m)
-{
-	struct kvctx_pool *p = m->pool;
-	const struct kvc_super *super = kvc_super_of(p->core);
-
-	lockdep_assert_held(&kvctx_admin_mutex);
-	kvc_super_encode(super, m->index, p->super_buf);
-	return kvctx_member_write_copies(m, super->seq);
 }
 
 /*

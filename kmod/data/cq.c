@@ -218,23 +218,16 @@ struct kvctx_op *kvctx_cq_post(struct kvctx_session *s, u64 user_data, s32 res, 
 	return op;
 }
 
-/* A read into a slot: like an operation in flight, but nobody waits for its completion. */
-void kvctx_cq_background_begin(struct kvctx_session *s)
+/*
+ * A read into a slot @more, or one less: like an operation in flight, but nobody waits for its completion. After one
+ * less the session may be gone.
+ */
+void kvctx_cq_background(struct kvctx_session *s, int more)
 {
 	unsigned long flags;
 
 	spin_lock_irqsave(&s->cq.lock, flags);
-	s->cq.background++;
-	spin_unlock_irqrestore(&s->cq.lock, flags);
-}
-
-/* The session may be gone on return. */
-void kvctx_cq_background_end(struct kvctx_session *s)
-{
-	unsigned long flags;
-
-	spin_lock_irqsave(&s->cq.lock, flags);
-	s->cq.background--;
+	s->cq.background += more;
 	cq_wake(s);
 	spin_unlock_irqrestore(&s->cq.lock, flags);
 }

@@ -28,11 +28,6 @@
 
 #include "op.h"
 
-static struct kvc_pool *load_core(struct kvctx_op *op)
-{
-	return op->session->pool->core;
-}
-
 /* Put @piece before or behind the caller's pieces; empty ones are left out. */
 static void load_frame_front(struct kvctx_op *op, struct kvctx_piece piece)
 {
@@ -55,7 +50,7 @@ static int load_frame(struct kvctx_op *op)
 {
 	const struct kvc_load *ld = &op->load.page;
 	u32 unit = kvctx_io_unit(op->session->pool->members[ld->member].bdev);
-	u32 step = op->load.verify ? kvc_chunk_size(load_core(op)) : unit;
+	u32 step = op->load.verify ? kvc_chunk_size(op->session->pool->core) : unit;
 	u32 from = op->call.offset, end = from + op->call.length, start = round_down(from, step);
 	u32 stop = op->load.verify ? min_t(u64, round_up((u64)end, step), ld->length) : end;
 	struct kvctx_piece head = { .length = from - start }, tail = { .length = stop - end };
@@ -105,7 +100,7 @@ static int load_again(struct kvctx_op *op, struct kvctx_cursor c, u32 at, u32 n,
 
 static int load_verify(struct kvctx_op *op)
 {
-	struct kvc_pool *core = load_core(op);
+	struct kvc_pool *core = op->session->pool->core;
 	u32 size = kvc_chunk_size(core), pos, n;
 	u32 chunk = ((u32)op->call.offset - op->load.head) / size;
 	struct kvctx_cursor c, start;
@@ -129,7 +124,7 @@ static int load_verify(struct kvctx_op *op)
 
 static void load_end(struct kvctx_op *op, int err)
 {
-	kvc_load_end(load_core(op), &op->load.page, err);
+	kvc_load_end(op->session->pool->core, &op->load.page, err);
 	kvctx_io_free(op);
 	kvctx_mem_free(op->load.scratch);
 }
@@ -195,13 +190,13 @@ static int load_allowed(const struct kvctx_op *op)
 static int load_tell_crcs(struct kvctx_op *op)
 {
 	u32 __user *to = u64_to_user_ptr(op->call.crcs_to);
-	u32 size = kvc_chunk_size(load_core(op)), batch[32], n, i;
+	u32 size = kvc_chunk_size(op->session->pool->core), batch[32], n, i;
 	u32 chunk = (u32)op->call.offset / size, end = ((u32)op->call.offset + op->call.length - 1) / size + 1;
 
 	for (; chunk < end; chunk += n, to += n) {
 		n = min_t(u32, end - chunk, ARRAY_SIZE(batch));
 		for (i = 0; i < n; i++)
-			batch[i] = kvc_load_crc(load_core(op), &op->load.page, chunk + i);
+			batch[i] = kvc_load_crc(op->session->pool->core, &op->load.page, chunk + i);
 		if (copy_to_user_nofault(to, batch, n * sizeof(*batch)))
 			return -ERESTART;
 	}
@@ -228,7 +223,7 @@ int kvctx_load_begin(struct kvctx_op *op)
 {
 	int err;
 
-	err = kvc_load_begin(load_core(op), op->session->domain, op->call.key, &op->load.page);
+	err = kvc_load_begin(op->session->pool->core, op->session->domain, op->call.key, &op->load.page);
 	if (err)
 		return err;
 	op->kind = &load_kind;

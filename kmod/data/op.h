@@ -195,8 +195,7 @@ int kvctx_cq_consume(struct kvctx_session *s, u32 nr);
 int kvctx_cq_wait(struct kvctx_session *s, u32 min, u64 *timeout_ns);
 bool kvctx_cq_readable(struct kvctx_session *s);
 bool kvctx_cq_drained(struct kvctx_session *s);
-void kvctx_cq_background_begin(struct kvctx_session *s);
-void kvctx_cq_background_end(struct kvctx_session *s);
+void kvctx_cq_background(struct kvctx_session *s, int more);
 
 /* op.c */
 

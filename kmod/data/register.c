@@ -167,14 +167,6 @@ bool kvctx_peer_gone(const struct kvctx_mem *mem)
 	return mem->peer && READ_ONCE(mem->peer->gone);
 }
 
-/* The last user of a peer's memory has gone, which may be freed. */
-static void peer_idle(void)
-{
-	/* pairs with the wait in peer_revoke(): the count was dropped before we look for who waits */
-	if (wq_has_sleeper(&peers_wait))
-		wake_up_all(&peers_wait);
-}
-
 /* What a row of KVCTX_IOC_PATHS says of memory @mem and member @m. */
 void kvctx_peer_path(const struct kvctx_mem *mem, const struct kvctx_member *m, struct kvctx_path *row)
 {
@@ -306,8 +298,9 @@ void kvctx_registered_put(struct kvctx_mem *mem)
 {
 	bool foreign = mem->foreign;
 
-	if (atomic_dec_and_test(&mem->users) && foreign)
-		peer_idle();
+	/* the last user of a peer's memory: it may be freed. Pairs with the wait in peer_revoke() */
+	if (atomic_dec_and_test(&mem->users) && foreign && wq_has_sleeper(&peers_wait))
+		wake_up_all(&peers_wait);
 }
 
 /* Revoking */

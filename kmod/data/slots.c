@@ -80,14 +80,9 @@ static const struct rhashtable_params slot_pages_params = {
 	.head_offset = offsetof(struct kvctx_slot, hash),
 };
 
-static u32 slot_index(const struct kvctx_slots *t, const struct kvctx_slot *slot)
-{
-	return slot - t->slot;
-}
-
 static u64 slot_offset(const struct kvctx_slots *t, const struct kvctx_slot *slot)
 {
-	return (u64)slot_index(t, slot) * t->bytes;
+	return (u64)(slot - t->slot) * t->bytes;
 }
 
 static bool slot_idle_less(struct rb_node *a, const struct rb_node *b)
@@ -184,7 +179,7 @@ static void slot_serve(struct kvctx_op *op, u32 flags)
 		/* not a user: the slot may be another page's by now */
 		kvctx_op_complete(op, op->call.length, flags);
 	} else if (op->call.opcode == KVCTX_OP_GET) {
-		kvctx_op_complete(op, slot_index(op->session->slots, slot), flags);
+		kvctx_op_complete(op, slot - op->session->slots->slot, flags);
 	} else if (op->call.length <= COPY_HERE_MAX) {
 		slot_copy(op);
 	} else {
@@ -255,7 +250,7 @@ static void slot_fill_done(struct kvctx_op *fill, s32 res, u32 flags)
 		else
 			slot_serve(op, flags);
 	}
-	kvctx_cq_background_end(s);
+	kvctx_cq_background(s, -1);
 }
 
 /*
@@ -369,7 +364,7 @@ static int slot_fill(struct kvctx_session *s, const struct want *w)
 		kvctx_op_discard(fill);
 		return err;
 	}
-	kvctx_cq_background_begin(s);
+	kvctx_cq_background(s, 1);
 	percpu_counter_inc(&s->pool->counters.prefetches);
 	*fill->mem.user = (struct kvctx_piece){
 		.mem = t->mem, .offset = slot_offset(t, fill->slot), .length = fill->call.length,

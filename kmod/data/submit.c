@@ -95,14 +95,6 @@ static int submit_get_crcs(struct kvctx_op *op, const struct kvctx_sqe *sqe)
 	return copy_from_user(op->call.crcs, u64_to_user_ptr(sqe->crcs), nr * sizeof(*op->call.crcs)) ? -EFAULT : 0;
 }
 
-/* An io_uring command counts the operations that are to report to it. */
-static void submit_enter(struct kvctx_op *op, struct kvctx_uring *u)
-{
-	op->to.uring = u;
-	op->to.done = u->done;
-	atomic_inc(&u->left);
-}
-
 /* 0: taken over, and maybe ended */
 static int submit_start(struct kvctx_session *s, const struct kvctx_sqe *sqe, u32 opcode, ktime_t deadline,
 			struct kvctx_from *from, struct kvctx_op **spare)
@@ -123,8 +115,12 @@ static int submit_start(struct kvctx_session *s, const struct kvctx_sqe *sqe, u3
 	op->call.depth = sqe->depth;
 	op->call.lease_ms = sqe->lease_ms;
 	op->call.deadline = deadline;
-	if (from)
-		submit_enter(op, from->uring);
+	if (from) {
+		/* the command counts the operations that are to report to it */
+		op->to.uring = from->uring;
+		op->to.done = from->uring->done;
+		atomic_inc(&from->uring->left);
+	}
 	err = submit_get_crcs(op, sqe);
 	if (!err)
 		err = from && from->pieces ? from->pieces(op, from) : submit_get_pieces(op, sqe);

@@ -215,18 +215,14 @@ static int uring_batch(struct kvctx_session *s, struct io_uring_cmd *cmd, unsign
 	return uring_end(cmd, u->res, issue_flags);
 }
 
-/* What waits will be taken out, and ends with -ECANCELED. */
-static int uring_cancel(struct kvctx_session *s, struct io_uring_cmd *cmd)
-{
-	WRITE_ONCE(uring_of(cmd)->cancelled, true);
-	queue_work(s->pool->io_wq, &s->pool->sweep);
-	return 0;
-}
-
 int kvctx_uring_cmd(struct kvctx_session *s, struct io_uring_cmd *cmd, unsigned int issue_flags)
 {
-	if (issue_flags & IO_URING_F_CANCEL)
-		return uring_cancel(s, cmd);
+	if (issue_flags & IO_URING_F_CANCEL) {
+		/* what waits will be taken out, and ends with -ECANCELED */
+		WRITE_ONCE(uring_of(cmd)->cancelled, true);
+		queue_work(s->pool->io_wq, &s->pool->sweep);
+		return 0;
+	}
 	/* a command that gives many completions would never give its last one */
 	if (cmd->flags & IORING_URING_CMD_MASK & ~IORING_URING_CMD_FIXED)
 		return -EINVAL;

@@ -53,13 +53,6 @@ void kvctx_rule_masks(u64 *ops, u64 *flags)
 	}
 }
 
-static bool sqe_has_key(const struct kvctx_sqe *sqe)
-{
-	static const struct kvctx_key none;
-
-	return memcmp(&sqe->key, &none, sizeof(none));
-}
-
 /* Of the fields that few operations use, those that the opcode does not are zero. */
 static bool sqe_rest_clean(const struct kvctx_sqe *sqe, u32 fields)
 {
@@ -73,10 +66,11 @@ static bool sqe_clean(const struct kvctx_sqe *sqe, u32 fields)
 {
 	u64 rest = sqe->reserved2[0] | sqe->reserved2[1] | sqe->offset | sqe->depth | sqe->crcs | sqe->lease_ms |
 		   sqe->lease;
+	static const struct kvctx_key none;
 
 	if (rest && !sqe_rest_clean(sqe, fields))
 		return false;
-	if (!(fields & F_KEY) && sqe_has_key(sqe))
+	if (!(fields & F_KEY) && memcmp(&sqe->key, &none, sizeof(none)))
 		return false;
 	if (!(fields & F_SEGS) && (sqe->nr_segs || sqe->segs || sqe->mem || sqe->length))
 		return false;
