@@ -48,7 +48,7 @@ $(FUZZ_PROGS): $(O)/test/fuzz-%: $(O)/obj/$(CORE_T)/fuzz_lib-%.o $(CORE_FUZZ_PAR
 	@mkdir -p $(@D)
 	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -fsanitize=fuzzer -o $@ $(filter %.o,$^) $(KVC_CORE_LIB) $(KVC_CORE_LIBS)
 
-.PHONY: check-core core-asan core-tsan sim fuzz fuzz-build fuzz-programs fuzz-keep mutate bench-core
+.PHONY: check-core core-asan core-tsan sim fuzz fuzz-build fuzz-programs fuzz-keep mutate mutate-sim bench-core
 fuzz-programs: $(FUZZ_PROGS)
 
 fuzz-build:
@@ -80,6 +80,9 @@ fuzz-keep: fuzz-build
 
 mutate:
 	@$(CORE_T)/mutate.sh
+
+mutate-sim:
+	@$(CORE_T)/mutate.sh --sim
 
 bench-core: $(O)/test/core-bench
 	@GLIBC_TUNABLES=glibc.malloc.hugetlb=1 $(O)/test/core-bench --pages $(BENCH_PAGES) --json $(O)/bench-core.json

@@ -59,9 +59,14 @@ static bool another_header(const struct sim *s, const struct kvc_recover *r, con
 /* Now and then the device returns something else. */
 static void misread(struct sim *s, const struct kvc_recover *r, u8 *got, const u8 *real)
 {
+	u32 len = r->len;
+
 	if (!s->cfg.misreads || !rng_chance(&s->fault_rng, 200))
 		return;
-	dev_misread(s->devs[r->member], &s->fault_rng, r->offset, got, r->len);
+	/* more often than not in the log */
+	if (rng_chance(&s->fault_rng, 7000))
+		len = min(len, KVC_BLOCK * rng_range(&s->fault_rng, 1, 4));
+	dev_misread(s->devs[r->member], &s->fault_rng, r->offset, got, len);
 	if (!memcmp(got, real, r->len))
 		return;
 	s->n.misread++;
