@@ -11,7 +11,7 @@
  */
 #include <stdarg.h>
 
-#include "log/log.h"
+#include "engine.h"
 
 #define NOBODY	0	/* user_data of operations that no io_u waits for */
 

@@ -4,7 +4,7 @@
  */
 #include <sys/mman.h>
 
-#include "log/log.h"
+#include "engine.h"
 
 #define HUGE	(2UL << 20)
 

@@ -5,7 +5,7 @@
  * A fio file is a row of pages: the page that holds offset o has number o / page, and its key is made of the file's
  * name and that number. So jobs with the same file name and keyspace see the same pages, as with files.
  */
-#include "log/log.h"
+#include "engine.h"
 
 /* FNV-1a, 64 bit (draft-eastlake-fnv); it only has to tell names apart, and the module hashes keys itself */
 static uint64_t name_hash(const char *name, uint64_t h)

@@ -2,7 +2,7 @@
 /*
  * Options of the engine, as fio shows them with --enghelp.
  */
-#include "log/log.h"
+#include "engine.h"
 
 #define OFF(field)	.off1 = offsetof(struct options, field)
 #define GROUP		.category = FIO_OPT_C_ENGINE, .group = FIO_OPT_G_INVALID

@@ -4,7 +4,7 @@
  */
 #include <liburing.h>
 
-#include "log/log.h"
+#include "engine.h"
 #include "kvctx_uring.h"
 
 int uring_open(struct thread_data *td, struct job *j, unsigned int depth)
