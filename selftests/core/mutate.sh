@@ -63,7 +63,7 @@ rest-open@kmod/core/log/summary.c@s/READ_ONCE(p->resting) \&\& due_close(seg)/0/
 move-head-tombs@kmod/core/log/segment.c@s/return seg \&\& seg->data_start < m->pool->seg_blocks ? seg : NULL;/return seg;/@a head of tombstones is given up for room
 hiding-order@kmod/core/log/reclaim.c@s/seg = oldest_sealed(m, true);/;/@a segment that may hide pages goes when its turn comes
 tombstone-ghosts@kmod/core/log/delete.c@s/^\treturn e->logged || e->copy .*/\t(void)p; return e->logged || e->copy;/@deletes forget old records elsewhere
-tombstone-drop@kmod/core/log/reclaim.c@s/if (kvc_entry_is_tomb(p, entry) \&\&$/if (0 \&\&/@reclaim drops tombstones
+tombstone-drop@kmod/core/log/reclaim.c@s/kvc_tombs_carry(m, false, carry_tomb)/((void)carry_tomb, 0)/@reclaim drops tombstones
 generation@kmod/core/media/format.c@s/generation != id->generation || salt != id->salt/salt != id->salt/@the generation is not compared
 salt@kmod/core/media/format.c@s/generation != id->generation || salt != id->salt/generation != id->generation/@the salt is not compared
 identity@kmod/core/media/format.c@s/if (generation != id->generation || salt != id->salt)/if (0)/@neither is
@@ -131,7 +131,7 @@ super-added@kmod/core/media/format_super.c@s/if (!memcmp(&was\[i\], &none, sizeo
 log-doubt@kmod/core/log/recover.c@s/if (!err \&\& !r->closed \&\& !r->unused)/if (0)/;s/why == KVC_BAD_CRC \&\& !r->again/0/@an extent that was read wrong, once, hides nothing
 super-mark@kmod/core/tenant.c@s/p->super.members\[i\].flags = there.*/(void)there;/@superblocks do not say who was there
 header-stock@kmod/core/log/summary.c@s/>= m->low/>= min(m->low, 4U)/@too few headers for reclaim to end when everything is leased
-leave-tombs@kmod/core/log/leave.c@s/if (kvc_entry_is_tomb(p, entry) .*/if (0) {/@tombstones go with a member that is removed
+leave-tombs@kmod/core/log/leave.c@s/kvc_tombs_carry(m, true, carry_tomb)/((void)carry_tomb, 0)/@tombstones go with a member that is removed
 leave-loss@kmod/core/log/member.c@s/READ_ONCE(m->lost_before) == os_atomic_read(&p->nr_lost)/1/@a member is removed though the copies of its pages were lost
 leave-renewed@kmod/core/log/load.c@s/ \&\& !READ_ONCE(kvc_member_of(p, gseg)->leaseless)//@who renews leases keeps a member from leaving
 leave-renewed-moving@kmod/core/log/leave.c@/^static int end_round/,/^}/s/WRITE_ONCE(m->leaseless, true)/;/@who renews leases keeps a page from moving

@@ -115,21 +115,10 @@ static void begin_round(struct kvc_member *m)
 
 static int carry(struct kvc_member *m)
 {
-	struct kvc_reclaim *rc = &m->reclaim;
-	struct kvc_pool *p = m->pool;
-	u32 entry;
-	int r;
+	int r = kvc_tombs_carry(m, true, carry_tomb);
 
-	if (rc->cursor.index == 0)
-		rc->stale_seq = kvc_oldest_stale(p, NULL, m);
-	while ((entry = kvc_cursor_entry(p, rc->victim, &rc->cursor)) != KVC_NONE) {
-		if (kvc_entry_is_tomb(p, entry) && kvc_tomb_needed(p, NULL, m, rc->stale_seq, kvc_entry(p, entry))) {
-			r = carry_tomb(m, entry);
-			if (r)
-				return r == -ENOMEM ? r : 0;
-		}
-		rc->cursor.index++;
-	}
+	if (r)
+		return r == -ENOMEM ? r : 0;
 	begin_round(m);
 	return -EAGAIN;
 }

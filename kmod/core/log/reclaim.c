@@ -127,37 +127,28 @@ void kvc_victim_let_go(struct kvc_member *m)
 	m->reclaim.phase = KVC_R_IDLE;
 }
 
+static int carry_tomb(struct kvc_member *m, u32 entry)
+{
+	return kvc_tomb_carry(m, KVC_HEAD_MOVE, entry);
+}
+
 static int carry(struct kvc_member *m)
 {
 	struct kvc_reclaim *rc = &m->reclaim;
-	struct kvc_pool *p = m->pool;
-	u32 entry;
-	int r;
+	int r = kvc_tombs_carry(m, false, carry_tomb);
 
-	if (rc->cursor.index == 0)
-		rc->stale_seq = kvc_oldest_stale(p, rc->victim, NULL);
-	while ((entry = kvc_cursor_entry(p, rc->victim, &rc->cursor)) != KVC_NONE) {
-		if (kvc_entry_is_tomb(p, entry) &&
-		    kvc_tomb_needed(p, rc->victim, NULL, rc->stale_seq, kvc_entry(p, entry))) {
-			r = kvc_tomb_carry(m, KVC_HEAD_MOVE, entry);
-			if (r == -EAGAIN)
-				break;
-			/* the member may have gone meanwhile */
-			if (r)
-				return r == -ENODEV ? 0 : r;
-			rc->carried = true;
-		}
-		rc->cursor.index++;
-	}
-	if (entry != KVC_NONE) {
+	if (r == -EAGAIN) {
 		/* No room for its tombstones: nothing can be reclaimed until something else changes. */
 		os_lock(&m->lock);
 		kvc_victim_let_go(m);
 		m->stuck = true;
-		kvc_space(p);
+		kvc_space(m->pool);
 		os_unlock(&m->lock);
 		return 0;
 	}
+	/* the member may have gone meanwhile */
+	if (r)
+		return r == -ENODEV ? 0 : r;
 	kvc_cursor_init(&rc->cursor);
 	rc->phase = KVC_R_MOVE;
 	return -EAGAIN;

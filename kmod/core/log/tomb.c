@@ -134,6 +134,17 @@ u64 kvc_oldest_stale(const struct kvc_pool *p, const struct kvc_seg *victim, con
 	return oldest;
 }
 
+static bool entry_is_tomb(struct kvc_pool *p, u32 entry)
+{
+	struct kvc_shard *sh = kvc_shard(p, kvc_entry_bucket(p, entry));
+	bool tomb;
+
+	os_lock(&sh->lock);
+	tomb = kvc_entry(p, entry)->state == KVC_E_TOMB;
+	os_unlock(&sh->lock);
+	return tomb;
+}
+
 /* By the rule, with @victim and member @without not counted. @stale: what kvc_oldest_stale() said of the same */
 bool kvc_tomb_needed(const struct kvc_pool *p, const struct kvc_seg *victim, const struct kvc_member *without,
 		     u64 stale, const struct kvc_entry *e)
@@ -175,13 +186,30 @@ int kvc_tomb_carry(struct kvc_member *m, enum kvc_head which, u32 entry)
 	return r;
 }
 
-bool kvc_entry_is_tomb(struct kvc_pool *p, u32 entry)
+/*
+ * Go on with the tombstones of the victim of @m, which is reclaimed, or leaves with its member: have those carried that
+ * are needed without it, or without the whole member. 0: all are; else what @carry said, who is asked again the next time.
+ */
+int kvc_tombs_carry(struct kvc_member *m, bool leaves, int (*carry)(struct kvc_member *m, u32 entry))
 {
-	struct kvc_shard *sh = kvc_shard(p, kvc_entry_bucket(p, entry));
-	bool tomb;
+	const struct kvc_member *without = leaves ? m : NULL;
+	struct kvc_reclaim *rc = &m->reclaim;
+	const struct kvc_seg *victim = leaves ? NULL : rc->victim;
+	struct kvc_pool *p = m->pool;
+	u32 entry;
+	int r;
 
-	os_lock(&sh->lock);
-	tomb = kvc_entry(p, entry)->state == KVC_E_TOMB;
-	os_unlock(&sh->lock);
-	return tomb;
+	if (rc->cursor.index == 0)
+		rc->stale_seq = kvc_oldest_stale(p, victim, without);
+	while ((entry = kvc_cursor_entry(p, rc->victim, &rc->cursor)) != KVC_NONE) {
+		if (entry_is_tomb(p, entry) &&
+		    kvc_tomb_needed(p, victim, without, rc->stale_seq, kvc_entry(p, entry))) {
+			r = carry(m, entry);
+			if (r)
+				return r;
+			rc->carried = true;
+		}
+		rc->cursor.index++;
+	}
+	return 0;
 }
