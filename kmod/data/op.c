@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Operations: their memory, the pieces they hold, their end, and where they go on when they cannot where they are.
+ * Operations: their memory, their end, and where they go on when they cannot where they are.
  * op.h has the structure, and the states that it passes.
  *
  * The pieces of an operation hold the registrations they lie in: one count for each row of pieces in the same
@@ -44,33 +44,6 @@ void kvctx_op_discard_all(struct kvctx_op *spare)
 		spare = op->spare;
 		kvctx_op_discard(op);
 	}
-}
-
-/* Pieces */
-
-/* Resolve @nr of the caller's segments; adds their bytes to @sum. */
-int kvctx_op_add_pieces(struct kvctx_op *op, const struct kvctx_seg *segs, u32 nr, u64 *sum)
-{
-	struct kvctx_piece *piece;
-	struct kvctx_mem *mem;
-
-	for (; nr; nr--, segs++) {
-		if (!segs->length)
-			return -EINVAL;
-		piece = &op->mem.user[op->mem.nr];
-		mem = op->mem.nr ? piece[-1].mem : NULL;
-		if (!mem || mem->id != segs->mem)
-			mem = kvctx_mem_get(op->session, segs->mem, false);
-		if (IS_ERR(mem))
-			return PTR_ERR(mem);
-		op->mem.p2p |= mem->foreign;
-		*piece = (struct kvctx_piece){ .mem = mem, .offset = segs->offset, .length = segs->length };
-		op->mem.nr++;
-		if (segs->offset > mem->length || segs->length > mem->length - segs->offset)
-			return -EFAULT;
-		*sum += segs->length;
-	}
-	return 0;
 }
 
 /* Let go of the registrations and of the lists. */

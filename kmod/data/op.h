@@ -319,7 +319,6 @@ static inline const u8 *kvctx_key_bytes(struct kvctx_key *key)
 static_assert(sizeof(struct kvctx_key) == KVC_KEY_LEN);
 
 struct kvctx_op *kvctx_op_alloc(struct kvctx_session *s, struct kvctx_op **spare);
-int kvctx_op_add_pieces(struct kvctx_op *op, const struct kvctx_seg *segs, u32 nr, u64 *sum);
 void kvctx_op_put_pieces(struct kvctx_op *op);
 int kvctx_op_unwanted(const struct kvctx_op *op);
 void kvctx_op_complete(struct kvctx_op *op, s32 res, u32 flags);

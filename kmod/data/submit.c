@@ -44,13 +44,38 @@ static const struct submit_opcode submit_opcodes[KVCTX_OPS] = {
 	[KVCTX_OP_FLUSH]	= { .start = kvctx_flush_op_start },
 };
 
+/* Resolve @nr of the caller's segments; adds their bytes to @sum. */
+static int submit_add_pieces(struct kvctx_op *op, const struct kvctx_seg *segs, u32 nr, u64 *sum)
+{
+	struct kvctx_piece *piece;
+	struct kvctx_mem *mem;
+
+	for (; nr; nr--, segs++) {
+		if (!segs->length)
+			return -EINVAL;
+		piece = &op->mem.user[op->mem.nr];
+		mem = op->mem.nr ? piece[-1].mem : NULL;
+		if (!mem || mem->id != segs->mem)
+			mem = kvctx_mem_get(op->session, segs->mem, false);
+		if (IS_ERR(mem))
+			return PTR_ERR(mem);
+		op->mem.p2p |= mem->foreign;
+		*piece = (struct kvctx_piece){ .mem = mem, .offset = segs->offset, .length = segs->length };
+		op->mem.nr++;
+		if (segs->offset > mem->length || segs->length > mem->length - segs->offset)
+			return -EFAULT;
+		*sum += segs->length;
+	}
+	return 0;
+}
+
 /* The one segment that the operation names itself */
 static int submit_get_piece(struct kvctx_op *op, const struct kvctx_sqe *sqe)
 {
 	struct kvctx_seg seg = { .offset = sqe->segs, .length = sqe->length, .mem = sqe->mem };
 	u64 sum = 0;
 
-	return sqe->length ? kvctx_op_add_pieces(op, &seg, 1, &sum) : 0;
+	return sqe->length ? submit_add_pieces(op, &seg, 1, &sum) : 0;
 }
 
 static int submit_get_pieces(struct kvctx_op *op, const struct kvctx_sqe *sqe)
@@ -74,7 +99,7 @@ static int submit_get_pieces(struct kvctx_op *op, const struct kvctx_sqe *sqe)
 	/* all at once: when the first registration is held nothing may wait for the caller any more */
 	if (copy_from_user(segs, user, nr * sizeof(*segs)))
 		return -EFAULT;
-	err = kvctx_op_add_pieces(op, segs, nr, &sum);
+	err = submit_add_pieces(op, segs, nr, &sum);
 	if (err)
 		return err;
 	return sum == sqe->length ? 0 : -EMSGSIZE;
