@@ -482,8 +482,8 @@ int kvctx_submit(struct kvctx *ctx);
  * @timeout_ns: nanoseconds to wait; 0: as kvctx_submit(); KVCTX_TIMEOUT_NONE: no limit
  *
  * One system call for both, as a rule. The wait can end early, by a signal, by what io_uring does in
- * the task, or when synchronous calls of other threads complete: kvctx_peek() tells what is there. Waits too when nothing was queued,
- * but not when nothing could be submitted.
+ * the task, or when synchronous calls of other threads complete: kvctx_peek() tells what is there. Waits too when
+ * nothing was queued, but not when nothing could be submitted.
  *
  * Context: One submitter. Sleeps.
  *

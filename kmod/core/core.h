@@ -280,7 +280,7 @@ int kvc_flush_next(struct kvc_pool *p, u32 member, struct kvc_work *w);
 int kvc_discard_next(struct kvc_pool *p, u32 member, u64 max, struct kvc_work *w);
 u64 kvc_flush_mark(struct kvc_pool *p, u32 member);
 bool kvc_flushed(struct kvc_pool *p, u32 member, u64 mark);
-/* Nothing is stored any more: with the next flush the logs of all segments are complete, and stay whole at an attach. */
+/* Nothing is stored any more: with the next flush the logs of all segments are complete, as the next attach sees. */
 void kvc_pool_rest(struct kvc_pool *p);
 u32 kvc_work_crc(struct kvc_pool *p, const struct kvc_work *w, u32 chunk);
 void kvc_work_done(struct kvc_pool *p, struct kvc_work *w, int err);

@@ -141,7 +141,7 @@ struct kvc_seg {
 	bool	used;			/* pages were written since it was discarded as a whole */
 	bool	broken;			/* recovery met a read error */
 	bool	old;			/* recovery found its log: what lies behind that is not known */
-	bool	hiding;			/* recovery did not find its log's end: there may be pages that nobody knows of */
+	bool	hiding;			/* recovery did not find its log's end: there may be more pages */
 	bool	closed;			/* an extent that is written, or on its way, says that no page follows */
 	u32	prev, next;		/* list of the segments in this state, by gseg */
 	u64	generation, salt;

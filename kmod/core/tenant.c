@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The pool's superblock, and the tenants in it. Removing a tenant raises its slot's epoch: its domains are dead from then
- * on, which nobody finds pages in, and gone when the superblocks say so, so that no recovery believes a record of theirs.
- * Until then a power cut may bring the tenant back, and what it had deleted has to stay deleted.
+ * The pool's superblock, and the tenants in it. Removing a tenant raises its slot's epoch: its domains are dead from
+ * then on, which nobody finds pages in, and gone when the superblocks say so, so that no recovery believes a record of
+ * theirs. Until then a power cut may bring the tenant back, and what it had deleted has to stay deleted.
  *
  * domains.lock guards the tenants of the superblock too.
  */

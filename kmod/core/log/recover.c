@@ -9,13 +9,13 @@
  * never follow a new one. So what tombstones add to an old log has its end with it, see summary.c. A log that ends
  * within an extent, at a record that does not count, is not written on: those before it do.
  *
- * A log that an extent of its own calls closed has no pages behind its end. Others may: a head, when the power was cut, but
- * also a log of which an extent was not read as it is, or its header was not, so that the segment looks unused. Another
- * attach may read it well. Such a segment is believed as far as it goes, and reclaimed first; until it has a new header
- * it is taken for one that leads to pages of any age (kvc_seg_doubt()). Nothing is added to its log, as that would take
- * the place of what was not found; nor to a closed one whose end shows traces of a damaged extent, of tombstones then. An
- * extent whose checksum is wrong is read once more, as it is not always the medium that is wrong, and so is what
- * stands behind a log that is not closed: if it does look unused, it is written over soon.
+ * A log that an extent of its own calls closed has no pages behind its end. Others may: a head, when the power was cut,
+ * but also a log of which an extent was not read as it is, or its header was not, so that the segment looks unused.
+ * Another attach may read it well. Such a segment is believed as far as it goes, and reclaimed first; until it has a
+ * new header it is taken for one that leads to pages of any age (kvc_seg_doubt()). Nothing is added to its log, as that
+ * would take the place of what was not found; nor to a closed one whose end shows traces of a damaged extent, of
+ * tombstones then. An extent whose checksum is wrong is read once more, as it is not always the medium that is wrong,
+ * and so is what stands behind a log that is not closed: if it does look unused, it is written over soon.
  *
  * A segment that holds a record which lost, unless to a tombstone naming that very segment, is undead: see delete.c.
  *
@@ -342,8 +342,8 @@ static int take_extent(struct kvc_member *m, struct kvc_recover *r, const void *
 }
 
 /*
- * The log ends in front of @block: what does that say of it? False: nothing before it was read once more, as pages may be
- * behind it.
+ * The log ends in front of @block: what does that say of it? False: nothing before it was read once more, as pages may
+ * be behind it.
  */
 static bool look_behind(struct kvc_recover *r, const u8 *block)
 {

@@ -7,8 +7,8 @@
  * each is durable before the next is made: the log never has holes. If writing one fails, whatever follows it in the
  * log could not be found again, so the member is given up.
  *
- * The extent that takes the last page of a full segment says so, or one without records does that was added for it: a log
- * that recovery finds without has an end that it did not find. Tombstones may follow.
+ * The extent that takes the last page of a full segment says so, or one without records does that was added for it: a
+ * log that recovery finds without has an end that it did not find. Tombstones may follow.
  *
  * Behind the log that a segment had when the pool was attached anything may lie, also extents that followed one that is
  * damaged now. A block of zeros is written with each extent there, or they would follow this one; the next takes its

@@ -2,21 +2,23 @@
 /*
  * Tombstones: where they go, and how long they are needed.
  *
- * A tombstone is a record with a newer sequence than the page it killed. It names where that page's record lies: member,
- * segment, generation. Recovery believes a log by the header in front of it, so the rule is about headers on media.
+ * A tombstone is a record with a newer sequence than the page it killed. It names where that page's record lies:
+ * member, segment, generation. Recovery believes a log by the header in front of it, so the rule is about headers on
+ * media.
  *
  * The rule. A tombstone of key K with sequence t may be dropped when no header that a recovery could find, whenever the
  * power goes, leads to a record of a page of K that is older than t, other than one that another tombstone of K, which
- * is not dropped, kills too. A header can be found until the next one in its place is durable: while that is on its way,
- * or when writing it failed, the old one can. The segment that the tombstone itself lies in does not count, as both go
- * with one write. A tombstone of a removed tenant may be dropped when every superblock that can be found says so.
+ * is not dropped, kills too. A header can be found until the next one in its place is durable: while that is on its
+ * way, or when writing it failed, the old one can. The segment that the tombstone itself lies in does not count, as
+ * both go with one write. A tombstone of a removed tenant may be dropped when every superblock that can be found says
+ * so.
  *
  * What memory knows of media, so that the rule can be decided:
  *	seg->believed	generation of the header that can be found, from recovery or from the moment that it is durable
- *			until another one is; not that of the segment's use in memory, which begins before and ends earlier
+ *			until another one is; not that of the segment's use in memory, which begins and ends earlier
  *	seg->undead	the log may lead to pages that no tombstone names: they were evicted, moved, dropped or lost
- *			against another record, or nobody has read them (kvc_seg_doubt()). Set before the page leaves the
- *			index, cleared when the next header is durable
+ *			against another record, or nobody has read them (kvc_seg_doubt()). Set before the page leaves
+ *			the index, cleared when the next header is durable
  *	seg->min_seq	no page that it leads to is older
  *	domain->gone	every superblock that can be found is without the tenant
  *
@@ -188,7 +190,8 @@ int kvc_tomb_carry(struct kvc_member *m, enum kvc_head which, u32 entry)
 
 /*
  * Go on with the tombstones of the victim of @m, which is reclaimed, or leaves with its member: have those carried that
- * are needed without it, or without the whole member. 0: all are; else what @carry said, who is asked again the next time.
+ * are needed without it, or without the whole member. 0: all are; else what @carry said, who is asked again the next
+ * time.
  */
 int kvc_tombs_carry(struct kvc_member *m, bool leaves, int (*carry)(struct kvc_member *m, u32 entry))
 {

@@ -70,7 +70,7 @@
  * no read-only attach), unknown compat bits are ignored and kept.
  */
 #define KVC_COMPAT_KNOWN	0ULL
-#define KVC_RO_COMPAT_CLOSED	BIT_ULL(0)	/* logs of full segments say that no page follows; every attach sets it */
+#define KVC_RO_COMPAT_CLOSED	BIT_ULL(0)	/* logs of full segments say where pages end; every attach sets it */
 #define KVC_RO_COMPAT_KNOWN	KVC_RO_COMPAT_CLOSED
 #define KVC_INCOMPAT_KNOWN	0ULL
 

@@ -6,8 +6,8 @@
  * Vocabulary
  *   request	a prompt, as MATCH named its keys; has an id
  *   mark	in a page's entry: the id of its request, and how often the page was shared, or, a stray, loaded
- *   stray	a page that no MATCH asked for lately, and the request of all such pages that were stored or loaded at one
- *		time
+ *   stray	a page that no MATCH asked for lately, and the request of all such pages that were stored or loaded
+ *		at one time
  *   class	of requests, or of shared pages: what returns are counted for
  *   part	the pages of a segment that are of one request and one class
  */
@@ -55,7 +55,7 @@ struct kvc_requests {
 	u64	capacity;		/* blocks; read without the lock */
 	u32	stray;			/* id of the strays of now; read without the lock */
 	u64	strays;			/* stored, that were counted */
-	u64	lately;			/* on the clock: what a MATCH asked for since was just now; read without the lock */
+	u64	lately;			/* on the clock: since when a MATCH was just now; read without the lock */
 	struct kvc_request *ring;
 	u64	*tails, *awaited;
 	struct kvc_values *values;
@@ -64,7 +64,7 @@ struct kvc_requests {
 /* A MATCH on its way */
 struct kvc_asker {
 	u32	id, pages, tail, last;	/* of the request */
-	u32	anchor;			/* hash of a key that other prompts have which go on from the middle of this one */
+	u32	anchor;			/* hash of a key of other prompts, which go on from the middle of this one */
 	bool	anchored;
 	bool	same;			/* the same keys as the request had before */
 	bool	repeated;		/* and at another time */
@@ -146,7 +146,7 @@ bool kvc_request_get(struct kvc_pool *p, u32 id, struct kvc_request *out);
 void kvc_request_claims(struct kvc_pool *p, struct kvc_entry *e, u32 id);
 bool kvc_request_lasts(struct kvc_pool *p, u32 id, u32 depth);
 void kvc_request_lost(struct kvc_pool *p, u32 id, u32 depth);
-void kvc_page_lose(struct kvc_pool *p, u32 bucket, u32 entry);	/* it leaves the index and is not replaced; shard locked */
+void kvc_page_lose(struct kvc_pool *p, u32 bucket, u32 entry);	/* leaves the index, not replaced; shard locked */
 void kvc_request_loads(struct kvc_pool *p, struct kvc_entry *e);
 u32 kvc_request_age(struct kvc_pool *p, u32 id, u64 now);	/* U32_MAX: forgotten */
 u32 kvc_request_worth(const struct kvc_pool *p, const struct kvc_request *r, u32 class, u64 now);

@@ -5,8 +5,8 @@
  * MATCH names the keys of a prompt in prefix order, so each MATCH is taken for a request: the pages it finds become
  * that request's, and so do the pages it misses once they are stored. A page belongs to the last request that asked
  * for it. Pages that no MATCH asked for are strays: they belong to a request of all that are stored or loaded at the
- * time. So do pages that are loaded long after the MATCH that found them, or that waited for them: somebody wants them who
- * does not ask by MATCH.
+ * time. So do pages that are loaded long after the MATCH that found them, or that waited for them: somebody wants them
+ * who does not ask by MATCH.
  *
  * A request continues an earlier one when that one's tail, its last key but one, is the deepest tail among its keys:
  * the last page of a prompt is seldom full, and is replaced when the conversation grows. An earlier request with more
@@ -235,8 +235,8 @@ struct found_tail {
 };
 
 /*
- * The id put for it, or 0: that of the latest turn. Most often it is one of the last two keys; else many are looked up at
- * a time, which takes no longer than one.
+ * The id put for it, or 0: that of the latest turn. Most often it is one of the last two keys; else many are looked up
+ * at a time, which takes no longer than one.
  */
 static u32 deepest_tail(struct kvc_pool *p, const struct kvc_domain *d, const u8 keys[][KVC_KEY_LEN],
 			const struct kvc_asker *a, struct found_tail *f)

@@ -237,7 +237,8 @@ static u64 threshold(const struct kvc_member *m, u32 budget)
  */
 static u64 cost_of(const struct kvc_member *m, struct kvc_survey *s, u32 budget, u64 *lost)
 {
-	u32 room = m->pool->seg_blocks, tombs = kvc_blocks((u64)s->tombs * KVC_REC_FIXED), left = min(budget, room / 4 * 3);
+	u32 room = m->pool->seg_blocks, tombs = kvc_blocks((u64)s->tombs * KVC_REC_FIXED);
+	u32 left = min(budget, room / 4 * 3);
 	u64 least = threshold(m, budget), cost = tombs * m->reclaim.price, gone = 0;
 	u32 i, each;
 
