@@ -69,6 +69,6 @@ void kvc_space_made(struct kvc_member *m)
 {
 	os_assert_locked(&m->lock);
 	WRITE_ONCE(m->wanted, false);
-	m->stuck = false;
+	WRITE_ONCE(m->rooms, m->rooms + 1);
 	kvc_space(m->pool);
 }

@@ -148,6 +148,7 @@ struct kvc_seg {
 	u64	believed;		/* generation that recovery could find on media; see tomb.c */
 	u64	open_seq;
 	u64	min_seq;		/* no page record in its log is older */
+	u32	crowded;		/* member->rooms when its tombstones found no room */
 	u64	dirty_since;		/* member->commits at the oldest unlogged record */
 	u64	writing_since;		/* the same of the extent on its way */
 	u32	log_end;		/* block behind the summary log */
@@ -214,7 +215,7 @@ struct kvc_member {
 	bool	offline;		/* written under the lock */
 	bool	wanted;			/* somebody was refused; written under the lock */
 	bool	hopeless;		/* those who wait were told that waiting does not help */
-	bool	stuck;			/* a victim's tombstones found no room */
+	u32	rooms;			/* times that room for tombstones may have come, from 1 */
 	bool	joining;		/* it was added, and is not used yet; written under the lock */
 	bool	unknown;		/* it was missing at recovery; written under the lock */
 	bool	leaving;		/* nothing is placed on it any more; written under the lock */

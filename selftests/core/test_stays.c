@@ -464,6 +464,87 @@ static void misread_header_as_zeros(void **state)
 	rig_free(r);
 }
 
+static void unlease(struct rig *r, u32 id)
+{
+	struct kvc_lease l;
+
+	assert_int_equal(rig_lease(r, r->d, id, &l), 0);
+	kvc_lease_put(r->pool, &l);
+	kvc_lease_put(r->pool, &l);
+}
+
+/* Pages from @id on, each flushed alone, so that there is no gap, until one has another segment: that one is leased. */
+static u32 to_next_segment(struct rig *r, u32 id)
+{
+	u64 first = 0;
+
+	for (;; id++) {
+		assert_int_equal(rig_store_on(r, 0, id, id, 500), 0);
+		rig_flush(r);
+		if (!first)
+			first = header_of(r, id, 0);
+		if (header_of(r, id, 0) != first)
+			break;
+	}
+	lease(r, id);
+	return id;
+}
+
+static bool is_header(const struct kvc_work *w)
+{
+	return w->type == KVC_WORK_WRITE && !((w->offset - KVC_DATA_OFFSET) % KVC_SEGMENT_MIN);
+}
+
+/*
+ * No room for the tombstones of the only segment that could go, as a header could not be written. When another segment
+ * may go, which has none, it does.
+ */
+static void stuck_until_lease_ends(void **state)
+{
+	struct rig *r = rig_segments(44);
+	u32 id, w1, w2, full = 2000;
+	struct kvc_work w;
+	int ret = 0;
+
+	(void)state;
+	for (id = 1; id < 700; id++) {
+		assert_int_equal(rig_store_on(r, 0, id, id, 500), 0);
+		rig_flush(r);
+		lease(r, id);
+	}
+	w1 = to_next_segment(r, 1000);
+	assert_int_equal(rig_delete(r, r->d, 1), 0);
+	w2 = to_next_segment(r, w1 + 1);
+	assert_int_equal(rig_delete(r, r->d, 2), 0);
+	to_next_segment(r, w2 + 1);
+	for (id = full; store_full(r, 0, id) == 0; id++)
+		rig_work(r);
+	rig_work(r);
+	unlease(r, w1);
+	while (kvc_work_next(r->pool, 0, &w) == 1)
+		kvc_work_done(r->pool, &w, is_header(&w) ? -EIO : rig_exec(r, &w));
+	assert_int_equal(rig_query(r, r->d, w1), -ENOENT);
+	for (id = 3; id < 700 && ret == 0; id++)
+		ret = rig_delete(r, r->d, id);
+	assert_int_equal(ret, -EAGAIN);
+	while (rig_step(r, 0, &w))
+		;
+	unlease(r, w2);
+	while (rig_step(r, 0, &w))
+		;
+	assert_int_equal(rig_store(r, r->d, 5000, 5000, 500), -ENOSPC);
+	assert_int_equal(rig_query(r, r->d, w2), 500);
+	for (id = full; id < full + 4; id++)
+		unlease(r, id);
+	for (id = 0; id < 10; id++) {
+		rig_store(r, r->d, 5000, 5000, 500);
+		while (rig_step(r, 0, &w))
+			;
+	}
+	assert_int_equal(rig_query(r, r->d, 5000), 500);
+	rig_free(r);
+}
+
 static const struct CMUnitTest stays_tests[] = {
 	cmocka_unit_test(misread_header_as_zeros),
 	cmocka_unit_test(emptied_in_between),
@@ -479,6 +560,7 @@ static const struct CMUnitTest stays_tests[] = {
 	cmocka_unit_test(misread_closed_tombstone),
 	cmocka_unit_test(misread_name_of_tombstone),
 	cmocka_unit_test(misread_open_tombstone),
+	cmocka_unit_test(stuck_until_lease_ends),
 };
 
 TEST_GROUP(stays);

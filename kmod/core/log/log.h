@@ -45,6 +45,7 @@ u32 kvc_seg_reserve_page(struct kvc_member *m, struct kvc_seg *seg, struct kvc_d
 			 u32 depth, u32 request);
 /* End of a reservation: the record counts as unlogged (commit), or not. */
 void kvc_seg_end_page(struct kvc_member *m, struct kvc_seg *seg, struct kvc_entry *e, bool commit);
+bool kvc_seg_can_go(const struct kvc_member *m, const struct kvc_seg *seg);
 u32 kvc_ready(const struct kvc_member *m);
 struct kvc_seg *kvc_ready_take(struct kvc_member *m);
 u32 kvc_avail(const struct kvc_member *m);

@@ -33,7 +33,7 @@ static bool despair(struct kvc_member *m)
 /* Member locked. */
 static bool reclaimable(const struct kvc_member *m)
 {
-	return !m->offline && !m->stuck && kvc_avail(m) < m->low;
+	return !m->offline && kvc_avail(m) < m->low;
 }
 
 static bool short_of_room(struct kvc_member *m)
@@ -57,7 +57,7 @@ static struct kvc_seg *oldest_sealed(struct kvc_member *m, bool hiding)
 
 	for (i = 0; i < m->nr_segs; i++) {
 		seg = &m->segs[i];
-		if (seg->state == KVC_S_SEALED && seg->hiding >= hiding && !os_atomic_read(&seg->leases) &&
+		if (kvc_seg_can_go(m, seg) && seg->hiding >= hiding &&
 		    (!oldest || seg->open_seq < oldest->open_seq))
 			oldest = seg;
 	}
@@ -97,7 +97,7 @@ static int choose(struct kvc_member *m)
 	os_lock(&m->lock);
 	if (!reclaimable(m))
 		goto out;
-	if (!seg || seg->state != KVC_S_SEALED || os_atomic_read(&seg->leases)) {
+	if (!seg || !kvc_seg_can_go(m, seg)) {
 		m->survey->nr = 0;
 		seg = oldest_sealed(m, false);
 	}
@@ -138,13 +138,12 @@ static int carry(struct kvc_member *m)
 	int r = kvc_tombs_carry(m, false, carry_tomb);
 
 	if (r == -EAGAIN) {
-		/* No room for its tombstones: nothing can be reclaimed until something else changes. */
+		/* No room for its tombstones: it cannot go until something else changes. */
 		os_lock(&m->lock);
+		WRITE_ONCE(rc->victim->crowded, m->rooms);
 		kvc_victim_let_go(m);
-		m->stuck = true;
-		kvc_space(m->pool);
 		os_unlock(&m->lock);
-		return 0;
+		return -EAGAIN;
 	}
 	/* the member may have gone meanwhile */
 	if (r)

@@ -132,6 +132,13 @@ bool kvc_seg_fits(const struct kvc_pool *p, const struct kvc_seg *seg, u32 block
 	       log_reserve(p, seg) + kvc_pending_blocks(rec_bytes) + blocks <= seg->data_start;
 }
 
+/* May it be evicted: sealed, not leased, and not without room for its tombstones? Without the lock it is a guess. */
+bool kvc_seg_can_go(const struct kvc_member *m, const struct kvc_seg *seg)
+{
+	return READ_ONCE(seg->state) == KVC_S_SEALED && !os_atomic_read(&seg->leases) &&
+	       READ_ONCE(seg->crowded) != READ_ONCE(m->rooms);
+}
+
 /* The segment as its new header leaves it: empty. Entries and CRCs were freed before. */
 void kvc_seg_reset(struct kvc_pool *p, struct kvc_seg *seg)
 {
@@ -201,7 +208,7 @@ void kvc_seg_try_seal(struct kvc_member *m, struct kvc_seg *seg)
 	if (seg->state != KVC_S_SEALING || seg->pending || seg->unlogged || seg->writing || !seg->closed)
 		return;
 	kvc_seg_set_state(m, seg, KVC_S_SEALED);
-	m->stuck = false;
+	WRITE_ONCE(m->rooms, m->rooms + 1);
 	m->sealed++;
 }
 
@@ -324,9 +331,9 @@ bool kvc_member_hope(struct kvc_member *m)
 	for (i = 0; i < KVC_NR_S; i++)
 		hope |= states[i].coming && m->list[i].count;
 	hope |= kvc_move_head(m) || m->discarding;
-	gseg = m->stuck ? KVC_NONE : m->list[KVC_S_SEALED].first;
+	gseg = m->list[KVC_S_SEALED].first;
 	for (; !hope && gseg != KVC_NONE; gseg = kvc_seg(p, gseg)->next)
-		hope = !os_atomic_read(&kvc_seg(p, gseg)->leases);
+		hope = kvc_seg_can_go(m, kvc_seg(p, gseg));
 	if (hope)
 		m->hopeless = false;
 	return hope;

@@ -280,7 +280,7 @@ static bool open_to(struct kvc_member *m, struct kvc_seg *seg, u32 *nr)
 	bool open;
 
 	os_lock(&m->lock);
-	open = seg->state == KVC_S_SEALED && !os_atomic_read(&seg->leases);
+	open = kvc_seg_can_go(m, seg);
 	*nr = seg->nr_entries;
 	os_unlock(&m->lock);
 	return open;
@@ -355,7 +355,7 @@ static struct kvc_seg *cheapest(const struct kvc_member *m, const struct kvc_seg
 		if (m->costs[i] > least)
 			continue;
 		seg = &m->segs[i];
-		if (READ_ONCE(seg->state) != KVC_S_SEALED || os_atomic_read(&seg->leases) || seg == newest ||
+		if (!kvc_seg_can_go(m, seg) || seg == newest ||
 		    (m->costs[i] == least && best && best->open_seq < seg->open_seq))
 			continue;
 		least = m->costs[i];
