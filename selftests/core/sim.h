@@ -377,6 +377,7 @@ void grow_end_of_life(struct sim *s);
 /* sim_work.c */
 extern const struct kvc_ops sim_ops;
 bool work_step(struct sim *s, u32 member);	/* false: nothing to do */
+bool work_header(const struct sim *s, u32 member);	/* is one being written? */
 
 /* sim_recover.c */
 void sim_attach(struct sim *s);		/* s->pool, from the devices */

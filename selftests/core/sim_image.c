@@ -207,8 +207,7 @@ static bool going(const struct sim *s, u32 member, u32 segment)
 
 	if (removing(s, member))
 		return true;
-	return wk->busy && wk->w.type == KVC_WORK_WRITE && segment_of(s, wk->w.offset) == segment &&
-	       (wk->w.offset - KVC_DATA_OFFSET) % s->cfg.segment_size == 0;
+	return work_header(s, member) && segment_of(s, wk->w.offset) == segment;
 }
 
 /* @read: by those in logs that recovery has read as they are; else by those that stay */

@@ -423,14 +423,10 @@ static void note_writes(struct sim *s)
 	u32 i;
 
 	for (i = 0; i < s->cfg.nr_members; i++) {
-		const struct kvc_work *w = &s->workers[i].w;
+		bool header = work_header(s, i);
 
-		if (!s->workers[i].busy || w->type != KVC_WORK_WRITE)
-			continue;
-		if ((w->offset - KVC_DATA_OFFSET) % s->cfg.segment_size)
-			s->n.cuts_summary++;
-		else
-			s->n.cuts_header++;
+		s->n.cuts_header += header;
+		s->n.cuts_summary += !header && s->workers[i].busy && s->workers[i].w.type == KVC_WORK_WRITE;
 	}
 }
 

@@ -123,6 +123,7 @@ static void set_cfg(struct sim *s)
 	struct sim_cfg *c = &s->cfg;
 	struct rng *r = &s->rng;
 	const struct size *z = pick_size(r);
+	bool others;
 	u32 i;
 
 	c->lives = rng_range(r, 2, z->lives);
@@ -153,8 +154,10 @@ static void set_cfg(struct sim *s)
 	c->images = rng_chance(r, 8500) ? rng_range(r, 1, 3) : 0;
 	c->budget = rng_chance(r, 1500);
 	c->misreads = !c->limits && rng_chance(r, 3500);
-	c->lies = c->nr_members > 1 && !c->vanish && !c->member_fails && !c->grow && rng_chance(r, 1500);
-	c->rolls_back = c->nr_members > 1 && !c->vanish && !c->limits && !c->grow && rng_chance(r, 500);
+	/* the newest superblock has to be on another member */
+	others = c->nr_members > 1 && !c->vanish && !c->member_fails && !c->io_errors && !c->grow;
+	c->lies = others && rng_chance(r, 1500);
+	c->rolls_back = others && !c->lies && !c->limits && rng_chance(r, 1000);
 	c->corrupts |= c->rolls_back;
 	set_faults(s);
 }
@@ -188,6 +191,7 @@ void phase_stall(struct sim *s, u32 member)
 	if (s->phase.stalled || s->settling)
 		return;
 	s->phase.stalled = s->devs[member];
+	s->phase.left = max(s->phase.left, 60U);
 	dev_stall(s->phase.stalled, true);
 	s->n.stalls++;
 }
@@ -207,7 +211,8 @@ static void phase_step(struct sim *s)
 	if (s->cut)
 		return;
 	ph->left = rng_range(&s->rng, 20, 200);
-	ph->kind = rng_below(&s->rng, NR_PHASES);
+	/* deletes of what is hidden behind a misread extent, and stores that make reclaim forget them */
+	ph->kind = s->cfg.misreads ? rng_range(&s->rng, PHASE_DELETES, PHASE_STORES) : rng_below(&s->rng, NR_PHASES);
 	if (!s->cfg.roomy && rng_chance(&s->rng, 3000))
 		ph->members = BIT_ULL(rng_below(&s->rng, s->cfg.nr_members));
 	if (rng_chance(&s->rng, 3000))

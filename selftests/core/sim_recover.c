@@ -61,7 +61,7 @@ static void misread(struct sim *s, const struct kvc_recover *r, u8 *got, const u
 {
 	u32 len = r->len;
 
-	if (!s->cfg.misreads || !rng_chance(&s->fault_rng, 200))
+	if (!s->cfg.misreads || !rng_chance(&s->fault_rng, 400))
 		return;
 	/* more often than not in the log */
 	if (rng_chance(&s->fault_rng, 7000))

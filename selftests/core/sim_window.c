@@ -31,6 +31,18 @@ static void others(struct sim *s, u32 users)
 		work_step(s, rng_below(&s->window_rng, s->cfg.nr_members));
 }
 
+/* What they have begun may take long, most of all a new header: as long, the old one counts. */
+static void stall(struct sim *s)
+{
+	u32 i;
+
+	for (i = 0; i < s->cfg.nr_members; i++)
+		if (work_header(s, i) && rng_chance(&s->window_rng, 4000))
+			phase_stall(s, i);
+	if (rng_chance(&s->window_rng, 500))
+		phase_stall(s, rng_below(&s->window_rng, s->cfg.nr_members));
+}
+
 static void window(void)
 {
 	struct sim *s = opened;
@@ -47,9 +59,7 @@ static void window(void)
 	users = rng_chance(&s->window_rng, 5000) ? 40 : 5;
 	for (n = 1U << rng_below(&s->window_rng, 7); n; n--)
 		others(s, users);
-	/* what they have begun may take long */
-	if (rng_chance(&s->window_rng, 1500))
-		phase_stall(s, rng_below(&s->window_rng, s->cfg.nr_members));
+	stall(s);
 	model_look(s);
 	ops_flush_look(s);
 	if (!s->admin)

@@ -144,6 +144,13 @@ static void start_move(struct worker *wk)
 	dev_read(s->devs[w->src_member], w->src_offset, wk->buf, padded(w->len), move_read_done, wk);
 }
 
+bool work_header(const struct sim *s, u32 member)
+{
+	const struct worker *wk = &s->workers[member];
+
+	return wk->busy && wk->w.type == KVC_WORK_WRITE && (wk->w.offset - KVC_DATA_OFFSET) % s->cfg.segment_size == 0;
+}
+
 static const char *const names[] = { "write", "move", "discard" };
 
 static void start(struct worker *wk)
