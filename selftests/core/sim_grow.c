@@ -118,7 +118,8 @@ static void leave(struct sim *s)
 	s->grow = (struct grow){ G_LEAVING, .member = m, .move = move };
 	/* deletes while it does: their tombstones have to go somewhere else */
 	s->phase.left = 200;
-	s->phase.kind = PHASE_DELETES;
+	s->phase.kind = rng_range(&s->rng, PHASE_DELETES, PHASE_STORES);
+	s->phase.members = 0;
 	sim_trace(s, "member %u leaves, its pages are %s", m, move ? "moved" : "dropped");
 	/* its tombstones go to any of the others */
 	for (i = 0; i < s->nr_keys; i++)
@@ -145,15 +146,14 @@ static void removed(struct sim *s)
 {
 	u32 m = s->grow.member, i;
 
-	kvc_member_forget(s->pool, m);
 	model_look(s);
-	for (i = 0; i < s->nr_keys; i++)
-		sim_check(!ops_present(s, &s->keys[i]) || s->keys[i].busy || s->keys[i].at.member != m,
-			  "%s is on member %u, removed",
-			  model_name(&s->keys[i]), m);
-	s->n.left++;
 	s->n.left_failed += s->failed[m];
 	s->failed[m] = true;
+	kvc_member_forget(s->pool, m);
+	for (i = 0; i < s->nr_keys; i++)
+		sim_check(!ops_present(s, &s->keys[i]) || s->keys[i].busy || s->keys[i].at.member != m,
+			  "%s is on member %u, removed", model_name(&s->keys[i]), m);
+	s->n.left++;
 	s->hole[m] = true;
 	forget(s, m);
 	/* or the power went just before, and nobody did later */

@@ -235,12 +235,15 @@ static void step(struct sim *s)
 	} else if (n < 75) {
 		bus_step(s->bus);
 	} else if (n < 97) {
-		work_step(s, rng_below(&s->rng, s->cfg.nr_members));
+		i = rng_below(&s->rng, s->cfg.nr_members);
+		/* who leaves takes long, compared with the others */
+		if (!grow_leaving(s, i) || rng_chance(&s->rng, 2500))
+			work_step(s, i);
 	} else if (s->nr_waiters && s->space) {
 		ops_retry(s);
 	} else {
 		for (i = 0; i < s->cfg.nr_members; i++)
-			while (work_step(s, i))
+			while (!grow_leaving(s, i) && work_step(s, i))
 				;
 	}
 	if (s->step_windows)
