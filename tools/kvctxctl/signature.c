@@ -81,9 +81,15 @@ int signature_find(const struct media *d, char what[SIGNATURE_TEXT])
 	return signature_look(d, false, what);
 }
 
+/*
+ * A part of the device that cannot be read does not keep what is ours from its users, as long as the front of it is as we
+ * wrote it: whoever puts a device to another use writes there.
+ */
 int signature_foreign(const struct media *d, char what[SIGNATURE_TEXT])
 {
-	return signature_look(d, true, what);
+	int err = signature_look(d, true, what);
+
+	return err == EIO && d->why[0] == KVC_OK && d->why[1] == KVC_OK ? 0 : err;
 }
 
 int signature_wipe(const struct media *d)

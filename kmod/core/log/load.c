@@ -51,7 +51,7 @@ int kvc_load_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KE
 		sh->misses++;
 	} else {
 		e = kvc_entry(p, entry);
-		kvc_request_loads(p, e);
+		kvc_request_loads(p, e, bucket);
 		os_atomic_inc(&kvc_entry_seg(p, entry)->holds);
 		kvc_fill_load(p, entry, ld);
 		sh->loads++;

@@ -147,7 +147,7 @@ void kvc_request_claims(struct kvc_pool *p, struct kvc_entry *e, u32 id);
 bool kvc_request_lasts(struct kvc_pool *p, u32 id, u32 depth);
 void kvc_request_lost(struct kvc_pool *p, u32 id, u32 depth);
 void kvc_page_lose(struct kvc_pool *p, u32 bucket, u32 entry);	/* leaves the index, not replaced; shard locked */
-void kvc_request_loads(struct kvc_pool *p, struct kvc_entry *e);
+void kvc_request_loads(struct kvc_pool *p, struct kvc_entry *e, u32 bucket);
 u32 kvc_request_age(struct kvc_pool *p, u32 id, u64 now);	/* U32_MAX: forgotten */
 u32 kvc_request_worth(const struct kvc_pool *p, const struct kvc_request *r, u32 class, u64 now);
 
@@ -156,7 +156,7 @@ struct kvc_values *kvc_values_new(void);		/* allocates */
 void kvc_values_seen(struct kvc_values *v, u32 class);
 void kvc_values_returned(struct kvc_values *v, u32 class, u32 age, bool whole);
 void kvc_values_strays(struct kvc_values *v, u32 stored);
-void kvc_values_loaded(struct kvc_values *v, u32 class, u32 next);
+void kvc_values_loaded(struct kvc_values *v, u32 class, u32 next, u32 weight);
 void kvc_values_shared(struct kvc_values *v, const u32 *back, const u32 *seen);
 void kvc_values_refresh(struct kvc_pool *p);
 u32 kvc_class(u32 turn, u32 fresh);

@@ -22,6 +22,8 @@
  */
 #include "index/index.h"
 
+#define SAMPLED_SHARDS	8U	/* one of so many is looked at */
+
 #define REQUEST_BYTES	(16U << 20)	/* of capacity for each request of the ring */
 #define REQUESTS_FEW	(16U << 10)	/* as long as each page of a small pool may be another request's */
 #define REQUESTS_MIN	64U
@@ -437,29 +439,31 @@ static os_racy bool matched_lately(struct kvc_requests *rq, u32 id)
 	return r && READ_ONCE(r->when) >= READ_ONCE(rq->lately);
 }
 
+/* A stray was loaded, and is of another class from now on: by its marks. */
+static void count_load(struct kvc_requests *rq, u32 before, u32 mark)
+{
+	os_lock_inner(&rq->lock);
+	if (get(rq, kvc_mark_id(before)) && get(rq, kvc_mark_id(mark)))
+		kvc_values_loaded(rq->values, kvc_class_stray(before), kvc_class_stray(mark), SAMPLED_SHARDS);
+	os_unlock_inner(&rq->lock);
+}
+
 /*
  * The page is loaded, by whomever. Most often nothing is to be done: it was not long ago, or a MATCH asked for it then.
- * Shard locked.
+ * Pages of some shards are counted for those of all: a LOAD should not have to take a lock of the pool. Shard locked.
  */
-void kvc_request_loads(struct kvc_pool *p, struct kvc_entry *e)
+void kvc_request_loads(struct kvc_pool *p, struct kvc_entry *e, u32 bucket)
 {
 	struct kvc_requests *rq = &p->requests;
 	u32 id = kvc_mark_id(e->mark), now = READ_ONCE(rq->stray), loads = 0;
-	const struct kvc_request *r, *epoch;
 
 	if (id & KVC_STRAY)
 		loads = kvc_mark_shared(e->mark);
 	if ((id == now && loads) || matched_lately(rq, id))
 		return;
 	e->mark = kvc_mark(now, min(loads + 1, KVC_SHARED_MAX));
-	if (!(id & KVC_STRAY))
-		return;
-	os_lock_inner(&rq->lock);
-	r = get(rq, id);
-	epoch = get(rq, now);
-	if (r && epoch)
-		kvc_values_loaded(rq->values, kvc_class_stray(kvc_mark(id, loads)), kvc_class_stray(e->mark));
-	os_unlock_inner(&rq->lock);
+	if (id & KVC_STRAY && bucket % SAMPLED_SHARDS == 0)
+		count_load(rq, kvc_mark(id, loads), e->mark);
 }
 
 /* A copy of the request, unless it was forgotten */

@@ -252,12 +252,12 @@ void kvc_values_strays(struct kvc_values *v, u32 stored)
 	v->fresh = min_t(u64, (u64)v->fresh + stored, STALE);
 }
 
-/* A stray of the class was loaded, and is one of the class @next now. Locked. */
-void kvc_values_loaded(struct kvc_values *v, u32 class, u32 next)
+/* @weight strays of the class were loaded, and are of the class @next now. Locked. */
+void kvc_values_loaded(struct kvc_values *v, u32 class, u32 next, u32 weight)
 {
-	v->now.back[class]++;
-	v->now.seen[next]++;
-	v->fresh++;
+	v->now.back[class] += weight;
+	v->now.seen[next] += weight;
+	v->fresh += weight;
 }
 
 /* A request of the class. Locked. */
