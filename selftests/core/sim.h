@@ -231,7 +231,7 @@ struct sim {
 	bool	admin;			/* in a call that changes the superblock: there is one at a time */
 	u32	depth;			/* of windows */
 	u32	step_windows;		/* in which something happened */
-	bool	lost;			/* a member, in this step */
+	bool	lost;			/* a member or tenant, in this step: what is counted is not all in the model */
 	s64	unexplained;		/* evictions counted, and not seen in the index yet */
 	struct phase phase;
 	struct kvc_stats stats;		/* when last looked at */

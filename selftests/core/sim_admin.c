@@ -76,6 +76,7 @@ void tenant_super_end(struct sim *s, bool written)
 		struct window win;
 
 		t->state = T_GONE;
+		s->lost = true;
 		for (i = 0; i < s->nr_keys; i++)
 			if (s->keys[i].tenant == s->tenant_op)
 				model_forget_key(&s->keys[i]);
@@ -120,6 +121,11 @@ static void remove_tenant(struct sim *s, u32 i)
 	window_end(s, &win);
 	s->admin = false;
 	sim_check(r == 0, "removal of tenant %s: %d", t->name, r);
+	/* meanwhile room is needed, and the superblock takes its time */
+	s->phase.kind = PHASE_STORES;
+	s->phase.left = 200;
+	if (rng_chance(&s->rng, 7000))
+		phase_stall(s, rng_below(&s->rng, s->cfg.nr_members));
 }
 
 static void set_tenant(struct sim *s, u32 i)

@@ -228,6 +228,7 @@ void grow_look(struct sim *s)
 	    !s->workers[g->member].asking) {
 		for (i = 0; i < s->cfg.nr_members; i++)
 			g->marks[i] = kvc_flush_mark(s->pool, i);
+		s->lost |= grow_forgets(s);
 		g->state = G_FLUSHING;
 		sim_trace(s, "member %u has left", g->member);
 	}

@@ -259,7 +259,7 @@ static void check_missing(struct sim *s, struct mkey *k, const char *what)
 /* Was what made older versions of the key impossible damaged, or is it on a member that is not there? */
 static bool may_be_back(struct sim *s, const struct mkey *k)
 {
-	if (k->tombs & s->missing || k->hidden)
+	if (k->tombs & s->missing || k->hidden || s->n.rolled_back)
 		return true;
 	return (model_damaged(s) || k->unseen) && (model_allows(k, (struct mstate){ 0 }) || model_excused(s, k));
 }

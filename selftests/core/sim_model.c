@@ -436,7 +436,8 @@ bool model_damaged(const struct sim *s)
 /* May the page be missing because its segment, or the one it was moved from, was hit? */
 bool model_excused(const struct sim *s, const struct mkey *k)
 {
-	if (k->hidden)
+	/* a member that was rolled back has anything, and hides anything */
+	if (k->hidden || s->n.rolled_back)
 		return true;
 	if (k->twice && k->twice == k->cur.version && model_damaged(s))
 		return true;

@@ -393,9 +393,9 @@ static void op_delete(struct sim *s)
 static const struct mix {
 	u32	store, load, query, delete, match, lease, flush;
 } mixes[NR_PHASES] = {
-	[PHASE_MIXED]	= { 420, 220, 60, 130, 80, 40, 40 },
-	[PHASE_DELETES]	= { 250,  60, 20, 450, 30, 20, 160 },
-	[PHASE_STORES]	= { 700,  60, 20,  80, 80, 20, 30 },
+	[PHASE_MIXED]	= { 420, 215, 50, 130, 80, 40, 40 },
+	[PHASE_DELETES]	= { 250,  60, 10, 450, 30, 20, 160 },
+	[PHASE_STORES]	= { 700,  60, 10,  80, 80, 20, 30 },
 };
 
 static void op_rare(struct sim *s)
