@@ -113,8 +113,8 @@ void kvc_member_fail(struct kvc_pool *p, u32 member)
 
 	os_lock(&m->lock);
 	if (!m->offline) {
+		os_atomic_inc_return(&p->nr_offline);
 		WRITE_ONCE(m->offline, true);
-		os_atomic_inc(&p->nr_offline);
 		os_atomic_inc(&p->nr_lost);
 		WRITE_ONCE(m->lost_before, m->lost_before + 1);
 		kvc_kick(m);

@@ -103,8 +103,10 @@ void kvc_seg_doubt(struct kvc_member *m, struct kvc_seg *seg)
 
 void kvc_seg_undead(struct kvc_pool *p, struct kvc_seg *seg)
 {
-	if (!os_atomic_xchg(&seg->undead, 1))
-		os_atomic_inc(&p->nr_undead);
+	/* counted first: where the count is 0 nobody looks at the segments */
+	os_atomic_inc_return(&p->nr_undead);
+	if (os_atomic_xchg(&seg->undead, 1))
+		os_atomic_dec_and_test(&p->nr_undead);
 }
 
 u32 kvc_log_blocks(const struct kvc_pool *p, u32 rec_bytes)
