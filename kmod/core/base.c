@@ -69,6 +69,6 @@ void kvc_space_made(struct kvc_member *m)
 {
 	os_assert_locked(&m->lock);
 	WRITE_ONCE(m->wanted, false);
-	WRITE_ONCE(m->rooms, m->rooms + 1);
+	os_atomic_inc(&m->pool->rooms);
 	kvc_space(m->pool);
 }

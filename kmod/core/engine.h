@@ -148,7 +148,7 @@ struct kvc_seg {
 	u64	believed;		/* generation that recovery could find on media; see tomb.c */
 	u64	open_seq;
 	u64	min_seq;		/* no page record in its log is older */
-	u32	crowded;		/* member->rooms when its tombstones found no room */
+	u32	crowded;		/* pool->rooms when its tombstones found no room, or not less than they have */
 	u64	dirty_since;		/* member->commits at the oldest unlogged record */
 	u64	writing_since;		/* the same of the extent on its way */
 	u32	log_end;		/* block behind the summary log */
@@ -215,7 +215,6 @@ struct kvc_member {
 	bool	offline;		/* written under the lock */
 	bool	wanted;			/* somebody was refused; written under the lock */
 	bool	hopeless;		/* those who wait were told that waiting does not help */
-	u32	rooms;			/* times that room for tombstones may have come, from 1 */
 	bool	joining;		/* it was added, and is not used yet; written under the lock */
 	bool	unknown;		/* it was missing at recovery; written under the lock */
 	bool	leaving;		/* nothing is placed on it any more; written under the lock */
@@ -302,6 +301,7 @@ struct kvc_pool {
 	struct os_atomic nr_lost;	/* members, ever */
 	struct os_atomic nr_unknown;	/* members that were offline in recovery */
 	struct os_atomic nr_leaving;
+	struct os_atomic rooms;		/* times that tombstones may have got room, or ceased to be needed; from 1 */
 	struct os_atomic nr_tombs_chained;
 	struct kvc_shard shards[KVC_SHARDS];
 };

@@ -90,6 +90,7 @@ int kvc_pool_create(const struct kvc_super *super, u64 salt_seed, const struct k
 	p->ops = ops;
 	p->owner = owner;
 	p->salt_seed = salt_seed;
+	os_atomic_set(&p->rooms, 1);
 	r = pool_init(p);
 	if (!r)
 		r = kvc_requests_init(p);

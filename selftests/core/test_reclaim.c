@@ -349,7 +349,35 @@ static void tombstones_alone(void **state)
 	assert_int_equal(rig_stats(r).evicted_pages, 0);
 }
 
+/*
+ * A segment could not be read at attach, so no tombstone can go. When they fill the member, those who want room are told so
+ * and nothing is carried round for ever, whether or not anybody waits.
+ */
+static void tombstones_fill_all(void **state)
+{
+	struct rig *r = rig_segments(8);
+	struct kvc_work w;
+	u32 id = 10, steps;
+	int ret = 0;
+
+	(void)state;
+	assert_int_equal(rig_store(r, r->d, 1, 1, 500), 0);
+	rig_flush(r);
+	rig_detach(r);
+	r->unreadable = 0;
+	rig_attach(r);
+	for (; ret != -ENOSPC && id < 10000; id++) {
+		ret = rig_store(r, r->d, id, id, 500);
+		if (!ret)
+			ret = rig_delete(r, r->d, id);
+		for (steps = 0; rig_step(r, 0, &w); steps++)
+			assert_true(steps < 3000);
+	}
+	rig_free(r);
+}
+
 static const struct CMUnitTest reclaim_tests[] = {
+	cmocka_unit_test(tombstones_fill_all),
 	cmocka_unit_test_setup_teardown(newest_stay, make, unmake),
 	cmocka_unit_test_setup_teardown(nothing_goes_early, make, unmake),
 	cmocka_unit_test_setup_teardown(hot_pages_survive, make, unmake),

@@ -75,6 +75,7 @@ u64 kvc_oldest_stale(const struct kvc_pool *p, const struct kvc_seg *victim, con
 bool kvc_tomb_needed(const struct kvc_pool *p, const struct kvc_seg *victim, const struct kvc_member *without,
 		     u64 stale, const struct kvc_entry *e);
 int kvc_tomb_carry(struct kvc_member *m, enum kvc_head which, u32 entry);
+bool kvc_tombs_fill(struct kvc_member *m);
 int kvc_tombs_carry(struct kvc_member *m, bool leaves, int (*carry)(struct kvc_member *m, u32 entry));
 
 /* The victim of a tombstone: 30 bits of gseg and 62 of generation, in the fields of a page */

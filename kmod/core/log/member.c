@@ -46,7 +46,6 @@ static int alloc_segments(struct kvc_member *m, u32 nr_segs)
 	m->floors = floors;
 	m->segs = segs;
 	m->nr_segs = nr_segs;
-	m->rooms = 1;
 	m->low = nr_segs < 8 ? 2 : max_t(u32, 3, min_t(u32, nr_segs / 50, LOW_MAX));
 	for (i = 0; i < nr_segs; i++) {
 		segs[i].member = (u8)m->index;
@@ -315,6 +314,7 @@ void kvc_member_forget(struct kvc_pool *p, u32 member)
 		os_atomic_dec_and_test(&p->nr_unknown);
 	m->unknown = false;
 	os_unlock(&m->lock);
+	os_atomic_inc(&p->rooms);
 	os_atomic_dec_and_test(&p->nr_leaving);
 }
 

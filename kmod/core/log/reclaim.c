@@ -135,12 +135,12 @@ static int carry_tomb(struct kvc_member *m, u32 entry)
 static int carry(struct kvc_member *m)
 {
 	struct kvc_reclaim *rc = &m->reclaim;
-	int r = kvc_tombs_carry(m, false, carry_tomb);
+	int r = rc->cursor.index == 0 && kvc_tombs_fill(m) ? -EAGAIN : kvc_tombs_carry(m, false, carry_tomb);
 
 	if (r == -EAGAIN) {
-		/* No room for its tombstones: it cannot go until something else changes. */
+		/* No room for its tombstones, or no gain in it: it cannot go until something else changes. */
 		os_lock(&m->lock);
-		WRITE_ONCE(rc->victim->crowded, m->rooms);
+		WRITE_ONCE(rc->victim->crowded, os_atomic_read(&m->pool->rooms));
 		kvc_victim_let_go(m);
 		os_unlock(&m->lock);
 		return -EAGAIN;

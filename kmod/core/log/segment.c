@@ -138,7 +138,7 @@ bool kvc_seg_fits(const struct kvc_pool *p, const struct kvc_seg *seg, u32 block
 bool kvc_seg_can_go(const struct kvc_member *m, const struct kvc_seg *seg)
 {
 	return READ_ONCE(seg->state) == KVC_S_SEALED && !os_atomic_read(&seg->leases) &&
-	       READ_ONCE(seg->crowded) != READ_ONCE(m->rooms);
+	       READ_ONCE(seg->crowded) != os_atomic_read(&m->pool->rooms);
 }
 
 /* The segment as its new header leaves it: empty. Entries and CRCs were freed before. */
@@ -210,7 +210,7 @@ void kvc_seg_try_seal(struct kvc_member *m, struct kvc_seg *seg)
 	if (seg->state != KVC_S_SEALING || seg->pending || seg->unlogged || seg->writing || !seg->closed)
 		return;
 	kvc_seg_set_state(m, seg, KVC_S_SEALED);
-	WRITE_ONCE(m->rooms, m->rooms + 1);
+	os_atomic_inc(&m->pool->rooms);
 	m->sealed++;
 }
 

@@ -189,6 +189,30 @@ int kvc_tomb_carry(struct kvc_member *m, enum kvc_head which, u32 entry)
 }
 
 /*
+ * Has the victim of @m nothing but tombstones, and so many that are needed that they would take elsewhere most of what
+ * its end gives? A segment has room for so many entries, however short they are.
+ */
+bool kvc_tombs_fill(struct kvc_member *m)
+{
+	const struct kvc_seg *victim = m->reclaim.victim;
+	struct kvc_pool *p = m->pool;
+	u32 needed = 0, entry;
+	struct kvc_cursor c;
+	u64 stale;
+
+	/* recovery takes a block of its logs */
+	if (p->seg_blocks - victim->data_start > 1)
+		return false;
+	stale = kvc_oldest_stale(p, victim, NULL);
+	kvc_cursor_init(&c);
+	while ((entry = kvc_cursor_entry(p, victim, &c)) != KVC_NONE) {
+		needed += entry_is_tomb(p, entry) && kvc_tomb_needed(p, victim, NULL, stale, kvc_entry(p, entry));
+		c.index++;
+	}
+	return needed >= kvc_seg_entries_max(p) / 4 * 3;
+}
+
+/*
  * Go on with the tombstones of the victim of @m, which is reclaimed, or leaves with its member: have those carried that
  * are needed without it, or without the whole member. 0: all are; else what @carry said, who is asked again the next
  * time.
