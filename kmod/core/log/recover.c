@@ -17,7 +17,7 @@
  * tombstones then. An extent whose checksum is wrong is read once more, as it is not always the medium that is wrong,
  * and so is what stands behind a log that is not closed: if it does look unused, it is written over soon.
  *
- * A segment that holds a record which lost, unless to a tombstone naming that very segment, is undead: see delete.c.
+ * A segment that holds a record which lost, unless to a tombstone naming that very segment, is undead: see tomb.c.
  *
  * Media is hostile. The records of a segment and their CRCs are no more than when it is written, so memory is bounded
  * by the size of the pool; its log counts up to the one that is too many. Those that lost are counted too, or what
