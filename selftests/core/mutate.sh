@@ -149,6 +149,7 @@ remove-unflushed@selftests/core/sim_grow.c@s/g->state != G_FLUSHING || !flushed(
 tomb-gen@kmod/core/log/log.h@s/e->crc_base << 54 | (u64)e->mark << 28/e->crc_base << 54/@a tombstone forgets part of its victim's generation
 prefix-await@kmod/core/policy/request.c@s/^\t\tput(rq->awaited, .*/\t\t;/@stored pages are nobody's
 prefix-touch@kmod/core/log/load.c@s/mark = asker ? .*/mark = e->mark;/@pages stay those of who stored them
+prefix-again@kmod/core/policy/request.c@s/if (!old || old \& KVC_STRAY)$/if (0)/@what is stored again is not newer for that
 prefix-stray@kmod/core/log/load.c@s/kvc_request_loads(p, e, bucket);/;/@loads say nothing of a page
 prefix-late@kmod/core/policy/request.c@s/READ_ONCE(r->when) >= READ_ONCE(rq->lately)/1/@who loads without MATCH what another one asked for does not count
 prefix-loads@kmod/core/policy/request.c@s/min(loads + 1, KVC_SHARED_MAX)/1/@loads are not counted

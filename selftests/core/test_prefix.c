@@ -704,6 +704,46 @@ static void hot_pages_in_windows(void **state)
 	assert_int_equal(b.lost, 0);
 }
 
+#define AGAIN	400U
+
+/*
+ * Who does not ask by MATCH stores pages again that he needs, whether they are there or not, then loads some of them, and
+ * then stores much else, half of the room. What was stored again is there when all of it was.
+ */
+static void stored_again_stays(void **state)
+{
+	struct busy b = { .r = rig_segments(24), .nr_members = 1 };
+	u32 round, i, next = 10000, again = 0;
+	struct kvc_load ld;
+	int ret;
+
+	(void)state;
+	for (round = 0; round < 8; round++) {
+		for (i = 0; i < AGAIN; i++) {
+			while ((ret = store_bare(b.r, i, 4096)) == -EAGAIN)
+				work_bare(&b);
+			assert_true(ret == 0 || ret == -EEXIST);
+			again += ret == -EEXIST;
+			work_bare(&b);
+		}
+		for (i = 0; i < AGAIN; i++) {
+			assert_true(rig_query(b.r, b.r->d, i) > 0);
+			if (rng_chance(&b.r->rng, 4000)) {
+				assert_int_equal(rig_hold(b.r, b.r->d, i, &ld), 0);
+				kvc_load_end(b.r->pool, &ld, 0);
+			}
+		}
+		for (i = 0; i < 600; i++) {
+			while (store_bare(b.r, next, 4096) == -EAGAIN)
+				work_bare(&b);
+			next++;
+			work_bare(&b);
+		}
+	}
+	assert_true(rig_stats(b.r).evicted_pages > 2000 && again > 4 * AGAIN);
+	rig_free(b.r);
+}
+
 /* More requests than are remembered: what was forgotten is worth nothing, and goes. */
 static void forgotten(void **state)
 {
@@ -810,6 +850,7 @@ static const struct CMUnitTest prefix_tests[] = {
 	cmocka_unit_test(hot_pages_of_one_member),
 	cmocka_unit_test(hot_pages_of_two_members),
 	cmocka_unit_test(hot_pages_in_windows),
+	cmocka_unit_test(stored_again_stays),
 	cmocka_unit_test(floors),
 	cmocka_unit_test(classes),
 };

@@ -405,15 +405,23 @@ u32 kvc_request_awaits(const struct kvc_pool *p, u32 hash)
 	return id ? id : READ_ONCE(rq->stray);
 }
 
-/* A page is stored for a request, but is there: it becomes that one's, unless a later one has it. Shard locked. */
+/*
+ * A page is stored for a request, but is there: it becomes that one's, unless a later one has it. A stray that nobody
+ * asked for by MATCH is as new as if it had been stored. Shard locked.
+ */
 void kvc_request_claims(struct kvc_pool *p, struct kvc_entry *e, u32 id)
 {
 	struct kvc_requests *rq = &p->requests;
 	u32 old = kvc_mark_id(e->mark);
 	struct kvc_request *r;
 
-	if (!id || id & KVC_STRAY)
+	if (!id)
 		return;
+	if (id & KVC_STRAY) {
+		if (!old || old & KVC_STRAY)
+			e->mark = kvc_mark(id, old ? kvc_mark_shared(e->mark) : 0);
+		return;
+	}
 	os_lock_inner(&rq->lock);
 	r = get(rq, id);
 	if (r)
