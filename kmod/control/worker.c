@@ -15,8 +15,8 @@
  * what the pool's rate allows in a thirty-second of a second, 1 to 32 MiB. After each part it stays away from discards
  * for as long as the part takes at that rate, whatever the device needed for it: in between, loads have the device to
  * themselves. The worker does not wait meanwhile; it is woken then, or earlier for other work. A segment that is wanted
- * before its turn comes is used as it is (core/log/discard.c). A device that refuses a discard is not asked again until the
- * next attach.
+ * before its turn comes is used as it is (core/log/discard.c). A device that refuses a discard is not asked again until
+ * the next attach.
  */
 #include <linux/sched/mm.h>
 
