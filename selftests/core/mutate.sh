@@ -173,7 +173,7 @@ prefix-credit@kmod/core/policy/victim.c@s,return READ_ONCE(m->credit) / KVC_CRED
 prefix-floor@kmod/core/policy/victim.c@s/^\t\*floor = rises .*/\tif (rises)\n\t\t*floor = U64_MAX;/@segments that became cheap are not found
 prefix-floors@kmod/core/policy/victim.c@s/bool rises = .*/bool rises = false;/@groups are looked at for ever once one of theirs was cheap
 order-age@kmod/core/log/reclaim.c@s/seg->open_seq < oldest->open_seq/seg->open_seq > oldest->open_seq/@the youngest goes where the oldest should
-order-leased@kmod/core/log/reclaim.c@/^static struct kvc_seg \*oldest_sealed/,/^}/s/ \&\& !os_atomic_read(&seg->leases) \&\&/ \&\&/@leased segments are chosen
+order-leased@kmod/core/log/segment.c@/^bool kvc_seg_can_go/,/^}/s/ \&\& !os_atomic_read(&seg->leases)//@leased segments are chosen
 prefix-moves@kmod/core/policy/victim.c@s/(least \&\& part->worth > least /(0 \&\& part->worth > least /@nothing is rewritten but what was loaded lately
 LIST
 }
