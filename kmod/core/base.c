@@ -17,19 +17,14 @@ u32 kvc_nr_members(const struct kvc_pool *p)
 	return os_atomic_read(&p->nr_members);
 }
 
-static u64 count_segments(const struct kvc_pool *p)
+u64 kvc_capacity(const struct kvc_pool *p)
 {
-	u64 n = 0;
+	u64 segments = 0;
 	u32 i;
 
 	for (i = 0; i < p->super.nr_members; i++)
-		n += p->super.members[i].nr_segments;
-	return n;
-}
-
-u64 kvc_capacity(const struct kvc_pool *p)
-{
-	return count_segments(p) * p->super.segment_size;
+		segments += p->super.members[i].nr_segments;
+	return segments * p->super.segment_size;
 }
 
 /* One block more than an extent of its own: a commit may bring the number of extents up by one. */

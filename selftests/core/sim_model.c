@@ -133,7 +133,6 @@ void model_event(struct sim *s, struct mkey *k, struct mstate state, bool weak)
 	push_event(k, e);
 }
 
-
 void model_settle_key(struct sim *s, struct mkey *k)
 {
 	prune(k, s->durable);

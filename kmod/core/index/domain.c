@@ -130,4 +130,3 @@ void kvc_domain_put(struct kvc_pool *p, struct kvc_domain *d)
 	if (last)
 		unmake(p, d);
 }
-

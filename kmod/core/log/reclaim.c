@@ -106,7 +106,6 @@ static int choose(struct kvc_member *m)
 		kvc_seg_set_state(m, rc->victim, KVC_S_VICTIM);
 		kvc_cursor_init(&rc->cursor);
 		rc->budget = kvc_move_budget(m);
-		rc->stale_seq = 0;
 		rc->carried = false;
 		rc->phase = KVC_R_CARRY;
 		m->hopeless = false;
