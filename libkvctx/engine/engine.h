@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * The contract of uapi/linux/kvctx.h served in the process: pools, around kmod/core, without the module.
+ *
+ * Here lives what a pool needs whoever uses it: its devices, attach and detach, the worker of each member, time. What a
+ * session is stands in session.h. Nothing here prints, handles a signal or ends the process.
+ *
+ * Vocabulary (beside kmod/core/core.h)
+ *   device     a file or block device, opened for this process alone
+ *   attendant  the pool's thread for all that waits for time or for space
+ *   job        a function that the attendant calls, soon or at a time
+ *   loss       of a member: its pages are gone until the next attach
+ *
+ * Lifetimes: kve_pool_get() attaches the pool of a directory, or finds it attached in this process, and counts the
+ * caller; the last kve_pool_put() detaches it. A child after fork() owns nothing: see fork.c.
+ *
+ * Locks, outermost first: kve_admin_lock (attach, detach, everything that changes a superblock; held over I/O), a
+ * session's, pool->lock (jobs, flushes; never held over I/O), the engine's. No function of an upper floor is called
+ * under a lock of a lower one.
+ */
+#ifndef KVE_ENGINE_H
+#define KVE_ENGINE_H
+
+#include <pthread.h>
+
+#include "core.h"
+
+#define KVE_NSEC	1000000000ULL
+#define KVE_NEVER	U64_MAX
+
+struct kve_pool;
+
+/* CLOCK_MONOTONIC, in ns: all times are of this clock */
+u64 kve_now(void);
+
+/* device.c */
+
+struct kve_device {
+	char *path;
+	int fd;				/* O_DIRECT */
+	u64 bytes;
+	u32 align;			/* of memory, offset and length of a transfer; at most KVC_BLOCK */
+	bool block;			/* a block device, not a file */
+	bool discards;
+};
+
+/*
+ * Open @path for this process alone: a block device with O_EXCL, both with an flock(). 0, or -errno with a sentence in
+ * @why (KVE_WHY bytes): -EBUSY names the process that has it.
+ */
+#define KVE_WHY		256
+int kve_device_open(struct kve_device *d, const char *path, char *why);
+void kve_device_close(struct kve_device *d);
+/* Synchronous; @buf, @len and @offset aligned to KVC_BLOCK. 0, -EIO. @durable: PREFLUSH and FUA */
+int kve_device_read(const struct kve_device *d, void *buf, size_t len, u64 offset);
+int kve_device_write(const struct kve_device *d, const void *buf, size_t len, u64 offset, bool durable);
+int kve_device_discard(const struct kve_device *d, u64 offset, u64 len);
+
+/* attend.c: the pool's attendant */
+
+struct kve_job {
+	struct kve_job *next;
+	void (*fn)(struct kve_job *job);	/* in the attendant's thread, no lock held; may queue itself again */
+	u64 at;					/* when, if it is queued */
+	bool queued;
+};
+
+/* Have @job called at @at, or earlier if it is queued for earlier. Any thread, any lock but pool->lock */
+void kve_job_queue(struct kve_pool *p, struct kve_job *job, u64 at);
+/* It is not queued any more, and not running. Not by the attendant, nor under a lock that its function takes */
+void kve_job_cancel(struct kve_pool *p, struct kve_job *job);
+
+/* worker.c: flushes, as in the module */
+
+struct kve_flush {
+	struct kve_pool *pool;
+	/* Once, by a thread of the engine, after the last member has written its summaries; no lock held */
+	void (*done)(struct kve_flush *f);
+	u32 *losses_seen;		/* of the session: -EIO once a loss. NULL: do not care */
+	int err;
+	/* private */
+	u32 losses_before;
+	struct os_atomic pending;
+	struct kve_flush_part {
+		struct kve_flush_part *next;
+		struct kve_flush *flush;
+	} on[KVC_MEMBERS_MAX];
+};
+
+void kve_flush_start(struct kve_flush *f);
+
+/* pool.c */
+
+enum {
+	KVE_MEMBER_FAILED	= 1,	/* it is about to be lost */
+	KVE_MEMBER_LOST		= 2,	/* the engine knows, pool->losses has counted it */
+	KVE_MEMBER_MISSING	= 4,	/* it was not there at attach */
+	KVE_MEMBER_REMOVED	= 8,	/* nobody is here: a hole */
+};
+
+struct kve_member {
+	struct kve_pool *pool;
+	u32 index;
+	u32 state;			/* atomically */
+	struct kve_device *dev;		/* NULL: none. Else valid until detach */
+	/* worker.c */
+	pthread_t thread;
+	pthread_cond_t wake;
+	bool kicked;			/* pool->lock */
+	struct kve_flush_part *flushes;	/* pool->lock */
+	void *move_buf;
+};
+
+/* Only ever added to; a name of KVCTX_A_* each, see INFO of the pool */
+struct kve_counters {
+	struct os_atomic64 io_errors, flushes, store_waits, bounced, rereads, turn_waits, slot_hits, prefetches;
+	struct os_atomic64 host_written, reclaim_written, meta_written, discarded;	/* bytes */
+};
+
+struct kve_pool {
+	struct kve_pool *next;		/* of those attached; kve_admin_lock */
+	char *dir;
+	u64 dir_dev, dir_ino;		/* what it is found by */
+	char name[KVC_NAME_MAX];
+	u32 users;			/* kve_admin_lock */
+	struct kvc_pool *core;
+	u32 nr_members;
+	struct kve_member members[KVC_MEMBERS_MAX];
+	struct os_atomic losses;	/* members lost since attach */
+	bool stopping;			/* detach: only flushes any more */
+	struct kve_counters counters;
+	pthread_mutex_t lock;
+
+	/* attend.c */
+	pthread_t attendant;
+	pthread_cond_t attend;
+	struct kve_job *jobs, *running;
+
+	/* Of the sessions': queued when the engine says that there is space. fn is set by who first waits */
+	struct kve_job space;
+};
+
+/* Held over I/O */
+extern pthread_mutex_t kve_admin_lock;
+
+/*
+ * The pool of the directory @dir, whose members are its files, block devices and links to such. Attaches it unless this
+ * process has it attached. 0, or -errno, with a sentence in @why.
+ */
+int kve_pool_get(const char *dir, struct kve_pool **out, char *why);
+void kve_pool_put(struct kve_pool *p);
+/* Slot and KVCTX_TENANT_* of a tenant. 0, -ENOENT */
+int kve_pool_tenant(struct kve_pool *p, const char *name, u32 *slot, u32 *flags);
+/* A transfer found that the device is gone. Any thread; asynchronous */
+void kve_member_failed(struct kve_member *m);
+
+/* fork.c */
+
+/* A descriptor that a child closes behind fork(), and that it must not use. 0, -ENOMEM */
+int kve_fork_own(int fd);
+void kve_fork_disown(int fd);		/* before close() */
+/* Is this a child of the process that called it first? Then nothing of the engine may be touched */
+bool kve_forked(void);
+
+/* log.c: what an operator should know; told to the program's callback, if it has one */
+__attribute__((__format__(printf, 2, 3)))
+void kve_log(int priority, const char *fmt, ...);	/* LOG_* of syslog.h */
+
+/* os.c: an invariant of the engine is broken: nothing is served in this process any more (-ENODEV) */
+bool kve_broken(void);
+
+#endif
