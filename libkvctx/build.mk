@@ -7,8 +7,10 @@ LIBKVCTX_SO	:= $(O)/lib/libkvctx.so
 LIBKVCTX_A	:= $(O)/lib/libkvctx.a
 LIBKVCTX_MAP	:= libkvctx/libkvctx.map
 LIBKVCTX_H	:= libkvctx/kvctx.h libkvctx/kvctx_uring.h
-LIBKVCTX_SRC	:= handle mem ring wait queue sync slots stage paths crc text sys
-LIBKVCTX_OBJ	:= $(LIBKVCTX_SRC:%=$(O)/obj/libkvctx/%.o)
+LIBKVCTX_SRC	:= handle mem ring wait queue sync slots stage paths crc text
+LIBKVCTX_SERVERS := sys sys_kernel
+LIBKVCTX_ABOVE	:= $(LIBKVCTX_SRC:%=$(O)/obj/libkvctx/%.o)
+LIBKVCTX_OBJ	:= $(LIBKVCTX_ABOVE) $(LIBKVCTX_SERVERS:%=$(O)/obj/libkvctx/%.o)
 LIBKVCTX_MAN3	:= $(O)/share/man/man3
 LIBDIR		?= $(PREFIX)/lib
 
@@ -38,7 +40,7 @@ $(LIBKVCTX_MAN3)/kvctx_open.3: libkvctx/man/mkman.py $(LIBKVCTX_H)
 LIB_TEST	:= $(O)/test/lib
 LIB_EXAMPLE	:= $(O)/obj/Documentation/examples/prefix.o
 LIB_FAKE	:= $(O)/obj/libkvctx/tests/fake_kernel.o $(O)/obj/libkvctx/tests/fake_pages.o
-LIB_FAKED	:= $(filter-out %/sys.o,$(LIBKVCTX_OBJ)) $(LIB_FAKE)
+LIB_FAKED	:= $(LIBKVCTX_ABOVE) $(LIB_FAKE)
 
 $(O)/obj/Documentation/examples/%.o: OBJ_CFLAGS := -Ilibkvctx
 
@@ -70,7 +72,7 @@ cuda:
 	@echo "cuda: skipped, there is no $(NVCC) on this machine"
 endif
 
-# The tests: the library without its system calls, over that kernel
+# The tests: what is above the seam, over that kernel
 LIB_TESTS	:= open sync ring threads stage slots crc gpu_crc uring
 LIB_TESTPROGS	:= $(LIB_TESTS:%=$(LIB_TEST)/test_%)
 
@@ -80,7 +82,13 @@ $(LIB_TESTPROGS): $(LIB_TEST)/%: $(O)/obj/libkvctx/tests/%.o $(LIB_FAKED)
 	@mkdir -p $(@D)
 	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) $(LIB_LDFLAGS) -o $@ $^ $(call pkglibs,cmocka)
 
-TESTPROGS	+= $(LIB_TESTPROGS) $(LIB_TEST)/example $(LIB_TEST)/example-fake
+# Who serves a path: the whole library
+LIB_WHOLE	:= $(LIB_TEST)/whole/test_paths
+$(LIB_WHOLE): $(LIB_TEST)/whole/%: $(O)/obj/libkvctx/tests/%.o $(LIBKVCTX_A)
+	@mkdir -p $(@D)
+	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ $(call pkglibs,cmocka)
+
+TESTPROGS	+= $(LIB_TESTPROGS) $(LIB_WHOLE) $(LIB_TEST)/example $(LIB_TEST)/example-fake
 
 # For the guest, where the module is: the library's own test of it, and the example
 LIB_GUEST	:= $(O)/selftests/library $(O)/selftests/example
@@ -95,7 +103,7 @@ $(LIB_GUEST): $(LIBKVCTX_A)
 	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIBKVCTX_A) $(LIB_LIBS)
 
 .PHONY: check-lib lib-tests install-lib
-lib-tests: $(LIB_TESTPROGS) $(LIB_TEST)/example $(LIB_TEST)/example-fake $(LIB_CUDA_FAKE)
+lib-tests: $(LIB_TESTPROGS) $(LIB_WHOLE) $(LIB_TEST)/example $(LIB_TEST)/example-fake $(LIB_CUDA_FAKE)
 
 check-lib: $(LIBKVCTX_SO) $(LIBKVCTX_A) $(LIBKVCTX_MAN3)/kvctx_open.3
 	@$(MAKE) --no-print-directory -s O=$(O)/asan SAN=1 lib-tests

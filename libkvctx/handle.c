@@ -35,13 +35,13 @@ static int map_session(struct kvctx *ctx, const struct kvctx_setup *s)
 	void *p;
 	int ret;
 
-	ret = kvctx_sys_mmap(ctx->fd, s->cq_bytes, prot, KVCTX_MMAP_CQ, &p);
+	ret = kvctx_sys_mmap(ctx->file, s->cq_bytes, prot, KVCTX_MMAP_CQ, &p);
 	if (ret)
 		return ret;
 	ctx->ring = p;
 	ctx->ring_bytes = s->cq_bytes;
 	if (s->arena_bytes) {
-		ret = kvctx_sys_mmap(ctx->fd, s->arena_bytes, prot, KVCTX_MMAP_ARENA, &p);
+		ret = kvctx_sys_mmap(ctx->file, s->arena_bytes, prot, KVCTX_MMAP_ARENA, &p);
 		if (ret)
 			return ret;
 		ctx->arena = p;
@@ -50,7 +50,7 @@ static int map_session(struct kvctx *ctx, const struct kvctx_setup *s)
 	if (s->nr_slots) {
 		ctx->slot_bytes = s->slot_bytes;
 		ctx->nr_slots = s->nr_slots;
-		ret = kvctx_sys_mmap(ctx->fd, ctx->slot_bytes * ctx->nr_slots, PROT_READ, KVCTX_MMAP_SLOTS, &p);
+		ret = kvctx_sys_mmap(ctx->file, ctx->slot_bytes * ctx->nr_slots, PROT_READ, KVCTX_MMAP_SLOTS, &p);
 		if (ret)
 			return ret;
 		ctx->slots = p;
@@ -83,7 +83,7 @@ static int start_session(struct kvctx *ctx, const struct kvctx_params *p)
 	int ret;
 
 	ctx->info.size = sizeof(ctx->info);
-	ret = kvctx_sys_ioctl(ctx->fd, KVCTX_IOC_INFO, &ctx->info);
+	ret = kvctx_sys_ioctl(ctx->file, KVCTX_IOC_INFO, &ctx->info);
 	if (ret)
 		return ret;
 	if (ctx->info.abi_version != KVCTX_ABI_VERSION)
@@ -95,7 +95,7 @@ static int start_session(struct kvctx *ctx, const struct kvctx_params *p)
 		s.flags |= KVCTX_SETUP_EVENTFD;
 	}
 	ctx->timeout_ns = p->timeout_ns;
-	ret = kvctx_sys_ioctl(ctx->fd, KVCTX_IOC_SETUP, &s);
+	ret = kvctx_sys_ioctl(ctx->file, KVCTX_IOC_SETUP, &s);
 	if (ret)
 		return ret;
 	ctx->entries = s.cq_entries;
@@ -130,8 +130,9 @@ int kvctx_open(const char *path, int flags, const struct kvctx_params *params, s
 		return -ENOMEM;
 	pthread_mutex_init(&ctx->lock, NULL);
 	ctx->rdonly = (flags & O_ACCMODE) == O_RDONLY;
-	ctx->fd = kvctx_sys_open(path, flags);
-	ret = ctx->fd < 0 ? ctx->fd : start_session(ctx, &p);
+	ret = kvctx_sys_open(path, flags & O_ACCMODE, &ctx->file);
+	if (!ret)
+		ret = start_session(ctx, &p);
 	if (!ret)
 		ret = alloc_queues(ctx);
 	if (ret) {
@@ -147,13 +148,13 @@ void kvctx_close(struct kvctx *ctx)
 	if (!ctx)
 		return;
 	if (ctx->slots)
-		kvctx_sys_munmap(ctx->slots, ctx->slot_bytes * ctx->nr_slots);
+		kvctx_sys_munmap(ctx->file, ctx->slots, ctx->slot_bytes * ctx->nr_slots);
 	if (ctx->arena)
-		kvctx_sys_munmap(ctx->arena, ctx->arena_bytes);
+		kvctx_sys_munmap(ctx->file, ctx->arena, ctx->arena_bytes);
 	if (ctx->ring)
-		kvctx_sys_munmap(ctx->ring, ctx->ring_bytes);
-	if (ctx->fd >= 0)
-		kvctx_sys_close(ctx->fd);
+		kvctx_sys_munmap(ctx->file, ctx->ring, ctx->ring_bytes);
+	if (ctx->file)
+		kvctx_sys_close(ctx->file);
 	kvctx_mem_free_all(ctx);
 	kvctx_stage_free(ctx);
 	pthread_mutex_destroy(&ctx->lock);
@@ -164,7 +165,7 @@ void kvctx_close(struct kvctx *ctx)
 
 int kvctx_fd(const struct kvctx *ctx)
 {
-	return ctx->fd;
+	return kvctx_sys_poll_fd(ctx->file);
 }
 
 const struct kvctx_info *kvctx_get_info(const struct kvctx *ctx)

@@ -2,7 +2,8 @@
 /*
  * What the files of the library share.
  *
- *   sys.c	the system calls, alone
+ *   sys.c	which server a path is for; sys.h is the seam
+ *   sys_kernel.c the kernel as a server: system calls, alone
  *   crc.c	CRC32C
  *   text.c	words for numbers
  *   mem.c	registrations, and which of them a buffer lies in
@@ -16,8 +17,8 @@
  *   slots.c	synchronous calls that read pages ahead
  *
  * Floors, lowest first; a file calls only what is below it.
- *   1  sys crc text
- *   2  mem paths ring
+ *   1  sys_kernel crc text
+ *   2  sys mem paths ring
  *   3  stage
  *   4  wait
  *   5  queue sync handle
@@ -25,7 +26,7 @@
  *
  * Vocabulary
  *   seen	entries of the ring that were copied out of it
- *   published	entries of the ring that the kernel was told to be free again
+ *   published	entries of the ring that the server was told to be free again
  *   held	entries seen and not published
  *   ready	completions of asynchronous operations that were seen and not yet taken by the
  *		caller
@@ -46,6 +47,7 @@
 #include <stdbool.h>
 
 #include "kvctx.h"
+#include "sys.h"
 
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
 
@@ -81,7 +83,7 @@ struct kvctx_pending {
 struct kvctx_stage;
 
 struct kvctx {
-	int fd;
+	struct kvctx_file *file;	/* NULL: not open yet */
 	bool rdonly;
 	struct kvctx_info info;
 	uint64_t timeout_ns;
@@ -115,13 +117,6 @@ struct kvctx {
 	struct kvctx_stage *stage;	/* NULL: nothing is staged. Set once */
 };
 
-/* The system calls. Like the calls, but -errno. Tests put a kernel of their own behind them */
-int kvctx_sys_open(const char *path, int flags);
-int kvctx_sys_ioctl(int fd, unsigned long nr, void *arg);
-int kvctx_sys_mmap(int fd, size_t len, int prot, uint64_t offset, void **out);
-void kvctx_sys_munmap(void *p, size_t len);
-void kvctx_sys_close(int fd);
-
 /* mem.c */
 struct kvctx_reg *kvctx_mem_get(struct kvctx *ctx, const void *buf, size_t len);
 struct kvctx_reg *kvctx_mem_get_id(struct kvctx *ctx, uint32_t id);
@@ -130,6 +125,7 @@ void kvctx_mem_free_all(struct kvctx *ctx);
 
 /* ring.c; with ctx->lock held */
 void kvctx_ring_pull(struct kvctx *ctx);
+void kvctx_ring_look(struct kvctx *ctx);		/* drops it to look */
 void kvctx_ready_add(struct kvctx *ctx, const struct kvctx_cqe *cqe);
 void kvctx_wake_ready(struct kvctx *ctx);
 void kvctx_pending_add(struct kvctx *ctx, struct kvctx_pending *p);

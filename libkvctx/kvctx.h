@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * libkvctx: KV cache pages on NVMe and NVMe-oF namespaces, through /dev/kvctx/<pool>/<tenant>.
+ * libkvctx: KV cache pages on NVMe and NVMe-oF namespaces, through /dev/kvctx/<pool>/<tenant>, or
+ * without the module, in files and block devices; see kvctx_open().
  *
- * A handle (struct kvctx) is one session of a tenant's node with one keyspace. Memory that
- * operations move is the session's arena (pinned memory from the kernel) or memory registered
- * with kvctx_mem_register(). <linux/kvctx.h> has the words, limits and errors.
+ * A handle (struct kvctx) is one session of a tenant with one keyspace. Memory that operations move
+ * is the session's arena (pinned memory of its own) or memory registered with kvctx_mem_register().
+ * <linux/kvctx.h> has the words, limits and errors; "the kernel" there and here is whoever serves
+ * the session.
  *
  * Simple callers use the synchronous functions, which take any buffer and may be called by many
  * threads at once. Others fill operations into the handle's queue (kvctx_get_sqe(),
@@ -75,11 +77,22 @@ struct kvctx_params {
 };
 
 /**
- * kvctx_open() - open a tenant's node and start a session
- * @path: /dev/kvctx/<pool>/<tenant>
+ * kvctx_open() - open a tenant and start a session
+ * @path: the tenant; what is there decides who serves the session
  * @flags: O_RDWR, or O_RDONLY for a session that can match and load only; O_CLOEXEC is implied
  * @params: NULL: a keyspace of zeros, no arena, the defaults
  * @out: the handle, to be closed with kvctx_close(); untouched on failure
+ *
+ * The last two names of @path are those of pool and tenant:
+ *
+ * * a character device, /dev/kvctx/POOL/TENANT: the kernel's module
+ * * a socket: a daemon; there is none yet (-EPROTONOSUPPORT)
+ * * DIR/POOL/TENANT, where the directory DIR/POOL has the pool's members, files and block devices or
+ *   links to them, and nothing else: the library itself, in this process. All sessions of a pool in
+ *   one process share it; another process cannot open it meanwhile
+ *
+ * Every function means the same on all of them. kvctx_get_info() tells by its feature bits and limits
+ * what one of them does not have.
  *
  * Context: MT-Safe. Sleeps.
  *
@@ -88,8 +101,9 @@ struct kvctx_params {
  * * -EINVAL: other flags; parameters or sizes that the module refuses
  * * -E2BIG: parameters of a later version of the library, and not zero
  * * -ENOENT: no such pool or tenant
- * * -EACCES: no permission for the node
- * * -ENOTTY: not a node of kvctx
+ * * -EACCES: no permission for the tenant or a member
+ * * -ENOTTY: neither a node of kvctx nor a pool's directory
+ * * -EPROTONOSUPPORT: a socket
  * * -EPROTO: the module speaks another ABI version
  * * -ENODEV: the pool is being detached
  * * -ENOMEM: out of memory, or arena and slots are over RLIMIT_MEMLOCK
@@ -118,6 +132,9 @@ void kvctx_close(struct kvctx *ctx);
  * completions with kvctx_peek() until there are none, then poll. When other threads make
  * synchronous calls on the handle, or sleep in kvctx_wait(), they may see it first: use an eventfd
  * (&struct kvctx_params) in such a program.
+ *
+ * It is for poll(), select(), epoll and io_uring's poll only, and with KVCTX_FEAT_URING for
+ * kvctx_uring.h; nothing else means the same on every server.
  *
  * Context: MT-Safe.
  *

@@ -4,8 +4,9 @@
  *
  * kvctx_prep_store() and so on fill an operation, these helpers make it an entry of a ring that the
  * caller made with liburing, submits and reaps. They are part of the program that uses them and need
- * liburing 2.3 or later; the library does not. The module has to have KVCTX_FEAT_URING. The operation
- * is the caller's variable here, cleared before it is filled.
+ * liburing 2.3 or later; the library does not. Only the kernel takes such
+ * commands, and its module has to have KVCTX_FEAT_URING; without that bit in kvctx_get_info() they
+ * complete with -EOPNOTSUPP. The operation is the caller's variable here, cleared before it is filled.
  *
  *	struct kvctx_sqe op = { .user_data = 1 };
  *	struct io_uring_sqe *sqe = io_uring_get_sqe(&ring);

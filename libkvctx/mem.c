@@ -19,7 +19,7 @@ int kvctx_mem_register(struct kvctx *ctx, void *addr, size_t len, uint32_t *id)
 
 	if (!reg)
 		return -ENOMEM;
-	ret = kvctx_sys_ioctl(ctx->fd, KVCTX_IOC_MEM_REGISTER, &arg);
+	ret = kvctx_sys_ioctl(ctx->file, KVCTX_IOC_MEM_REGISTER, &arg);
 	if (ret) {
 		free(reg);
 		return ret;
@@ -67,7 +67,7 @@ int kvctx_mem_unregister(struct kvctx *ctx, uint32_t id)
 	ret = unlink_reg(ctx, id, &reg);
 	if (ret)
 		return ret;
-	ret = kvctx_sys_ioctl(ctx->fd, KVCTX_IOC_MEM_UNREGISTER, &arg);
+	ret = kvctx_sys_ioctl(ctx->file, KVCTX_IOC_MEM_UNREGISTER, &arg);
 	if (!ret) {
 		free(reg);
 		return 0;

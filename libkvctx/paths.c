@@ -13,7 +13,7 @@ int kvctx_paths(struct kvctx *ctx, uint32_t mem, struct kvctx_path *paths, uint3
 		.nr = paths ? nr : 0,
 		.paths = (uintptr_t)paths,
 	};
-	int ret = kvctx_sys_ioctl(ctx->fd, KVCTX_IOC_PATHS, &arg);
+	int ret = kvctx_sys_ioctl(ctx->file, KVCTX_IOC_PATHS, &arg);
 
 	return ret ? ret : (int)arg.nr;
 }

@@ -111,7 +111,7 @@ unsigned int kvctx_peek(struct kvctx *ctx, struct kvctx_cqe *cqes, unsigned int 
 	unsigned int n;
 
 	pthread_mutex_lock(&ctx->lock);
-	kvctx_ring_pull(ctx);
+	kvctx_ring_look(ctx);
 	while (kvctx_stage_step(ctx) > 0)
 		;
 	for (n = 0; n < max && ctx->nr_ready; n++) {

@@ -19,10 +19,12 @@ static void publish(struct kvctx *ctx)
 	w.consumed = ctx->seen - ctx->published;
 	if (ctx->sleepers || !w.consumed)
 		return;
-	if (!ctx->rdonly)
+	if (!ctx->rdonly) {
 		__atomic_store_n(&ctx->ring->head, ctx->seen, __ATOMIC_RELEASE);
-	else if (kvctx_sys_ioctl(ctx->fd, KVCTX_IOC_WAIT, &w) < 0)
+		kvctx_sys_consumed(ctx->file);
+	} else if (kvctx_sys_ioctl(ctx->file, KVCTX_IOC_WAIT, &w) < 0) {
 		return;
+	}
 	ctx->published = ctx->seen;
 }
 
@@ -100,6 +102,21 @@ void kvctx_ring_pull(struct kvctx *ctx)
 	publish(ctx);
 }
 
+/*
+ * See all there is, as kvctx_ring_pull(), for a caller who does not sleep: with nothing ready, the server may look what
+ * its devices have done, which takes the caller's time.
+ */
+void kvctx_ring_look(struct kvctx *ctx)
+{
+	kvctx_ring_pull(ctx);
+	if (ctx->nr_ready)
+		return;
+	pthread_mutex_unlock(&ctx->lock);
+	kvctx_sys_look(ctx->file);
+	pthread_mutex_lock(&ctx->lock);
+	kvctx_ring_pull(ctx);
+}
+
 /* Entries between head and tail when @more new ones have come */
 static uint32_t min_entries(const struct kvctx *ctx, uint32_t more)
 {
@@ -113,7 +130,7 @@ static int ring_enter(struct kvctx *ctx, unsigned long nr, void *arg, bool sleep
 
 	ctx->sleepers += sleeps;
 	pthread_mutex_unlock(&ctx->lock);
-	ret = kvctx_sys_ioctl(ctx->fd, nr, arg);
+	ret = kvctx_sys_ioctl(ctx->file, nr, arg);
 	pthread_mutex_lock(&ctx->lock);
 	ctx->sleepers -= sleeps;
 	if (sleeps)

@@ -55,7 +55,7 @@ int64_t kvctx_match_prefetch(struct kvctx *ctx, const struct kvctx_key *keys, ui
 		.nr_keys = nr,
 		.lease_ms = ms,
 	};
-	int ret = kvctx_sys_ioctl(ctx->fd, KVCTX_IOC_MATCH, &m);
+	int ret = kvctx_sys_ioctl(ctx->file, KVCTX_IOC_MATCH, &m);
 
 	if (ret)
 		return ret;

@@ -72,12 +72,12 @@ static int64_t run_pinned(struct kvctx *ctx, struct kvctx_sqe *sqe, const void *
 	struct kvctx_mem_unregister un = { .size = sizeof(un) };
 	int64_t ret;
 
-	ret = kvctx_sys_ioctl(ctx->fd, KVCTX_IOC_MEM_REGISTER, &reg);
+	ret = kvctx_sys_ioctl(ctx->file, KVCTX_IOC_MEM_REGISTER, &reg);
 	if (ret)
 		return ret;
 	ret = run_on(ctx, sqe, reg.id, 0, cqe_flags);
 	un.id = reg.id;
-	kvctx_sys_ioctl(ctx->fd, KVCTX_IOC_MEM_UNREGISTER, &un);
+	kvctx_sys_ioctl(ctx->file, KVCTX_IOC_MEM_UNREGISTER, &un);
 	return ret;
 }
 
@@ -280,7 +280,7 @@ int64_t kvctx_match(struct kvctx *ctx, const struct kvctx_key *keys, uint32_t nr
 
 	if (lease_ms && !lease)
 		return -EINVAL;
-	ret = kvctx_sys_ioctl(ctx->fd, KVCTX_IOC_MATCH, &m);
+	ret = kvctx_sys_ioctl(ctx->file, KVCTX_IOC_MATCH, &m);
 	if (ret)
 		return ret;
 	if (lease)

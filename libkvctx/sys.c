@@ -1,41 +1,44 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-/* The system calls that the library makes: the seam at which tests put a kernel of their own. */
-#include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <unistd.h>
+/* Which server a path is for. */
+#include <errno.h>
+#include <stdbool.h>
+#include <sys/stat.h>
 
-#include "handle.h"
+#include "sys.h"
 
-int kvctx_sys_open(const char *path, int flags)
+enum sys_kind {
+	SYS_NODE,	/* of the kernel */
+	SYS_SOCKET,	/* of a daemon */
+	SYS_POOL,	/* a name in a directory that may be a pool's */
+	SYS_KINDS
+};
+
+/* NULL: not served by this library */
+static const struct kvctx_server *const servers[SYS_KINDS] = {
+	[SYS_NODE]	= &kvctx_kernel,
+	[SYS_SOCKET]	= NULL,
+	[SYS_POOL]	= NULL,
+};
+
+static enum sys_kind sys_kind(mode_t mode)
 {
-	int fd = open(path, flags | O_CLOEXEC);
-
-	return fd < 0 ? -errno : fd;
+	return S_ISCHR(mode) ? SYS_NODE : S_ISSOCK(mode) ? SYS_SOCKET : SYS_POOL;
 }
 
-int kvctx_sys_ioctl(int fd, unsigned long nr, void *arg)
+int kvctx_sys_open(const char *path, int flags, struct kvctx_file **out)
 {
-	int ret = ioctl(fd, nr, arg);
+	struct stat st = { 0 };
+	bool there = !stat(path, &st);
+	enum sys_kind kind;
+	int ret;
 
-	return ret < 0 ? -errno : ret;
-}
-
-int kvctx_sys_mmap(int fd, size_t len, int prot, uint64_t offset, void **out)
-{
-	void *p = mmap(NULL, len, prot, MAP_SHARED, fd, (off_t)offset);
-
-	if (p == MAP_FAILED)
+	if (!there && errno != ENOENT)
 		return -errno;
-	*out = p;
-	return 0;
-}
-
-void kvctx_sys_munmap(void *p, size_t len)
-{
-	munmap(p, len);
-}
-
-void kvctx_sys_close(int fd)
-{
-	close(fd);
+	kind = sys_kind(st.st_mode);
+	if (servers[kind])
+		ret = servers[kind]->open(path, flags, out);
+	else
+		ret = kind == SYS_SOCKET ? -EPROTONOSUPPORT : -ENOTTY;
+	/* a name that is not there in a directory that is no pool's: as open() would say it */
+	return ret == -ENOTTY && !there ? -ENOENT : ret;
 }

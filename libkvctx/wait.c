@@ -187,7 +187,7 @@ int kvctx_wait(struct kvctx *ctx, uint32_t nr, uint64_t timeout_ns)
 		end = timeout_ns < KVCTX_TIMEOUT_NONE - now ? now + timeout_ns : KVCTX_TIMEOUT_NONE;
 	}
 	pthread_mutex_lock(&ctx->lock);
-	kvctx_ring_pull(ctx);
+	kvctx_ring_look(ctx);
 	ret = wait_until(ctx, nr, end);
 	pthread_mutex_unlock(&ctx->lock);
 	return ret;

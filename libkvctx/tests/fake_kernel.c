@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-/* System calls, ring and sleeping of the kernel in memory; see fake_kernel.h. */
+/* Calls, ring and sleeping of the kernel in memory; see fake_kernel.h. */
 #include <assert.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -8,7 +8,7 @@
 
 #include "fake_kernel.h"
 
-#define FD	77
+#define FD	77	/* of poll() */
 #define KEPT	4096
 
 struct fake fake;
@@ -22,6 +22,8 @@ static struct fake_op kept[KEPT];
 static unsigned int nr_kept, nr_sleepers, nr_stalled;
 static int stall_err;
 static bool rdonly, disk_runs;
+static uint32_t consumed;		/* head, as the library has told last */
+static struct kvctx_file file;
 static pthread_t disk;
 
 void fake_reset(void)
@@ -171,6 +173,16 @@ unsigned int fake_waits(void)
 	return n;
 }
 
+bool fake_readable(void)
+{
+	bool readable;
+
+	pthread_mutex_lock(&lock);
+	readable = __atomic_load_n(&consumed, __ATOMIC_RELAXED) != tail;
+	pthread_mutex_unlock(&lock);
+	return readable;
+}
+
 static uint32_t consumable(void)
 {
 	return tail - __atomic_load_n(&ring->head, __ATOMIC_ACQUIRE);
@@ -285,10 +297,12 @@ static int do_wait(const struct kvctx_wait *w)
 		return -EINVAL;
 	if (w->consumed && fake.fail_consume)
 		return fake.fail_consume;
-	if (w->consumed)
+	if (w->consumed) {
 		__atomic_store_n(&ring->head, ring->head + w->consumed, __ATOMIC_RELEASE);
-	else
+		__atomic_store_n(&consumed, ring->head, __ATOMIC_RELAXED);
+	} else {
 		fake.waits++;
+	}
 	if (!w->consumed && fake.on_wait)
 		fake.on_wait();
 	return sleep_until(w->min, w->timeout_ns);
@@ -326,7 +340,7 @@ static int do_setup(struct kvctx_setup *s)
 	ring = p;
 	ring->entries = entries;
 	/* close to the end of the counters, so that every test crosses it */
-	ring->head = ring->tail = tail = 0U - 3;
+	ring->head = ring->tail = tail = consumed = 0U - 3;
 	if (s->arena_bytes) {
 		arena_fd = shared_memory(s->arena_bytes, &p);
 		fake_memories[0] = (struct fake_memory){ .addr = p, .len = s->arena_bytes };
@@ -453,35 +467,22 @@ static int dispatch(unsigned long nr, void *arg)
 	return -ENOTTY;
 }
 
-int kvctx_sys_ioctl(int fd, unsigned long nr, void *arg)
+static int fake_ioctl(struct kvctx_file *f, unsigned long nr, void *arg)
 {
 	int ret;
 
-	assert(fd == FD);
+	assert(f == &file);
 	pthread_mutex_lock(&lock);
 	ret = dispatch(nr, arg);
 	pthread_mutex_unlock(&lock);
 	return ret;
 }
 
-int kvctx_sys_open(const char *path, int flags)
-{
-	if (strcmp(path, FAKE_PATH))
-		return -ENOENT;
-	if (fake.fail_open)
-		return fake.fail_open;
-	assert(!fake.fds);
-	fake.open_flags = flags;
-	rdonly = (flags & O_ACCMODE) == O_RDONLY;
-	fake.fds++;
-	return FD;
-}
-
-int kvctx_sys_mmap(int fd, size_t len, int prot, uint64_t offset, void **out)
+static int fake_mmap(struct kvctx_file *f, size_t len, int prot, uint64_t offset, void **out)
 {
 	int from = offset == KVCTX_MMAP_CQ ? cq_fd : offset == KVCTX_MMAP_ARENA ? arena_fd : slots_fd;
 
-	assert(fd == FD && len && from >= 0 && !(offset & (KVCTX_MMAP_ARENA - 1)));
+	assert(f == &file && len && from >= 0 && !(offset & (KVCTX_MMAP_ARENA - 1)));
 	if ((rdonly || from == slots_fd) && (prot & PROT_WRITE))
 		return -EACCES;
 	if (!fake.mmaps_left)
@@ -493,18 +494,18 @@ int kvctx_sys_mmap(int fd, size_t len, int prot, uint64_t offset, void **out)
 	return 0;
 }
 
-void kvctx_sys_munmap(void *p, size_t len)
+static void fake_munmap(struct kvctx_file *f, void *p, size_t len)
 {
-	assert(!munmap(p, len));
+	assert(f == &file && !munmap(p, len));
 	fake.maps--;
 }
 
 /* The end of the session: nothing in flight writes any more, registrations are gone */
-void kvctx_sys_close(int fd)
+static void fake_close(struct kvctx_file *f)
 {
 	int i;
 
-	assert(fd == FD);
+	assert(f == &file);
 	fake.fds--;
 	nr_kept = 0;
 	inflight = 0;
@@ -528,4 +529,52 @@ void kvctx_sys_close(int fd)
 	for (i = 0; i < FAKE_MEMORIES; i++)
 		fake_memories[i].addr = NULL;
 	fake.registrations = 0;
+}
+
+static int fake_poll_fd(struct kvctx_file *f)
+{
+	assert(f == &file);
+	return FD;
+}
+
+/* A device that is only looked at when the library asks for it */
+static void fake_look(struct kvctx_file *f)
+{
+	assert(f == &file);
+	pthread_mutex_lock(&lock);
+	fake.looks++;
+	while (fake.by_looking && nr_kept)
+		release_one(0);
+	pthread_mutex_unlock(&lock);
+}
+
+static void fake_consumed(struct kvctx_file *f)
+{
+	assert(f == &file && !rdonly);
+	__atomic_store_n(&consumed, ring->head, __ATOMIC_RELAXED);
+}
+
+static const struct kvctx_server fake_server = {
+	.ioctl = fake_ioctl,
+	.mmap = fake_mmap,
+	.munmap = fake_munmap,
+	.poll_fd = fake_poll_fd,
+	.close = fake_close,
+	.look = fake_look,
+	.consumed = fake_consumed,
+};
+
+int kvctx_sys_open(const char *path, int flags, struct kvctx_file **out)
+{
+	if (strcmp(path, FAKE_PATH))
+		return -ENOENT;
+	if (fake.fail_open)
+		return fake.fail_open;
+	assert(!fake.fds);
+	fake.open_flags = flags;
+	rdonly = (flags & O_ACCMODE) == O_RDONLY;
+	fake.fds++;
+	file.server = &fake_server;
+	*out = &file;
+	return 0;
 }

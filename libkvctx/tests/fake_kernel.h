@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * A kvctx kernel in memory, in place of sys.c: one tenant with its pages, and sessions with a real
+ * A kvctx kernel in memory, a server in place of sys.c's: one tenant with its pages, and sessions with a real
  * completion ring, whose memory is mapped as the kernel would map it. Stricter than needed where
  * the library could go wrong unseen: what the module refuses as malformed ends the test.
  *
@@ -22,6 +22,7 @@ struct fake {
 	/* what the test wants; plain numbers, changed while no other thread runs */
 	bool hold;			/* operations of the queue are kept back */
 	bool hold_calls;		/* those of synchronous calls, too */
+	bool by_looking;		/* what is kept back completes when the library looks */
 	int fail_open, fail_info, fail_setup, fail_register, fail_unregister, fail_match, fail_submit;
 	int fail_consume;		/* -errno of WAITs that consume */
 	int fail_wait;			/* -errno of the next fail_waits waits that would sleep */
@@ -43,6 +44,7 @@ struct fake {
 	struct kvctx_setup setup;	/* of the newest session */
 	int open_flags;
 	unsigned int submits, waits;	/* system calls made; not those WAITs that only consume */
+	unsigned int looks;
 	unsigned int registered;	/* system calls made */
 	unsigned int registrations, maps, fds;	/* there are now */
 	uint64_t timeout_ns;		/* of the newest operation */
@@ -53,6 +55,7 @@ extern struct fake fake;
 void fake_reset(void);
 void fake_release(unsigned int n);	/* let the n oldest that are kept back complete, in order */
 void fake_release_newest(void);
+bool fake_readable(void);		/* is the descriptor, by what the library has told */
 void fake_await_kept(unsigned int n);	/* until n are kept back */
 void fake_await_sleepers(unsigned int n);	/* until n threads sleep in WAIT or SUBMIT */
 void fake_stall_submit(int err);	/* SUBMIT stays in the kernel until fake_go_on(), then fails */

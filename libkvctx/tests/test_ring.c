@@ -262,7 +262,7 @@ static int submit_past(uint64_t from, unsigned int n)
 		kvctx_prep_query(&ops[i], &key);
 		kvctx_sqe_set_data(&ops[i], from + i);
 	}
-	return kvctx_sys_ioctl(kvctx_fd(ctx), KVCTX_IOC_SUBMIT, &s);
+	return kvctx_sys_ioctl(ctx->file, KVCTX_IOC_SUBMIT, &s);
 }
 
 /* Operations that come to the kernel past the library, between its own */
@@ -300,6 +300,52 @@ static void operations_of_a_ring(void **state)
 	expect_cqes(0, 3);
 	assert_int_equal(kvctx_expect(ctx, LIMIT), 0);
 	assert_int_equal(kvctx_expect(ctx, -LIMIT), 0);
+}
+
+/* A server without a kernel's interrupts is asked to look, and only when there is nothing else */
+static void completions_by_looking(void **state)
+{
+	struct kvctx_cqe cqe[4];
+
+	(void)state;
+	fake.hold = true;
+	fake.by_looking = true;
+	assert_int_equal(queue(0, 3), 3);
+	assert_int_equal(kvctx_submit(ctx), 3);
+	assert_int_equal(kvctx_peek(ctx, cqe, 2), 2);
+	assert_int_equal(fake.looks, 1);
+	expect_cqes(2, 1);
+	assert_int_equal(fake.looks, 1);
+	assert_int_equal(queue(3, 1), 1);
+	assert_int_equal(kvctx_submit(ctx), 1);
+	assert_int_equal(kvctx_wait(ctx, 1, 0), 1);
+	assert_int_equal(fake.looks, 2);
+	assert_int_equal(fake.waits, 0);
+	expect_cqes(3, 1);
+}
+
+/* The server is told of all that was seen, so that its descriptor can stop being readable */
+static void the_descriptor_is_readable_until_all_is_seen(void **state)
+{
+	struct kvctx_key key = kvctx_key_from_u64(1, 1);
+	int flags;
+
+	(void)state;
+	for (flags = O_RDONLY; flags <= O_RDWR; flags += O_RDWR - O_RDONLY) {
+		reopen(flags, LIMIT, 1024);
+		assert_false(fake_readable());
+		assert_int_equal(queue(0, 3), 3);
+		assert_int_equal(kvctx_submit(ctx), 3);
+		assert_true(fake_readable());
+		assert_int_equal(kvctx_query(ctx, &key), -ENOENT);
+		assert_false(fake_readable());
+		expect_cqes(0, 3);
+		assert_int_equal(queue(3, 1), 1);
+		assert_int_equal(kvctx_submit(ctx), 1);
+		assert_true(fake_readable());
+		expect_cqes(3, 1);
+		assert_false(fake_readable());
+	}
 }
 
 /* Another thread, while the kernel had no room */
@@ -343,6 +389,8 @@ int main(void)
 		TEST(bad_operations),
 		TEST(user_data_of_the_library),
 		TEST(operations_of_a_ring),
+		TEST(completions_by_looking),
+		TEST(the_descriptor_is_readable_until_all_is_seen),
 		TEST(room_is_taken_while_waiting_for_some),
 	};
 
