@@ -212,15 +212,22 @@ void kvc_load_end(struct kvc_pool *p, struct kvc_load *ld, int status);
 int kvc_query(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN]);
 
 /*
- * Leading pages of keys[0..nr) that are present. Policies take each call for a request for a prompt, of which these
- * are all keys in prefix order. @lens (or NULL) gets their lengths. @leases (or NULL) gets one lease for each page
- * found, to be ended by kvc_lease_put(). Lets others run now and then: no lock may be held.
+ * How many leading pages of keys[0..nr) are present; or, with @present, how many of all, which @present (kvc_bits(nr)
+ * words of zeros) gets a bit each for. Policies take each call for a request for a prompt, of which these are all keys
+ * in prefix order. @lens (or NULL) gets the lengths of those that are present, each at its key's place. @leases (or
+ * NULL) gets one lease for each page found, one behind the other, to be ended by kvc_lease_put(). Lets others run now
+ * and then: no lock may be held.
  */
 struct kvc_lease {
 	u32	gseg;
 };
 
-u32 kvc_match(struct kvc_pool *p, struct kvc_domain *d, const u8 keys[][KVC_KEY_LEN], u32 nr, u32 *lens,
+static inline u32 kvc_bits(u32 nr)
+{
+	return (nr + 63) / 64;
+}
+
+u32 kvc_match(struct kvc_pool *p, struct kvc_domain *d, const u8 keys[][KVC_KEY_LEN], u32 nr, u64 *present, u32 *lens,
 	      struct kvc_lease *leases);
 int kvc_lease_get(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN], struct kvc_lease *l);
 void kvc_lease_put(struct kvc_pool *p, struct kvc_lease *l);

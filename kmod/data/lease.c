@@ -183,7 +183,7 @@ static long lease_match(struct kvctx_session *s, struct kvctx_match *arg, struct
 		return -EFAULT;
 	for (i = 0; i < arg->nr_keys; i++)
 		kvctx_key_bytes(&keys[i]);
-	found = kvc_match(s->pool->core, s->domain, (const u8 (*)[KVC_KEY_LEN])keys, arg->nr_keys, lens,
+	found = kvc_match(s->pool->core, s->domain, (const u8 (*)[KVC_KEY_LEN])keys, arg->nr_keys, NULL, lens,
 			  l ? l->pages : NULL);
 	if (l)
 		l->nr = found;

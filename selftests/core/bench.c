@@ -187,7 +187,7 @@ static void match_batches(void)
 	u32 lens[BATCH], i;
 
 	for (i = 0; i < BATCHES; i++)
-		if (kvc_match(pool, domain, (const u8 (*)[KVC_KEY_LEN])&keys[i * BATCH], BATCH, lens, NULL) != BATCH)
+		if (kvc_match(pool, domain, (const u8 (*)[KVC_KEY_LEN])&keys[i * BATCH], BATCH, NULL, lens, NULL) != BATCH)
 			abort();
 }
 
@@ -197,7 +197,7 @@ static void lease_batches(void)
 	u32 i, j;
 
 	for (i = 0; i < BATCHES; i++) {
-		if (kvc_match(pool, domain, (const u8 (*)[KVC_KEY_LEN])&keys[i * BATCH], BATCH, NULL, leases) != BATCH)
+		if (kvc_match(pool, domain, (const u8 (*)[KVC_KEY_LEN])&keys[i * BATCH], BATCH, NULL, NULL, leases) != BATCH)
 			abort();
 		for (j = 0; j < BATCH; j++)
 			kvc_lease_put(pool, &leases[j]);
@@ -281,12 +281,12 @@ static void bench_match(void)
 		for (i = 0; i < n; i++)
 			digest(all[i], (round * n + i) % nr_pages);
 		t = now();
-		if (kvc_match(pool, domain, (const u8 (*)[KVC_KEY_LEN])all, n, lens, NULL) != n)
+		if (kvc_match(pool, domain, (const u8 (*)[KVC_KEY_LEN])all, n, NULL, lens, NULL) != n)
 			abort();
 		t = now() - t;
 		plain = t < plain ? t : plain;
 		t = now();
-		if (kvc_match(pool, domain, (const u8 (*)[KVC_KEY_LEN])all, n, lens, leases) != n)
+		if (kvc_match(pool, domain, (const u8 (*)[KVC_KEY_LEN])all, n, NULL, lens, leases) != n)
 			abort();
 		t = now() - t;
 		leased = t < leased ? t : leased;

@@ -348,8 +348,8 @@ static void pages_grow(void **state)
 	for (i = 0; i < 64; i++) {
 		for (j = 0; j < 64; j++)
 			key_make(keys[j], ids[j == i ? 2 : 1 + 2 * (7 * i + j)]);
-		assert_int_equal(kvc_match(r->pool, r->d, (const u8 (*)[KVC_KEY_LEN])keys, 64, NULL, NULL), i);
-		assert_int_equal(kvc_match(r->pool, r->d, (const u8 (*)[KVC_KEY_LEN])keys, i, NULL, NULL), i);
+		assert_int_equal(kvc_match(r->pool, r->d, (const u8 (*)[KVC_KEY_LEN])keys, 64, NULL, NULL, NULL), i);
+		assert_int_equal(kvc_match(r->pool, r->d, (const u8 (*)[KVC_KEY_LEN])keys, i, NULL, NULL, NULL), i);
 	}
 	rig_flush(r);
 	rig_again(r);

@@ -2,6 +2,7 @@
 /*
  * Keys, keyspaces, match and leases.
  */
+#include "log/log.h"
 #include "test.h"
 
 /* 40 bytes, each of which in turn is the only difference: thousands of keys, so that chains hold such pairs. */
@@ -132,7 +133,7 @@ static u32 match(struct rig *r, u32 first, u32 nr, u32 *lens, struct kvc_lease *
 
 	for (i = 0; i < nr; i++)
 		key_make(keys[i], first + i);
-	return kvc_match(r->pool, r->d, (const u8 (*)[KVC_KEY_LEN])keys, nr, lens, leases);
+	return kvc_match(r->pool, r->d, (const u8 (*)[KVC_KEY_LEN])keys, nr, NULL, lens, leases);
 }
 
 static void leading_pages(void **state)
@@ -172,7 +173,66 @@ static void leases_of_a_match(void **state)
 		kvc_lease_put(r->pool, &leases[i]);
 }
 
+static u32 match_all(struct rig *r, u32 first, u32 nr, u64 *present, u32 *lens, struct kvc_lease *leases)
+{
+	u8 keys[200][KVC_KEY_LEN];
+	u32 i;
+
+	for (i = 0; i < nr; i++)
+		key_make(keys[i], first + i);
+	memset(present, 0, sizeof(*present) * kvc_bits(nr));
+	return kvc_match(r->pool, r->d, (const u8 (*)[KVC_KEY_LEN])keys, nr, present, lens, leases);
+}
+
+/* Is the page that is missing one that a request waits for? */
+static bool awaited(struct rig *r, u32 id)
+{
+	u8 key[KVC_KEY_LEN];
+
+	key_make(key, id);
+	return !(kvc_request_awaits(r->pool, kvc_bucket(r->pool, r->d, key)) & KVC_STRAY);
+}
+
+static bool here(u32 i)
+{
+	return i % 3 && i != 64 && i != 127;
+}
+
+/* All that are there, wherever others are missing: their bits, their lengths, and leases without gaps */
+static void present_pages(void **state)
+{
+	struct kvc_lease leases[200];
+	struct rig *r = *state;
+	u32 lens[200], i, n = 0, at = 0;
+	u64 present[4];
+
+	for (i = 0; i < 200; i++) {
+		if (!here(i))
+			continue;
+		assert_int_equal(rig_store(r, r->d, i, i, 100 + i), 0);
+		n++;
+	}
+	memset(lens, 0, sizeof(lens));
+	memset(leases, 0xff, sizeof(leases));
+	assert_int_equal(match_all(r, 0, 200, present, lens, leases), n);
+	for (i = 0; i < 200; i++) {
+		assert_int_equal(present[i / 64] >> (i % 64) & 1, here(i));
+		assert_int_equal(lens[i], here(i) ? 100 + i : 0);
+		at += leases[i].gseg != KVC_NONE;
+	}
+	assert_int_equal(present[3] >> (200 - 192), 0);
+	/* those of before may be forgotten */
+	for (i = 198; i < 200; i++)
+		assert_int_equal(awaited(r, i), !here(i));
+	assert_int_equal(at, n);
+	for (i = 0; i < n; i++)
+		kvc_lease_put(r->pool, &leases[i]);
+	assert_int_equal(match_all(r, 1000, 65, present, NULL, NULL), 0);
+	assert_int_equal(present[0] | present[1], 0);
+}
+
 static const struct CMUnitTest match_tests[] = {
+	cmocka_unit_test_setup_teardown(present_pages, make, unmake),
 	cmocka_unit_test_setup_teardown(leading_pages, make, unmake),
 	cmocka_unit_test_setup_teardown(leases_of_a_match, make, unmake),
 };

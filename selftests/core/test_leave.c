@@ -471,7 +471,7 @@ static void heads_move_along(void **state)
 	(void)state;
 	rig_fill(r, 0, 30000, 30);
 	key_make(keys[0], 1000);
-	assert_int_equal(kvc_match(r->pool, r->d, (const u8 (*)[KVC_KEY_LEN])keys, 1, NULL, NULL), 0);
+	assert_int_equal(kvc_match(r->pool, r->d, (const u8 (*)[KVC_KEY_LEN])keys, 1, NULL, NULL, NULL), 0);
 	assert_int_equal(rig_store_on(r, 1, 1000, 1, 5000), 0);
 	/* room for all of it */
 	assert_int_equal(rig_add_member(r, 64), 3);

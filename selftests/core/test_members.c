@@ -47,7 +47,7 @@ static void pages_of_a_missing_member(void **state)
 	key_make(keys[0], 1);
 	key_make(keys[1], 2);
 	key_make(keys[2], 1);
-	assert_int_equal(kvc_match(r->pool, r->d, keys, 3, NULL, NULL), 1);
+	assert_int_equal(kvc_match(r->pool, r->d, keys, 3, NULL, NULL, NULL), 1);
 	assert_false(kvc_member_online(r->pool, 1));
 	kvc_member_segments(r->pool, 1, &total, &free);
 	assert_int_equal(total, 16);

@@ -53,7 +53,7 @@ static u32 match(struct rig *r, const struct prompt *t)
 
 	for (i = 0; i < t->nr; i++)
 		key_make(keys[i], t->id[i]);
-	return kvc_match(r->pool, r->d, (const u8 (*)[KVC_KEY_LEN])keys, t->nr, NULL, NULL);
+	return kvc_match(r->pool, r->d, (const u8 (*)[KVC_KEY_LEN])keys, t->nr, NULL, NULL, NULL);
 }
 
 static int begin(struct rig *r, u32 id, u32 depth, struct kvc_store *st)

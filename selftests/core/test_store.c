@@ -64,7 +64,7 @@ static void pending(void **state)
 	assert_int_equal(rig_delete(r, r->d, 1), -ENOENT);
 	assert_int_equal(rig_lease(r, r->d, 1, &l), -ENOENT);
 	key_make(key[0], 1);
-	assert_int_equal(kvc_match(r->pool, r->d, (const u8 (*)[KVC_KEY_LEN])key, 1, NULL, NULL), 0);
+	assert_int_equal(kvc_match(r->pool, r->d, (const u8 (*)[KVC_KEY_LEN])key, 1, NULL, NULL, NULL), 0);
 	assert_int_equal(rig_stats(r).pages, 0);
 	rig_write_page(r, &st, 100);
 	kvc_store_commit(r->pool, &st);

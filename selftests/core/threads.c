@@ -296,7 +296,7 @@ static void user_match(struct user *u, struct kvc_domain *d, u32 id)
 
 	for (i = 0; i < MATCHED; i++)
 		key_make(keys[i], (id + i) % KEYS);
-	n = kvc_match(pool, d, (const u8 (*)[KVC_KEY_LEN])keys, MATCHED, lens, lease ? leases : NULL);
+	n = kvc_match(pool, d, (const u8 (*)[KVC_KEY_LEN])keys, MATCHED, NULL, lens, lease ? leases : NULL);
 	for (i = 0; i < n; i++)
 		if (lens[i] != length_of((id + i) % KEYS))
 			fail("match: length", lens[i]);

@@ -126,7 +126,7 @@ static void match_some(struct rng *rng, bool leased)
 			return;
 		memcpy(some[i], keys[t + rng_below(rng, nr) * THREADS], KVC_KEY_LEN);
 	}
-	nr = kvc_match(pool, domain, (const u8 (*)[KVC_KEY_LEN])some, MATCHED, NULL, leased ? leases : NULL);
+	nr = kvc_match(pool, domain, (const u8 (*)[KVC_KEY_LEN])some, MATCHED, NULL, NULL, leased ? leases : NULL);
 	must(nr == MATCHED, "a page was not found");
 	for (i = 0; leased && i < MATCHED; i++)
 		kvc_lease_put(pool, &leases[i]);

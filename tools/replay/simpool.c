@@ -239,7 +239,7 @@ static int load_present(struct simpool *s, size_t nr, bool match, size_t *presen
 	int ret = 0;
 
 	if (match)
-		end = kvc_match(s->pool, s->domain, (const u8 (*)[KVC_KEY_LEN])s->keys, nr, NULL, NULL);
+		end = kvc_match(s->pool, s->domain, (const u8 (*)[KVC_KEY_LEN])s->keys, nr, NULL, NULL, NULL);
 	for (i = 0; !ret && i < end; i++)
 		ret = load(s, &s->keys[i]);
 	*present = ret ? i - 1 : i;

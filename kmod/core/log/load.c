@@ -159,27 +159,32 @@ static int lease_page(struct kvc_pool *p, u32 bucket, struct kvc_domain *d, cons
 }
 
 static u32 match(struct kvc_pool *p, struct kvc_domain *d, const u8 keys[][KVC_KEY_LEN], u32 nr,
-		 struct kvc_asker *asker, u32 *lens, struct kvc_lease *leases)
+		 struct kvc_asker *asker, u64 *present, u32 *lens, struct kvc_lease *leases)
 {
 	struct kvc_ahead ahead;
-	u32 bucket, i;
+	u32 found = 0, bucket, i;
 	int r;
 
 	kvc_ahead_begin(&ahead, keys, nr, leases);
 	for (i = 0; i < nr; i++) {
 		bucket = kvc_ahead_bucket(p, d, &ahead, i);
-		r = lease_page(p, bucket, d, keys[i], asker, leases ? &leases[i] : NULL);
-		if (r < 0)
+		r = lease_page(p, bucket, d, keys[i], asker, leases ? &leases[found] : NULL);
+		if (r < 0 && !present)
 			break;
-		if (lens)
-			lens[i] = (u32)r;
+		if (r >= 0) {
+			found++;
+			if (present)
+				present[i / 64] |= BIT_ULL(i % 64);
+			if (lens)
+				lens[i] = (u32)r;
+		}
 		if (i % 1024 == 1023)
 			os_relax();
 	}
-	return i;
+	return found;
 }
 
-u32 kvc_match(struct kvc_pool *p, struct kvc_domain *d, const u8 keys[][KVC_KEY_LEN], u32 nr, u32 *lens,
+u32 kvc_match(struct kvc_pool *p, struct kvc_domain *d, const u8 keys[][KVC_KEY_LEN], u32 nr, u64 *present, u32 *lens,
 	      struct kvc_lease *leases)
 {
 	struct kvc_asker asker = { 0 };
@@ -188,8 +193,8 @@ u32 kvc_match(struct kvc_pool *p, struct kvc_domain *d, const u8 keys[][KVC_KEY_
 	if (!nr)
 		return 0;
 	kvc_request_begin(p, d, keys, nr, &asker);
-	found = match(p, d, keys, nr, &asker, lens, leases);
-	kvc_request_end(p, d, keys, found, &asker);
+	found = match(p, d, keys, nr, &asker, present, lens, leases);
+	kvc_request_end(p, d, keys, found, present, &asker);
 	return found;
 }
 

@@ -139,7 +139,7 @@ void kvc_request_strays(struct kvc_pool *p);
 void kvc_request_begin(struct kvc_pool *p, const struct kvc_domain *d, const u8 keys[][KVC_KEY_LEN], u32 nr,
 		       struct kvc_asker *a);
 void kvc_request_end(struct kvc_pool *p, const struct kvc_domain *d, const u8 keys[][KVC_KEY_LEN], u32 found,
-		     struct kvc_asker *a);
+		     const u64 *present, struct kvc_asker *a);
 u32 kvc_request_awaits(const struct kvc_pool *p, u32 hash);
 u32 kvc_request_asks(struct kvc_asker *a, u32 mark);	/* the mark of a page found, in order */
 bool kvc_request_get(struct kvc_pool *p, u32 id, struct kvc_request *out);

@@ -376,9 +376,9 @@ static void classify(struct kvc_requests *rq, struct kvc_asker *a, u32 found)
 	put(rq->tails, rq->nr_tails, a->tail, a->id);
 }
 
-/* After the keys were looked up and @found of them found: the others are awaited. */
+/* After the keys were looked up and @found of them found, those of @present or the first ones: the others are awaited. */
 void kvc_request_end(struct kvc_pool *p, const struct kvc_domain *d, const u8 keys[][KVC_KEY_LEN], u32 found,
-		     struct kvc_asker *a)
+		     const u64 *present, struct kvc_asker *a)
 {
 	struct kvc_requests *rq = &p->requests;
 	u32 anchor = anchor_of(a->pages), i;
@@ -386,7 +386,9 @@ void kvc_request_end(struct kvc_pool *p, const struct kvc_domain *d, const u8 ke
 	if (anchor)
 		a->anchor = kvc_bucket(p, d, keys[anchor - 1]);
 	a->anchored = anchor;
-	for (i = found; i < a->pages; i++) {
+	for (i = present ? 0 : found; i < a->pages; i++) {
+		if (present && present[i / 64] & BIT_ULL(i % 64))
+			continue;
 		put(rq->awaited, rq->nr_awaited, kvc_bucket(p, d, keys[i]), a->id);
 		if (i % 1024 == 1023)
 			os_relax();

@@ -116,10 +116,10 @@ static void note(char what, uint32_t number, const u8 *key)
 	memcpy(calls[nr_calls++].key, key, KVC_KEY_LEN);
 }
 
-u32 __real_kvc_match(struct kvc_pool *p, struct kvc_domain *d, const u8 keys[][KVC_KEY_LEN], u32 nr, u32 *lens,
-		     struct kvc_lease *leases);
-u32 __wrap_kvc_match(struct kvc_pool *p, struct kvc_domain *d, const u8 keys[][KVC_KEY_LEN], u32 nr, u32 *lens,
-		     struct kvc_lease *leases);
+u32 __real_kvc_match(struct kvc_pool *p, struct kvc_domain *d, const u8 keys[][KVC_KEY_LEN], u32 nr, u64 *present,
+		     u32 *lens, struct kvc_lease *leases);
+u32 __wrap_kvc_match(struct kvc_pool *p, struct kvc_domain *d, const u8 keys[][KVC_KEY_LEN], u32 nr, u64 *present,
+		     u32 *lens, struct kvc_lease *leases);
 int __real_kvc_load_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 *key, struct kvc_load *ld);
 int __wrap_kvc_load_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 *key, struct kvc_load *ld);
 int __real_kvc_store_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 *key, u32 length, u32 depth, u64 members,
@@ -127,11 +127,11 @@ int __real_kvc_store_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 *k
 int __wrap_kvc_store_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 *key, u32 length, u32 depth, u64 members,
 			   struct kvc_store *st);
 
-u32 __wrap_kvc_match(struct kvc_pool *p, struct kvc_domain *d, const u8 keys[][KVC_KEY_LEN], u32 nr, u32 *lens,
-		     struct kvc_lease *leases)
+u32 __wrap_kvc_match(struct kvc_pool *p, struct kvc_domain *d, const u8 keys[][KVC_KEY_LEN], u32 nr, u64 *present,
+		     u32 *lens, struct kvc_lease *leases)
 {
 	note('M', nr, keys[0]);
-	return __real_kvc_match(p, d, keys, nr, lens, leases);
+	return __real_kvc_match(p, d, keys, nr, present, lens, leases);
 }
 
 int __wrap_kvc_load_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 *key, struct kvc_load *ld)
