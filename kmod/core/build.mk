@@ -7,7 +7,7 @@ include kmod/core/files.mk
 KVC_CORE_LIB	:= $(O)/lib/libkvccore.a
 KVC_CORE_CFLAGS	:= -Ikmod/core/os-native -Ikmod/core
 KVC_CORE_LIBS	:= -lisal -lpthread
-KVC_CORE_OBJS	:= $(KVC_CORE_FILES:%=$(O)/obj/kmod/core/%.o) $(O)/obj/kmod/core/os-native/os.o
+KVC_CORE_OBJS	:= $(KVC_CORE_FILES:%=$(O)/obj/kmod/core/%.o) $(addprefix $(O)/obj/kmod/core/os-native/,os.o crc.o)
 
 $(O)/obj/kmod/core/%.o: OBJ_CFLAGS := $(KVC_CORE_CFLAGS) $(KVC_CORE_COVER)
 

@@ -2,8 +2,6 @@
 /*
  * The native platform's functions that are not inline. See os.h.
  */
-#include <isa-l/crc.h>
-
 #include "os.h"
 
 #define CACHE_LINE	64U
@@ -12,28 +10,10 @@ bool (*os_alloc_fault)(size_t size);
 void (*os_window)(void);
 __thread int os_locks_held;
 
-bool os_warn(bool cond, const char *what, const char *file, int line)
+void os_warn(const char *what, const char *file, int line)
 {
-	if (unlikely(cond)) {
-		fprintf(stderr, "%s:%d: invariant broken: %s\n", file, line, what);
-		abort();
-	}
-	return cond;
-}
-
-/* The library takes an int; a page is shorter, a test's buffer may not be. */
-u32 os_crc32c(u32 crc, const void *p, size_t n)
-{
-	const u8 *b = p;
-
-	while (n > 0) {
-		int step = n > INT_MAX ? INT_MAX : (int)n;
-
-		crc = crc32_iscsi((unsigned char *)(uintptr_t)b, step, crc);
-		b += step;
-		n -= (size_t)step;
-	}
-	return crc;
+	fprintf(stderr, "%s:%d: invariant broken: %s\n", file, line, what);
+	abort();
 }
 
 void *os_alloc(size_t size)

@@ -2,111 +2,24 @@
 /*
  * What the core needs of its platform: user space on Linux, for tests and tools.
  *
- * os-linux/os.h has the same names for the kernel; the include path chooses. The core includes nothing else.
+ * os-linux/os.h has the same names for the kernel, libkvctx/engine/os/os.h for the engine in a process; the include
+ * path chooses. The core includes nothing else.
  *
- * Beyond the kernel's: os_alloc_fault lets a test refuse allocations, os_window lets it do what another thread might do
- * while no lock is held, and os_alloc() aborts when one is.
+ * Beyond theirs: os_warn() ends the program, os_alloc_fault lets a test refuse allocations, os_window lets it do what
+ * another thread might do while no lock is held, and os_alloc() aborts when one is.
  */
 #ifndef KVC_OS_H
 #define KVC_OS_H
 
-#include <endian.h>
-#include <errno.h>
-#include <limits.h>
-#include <linux/types.h>
-#include <pthread.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-typedef __u8 u8;
-typedef __u16 u16;
-typedef __u32 u32;
-typedef __u64 u64;
-typedef __s32 s32;
-typedef __s64 s64;
-
-#ifndef __packed
-#define __packed			__attribute__((__packed__))
-#endif
-#ifndef __aligned
-#define __aligned(n)			__attribute__((__aligned__(n)))
-#endif
-#define likely(x)			__builtin_expect(!!(x), 1)
-#define unlikely(x)			__builtin_expect(!!(x), 0)
-#define READ_ONCE(x)			__atomic_load_n(&(x), __ATOMIC_RELAXED)
-#define WRITE_ONCE(x, v)		__atomic_store_n(&(x), v, __ATOMIC_RELAXED)
-#define os_load_acquire(p)		__atomic_load_n(p, __ATOMIC_ACQUIRE)
-#define os_store_release(p, v)		__atomic_store_n(p, v, __ATOMIC_RELEASE)
-#define os_prefetch(p)			__builtin_prefetch(p)
-#define BIT(n)				(1UL << (n))
-#define BIT_ULL(n)			(1ULL << (n))
-#define ARRAY_SIZE(a)			(sizeof(a) / sizeof((a)[0]))
-/* Reads what others write, and may get anything */
-#define os_racy				__attribute__((__no_sanitize__("thread"), __noinline__))
-#define fallthrough			__attribute__((__fallthrough__))
-
-#ifndef U32_MAX
-#define U32_MAX				UINT32_MAX
-#define U64_MAX				((u64)UINT64_MAX)
-#endif
-
-#ifndef min
-#define min(a, b) ({					\
-	__typeof__(a) _min_a = (a);			\
-	__typeof__(b) _min_b = (b);			\
-	(void)(&_min_a == &_min_b);			\
-	_min_a < _min_b ? _min_a : _min_b; })
-#define max(a, b) ({					\
-	__typeof__(a) _max_a = (a);			\
-	__typeof__(b) _max_b = (b);			\
-	(void)(&_max_a == &_max_b);			\
-	_max_a > _max_b ? _max_a : _max_b; })
-#define min_t(type, a, b)		min((type)(a), (type)(b))
-#define max_t(type, a, b)		max((type)(a), (type)(b))
-#endif
-
-#define os_static_assert(cond, msg)	_Static_assert(cond, msg)
-
-/* Ends the program when @cond, which must never be. */
-bool os_warn(bool cond, const char *what, const char *file, int line);
-#define KVC_WARN_ONCE(cond)		os_warn(cond, #cond, __FILE__, __LINE__)
-
-static inline __le16 cpu_to_le16(u16 v) { return (__le16)htole16(v); }
-static inline __le32 cpu_to_le32(u32 v) { return (__le32)htole32(v); }
-static inline __le64 cpu_to_le64(u64 v) { return (__le64)htole64(v); }
-static inline u16 le16_to_cpu(__le16 v) { return le16toh((u16)v); }
-static inline u32 le32_to_cpu(__le32 v) { return le32toh((u32)v); }
-static inline u64 le64_to_cpu(__le64 v) { return le64toh((u64)v); }
-
-/* Raw CRC32C register update: no inversion before or after. */
-u32 os_crc32c(u32 crc, const void *p, size_t n);
+#include "user.h"
 
 /* A test's say in each allocation: true refuses it. */
 extern bool (*os_alloc_fault)(size_t size);
 
-/* Whole cache lines begin where one does, as with the kernel's. */
-void *os_alloc(size_t size);
-void *os_zalloc(size_t size);
-void os_free(void *p);
-
-static inline void os_relax(void)
-{
-}
-
 #define OS_SELF_CHECKS			1
-
-struct os_lock {
-	pthread_mutex_t lock;
-};
 
 /* Locks that this thread holds */
 extern __thread int os_locks_held;
-
-void os_lock_init(struct os_lock *l);
 
 static inline void os_lock(struct os_lock *l)
 {
@@ -138,89 +51,6 @@ static inline void os_unlock_inner(struct os_lock *l)
 	KVC_WARN_ONCE(os_locks_held < 1);
 }
 
-#define os_must_hold(l)
 #define os_assert_locked(l)		((void)(l), KVC_WARN_ONCE(os_locks_held < 1))
-
-struct os_atomic {
-	u32 v;
-};
-
-struct os_atomic64 {
-	u64 v;
-};
-
-/* What others did before they brought it to this value is seen after it. */
-static inline u32 os_atomic_read(const struct os_atomic *a)
-{
-	return __atomic_load_n(&a->v, __ATOMIC_ACQUIRE);
-}
-
-static inline void os_atomic_set(struct os_atomic *a, u32 n)
-{
-	__atomic_store_n(&a->v, n, __ATOMIC_RELAXED);
-}
-
-/* Returns the new value; a full barrier, as all below that return something. */
-static inline u32 os_atomic_inc_return(struct os_atomic *a)
-{
-	return __atomic_add_fetch(&a->v, 1, __ATOMIC_SEQ_CST);
-}
-
-static inline bool os_atomic_dec_and_test(struct os_atomic *a)
-{
-	return __atomic_sub_fetch(&a->v, 1, __ATOMIC_SEQ_CST) == 0;
-}
-
-static inline void os_atomic_inc(struct os_atomic *a)
-{
-	__atomic_add_fetch(&a->v, 1, __ATOMIC_RELAXED);
-}
-
-/* Unless it is 1: subtract 1 and return true. */
-static inline bool os_atomic_dec_unless_last(struct os_atomic *a)
-{
-	u32 v = __atomic_load_n(&a->v, __ATOMIC_RELAXED);
-
-	while (v != 1)
-		if (__atomic_compare_exchange_n(&a->v, &v, v - 1, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
-			return true;
-	return false;
-}
-
-static inline u32 os_atomic_xchg(struct os_atomic *a, u32 n)
-{
-	return __atomic_exchange_n(&a->v, n, __ATOMIC_SEQ_CST);
-}
-
-static inline u64 os_atomic64_read(const struct os_atomic64 *a)
-{
-	return __atomic_load_n(&a->v, __ATOMIC_RELAXED);
-}
-
-static inline void os_atomic64_set(struct os_atomic64 *a, u64 n)
-{
-	__atomic_store_n(&a->v, n, __ATOMIC_RELAXED);
-}
-
-static inline u64 os_atomic64_inc_return(struct os_atomic64 *a)
-{
-	return __atomic_add_fetch(&a->v, 1, __ATOMIC_SEQ_CST);
-}
-
-static inline void os_atomic64_add(struct os_atomic64 *a, u64 n)
-{
-	__atomic_add_fetch(&a->v, n, __ATOMIC_RELAXED);
-}
-
-static inline void os_atomic64_sub(struct os_atomic64 *a, u64 n)
-{
-	__atomic_sub_fetch(&a->v, n, __ATOMIC_RELAXED);
-}
-
-/* A pointer that others find without a lock, and what it points to with it */
-#define os_publish(pp, p)		__atomic_store_n(pp, p, __ATOMIC_RELEASE)
-#define os_published(pp)		__atomic_load_n(pp, __ATOMIC_ACQUIRE)
-
-#define os_mb()				__atomic_thread_fence(__ATOMIC_SEQ_CST)
 
 #endif
