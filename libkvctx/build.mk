@@ -10,7 +10,7 @@ LIBKVCTX_H	:= libkvctx/kvctx.h libkvctx/kvctx_uring.h
 LIBKVCTX_SRC	:= handle mem ring wait queue sync slots stage paths crc text
 LIBKVCTX_SERVERS := sys sys_kernel
 LIBKVCTX_ABOVE	:= $(LIBKVCTX_SRC:%=$(O)/obj/libkvctx/%.o)
-LIBKVCTX_OBJ	:= $(LIBKVCTX_ABOVE) $(LIBKVCTX_SERVERS:%=$(O)/obj/libkvctx/%.o)
+LIBKVCTX_OWN	:= $(LIBKVCTX_ABOVE) $(LIBKVCTX_SERVERS:%=$(O)/obj/libkvctx/%.o)
 LIBKVCTX_MAN3	:= $(O)/share/man/man3
 LIBDIR		?= $(PREFIX)/lib
 
@@ -20,10 +20,14 @@ INSTALLS	+= install-lib
 
 $(O)/obj/libkvctx/%.o: OBJ_CFLAGS := -fPIC -pthread -Ilibkvctx
 
+include libkvctx/engine/build.mk
+LIBKVCTX_OBJ	:= $(LIBKVCTX_OWN) $(KVE_OBJS) $(KVE_CORE)
+LIBKVCTX_LIBS	:= $(KVE_LIBS)		# what who links the archive needs beside it
+
 $(LIBKVCTX_SO): $(LIBKVCTX_OBJ) $(LIBKVCTX_MAP)
 	@mkdir -p $(@D)
 	$(Q_LD)$(CC) -shared -pthread -Wl,-soname,$(LIBKVCTX_SONAME) -Wl,--version-script=$(LIBKVCTX_MAP) \
-		$(KVCTX_LDFLAGS) $(LDFLAGS) -o $@.$(VERSION) $(LIBKVCTX_OBJ)
+		$(KVCTX_LDFLAGS) $(LDFLAGS) -o $@.$(VERSION) $(LIBKVCTX_OBJ) $(LIBKVCTX_LIBS)
 	@ln -sf $(@F).$(VERSION) $(@D)/$(LIBKVCTX_SONAME)
 	@ln -sf $(LIBKVCTX_SONAME) $@
 
@@ -100,7 +104,7 @@ $(O)/selftests/library: LIB_LIBS := -luring
 $(O)/selftests/example: $(LIB_EXAMPLE)
 $(LIB_GUEST): $(LIBKVCTX_A)
 	@mkdir -p $(@D)
-	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIBKVCTX_A) $(LIB_LIBS)
+	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIBKVCTX_A) $(LIB_LIBS) $(LIBKVCTX_LIBS)
 
 .PHONY: check-lib lib-tests install-lib
 lib-tests: $(LIB_TESTPROGS) $(LIB_WHOLE) $(LIB_TEST)/example $(LIB_TEST)/example-fake $(LIB_CUDA_FAKE)

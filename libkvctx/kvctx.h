@@ -76,6 +76,71 @@ struct kvctx_params {
 	uint32_t nr_slots;
 };
 
+/* What kvctx_set_log() takes: @priority is one of LOG_* of <syslog.h>, @text a sentence without a newline */
+typedef void (*kvctx_log_fn)(void *arg, int priority, const char *text);
+
+/**
+ * kvctx_set_log() - hear what an operator should know
+ * @fn: called with each message, in whatever thread has it to tell; NULL: nobody listens any more
+ * @arg: first argument of @fn
+ *
+ * The library never prints. What is served in the process has things to tell that no error number can: why a pool is
+ * refused, which member was lost, what the system does not allow. One function hears for the whole process; a second
+ * call replaces it, and does not return before a call of the former one has. @fn must be quick and must not call the
+ * library.
+ *
+ * Context: MT-Safe. Sleeps.
+ */
+void kvctx_set_log(kvctx_log_fn fn, void *arg);
+
+/**
+ * struct kvctx_pool_params - what kvctx_pool_create() makes
+ * @size: bytes of the structure, sizeof(struct kvctx_pool_params)
+ * @flags: zero
+ * @bytes: of the file; pages get a little less
+ * @segment_bytes: unit of reclaim, a multiple of 4096 from 256 KiB to 1 GiB, at least four of which have to fit; no page
+ *	is longer. 0: 256 MiB, less where a pool of @bytes would have few of them
+ * @chunk_bytes: bytes under one checksum, a power of two from 4 KiB to 1 MiB; 0: 64 KiB
+ * @reserved: zero
+ *
+ * Clear it before use: it grows at the end in later versions, and zeros mean the default.
+ */
+struct kvctx_pool_params {
+	size_t size;
+	uint64_t flags;
+	uint64_t bytes;
+	uint64_t segment_bytes;
+	uint32_t chunk_bytes;
+	uint32_t reserved;
+};
+
+/**
+ * kvctx_pool_create() - have a pool below a directory, to be served in this process
+ * @dir: the pool's directory; made when it is absent, but not what is above it
+ * @params: the pool to make, if there is none
+ *
+ * Makes one file that has all its space from the beginning, so a full file system is an error now and never later. The
+ * file appears when it is a pool, durably. Where the directory holds one already, of whatever size, that is a success.
+ * Then kvctx_open() takes the path of the directory with the name of a tenant below it; "default" is there.
+ *
+ * A failure leaves nothing behind. kvctx_set_log() tells more about it.
+ *
+ * Context: MT-Safe. Sleeps.
+ *
+ * Return: 0, or
+ *
+ * * -EINVAL: parameters out of range, or too few bytes for four segments
+ * * -E2BIG: parameters of a later version of the library, and not zero
+ * * -ENOSPC: the file system has not so much space
+ * * -EFBIG: larger than the files that this process may write (RLIMIT_FSIZE)
+ * * -EMEDIUMTYPE: the directory holds something else
+ * * -EBUSY: another process is making it just now
+ * * -ENOMEM: out of memory
+ *
+ * and what else mkdir() and open() may give.
+ */
+int kvctx_pool_create(const char *dir, const struct kvctx_pool_params *params);
+
 /**
  * kvctx_open() - open a tenant and start a session
  * @path: the tenant; what is there decides who serves the session

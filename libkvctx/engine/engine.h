@@ -14,9 +14,18 @@
  * Lifetimes: kve_pool_get() attaches the pool of a directory, or finds it attached in this process, and counts the
  * caller; the last kve_pool_put() detaches it. A child after fork() owns nothing: see fork.c.
  *
- * Locks, outermost first: kve_admin_lock (attach, detach, everything that changes a superblock; held over I/O), a
- * session's, pool->lock (jobs, flushes; never held over I/O), the engine's. No function of an upper floor is called
- * under a lock of a lower one.
+ * Floors, lowest first; a file calls only what is below it. The core is below all of them.
+ *   1  log fork format file
+ *   2  os/os device create
+ *   3  attend
+ *   4  member super
+ *   5  worker recover
+ *   6  attach
+ *   7  pool
+ *
+ * Locks, outermost first: kve_admin_lock (attach and detach; held over I/O), pool->super_lock (everything that changes
+ * a superblock; held over I/O), a session's, the engine's, pool->lock (jobs, flushes; never held over I/O). No function
+ * of an upper floor is called under a lock of a lower one.
  */
 #ifndef KVE_ENGINE_H
 #define KVE_ENGINE_H
@@ -24,6 +33,9 @@
 #include <pthread.h>
 
 #include "core.h"
+
+/* Of the library's symbols: all others are hidden */
+#define KVE_PUBLIC	__attribute__((__visibility__("default")))
 
 #define KVE_NSEC	1000000000ULL
 #define KVE_NEVER	U64_MAX
@@ -65,7 +77,7 @@ struct kve_job {
 	bool queued;
 };
 
-/* Have @job called at @at, or earlier if it is queued for earlier. Any thread, any lock but pool->lock */
+/* Have @job called at @at, or earlier if it is queued for earlier. Any thread, any lock but pool->lock; 0: soon */
 void kve_job_queue(struct kve_pool *p, struct kve_job *job, u64 at);
 /* It is not queued any more, and not running. Not by the attendant, nor under a lock that its function takes */
 void kve_job_cancel(struct kve_pool *p, struct kve_job *job);
@@ -106,9 +118,11 @@ struct kve_member {
 	/* worker.c */
 	pthread_t thread;
 	pthread_cond_t wake;
-	bool kicked;			/* pool->lock */
+	bool works;			/* there is a thread */
+	bool kicked;			/* atomically */
 	struct kve_flush_part *flushes;	/* pool->lock */
 	void *move_buf;
+	u64 discard_at;			/* not earlier */
 };
 
 /* Only ever added to; a name of KVCTX_A_* each, see INFO of the pool */
@@ -127,12 +141,18 @@ struct kve_pool {
 	u32 nr_members;
 	struct kve_member members[KVC_MEMBERS_MAX];
 	struct os_atomic losses;	/* members lost since attach */
-	bool stopping;			/* detach: only flushes any more */
+	bool online;			/* recovered: the engine may call; atomically */
+	bool stopping;			/* detach: only flushes any more; atomically */
+	bool quit;			/* threads end; lock */
+	u64 attach_bytes, attach_ns;	/* what recovery read, and how long it took */
+	pthread_mutex_t super_lock;
+	void *super_buf;		/* one slot; super_lock */
 	struct kve_counters counters;
 	pthread_mutex_t lock;
 
 	/* attend.c */
 	pthread_t attendant;
+	bool attended;			/* there is a thread */
 	pthread_cond_t attend;
 	struct kve_job *jobs, *running;
 
@@ -144,8 +164,17 @@ struct kve_pool {
 extern pthread_mutex_t kve_admin_lock;
 
 /*
- * The pool of the directory @dir, whose members are its files, block devices and links to such. Attaches it unless this
- * process has it attached. 0, or -errno, with a sentence in @why.
+ * The pool of the directory @dir, whose members are its files, block devices and links to such, but for those whose name
+ * begins with a dot. Attaches it unless this process has it attached. A member may be missing where the directory has
+ * an entry ".degraded". 0, or with a sentence in @why
+ *   -ENOENT      no such directory, or nothing in it
+ *   -EBUSY       another process has it, or something else
+ *   -EMEDIUMTYPE an entry that is no member of this pool
+ *   -EUCLEAN     members are damaged, missing, too small, there twice, or have two histories
+ *   -EOPNOTSUPP  a member of a later format, or a device that cannot be used
+ *   -EIO         a member cannot be read or written
+ *   -ENODEV      this process's engine is broken, or not this process's
+ *   -ENOMEM, and what open() may give
  */
 int kve_pool_get(const char *dir, struct kve_pool **out, char *why);
 void kve_pool_put(struct kve_pool *p);
@@ -154,8 +183,16 @@ int kve_pool_tenant(struct kve_pool *p, const char *name, u32 *slot, u32 *flags)
 /* A transfer found that the device is gone. Any thread; asynchronous */
 void kve_member_failed(struct kve_member *m);
 
+static inline u32 kve_member_state(const struct kve_member *m)
+{
+	return __atomic_load_n(&m->state, __ATOMIC_ACQUIRE);
+}
+
 /* fork.c */
 
+/* Between these no fork() takes place: for who opens and owns, or disowns and closes. May be nested */
+void kve_fork_lock(void);
+void kve_fork_unlock(void);
 /* A descriptor that a child closes behind fork(), and that it must not use. 0, -ENOMEM */
 int kve_fork_own(int fd);
 void kve_fork_disown(int fd);		/* before close() */
@@ -165,6 +202,9 @@ bool kve_forked(void);
 /* log.c: what an operator should know; told to the program's callback, if it has one */
 __attribute__((__format__(printf, 2, 3)))
 void kve_log(int priority, const char *fmt, ...);	/* LOG_* of syslog.h */
+/* The sentence to go with an error. @why has KVE_WHY bytes. Returns @err */
+__attribute__((__format__(printf, 3, 4)))
+int kve_refuse(char *why, int err, const char *fmt, ...);
 
 /* os.c: an invariant of the engine is broken: nothing is served in this process any more (-ENODEV) */
 bool kve_broken(void);

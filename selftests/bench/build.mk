@@ -15,7 +15,7 @@ GUESTPROGS	+= $(BENCH_PROGS) $(BENCH_PLUGIN)
 $(O)/obj/$(BENCH_DIR)/%.o: OBJ_CFLAGS := -Ilibkvctx
 $(O)/selftests/readv: BENCH_LIBS := -luring
 $(O)/selftests/prefix: $(LIBKVCTX_A)
-$(O)/selftests/prefix: BENCH_LIBS := -pthread
+$(O)/selftests/prefix: BENCH_LIBS := -pthread $(LIBKVCTX_LIBS)
 $(BENCH_PROGS): $(O)/selftests/%: $(O)/obj/$(BENCH_DIR)/%.o
 	@mkdir -p $(@D)
 	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ $(BENCH_LIBS)

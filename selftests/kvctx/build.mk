@@ -35,7 +35,7 @@ GUESTPROGS	+= $(O)/selftests/crash
 $(CRASH_OBJS): OBJ_CFLAGS := -Ilibkvctx
 $(O)/selftests/crash: $(CRASH_OBJS) $(LIBKVCTX_A)
 	@mkdir -p $(@D)
-	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ -lpthread
+	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ $(LIBKVCTX_LIBS)
 
 $(CRASH_PLUGIN): selftests/vm/volatile.c
 	@mkdir -p $(@D)

@@ -23,7 +23,7 @@ fio-engine: fio-engine-source $(FIO_ENGINE)
 
 $(FIO_ENGINE): $(FIO_OBJ) $(LIBKVCTX_A)
 	@mkdir -p $(@D)
-	$(Q_LD)$(CC) -shared -rdynamic $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $(FIO_OBJ) $(LIBKVCTX_A) -luring
+	$(Q_LD)$(CC) -shared -rdynamic $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $(FIO_OBJ) $(LIBKVCTX_A) -luring $(LIBKVCTX_LIBS)
 
 ifneq ($(FIO_SRC),)
 GUESTPROGS	+= $(FIO_ENGINE)

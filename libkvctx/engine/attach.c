@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+/*
+ * Attach and detach.
+ *
+ * Attach in steps, each undone if a later one fails:
+ *   gather     open every entry of the directory for ourselves, read its superblocks, find the newest configuration
+ *   arrange    put the devices in the order of the pool and see that none is foreign, double or too small, nor missing
+ *              unless the attach may be degraded
+ *   build      engine, members
+ *   recover    read the summaries
+ *   configure  write the superblocks, also those that were older; the tenant "default" if there is none
+ *   start      threads, and the engine may call
+ */
+#include <dirent.h>
+#include <sys/random.h>
+#include <syslog.h>
+#include <unistd.h>
+
+#include "pools.h"
+
+#define ATTACH_TENANT		"default"
+#define ATTACH_TENANT_MODE	0600
+
+struct gathering {
+	const char *dir;
+	char *why;
+	u32 nr;					/* entries of the directory */
+	struct kvc_super *super;		/* the newest configuration */
+	struct kvc_super *scratch;
+	bool worn;				/* a member has a copy that is none */
+	struct kve_candidate given[KVC_MEMBERS_MAX];
+	struct kve_candidate *ordered[KVC_MEMBERS_MAX];
+};
+
+static void device_drop(struct kve_device *d)
+{
+	if (d)
+		kve_device_close(d);
+	free(d);
+}
+
+static void gathering_free(struct gathering *g)
+{
+	u32 i;
+
+	for (i = 0; i < g->nr; i++)
+		device_drop(g->given[i].dev);
+	free(g->super);
+	free(g->scratch);
+	free(g);
+}
+
+static struct gathering *gathering_alloc(const char *dir, char *why)
+{
+	struct gathering *g = calloc(1, sizeof(*g));
+
+	if (!g)
+		return NULL;
+	g->dir = dir;
+	g->why = why;
+	g->super = calloc(1, sizeof(*g->super));
+	g->scratch = calloc(1, sizeof(*g->scratch));
+	if (g->super && g->scratch)
+		return g;
+	gathering_free(g);
+	return NULL;
+}
+
+/* Is this one of the same pool as the others? Keep the newest configuration. */
+static int gather_compare(struct gathering *g, const struct kve_candidate *c, bool first)
+{
+	struct kvc_super *s = g->scratch;
+
+	if (!first && memcmp(s->pool_uuid, g->super->pool_uuid, KVC_UUID_LEN))
+		return kve_refuse(g->why, -EMEDIUMTYPE, "%s: of another pool, %s", c->dev->path, s->pool_name);
+	if (first || s->seq > g->super->seq) {
+		g->scratch = g->super;
+		g->super = s;
+	}
+	return 0;
+}
+
+static int gather_entry(struct gathering *g, const char *name)
+{
+	struct kve_candidate *c;
+	char *path;
+	int err;
+
+	if (g->nr == KVC_MEMBERS_MAX)
+		return kve_refuse(g->why, -EMEDIUMTYPE, "%s: more than %u members", g->dir, KVC_MEMBERS_MAX);
+	c = &g->given[g->nr++];
+	c->dev = calloc(1, sizeof(*c->dev));
+	if (!c->dev || asprintf(&path, "%s/%s", g->dir, name) < 0) {
+		free(c->dev);
+		c->dev = NULL;
+		return kve_refuse(g->why, -ENOMEM, "out of memory");
+	}
+	err = kve_device_open(c->dev, path, g->why);
+	free(path);
+	if (!err)
+		err = kve_candidate_read(c, g->scratch, g->why);
+	if (!err)
+		err = gather_compare(g, c, g->nr == 1);
+	return err;
+}
+
+static int gather(struct gathering *g)
+{
+	struct dirent *e;
+	int err = 0;
+	DIR *d;
+
+	kve_fork_lock();	/* the directory's own descriptor is nothing for a child either */
+	d = opendir(g->dir);
+	if (!d)
+		err = kve_refuse(g->why, -errno, "%s: %s", g->dir, strerror(errno));
+	while (!err && (e = readdir(d)))
+		if (e->d_name[0] != '.')
+			err = gather_entry(g, e->d_name);
+	if (d)
+		closedir(d);
+	kve_fork_unlock();
+	if (!err && !g->nr)
+		return kve_refuse(g->why, -ENOENT, "%s: no pool, the directory is empty", g->dir);
+	return err;
+}
+
+static int arrange_one(struct gathering *g, struct kve_candidate *c)
+{
+	const struct kvc_super *s = g->super;
+
+	if (c->index >= s->nr_members || memcmp(c->uuid, s->members[c->index].uuid, KVC_UUID_LEN))
+		return kve_refuse(g->why, -EMEDIUMTYPE, "%s: no member of the pool any more", c->dev->path);
+	if (g->ordered[c->index])
+		return kve_refuse(g->why, -EUCLEAN, "%s: member %u, and so is %s", c->dev->path, c->index,
+				  g->ordered[c->index]->dev->path);
+	if (c->dev->bytes < kvc_device_bytes(s->members[c->index].nr_segments, s->segment_size))
+		return kve_refuse(g->why, -EUCLEAN, "%s: smaller than the pool knows it", c->dev->path);
+	g->worn |= c->worn != 0;
+	g->ordered[c->index] = c;
+	return 0;
+}
+
+/*
+ * A pool that was attached without some of its members, and then without the others, has two histories: what is newer
+ * of one key, and what was deleted, cannot be told any more.
+ */
+static int arrange_history(struct gathering *g)
+{
+	struct kvc_witness w[KVC_MEMBERS_MAX];
+	u32 i;
+
+	for (i = 0; i < g->nr; i++)
+		w[i] = (struct kvc_witness){ g->given[i].index, g->given[i].seq,
+					     kvc_super_there(g->given[i].was, g->super) };
+	return kvc_one_history(w, g->nr) ? 0 :
+	       kve_refuse(g->why, -EUCLEAN, "%s: these members were attached without each other", g->dir);
+}
+
+static bool attach_may_be_degraded(const char *dir)
+{
+	char *path;
+	bool may;
+
+	if (asprintf(&path, "%s/.degraded", dir) < 0)
+		return false;
+	may = !access(path, F_OK);
+	free(path);
+	return may;
+}
+
+static int arrange(struct gathering *g)
+{
+	bool degraded = attach_may_be_degraded(g->dir);
+	int err = 0;
+	u32 i;
+
+	for (i = 0; i < g->nr && !err; i++)
+		err = arrange_one(g, &g->given[i]);
+	for (i = 0; i < g->super->nr_members && !err && !degraded; i++)
+		if (!g->ordered[i] && !kvc_super_hole(g->super, i))
+			err = kve_refuse(g->why, -EUCLEAN,
+					 "%s: member %u of %u is missing; make %s/.degraded to go on without", g->dir, i,
+					 g->super->nr_members, g->dir);
+	return err ?: arrange_history(g);
+}
+
+/* Building */
+
+/* Memory of a member; its device comes from the gathering. */
+static int build_member(struct kve_pool *p, u32 i, struct kve_candidate *c)
+{
+	struct kve_member *m = &p->members[i];
+
+	m->pool = p;
+	m->index = i;
+	p->nr_members = i + 1;
+	if (kve_cond_init(&m->wake))
+		return -ENOMEM;
+	if (!c) {
+		m->state = KVE_MEMBER_FAILED | KVE_MEMBER_LOST;
+		m->state |= kvc_super_hole(kvc_super_of(p->core), i) ? KVE_MEMBER_REMOVED : KVE_MEMBER_MISSING;
+		if (m->state & KVE_MEMBER_REMOVED)
+			return 0;
+		kve_log(LOG_WARNING, "pool %s: member %u is missing", p->name, i);
+		kvc_member_fail(p->core, i);
+		return 0;
+	}
+	m->dev = c->dev;
+	c->dev = NULL;
+	if (c->worn)
+		kve_log(LOG_WARNING, "pool %s: %s: superblock at the %s damaged or old, written again", p->name,
+			m->dev->path, !(c->worn & 3) ? "end" : !(c->worn & 12) ? "front" : "front and the end");
+	m->move_buf = os_alloc(KVC_CHUNK_MAX);
+	return m->move_buf ? 0 : -ENOMEM;
+}
+
+static int build(struct kve_pool *p, struct gathering *g)
+{
+	u64 seed;
+	int err;
+	u32 i;
+
+	if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed))
+		return kve_refuse(g->why, -errno, "no random numbers");
+	memcpy(p->name, g->super->pool_name, sizeof(p->name));
+	p->super_buf = os_alloc(KVC_SUPER_BYTES);
+	err = p->super_buf ? kvc_pool_create(g->super, seed, &kve_core_ops, p, &p->core) : -ENOMEM;
+	for (i = 0; i < g->super->nr_members && !err; i++)
+		err = build_member(p, i, g->ordered[i]);
+	return err ? kve_refuse(g->why, err, "%s: the engine does not start: %s", g->dir, strerror(-err)) : 0;
+}
+
+/*
+ * Every attach writes the superblocks, as recovery left them. Where a slot is worn another write follows, so that all
+ * are written.
+ */
+static int configure(struct kve_pool *p, struct gathering *g)
+{
+	int slot, err;
+
+	err = kve_members_write_super(p);
+	slot = kvc_tenant_add(p->core, ATTACH_TENANT, 0, 0, ATTACH_TENANT_MODE, 0);
+	if (slot < 0 && slot != -EEXIST)
+		return kve_refuse(g->why, -EUCLEAN, "%s: tenant %s cannot be added", g->dir, ATTACH_TENANT);
+	if (slot == -EEXIST && g->worn)
+		kvc_super_touch(p->core);
+	if (!err && (slot != -EEXIST || g->worn))
+		err = kve_members_write_super(p);
+	return err ? kve_refuse(g->why, err, "%s: no superblock could be written", g->dir) : 0;
+}
+
+static int start(struct kve_pool *p, struct gathering *g)
+{
+	int err;
+	u32 i;
+
+	for (i = 0; i < p->nr_members; i++)
+		if (p->members[i].dev && kve_member_state(&p->members[i]))
+			return kve_refuse(g->why, -EIO, "%s: failed during the attach", p->members[i].dev->path);
+	err = kve_attendant_start(p);
+	for (i = 0; i < p->nr_members && !err; i++)
+		err = kve_worker_start(&p->members[i]);
+	if (err)
+		return kve_refuse(g->why, err, "%s: no thread can be had: %s", g->dir, strerror(-err));
+	os_store_release(&p->online, true);
+	for (i = 0; i < p->nr_members; i++)
+		kve_member_kick(&p->members[i]);
+	return 0;
+}
+
+/* No thread of the pool's runs any more, and nobody calls the engine. */
+static void unbuild(struct kve_pool *p)
+{
+	u32 i;
+
+	if (p->core)
+		kvc_pool_destroy(p->core);
+	for (i = 0; i < p->nr_members; i++) {
+		device_drop(p->members[i].dev);
+		os_free(p->members[i].move_buf);
+		pthread_cond_destroy(&p->members[i].wake);
+	}
+	os_free(p->super_buf);
+}
+
+static void stop(struct kve_pool *p)
+{
+	u32 i;
+
+	os_store_release(&p->online, false);
+	pthread_mutex_lock(&p->lock);
+	p->quit = true;
+	pthread_mutex_unlock(&p->lock);
+	for (i = 0; i < p->nr_members; i++)
+		kve_worker_join(&p->members[i]);
+	kve_attendant_stop(p);
+}
+
+static void attach_log(const struct kve_pool *p)
+{
+	struct kvc_stats st;
+
+	kvc_stats_get(p->core, &st);
+	kve_log(LOG_INFO, "pool %s attached in %s: %u members, %llu MiB, %llu pages found in %llu ms, %llu refused",
+		p->name, p->dir, p->nr_members, (unsigned long long)(kvc_capacity(p->core) >> 20),
+		(unsigned long long)st.recovered_pages, (unsigned long long)(p->attach_ns / 1000000),
+		(unsigned long long)st.recover_skipped);
+}
+
+int kve_attach(struct kve_pool *p, char *why)
+{
+	struct gathering *g = gathering_alloc(p->dir, why);
+	int err;
+
+	if (!g)
+		return kve_refuse(why, -ENOMEM, "out of memory");
+	err = gather(g) ?: arrange(g);
+	if (!err) {
+		err = build(p, g) ?: kve_recover(p, why) ?: configure(p, g) ?: start(p, g);
+		if (err) {
+			stop(p);
+			unbuild(p);
+		}
+	}
+	gathering_free(g);
+	if (!err)
+		attach_log(p);
+	return err;
+}
+
+struct last_flush {
+	struct kve_flush f;
+	bool done;			/* pool->lock */
+};
+
+static void detach_flushed(struct kve_flush *f)
+{
+	struct last_flush *last = (struct last_flush *)f;
+
+	pthread_mutex_lock(&f->pool->lock);
+	last->done = true;
+	pthread_cond_broadcast(&f->pool->attend);
+	pthread_mutex_unlock(&f->pool->lock);
+}
+
+/* Nobody uses the pool any more. What could not be written is lost, and only told to the log. */
+void kve_detach(struct kve_pool *p)
+{
+	struct last_flush last = { .f = { .pool = p, .done = detach_flushed } };
+
+	__atomic_store_n(&p->stopping, true, __ATOMIC_SEQ_CST);
+	kvc_pool_rest(p->core);
+	kve_flush_start(&last.f);
+	pthread_mutex_lock(&p->lock);
+	while (!last.done)
+		pthread_cond_wait(&p->attend, &p->lock);
+	pthread_mutex_unlock(&p->lock);
+	if (last.f.err)
+		kve_log(LOG_ERR, "pool %s: last flush failed: %s", p->name, strerror(-last.f.err));
+	kve_job_cancel(p, &p->space);
+	stop(p);
+	kve_log(LOG_INFO, "pool %s detached", p->name);
+	unbuild(p);
+}

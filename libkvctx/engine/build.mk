@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+#
+# The engine in the process: $(KVE_OBJS), the core with it. For the library, and for tests of its own.
+
+KVE_SRC		:= log fork os/os device attend member super worker recover attach pool format file create
+KVE_OBJS	:= $(KVE_SRC:%=$(O)/obj/libkvctx/engine/%.o)
+KVE_CORE	:= $(KVC_CORE_FILES:%=$(O)/obj/libkvctx/core/%.o) $(O)/obj/libkvctx/core/os-native/crc.o
+KVE_CORE_CFLAGS	:= -fPIC -pthread -fvisibility=hidden -Ilibkvctx/engine/os -Ikmod/core
+KVE_CFLAGS	:= -Ilibkvctx -Ilibkvctx/engine $(KVE_CORE_CFLAGS)
+KVE_LIBS	:= -lisal -lpthread
+
+$(O)/obj/libkvctx/engine/%.o: OBJ_CFLAGS := $(KVE_CFLAGS)
+$(O)/obj/libkvctx/core/%.o: OBJ_CFLAGS := $(KVE_CORE_CFLAGS)
+$(O)/obj/libkvctx/core/%.o: kmod/core/%.c Makefile
+	@mkdir -p $(@D)
+	$(Q_CC)$(CC) $(KVCTX_CFLAGS) $(OBJ_CFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+# The engine's own tests: pools without sessions
+KVE_TEST	:= $(O)/test/engine
+KVE_TESTS	:= pool
+KVE_TESTPROGS	:= $(KVE_TESTS:%=$(KVE_TEST)/test_%)
+KVE_WRAPPED	:= preadv64v2 pwritev64v2 fdatasync
+
+$(KVE_TESTPROGS): $(KVE_TEST)/%: $(O)/obj/libkvctx/engine/tests/%.o $(O)/obj/libkvctx/engine/tests/rig.o $(KVE_OBJS) $(KVE_CORE)
+	@mkdir -p $(@D)
+	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) $(KVE_WRAPPED:%=-Wl,--wrap=%) -o $@ $^ $(KVE_LIBS) $(call pkglibs,cmocka)
+
+TESTPROGS	+= $(KVE_TESTPROGS)

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * What the files of the floor of pools share with each other alone. See engine.h.
+ */
+#ifndef KVE_POOLS_H
+#define KVE_POOLS_H
+
+#include "engine.h"
+
+/* attend.c */
+int kve_cond_init(pthread_cond_t *c);				/* of CLOCK_MONOTONIC; 0, -errno */
+void kve_cond_wait(pthread_cond_t *c, pthread_mutex_t *lock, u64 until);
+int kve_thread_start(pthread_t *t, void *(*fn)(void *arg), void *arg, const char *name);	/* 0, -errno */
+int kve_attendant_start(struct kve_pool *p);
+void kve_attendant_stop(struct kve_pool *p);
+
+/* super.c: a device that says that it is a member, and what else it says */
+struct kve_candidate {
+	struct kve_device *dev;
+	u64 seq;
+	u32 worn;			/* slots that need to be written again, see kvc_super_worn() */
+	struct kvc_super_member was[KVC_MEMBERS_MAX];	/* members, as its superblock has them: kvc_super_there() */
+	u32 index;
+	u8 uuid[KVC_UUID_LEN];
+};
+
+int kve_candidate_read(struct kve_candidate *c, struct kvc_super *super, char *why);
+
+/* member.c */
+void kve_member_kick(struct kve_member *m);			/* its worker; any lock but pool->lock */
+void kve_member_lose(struct kve_member *m);			/* completes a loss, by its worker */
+int kve_members_write_super(struct kve_pool *p);		/* super_lock */
+
+/* worker.c */
+extern const struct kvc_ops kve_core_ops;
+int kve_worker_start(struct kve_member *m);
+void kve_worker_join(struct kve_member *m);
+
+/* recover.c */
+int kve_recover(struct kve_pool *p, char *why);
+
+/* attach.c */
+int kve_attach(struct kve_pool *p, char *why);
+void kve_detach(struct kve_pool *p);
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * What the tests of pools in the process share: a directory with a pool of small files, and its pages.
+ *
+ * I/O of the engine passes through here (the linker wraps pwritev2, preadv2 and fdatasync), so that a device can fail.
+ */
+#ifndef RIG_H
+#define RIG_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#include "engine.h"
+#include "format.h"
+
+#define RIG_SEGMENT	(256U << 10)
+#define RIG_BYTES	(KVC_DEVICE_MIN + 16 * RIG_SEGMENT)	/* of a member */
+
+extern char rig_dir[];			/* of the test's pool; fresh for each test */
+extern char rig_why[KVE_WHY];		/* the last refusal */
+
+int rig_setup(void **state);
+int rig_teardown(void **state);
+#define TEST(f)		cmocka_unit_test_setup_teardown(f, rig_setup, rig_teardown)
+
+const char *rig_path(const char *name);			/* below rig_dir; valid until the next but three */
+void rig_make(const char *dir, u32 members);		/* a pool: members m0, m1, ... */
+void rig_file(const char *path, const void *bytes, size_t len, u64 size);
+
+int rig_get(struct kve_pool **p);			/* kve_pool_get() of rig_dir */
+struct kve_pool *rig_attach(void);			/* which has to work */
+void rig_refused(int err, const char *why);		/* which has to fail so */
+
+/* Pages of tenant "default", keyspace 0. The result of the engine's begin, or -EIO of the transfer */
+int rig_store(struct kve_pool *p, u32 id, u32 len);
+int rig_load(struct kve_pool *p, u32 id, u32 len);
+void rig_stored(struct kve_pool *p, u32 from, u32 nr);	/* stores them, all of which has to work */
+u32 rig_found(struct kve_pool *p, u32 from, u32 nr);	/* how many are there and right */
+int rig_flush(struct kve_pool *p, u32 *losses_seen);
+
+/* From now on writes, or reads, or flushes of this file fail; NULL: no more */
+enum { RIG_READS = 1, RIG_WRITES = 2, RIG_SYNCS = 4 };
+void rig_fail(const char *path, int what);
+/* What kve_log() said since the test began has this in it */
+bool rig_logged(const char *text);
+int rig_descriptors(void);				/* open ones */
+
+#endif
