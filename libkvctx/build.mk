@@ -94,15 +94,15 @@ $(LIB_WHOLE): $(LIB_TEST)/whole/%: $(O)/obj/libkvctx/tests/%.o $(LIBKVCTX_A)
 
 TESTPROGS	+= $(LIB_TESTPROGS) $(LIB_WHOLE) $(LIB_TEST)/example $(LIB_TEST)/example-fake
 
-# For the guest, where the module is: the library's own test of it, and the example
-LIB_GUEST	:= $(O)/selftests/library $(O)/selftests/example
-GUESTPROGS	+= $(LIB_GUEST)
+# The library's own test of whoever serves, one of those of the contract; and the example, for the guest
+LIB_LIVE	:= $(O)/selftests/library $(O)/selftests/example
+GUESTPROGS	+= $(LIB_LIVE)
 
-$(O)/obj/libkvctx/tests/live.o: OBJ_CFLAGS = -pthread -Ilibkvctx -isystem $(KSELFTEST_INC) -Wno-missing-prototypes
-$(O)/selftests/library: $(O)/obj/libkvctx/tests/live.o
+$(O)/obj/libkvctx/tests/live.o: OBJ_CFLAGS := -pthread -Ilibkvctx -Iselftests/kvctx -Wno-sign-compare
+$(O)/selftests/library: $(O)/obj/libkvctx/tests/live.o $(O)/obj/selftests/kvctx/harness.o $(O)/obj/selftests/kvctx/excused.o
 $(O)/selftests/library: LIB_LIBS := -luring
 $(O)/selftests/example: $(LIB_EXAMPLE)
-$(LIB_GUEST): $(LIBKVCTX_A)
+$(LIB_LIVE): $(LIBKVCTX_A)
 	@mkdir -p $(@D)
 	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIBKVCTX_A) $(LIB_LIBS) $(LIBKVCTX_LIBS)
 

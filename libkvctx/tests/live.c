@@ -9,8 +9,9 @@
 #include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <kselftest_harness.h>
 #include <kvctx_uring.h>
+
+#include "harness.h"
 
 #define ARENA	(4UL << 20)
 #define PAGE	65536

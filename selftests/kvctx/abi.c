@@ -4,7 +4,7 @@
  * fields, bad pointers, bad ids, the wrong order of calls.
  */
 #include "ktest.h"
-#include "kselftest_harness.h"
+#include "harness.h"
 
 #define BAD_PTR ((void *)1)
 
@@ -63,7 +63,7 @@ static void good(struct __test_metadata *_metadata, FIXTURE_DATA(abi) *self, con
 	} else if (r->nr == KVCTX_IOC_MEM_UNREGISTER) {
 		struct kvctx_mem_register m = { .size = sizeof(m), .addr = (uintptr_t)self->keys, .length = 1 };
 
-		ASSERT_EQ(0, kt_ioctl(self->k.fd, KVCTX_IOC_MEM_REGISTER, &m));
+		ASSERT_EQ(0, kt_ioctl(self->k.file, KVCTX_IOC_MEM_REGISTER, &m));
 		((struct kvctx_mem_unregister *)self->big)->id = m.id;
 	} else if (r->nr == KVCTX_IOC_SUBMIT) {
 		self->sqe = kt_sqe(KVCTX_OP_QUERY, kt_key(1));
@@ -77,13 +77,17 @@ static void good(struct __test_metadata *_metadata, FIXTURE_DATA(abi) *self, con
 
 static int call(FIXTURE_DATA(abi) *self, const struct row *r)
 {
-	int fd = self->k.fd, ret;
+	struct kvctx_file *f = self->k.file;
+	int ret;
 
-	if (r->nr == KVCTX_IOC_SETUP)	/* needs a file of its own */
-		fd = open(kt_node(), O_RDWR | O_CLOEXEC);
-	ret = kt_ioctl(fd, r->nr, self->big);
-	if (fd != self->k.fd)
-		close(fd);
+	if (r->nr == KVCTX_IOC_SETUP) {	/* needs a file of its own */
+		ret = kt_file(O_RDWR, &f);
+		if (ret)
+			return ret;
+	}
+	ret = kt_ioctl(f, r->nr, self->big);
+	if (f != self->k.file)
+		kvctx_sys_close(f);
 	if (r->nr == KVCTX_IOC_SUBMIT && ret > 0) {
 		struct kvctx_cqe cqe;
 
@@ -198,19 +202,20 @@ TEST_F(abi, reserved_fields)
 		}
 }
 
-TEST_F(abi, bad_argument_pointers)
+TEST_F(abi, bad_pointers_to_arguments)
 {
 	for (size_t i = 0; i < NR_ROWS; i++) {
-		int fd = open(kt_node(), O_RDWR | O_CLOEXEC);
-		int use = rows[i].nr == KVCTX_IOC_SETUP ? fd : self->k.fd;
-		uint32_t size = rows[i].size;
 		uint8_t *edge = self->big + 4096 - 4;	/* the size can be read, the rest cannot */
+		struct kvctx_file *bare, *use;
+		uint32_t size = rows[i].size;
 
+		ASSERT_EQ(0, kt_file(O_RDWR, &bare));
+		use = rows[i].nr == KVCTX_IOC_SETUP ? bare : self->k.file;
 		EXPECT_EQ(-EFAULT, kt_ioctl(use, rows[i].nr, NULL)) TH_LOG("%s", rows[i].name);
 		EXPECT_EQ(-EFAULT, kt_ioctl(use, rows[i].nr, BAD_PTR)) TH_LOG("%s", rows[i].name);
 		memcpy(edge, &size, 4);
 		EXPECT_EQ(-EFAULT, kt_ioctl(use, rows[i].nr, edge)) TH_LOG("%s", rows[i].name);
-		close(fd);
+		kvctx_sys_close(bare);
 	}
 }
 
@@ -219,37 +224,37 @@ TEST_F(abi, unknown_ioctls)
 	uint32_t arg[64] = { sizeof(arg) };
 
 	for (int nr = 8; nr < 256; nr++) {
-		EXPECT_EQ(-ENOTTY, kt_ioctl(self->k.fd, _IO(KVCTX_IOC_TYPE, nr), arg)) TH_LOG("%d", nr);
+		EXPECT_EQ(-ENOTTY, kt_ioctl(self->k.file, _IO(KVCTX_IOC_TYPE, nr), arg)) TH_LOG("%d", nr);
 	}
-	EXPECT_EQ(-ENOTTY, kt_ioctl(self->k.fd, _IO(KVCTX_IOC_TYPE + 1, 0), arg));
-	EXPECT_EQ(-ENOTTY, kt_ioctl(self->k.fd, _IOWR(KVCTX_IOC_TYPE, 0, struct kvctx_info), arg));
+	EXPECT_EQ(-ENOTTY, kt_ioctl(self->k.file, _IO(KVCTX_IOC_TYPE + 1, 0), arg));
+	EXPECT_EQ(-ENOTTY, kt_ioctl(self->k.file, _IOWR(KVCTX_IOC_TYPE, 0, struct kvctx_info), arg));
 }
 
 TEST_F(abi, order_of_calls)
 {
-	int fd = open(kt_node(), O_RDWR | O_CLOEXEC);
+	struct kvctx_file *f;
 
-	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, kt_file(O_RDWR, &f));
 	for (size_t i = 0; i < NR_ROWS; i++) {
 		good(_metadata, self, &rows[i]);
 		if (rows[i].needs_setup) {
-			EXPECT_EQ(-EBADFD, kt_ioctl(fd, rows[i].nr, self->big)) TH_LOG("%s", rows[i].name);
+			EXPECT_EQ(-EBADFD, kt_ioctl(f, rows[i].nr, self->big)) TH_LOG("%s", rows[i].name);
 		}
 	}
-	EXPECT_EQ(MAP_FAILED, mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, KVCTX_MMAP_CQ));
+	EXPECT_EQ(MAP_FAILED, kt_map(f, 4096, PROT_READ, KVCTX_MMAP_CQ));
 	EXPECT_EQ(EBADFD, errno);
 	good(_metadata, self, &rows[1]);
-	EXPECT_EQ(0, kt_ioctl(fd, KVCTX_IOC_SETUP, self->big));
+	EXPECT_EQ(0, kt_ioctl(f, KVCTX_IOC_SETUP, self->big));
 	good(_metadata, self, &rows[1]);
-	EXPECT_EQ(-EEXIST, kt_ioctl(fd, KVCTX_IOC_SETUP, self->big));
-	close(fd);
+	EXPECT_EQ(-EEXIST, kt_ioctl(f, KVCTX_IOC_SETUP, self->big));
+	kvctx_sys_close(f);
 }
 
 TEST_F(abi, info_tells_the_masks)
 {
 	struct kvctx_info info = { .size = sizeof(info) };
 
-	ASSERT_EQ(0, kt_ioctl(self->k.fd, KVCTX_IOC_INFO, &info));
+	ASSERT_EQ(0, kt_ioctl(self->k.file, KVCTX_IOC_INFO, &info));
 	EXPECT_EQ(sizeof(info), info.size);
 	EXPECT_EQ(KVCTX_ABI_VERSION, info.abi_version);
 	EXPECT_EQ(KVCTX_SESSION_READY, info.session_flags);
@@ -289,18 +294,19 @@ TEST_F(abi, setup_limits)
 		{ 0, 0, -EINVAL }, { 0, ~0U, -EINVAL }, { ~0ULL, 8, -EINVAL }, { 0, 1, 0 }, { 1, 3, 0 },
 	};
 
-	ASSERT_EQ(0, kt_ioctl(self->k.fd, KVCTX_IOC_INFO, &info));
+	ASSERT_EQ(0, kt_ioctl(self->k.file, KVCTX_IOC_INFO, &info));
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct kvctx_setup s = { .size = sizeof(s), .arena_bytes = cases[i].arena, .cq_entries = cases[i].cq };
-		int fd = open(kt_node(), O_RDWR | O_CLOEXEC);
+		struct kvctx_file *f;
 
-		EXPECT_EQ(cases[i].want, kt_ioctl(fd, KVCTX_IOC_SETUP, &s)) TH_LOG("case %zu", i);
+		ASSERT_EQ(0, kt_file(O_RDWR, &f));
+		EXPECT_EQ(cases[i].want, kt_ioctl(f, KVCTX_IOC_SETUP, &s)) TH_LOG("case %zu", i);
 		if (!cases[i].want) {
 			EXPECT_EQ(0, s.cq_entries & (s.cq_entries - 1));
 			EXPECT_LE(cases[i].cq, s.cq_entries);
 			EXPECT_EQ(0, s.arena_bytes % 4096);
 		}
-		close(fd);
+		kvctx_sys_close(f);
 	}
 }
 
@@ -391,7 +397,7 @@ TEST_F(abi, bad_scatter_lists)
 	static struct kvctx_seg segs[257];
 	struct kvctx_sqe sqe;
 
-	ASSERT_EQ(0, kt_ioctl(self->k.fd, KVCTX_IOC_INFO, &info));
+	ASSERT_EQ(0, kt_ioctl(self->k.file, KVCTX_IOC_INFO, &info));
 	for (int op = KVCTX_OP_STORE; op <= KVCTX_OP_LOAD; op++) {
 		for (int i = 0; i < 257; i++)
 			segs[i] = kt_seg(KVCTX_MEM_ARENA, i * 512, 512);
@@ -405,11 +411,6 @@ TEST_F(abi, bad_scatter_lists)
 		sqe = kt_io(op, kt_key(6), segs, 2);
 		sqe.mem = 1;
 		EXPECT_EQ(-EINVAL, kt_do(&self->k, &sqe, NULL));
-		sqe = kt_io(op, kt_key(6), segs, 2);
-		sqe.segs = 1;
-		EXPECT_EQ(-EFAULT, kt_do(&self->k, &sqe, NULL));
-		sqe.segs = ~0ULL - 15;
-		EXPECT_EQ(-EFAULT, kt_do(&self->k, &sqe, NULL));
 		segs[1].length = 0;
 		sqe = kt_io(op, kt_key(6), segs, 2);
 		EXPECT_EQ(-EINVAL, kt_do(&self->k, &sqe, NULL));
@@ -436,46 +437,59 @@ TEST_F(abi, bad_submit_match_and_memory)
 	struct kvctx_match m = { .size = sizeof(m), .keys = (uintptr_t)self->keys, .nr_keys = 1 };
 	struct kvctx_mem_register reg = { .size = sizeof(reg), .addr = (uintptr_t)self->keys, .length = 1 };
 	struct kvctx_mem_unregister un = { .size = sizeof(un) };
-	int fd = self->k.fd;
+	struct kvctx_file *f = self->k.file;
 
 	s.nr = 0;
-	EXPECT_EQ(-EINVAL, kt_ioctl(fd, KVCTX_IOC_SUBMIT, &s));
+	EXPECT_EQ(-EINVAL, kt_ioctl(f, KVCTX_IOC_SUBMIT, &s));
 	s.nr = 4097;
-	EXPECT_EQ(-EINVAL, kt_ioctl(fd, KVCTX_IOC_SUBMIT, &s));
+	EXPECT_EQ(-EINVAL, kt_ioctl(f, KVCTX_IOC_SUBMIT, &s));
 	s.nr = 1;
-	s.sqes = 1;
-	EXPECT_EQ(-EFAULT, kt_ioctl(fd, KVCTX_IOC_SUBMIT, &s));
-	s.sqes = (uintptr_t)&self->sqe;
 	s.timeout_ns = 1;
-	EXPECT_EQ(-EINVAL, kt_ioctl(fd, KVCTX_IOC_SUBMIT, &s));
+	EXPECT_EQ(-EINVAL, kt_ioctl(f, KVCTX_IOC_SUBMIT, &s));
 
 	m.nr_keys = 0;
-	EXPECT_EQ(-EINVAL, kt_ioctl(fd, KVCTX_IOC_MATCH, &m));
+	EXPECT_EQ(-EINVAL, kt_ioctl(f, KVCTX_IOC_MATCH, &m));
 	m.nr_keys = 65537;
-	EXPECT_EQ(-EINVAL, kt_ioctl(fd, KVCTX_IOC_MATCH, &m));
+	EXPECT_EQ(-EINVAL, kt_ioctl(f, KVCTX_IOC_MATCH, &m));
 	m.nr_keys = 1;
-	m.keys = 1;
-	EXPECT_EQ(-EFAULT, kt_ioctl(fd, KVCTX_IOC_MATCH, &m));
-	m.keys = (uintptr_t)self->keys;
 	m.lease_ms = 1;		/* without the flag */
-	EXPECT_EQ(-EINVAL, kt_ioctl(fd, KVCTX_IOC_MATCH, &m));
+	EXPECT_EQ(-EINVAL, kt_ioctl(f, KVCTX_IOC_MATCH, &m));
 	m.flags = KVCTX_MATCH_LEASE;
 	m.lease_ms = 0;
-	EXPECT_EQ(-EINVAL, kt_ioctl(fd, KVCTX_IOC_MATCH, &m));
+	EXPECT_EQ(-EINVAL, kt_ioctl(f, KVCTX_IOC_MATCH, &m));
 	m.lease_ms = ~0U;
-	EXPECT_EQ(-EINVAL, kt_ioctl(fd, KVCTX_IOC_MATCH, &m));
+	EXPECT_EQ(-EINVAL, kt_ioctl(f, KVCTX_IOC_MATCH, &m));
 
 	reg.length = 0;
-	EXPECT_EQ(-EINVAL, kt_ioctl(fd, KVCTX_IOC_MEM_REGISTER, &reg));
+	EXPECT_EQ(-EINVAL, kt_ioctl(f, KVCTX_IOC_MEM_REGISTER, &reg));
 	reg.addr = ~0ULL - 4096;
 	reg.length = 8192;
-	EXPECT_EQ(-EINVAL, kt_ioctl(fd, KVCTX_IOC_MEM_REGISTER, &reg));
-	reg.addr = (uintptr_t)self->big;	/* its second page cannot be read */
-	reg.length = 8192;
-	EXPECT_EQ(-EFAULT, kt_ioctl(fd, KVCTX_IOC_MEM_REGISTER, &reg));
-	EXPECT_EQ(-EINVAL, kt_ioctl(fd, KVCTX_IOC_MEM_UNREGISTER, &un));	/* the arena */
+	EXPECT_EQ(-EINVAL, kt_ioctl(f, KVCTX_IOC_MEM_REGISTER, &reg));
+	EXPECT_EQ(-EINVAL, kt_ioctl(f, KVCTX_IOC_MEM_UNREGISTER, &un));	/* the arena */
 	un.id = 4711;
-	EXPECT_EQ(-EINVAL, kt_ioctl(fd, KVCTX_IOC_MEM_UNREGISTER, &un));
+	EXPECT_EQ(-EINVAL, kt_ioctl(f, KVCTX_IOC_MEM_UNREGISTER, &un));
+}
+
+TEST_F(abi, bad_pointers_in_arguments)
+{
+	struct kvctx_submit s = { .size = sizeof(s), .sqes = 1, .nr = 1 };
+	struct kvctx_match m = { .size = sizeof(m), .keys = 1, .nr_keys = 1 };
+	/* its second page cannot be read */
+	struct kvctx_mem_register reg = { .size = sizeof(reg), .addr = (uintptr_t)self->big, .length = 8192 };
+	struct kvctx_seg segs[2] = { kt_seg(KVCTX_MEM_ARENA, 0, 512), kt_seg(KVCTX_MEM_ARENA, 512, 512) };
+
+	EXPECT_EQ(-EFAULT, kt_ioctl(self->k.file, KVCTX_IOC_SUBMIT, &s));
+	EXPECT_EQ(-EFAULT, kt_ioctl(self->k.file, KVCTX_IOC_MATCH, &m));
+	EXPECT_EQ(-EFAULT, kt_ioctl(self->k.file, KVCTX_IOC_MEM_REGISTER, &reg));
+	for (int op = KVCTX_OP_STORE; op <= KVCTX_OP_LOAD; op++) {
+		struct kvctx_sqe sqe = kt_io(op, kt_key(6), segs, 2);
+
+		sqe.segs = 1;
+		EXPECT_EQ(-EFAULT, kt_do(&self->k, &sqe, NULL));
+		sqe.segs = ~0ULL - 15;
+		EXPECT_EQ(-EFAULT, kt_do(&self->k, &sqe, NULL));
+	}
+	EXPECT_EQ(-ENOENT, kt_op(&self->k, KVCTX_OP_QUERY, kt_key(6)));
 }
 
 TEST_F(abi, bad_leases)

@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 
 #include "ktest.h"
-#include "kselftest_harness.h"
+#include "harness.h"
 
 #define REG	65536U
 #define MANY	40U		/* segments: more than an operation has room for */
@@ -17,7 +17,7 @@
 /* An ioctl in a thread of its own */
 struct call {
 	pthread_t thread;
-	int fd;
+	struct kvctx_file *file;
 	unsigned long cmd;
 	void *arg;
 	int ret;
@@ -41,7 +41,7 @@ FIXTURE_SETUP(blocked)
 	ASSERT_EQ(0, kt_open(&self->k, O_RDWR, 0x41, KT_MIB, 64));
 	ASSERT_EQ(0, posix_memalign((void **)&buf, PAGE, REG));
 	self->reg = (struct kvctx_mem_register){ .size = sizeof(self->reg), .addr = (uintptr_t)buf, .length = REG };
-	ASSERT_EQ(0, kt_ioctl(self->k.fd, KVCTX_IOC_MEM_REGISTER, &self->reg));
+	ASSERT_EQ(0, kt_ioctl(self->k.file, KVCTX_IOC_MEM_REGISTER, &self->reg));
 	self->mem = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ASSERT_NE(MAP_FAILED, self->mem);
 	self->uffd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
@@ -65,17 +65,17 @@ static void *call_it(void *arg)
 {
 	struct call *c = arg;
 
-	c->ret = kt_ioctl(c->fd, c->cmd, c->arg);
+	c->ret = kt_ioctl(c->file, c->cmd, c->arg);
 	return NULL;
 }
 
 /* Returns when the call waits for the page. */
-static bool call_begin(struct call *c, int uffd, int fd, unsigned long cmd, void *arg)
+static bool call_begin(struct call *c, int uffd, struct kvctx_file *f, unsigned long cmd, void *arg)
 {
 	struct pollfd p = { .fd = uffd, .events = POLLIN };
 	struct uffd_msg msg;
 
-	*c = (struct call){ .fd = fd, .cmd = cmd, .arg = arg };
+	*c = (struct call){ .file = f, .cmd = cmd, .arg = arg };
 	return !pthread_create(&c->thread, NULL, call_it, c) && poll(&p, 1, (int)(KT_LIMIT / 1000000)) == 1 &&
 	       read(uffd, &msg, sizeof(msg)) == sizeof(msg) && msg.event == UFFD_EVENT_PAGEFAULT;
 }
@@ -95,7 +95,7 @@ static int unregister(const struct kt *k, uint32_t id)
 {
 	struct kvctx_mem_unregister un = { .size = sizeof(un), .id = id };
 
-	return kt_ioctl(k->fd, KVCTX_IOC_MEM_UNREGISTER, &un);
+	return kt_ioctl(k->file, KVCTX_IOC_MEM_UNREGISTER, &un);
 }
 
 /* Submit it: while it waits its registration can be taken back, which it finds afterwards. */
@@ -107,7 +107,7 @@ static bool lets_go(struct kt *k, uint32_t reg, struct call *c, int uffd, uint8_
 	struct kvctx_cqe cqe;
 	int busy;
 
-	if (!call_begin(c, uffd, k->fd, KVCTX_IOC_SUBMIT, &s))
+	if (!call_begin(c, uffd, k->file, KVCTX_IOC_SUBMIT, &s))
 		return false;
 	busy = unregister(k, reg);
 	if (call_end(c, uffd, page) != 1 || !kt_reap(k, &cqe))
@@ -155,7 +155,7 @@ TEST_F(blocked, paths)
 		.size = sizeof(p), .mem = self->reg.id, .nr = 1, .paths = (uintptr_t)self->mem + PAGE,
 	};
 
-	ASSERT_TRUE(call_begin(&self->call, self->uffd, self->k.fd, KVCTX_IOC_PATHS, &p));
+	ASSERT_TRUE(call_begin(&self->call, self->uffd, self->k.file, KVCTX_IOC_PATHS, &p));
 	EXPECT_EQ(0, unregister(&self->k, self->reg.id));
 	EXPECT_EQ(0, call_end(&self->call, self->uffd, self->mem + PAGE));
 	EXPECT_LE(1, p.nr);
@@ -171,7 +171,7 @@ TEST_F(blocked, leases)
 	};
 	struct kvctx_sqe release = kt_sqe(KVCTX_OP_RELEASE, (struct kvctx_key){});
 
-	ASSERT_TRUE(call_begin(&self->call, self->uffd, self->k.fd, KVCTX_IOC_MATCH, &m));
+	ASSERT_TRUE(call_begin(&self->call, self->uffd, self->k.file, KVCTX_IOC_MATCH, &m));
 	usleep(500000);
 	ASSERT_EQ(0, call_end(&self->call, self->uffd, self->mem + PAGE));
 	EXPECT_EQ(1, m.nr_present);

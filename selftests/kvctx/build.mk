@@ -1,24 +1,26 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# The kselftests of kvctx.ko: programs that run in the guest, and the target that runs them there.
+# The tests of the contract, which run natively and in the guest, those of kvctx.ko, and the target that runs both there.
 
-KSELFTEST_INC	?= /usr/local/include/kselftest
-KTESTS		:= abi data session edges blocked faults pages parked prio scatter slots throughput p2p uring peers
+CONTRACT_TESTS	:= abi data session edges slots blocked faults
+KTESTS		:= $(CONTRACT_TESTS) pages parked prio scatter throughput p2p uring peers
 KTEST_PROGS	:= $(KTESTS:%=$(O)/selftests/%)
+KTEST_HARNESS	:= $(O)/obj/selftests/kvctx/harness.o $(O)/obj/selftests/kvctx/excused.o
+CONTRACT_PROGS	:= $(CONTRACT_TESTS:%=$(O)/selftests/%) $(O)/selftests/library
 
+TESTPROGS	+= $(CONTRACT_PROGS)
 GUESTPROGS	+= $(KTEST_PROGS)
 
-# The harness is not written for every warning that ours asks for
-$(O)/obj/selftests/kvctx/%.o: OBJ_CFLAGS := -isystem $(KSELFTEST_INC) -Wno-missing-prototypes
+# The harness compares what it is given, of whatever sign
+$(O)/obj/selftests/kvctx/%.o: OBJ_CFLAGS := -Ilibkvctx -Wno-sign-compare
 
 $(O)/selftests/p2p $(O)/selftests/peers: $(O)/obj/selftests/kvctx/peer.o
 
-$(O)/obj/selftests/kvctx/uring.o $(O)/obj/selftests/kvctx/faults.o: \
-	OBJ_CFLAGS := -Ilibkvctx -isystem $(KSELFTEST_INC) -Wno-missing-prototypes
 $(O)/selftests/uring $(O)/selftests/faults: KTEST_LIBS := -luring
-$(KTEST_PROGS): $(O)/selftests/%: $(O)/obj/selftests/kvctx/%.o $(O)/obj/selftests/kvctx/ktest.o
+$(KTEST_PROGS): $(O)/selftests/%: $(O)/obj/selftests/kvctx/%.o $(O)/obj/selftests/kvctx/ktest.o $(KTEST_HARNESS) \
+				  $(LIBKVCTX_A)
 	@mkdir -p $(@D)
-	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ -lpthread $(KTEST_LIBS)
+	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ $(LIBKVCTX_LIBS) $(KTEST_LIBS)
 
 # Commands with failures in them
 GUESTPROGS	+= $(O)/selftests/fail_nth
@@ -44,11 +46,11 @@ $(CRASH_PLUGIN): selftests/vm/volatile.c
 # Tampered pools
 GUESTPROGS	+= $(O)/selftests/hostile
 
-$(O)/obj/selftests/kvctx/hostile.o: OBJ_CFLAGS = $(KVC_CORE_CFLAGS) -Iselftests/core $(call pkg,libnl-genl-3.0)
+$(O)/obj/selftests/kvctx/hostile.o: OBJ_CFLAGS = $(KVC_CORE_CFLAGS) -Ilibkvctx -Iselftests/core $(call pkg,libnl-genl-3.0)
 $(O)/selftests/hostile: $(O)/obj/selftests/kvctx/hostile.o $(O)/obj/selftests/kvctx/ktest.o \
-			$(O)/obj/selftests/core/media.o $(O)/obj/selftests/core/page.o $(KVC_CORE_LIB)
+			$(O)/obj/selftests/core/media.o $(O)/obj/selftests/core/page.o $(LIBKVCTX_A) $(KVC_CORE_LIB)
 	@mkdir -p $(@D)
-	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ $(KVC_CORE_LIBS) $(call pkglibs,libnl-genl-3.0)
+	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ $(LIBKVCTX_LIBS) $(KVC_CORE_LIBS) $(call pkglibs,libnl-genl-3.0)
 
 # N, SEED and KERNEL are the user's
 N		?=

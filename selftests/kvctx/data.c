@@ -3,7 +3,7 @@
  * What goes in comes out, and nothing else: sizes, scatter lists, byte ranges, keys, keyspaces, duplicates.
  */
 #include "ktest.h"
-#include "kselftest_harness.h"
+#include "harness.h"
 
 #define ARENA (96 * KT_MIB)
 
@@ -113,7 +113,7 @@ static void scattered(struct __test_metadata *_metadata, struct kt *k, uint64_t 
 
 		base[m] = (uint8_t *)malloc(16 * KT_MIB + 16) + 8 * m;
 		reg.addr = (uintptr_t)base[m];
-		ASSERT_EQ(0, kt_ioctl(k->fd, KVCTX_IOC_MEM_REGISTER, &reg));
+		ASSERT_EQ(0, kt_ioctl(k->file, KVCTX_IOC_MEM_REGISTER, &reg));
 		mem[m] = reg.id;
 	}
 	total = scatter(segs, 188, piece, nr_piece, mem, gap);
@@ -145,7 +145,7 @@ static void scattered(struct __test_metadata *_metadata, struct kt *k, uint64_t 
 	for (int m = 1; m < 3; m++) {
 		struct kvctx_mem_unregister un = { .size = sizeof(un), .id = mem[m] };
 
-		ASSERT_EQ(0, kt_ioctl(k->fd, KVCTX_IOC_MEM_UNREGISTER, &un));
+		ASSERT_EQ(0, kt_ioctl(k->file, KVCTX_IOC_MEM_UNREGISTER, &un));
 		free(base[m] - 8 * m);
 	}
 }
@@ -375,21 +375,21 @@ TEST_F(data, match_counts_leading_pages)
 
 	for (int i = 0; i < 600; i++)
 		keys[i] = kt_key(9000 + i);
-	EXPECT_EQ(0, kt_ioctl(self->k.fd, KVCTX_IOC_MATCH, &m));
+	EXPECT_EQ(0, kt_ioctl(self->k.file, KVCTX_IOC_MATCH, &m));
 	EXPECT_EQ(0, m.nr_present);
 	for (int i = 0; i < 400; i++)
 		if (i != 300) {
 			ASSERT_EQ(100 + i, kt_store(&self->k, keys[i], 0, 100 + i, NULL));
 		}
 	memset(lens, 0xff, sizeof(lens));
-	EXPECT_EQ(0, kt_ioctl(self->k.fd, KVCTX_IOC_MATCH, &m));
+	EXPECT_EQ(0, kt_ioctl(self->k.file, KVCTX_IOC_MATCH, &m));
 	EXPECT_EQ(300, m.nr_present);
 	EXPECT_EQ(0, m.lease);
 	for (int i = 0; i < 300; i++) {
 		EXPECT_EQ(100 + i, lens[i]);
 	}
 	ASSERT_EQ(0, kt_op(&self->k, KVCTX_OP_DELETE, keys[0]));
-	EXPECT_EQ(0, kt_ioctl(self->k.fd, KVCTX_IOC_MATCH, &m));
+	EXPECT_EQ(0, kt_ioctl(self->k.file, KVCTX_IOC_MATCH, &m));
 	EXPECT_EQ(0, m.nr_present);
 }
 

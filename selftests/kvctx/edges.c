@@ -7,7 +7,7 @@
 #include <sys/mount.h>
 
 #include "ktest.h"
-#include "kselftest_harness.h"
+#include "harness.h"
 
 FIXTURE(edges)
 {
@@ -68,7 +68,7 @@ TEST_F(edges, scribbling_does_not_condemn_the_page)
 	ASSERT_EQ((int)s.n, kt_store(&self->k, kt_key(2), 0, s.n, NULL));
 	ASSERT_EQ(0, kt_open(&ro, O_RDONLY, 0x31, 0, 8));
 	reg.addr = (uintptr_t)s.p;
-	ASSERT_EQ(0, kt_ioctl(ro.fd, KVCTX_IOC_MEM_REGISTER, &reg));
+	ASSERT_EQ(0, kt_ioctl(ro.file, KVCTX_IOC_MEM_REGISTER, &reg));
 	seg = kt_seg(reg.id, 0, s.n);
 	ASSERT_EQ(0, pthread_create(&thread, NULL, scribble, &s));
 	for (int i = 0; i < 10; i++) {
@@ -206,7 +206,7 @@ TEST_F(edges, huge_pages)
 
 	madvise(buf, 12 * KT_MIB, MADV_HUGEPAGE);
 	kt_fill(at, 8 * KT_MIB, 6);
-	ASSERT_EQ(0, kt_ioctl(self->k.fd, KVCTX_IOC_MEM_REGISTER, &reg));
+	ASSERT_EQ(0, kt_ioctl(self->k.file, KVCTX_IOC_MEM_REGISTER, &reg));
 	seg = kt_seg(reg.id, 1000, 8 * KT_MIB - 1000);
 	sqe = kt_io(KVCTX_OP_STORE, kt_key(6), &seg, 1);
 	ASSERT_EQ((int)seg.length, kt_do(&self->k, &sqe, NULL));
@@ -274,11 +274,11 @@ TEST_F(edges, cost_of_registering_huge_pages)
 	ASSERT_NE(MAP_FAILED, (void *)buf);
 	reg.addr = (uintptr_t)buf;
 	reg.length = pages * 2 * KT_MIB;
-	ASSERT_EQ(0, kt_ioctl(self->k.fd, KVCTX_IOC_MEM_REGISTER, &reg));
+	ASSERT_EQ(0, kt_ioctl(self->k.file, KVCTX_IOC_MEM_REGISTER, &reg));
 	before = ask("/tmp/cgroup/edges/memory.current");
 	start = kt_now();
 	for (int i = 0; i < NR; i++)
-		ASSERT_EQ(0, kt_ioctl(self->k.fd, KVCTX_IOC_MEM_REGISTER, &reg));
+		ASSERT_EQ(0, kt_ioctl(self->k.file, KVCTX_IOC_MEM_REGISTER, &reg));
 	ns = kt_now() - start;
 	after = ask("/tmp/cgroup/edges/memory.current");
 	gib = (double)NR * reg.length / (1 << 30);
@@ -349,33 +349,38 @@ TEST_F(edges, read_only_session)
 	struct kt ro;
 
 	ASSERT_EQ(0, kt_open(&ro, O_RDONLY, 0x31, KT_MIB, 8));
-	ASSERT_EQ(0, kt_ioctl(ro.fd, KVCTX_IOC_INFO, &info));
+	ASSERT_EQ(0, kt_ioctl(ro.file, KVCTX_IOC_INFO, &info));
 	EXPECT_EQ(KVCTX_SESSION_RDONLY | KVCTX_SESSION_READY, info.session_flags);
 	EXPECT_EQ(0, kt_do(&ro, &sqe, NULL));
-	EXPECT_EQ(MAP_FAILED, mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, ro.fd, KVCTX_MMAP_ARENA));
+	EXPECT_EQ(MAP_FAILED, kt_map(ro.file, 4096, PROT_READ | PROT_WRITE, KVCTX_MMAP_ARENA));
 	EXPECT_EQ(EACCES, errno);
-	EXPECT_EQ(MAP_FAILED, mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, ro.fd, KVCTX_MMAP_ARENA));
-	EXPECT_EQ(EINVAL, errno);
-	EXPECT_EQ(-1, mprotect(ro.arena, 4096, PROT_READ | PROT_WRITE));
 	for (int round = 0; round < 20; round++) {
 		sqes[0] = kt_sqe(KVCTX_OP_QUERY, kt_key(7));
 		sqes[1] = sqes[0];
 		ASSERT_EQ(2, kt_submit(&ro, sqes, 2, 2));
 		w.consumed = 3;
-		EXPECT_EQ(-EINVAL, kt_ioctl(ro.fd, KVCTX_IOC_WAIT, &w));
+		EXPECT_EQ(-EINVAL, kt_ioctl(ro.file, KVCTX_IOC_WAIT, &w));
 		w.consumed = 1;
-		EXPECT_EQ(1, kt_ioctl(ro.fd, KVCTX_IOC_WAIT, &w));
-		EXPECT_EQ(0, kt_ioctl(ro.fd, KVCTX_IOC_WAIT, &w));
+		EXPECT_EQ(1, kt_ioctl(ro.file, KVCTX_IOC_WAIT, &w));
+		EXPECT_EQ(0, kt_ioctl(ro.file, KVCTX_IOC_WAIT, &w));
 	}
+	kt_close(&ro);
+}
+
+TEST_F(edges, read_only_mappings_stay_so)
+{
+	struct kt ro;
+
+	ASSERT_EQ(0, kt_open(&ro, O_RDONLY, 0x31, KT_MIB, 8));
+	EXPECT_EQ(-1, mprotect(ro.arena, 4096, PROT_READ | PROT_WRITE));
 	kt_close(&ro);
 }
 
 TEST_F(edges, write_only_files_are_refused)
 {
-	int fd = open(kt_node(), O_WRONLY | O_CLOEXEC);
+	struct kvctx_file *f;
 
-	EXPECT_EQ(-1, fd);
-	EXPECT_EQ(EACCES, errno);
+	EXPECT_EQ(-EACCES, kt_file(O_WRONLY, &f));
 }
 
 /* A result that cannot be written is noticed before anything was done */
@@ -387,10 +392,10 @@ TEST_F(edges, unwritable_argument_does_nothing)
 	*reg = (struct kvctx_mem_register){ .size = sizeof(*reg), .addr = (uintptr_t)reg, .length = 8 };
 	ASSERT_EQ(0, mprotect(reg, 4096, PROT_READ));
 	for (int i = 0; i < 2000; i++) {
-		ASSERT_EQ(-EFAULT, kt_ioctl(self->k.fd, KVCTX_IOC_MEM_REGISTER, reg));
+		ASSERT_EQ(-EFAULT, kt_ioctl(self->k.file, KVCTX_IOC_MEM_REGISTER, reg));
 	}
 	ok = (struct kvctx_mem_register){ .size = sizeof(ok), .addr = (uintptr_t)&ok, .length = 8 };
-	EXPECT_EQ(0, kt_ioctl(self->k.fd, KVCTX_IOC_MEM_REGISTER, &ok));
+	EXPECT_EQ(0, kt_ioctl(self->k.file, KVCTX_IOC_MEM_REGISTER, &ok));
 }
 
 /* Memory that the caller may not write cannot be registered, whatever LOAD would do with it */
@@ -401,13 +406,34 @@ TEST_F(edges, only_writable_memory_is_registered)
 	struct kvctx_mem_register reg = { .size = sizeof(reg), .length = 4096 };
 
 	reg.addr = (uintptr_t)ro;
-	EXPECT_EQ(-EFAULT, kt_ioctl(self->k.fd, KVCTX_IOC_MEM_REGISTER, &reg));
+	EXPECT_EQ(-EFAULT, kt_ioctl(self->k.file, KVCTX_IOC_MEM_REGISTER, &reg));
 	ASSERT_NE(MAP_FAILED, (void *)file);
 	reg.addr = (uintptr_t)file;
-	EXPECT_EQ(-EFAULT, kt_ioctl(self->k.fd, KVCTX_IOC_MEM_REGISTER, &reg));
+	EXPECT_EQ(-EFAULT, kt_ioctl(self->k.file, KVCTX_IOC_MEM_REGISTER, &reg));
 }
 
-/* MATCH that cannot deliver keeps no lease; leases are limited in pages */
+/* Nor keeps a MATCH any lease that it cannot deliver */
+TEST_F(edges, match_that_cannot_deliver)
+{
+	struct kvctx_key keys[256];
+	struct kvctx_match m = {
+		.size = sizeof(m), .flags = KVCTX_MATCH_LEASE, .keys = (uintptr_t)keys, .nr_keys = 256, .lease_ms = 60000,
+		.lens = 1,
+	};
+
+	ASSERT_EQ(10, kt_store(&self->k, kt_key(9), 0, 10, NULL));
+	for (int i = 0; i < 256; i++)
+		keys[i] = kt_key(9);
+	for (int i = 0; i < 300; i++) {
+		ASSERT_EQ(-EFAULT, kt_ioctl(self->k.file, KVCTX_IOC_MATCH, &m));
+	}
+	m.lens = 0;
+	ASSERT_EQ(0, kt_ioctl(self->k.file, KVCTX_IOC_MATCH, &m));
+	EXPECT_EQ(256, m.nr_present);
+	EXPECT_NE(0, m.lease);
+}
+
+/* Leases are limited in pages */
 TEST_F(edges, match_and_the_limit_of_leases)
 {
 	static struct kvctx_key keys[256];
@@ -417,21 +443,16 @@ TEST_F(edges, match_and_the_limit_of_leases)
 	struct kvctx_info info = { .size = sizeof(info) };
 	struct kvctx_sqe sqe = kt_sqe(KVCTX_OP_LEASE, kt_key(8));
 
-	ASSERT_EQ(0, kt_ioctl(self->k.fd, KVCTX_IOC_INFO, &info));
+	ASSERT_EQ(0, kt_ioctl(self->k.file, KVCTX_IOC_INFO, &info));
 	ASSERT_EQ(10, kt_store(&self->k, kt_key(8), 0, 10, NULL));
 	for (int i = 0; i < 256; i++)
 		keys[i] = kt_key(8);
-	m.lens = 1;
-	for (int i = 0; i < 300; i++) {
-		ASSERT_EQ(-EFAULT, kt_ioctl(self->k.fd, KVCTX_IOC_MATCH, &m));
-	}
-	m.lens = 0;
 	for (uint32_t n = 0; n < info.leases_max; n += 256) {
-		ASSERT_EQ(0, kt_ioctl(self->k.fd, KVCTX_IOC_MATCH, &m));
+		ASSERT_EQ(0, kt_ioctl(self->k.file, KVCTX_IOC_MATCH, &m));
 		ASSERT_EQ(256, m.nr_present);
 		ASSERT_NE(0, m.lease) TH_LOG("after %u pages", n);
 	}
-	ASSERT_EQ(0, kt_ioctl(self->k.fd, KVCTX_IOC_MATCH, &m));
+	ASSERT_EQ(0, kt_ioctl(self->k.file, KVCTX_IOC_MATCH, &m));
 	EXPECT_EQ(256, m.nr_present);
 	EXPECT_EQ(0, m.lease);
 	sqe.lease_ms = 1000;

@@ -11,7 +11,7 @@
 #include "kvctx_uring.h"
 #include "fault.h"
 #include "ktest.h"
-#include "kselftest_harness.h"
+#include "harness.h"
 
 #define PAGE	100001
 #define KEPT	77		/* key of the page that has to stay right */
@@ -109,13 +109,13 @@ TEST_F(faults, open_and_close)
 static int mem_register(FIXTURE_DATA(faults) *self)
 {
 	struct kvctx_mem_register reg = { .size = sizeof(reg), .addr = (uintptr_t)self->mem, .length = 4 * KT_MIB };
-	int ret = kt_ioctl(self->k.fd, KVCTX_IOC_MEM_REGISTER, &reg);
+	int ret = kt_ioctl(self->k.file, KVCTX_IOC_MEM_REGISTER, &reg);
 
 	if (!ret) {
 		struct kvctx_mem_unregister un = { .size = sizeof(un), .id = reg.id };
 
 		do {
-			ret = kt_ioctl(self->k.fd, KVCTX_IOC_MEM_UNREGISTER, &un);
+			ret = kt_ioctl(self->k.file, KVCTX_IOC_MEM_UNREGISTER, &un);
 		} while (ret == -EFAULT);
 	}
 	return ret;
@@ -125,7 +125,7 @@ static int info(FIXTURE_DATA(faults) *self)
 {
 	struct kvctx_info info = { .size = sizeof(info) };
 
-	return kt_ioctl(self->k.fd, KVCTX_IOC_INFO, &info);
+	return kt_ioctl(self->k.file, KVCTX_IOC_INFO, &info);
 }
 
 static int paths(FIXTURE_DATA(faults) *self)
@@ -133,7 +133,7 @@ static int paths(FIXTURE_DATA(faults) *self)
 	struct kvctx_path rows[64];
 	struct kvctx_paths p = { .size = sizeof(p), .nr = 64, .paths = (uintptr_t)rows };
 
-	return kt_ioctl(self->k.fd, KVCTX_IOC_PATHS, &p);
+	return kt_ioctl(self->k.file, KVCTX_IOC_PATHS, &p);
 }
 
 TEST_F(faults, registration_and_questions)
@@ -236,7 +236,7 @@ static int match(FIXTURE_DATA(faults) *self)
 		.size = sizeof(m), .flags = KVCTX_MATCH_LEASE | KVCTX_MATCH_PREFETCH, .keys = (uintptr_t)keys,
 		.lens = (uintptr_t)lens, .nr_keys = 3, .lease_ms = 1,
 	};
-	int ret = kt_ioctl(self->k.fd, KVCTX_IOC_MATCH, &m);
+	int ret = kt_ioctl(self->k.file, KVCTX_IOC_MATCH, &m);
 
 	return ret ? ret : m.nr_present == 2 ? 0 : -EPROTO;
 }
@@ -295,8 +295,8 @@ static int ring_op(FIXTURE_DATA(faults) *self, const struct kvctx_sqe *op, bool 
 	struct io_uring_cqe *cqe;
 	int ret;
 
-	if (!sqe || (fixed ? kvctx_uring_prep_fixed(sqe, self->k.fd, op, self->mem, 0) :
-			     kvctx_uring_prep(sqe, self->k.fd, op)))
+	if (!sqe || (fixed ? kvctx_uring_prep_fixed(sqe, kt_fd(&self->k), op, self->mem, 0) :
+			     kvctx_uring_prep(sqe, kt_fd(&self->k), op)))
 		return -EPROTO;
 	do {
 		ret = io_uring_submit_and_wait(&self->ring, 1);

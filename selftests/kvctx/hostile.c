@@ -489,7 +489,7 @@ static void use_tenant(const char *name)
 		fail("%s: %s", path, strerror(-ret));
 	for (i = 0; i < KEYS; i++)
 		keys[i] = key_of(i);
-	ret = kt_ioctl(k.fd, KVCTX_IOC_MATCH, &m);
+	ret = kt_ioctl(k.file, KVCTX_IOC_MATCH, &m);
 	if (ret < 0)
 		fail("match: %s", strerror(-ret));
 	for (i = 0; i < KEYS; i++)

@@ -9,16 +9,50 @@ const char *kt_node(void)
 	return node ? node : "/dev/kvctx/t/default";
 }
 
-int kt_ioctl(int fd, unsigned long nr, void *arg)
+int kt_file(int flags, struct kvctx_file **f)
 {
-	int ret = ioctl(fd, nr, arg);
+	return kvctx_sys_open(kt_node(), flags, f);
+}
 
-	return ret < 0 ? -errno : ret;
+int kt_ioctl(struct kvctx_file *f, unsigned long nr, void *arg)
+{
+	return kvctx_sys_ioctl(f, nr, arg);
+}
+
+void *kt_map(struct kvctx_file *f, size_t len, int prot, uint64_t offset)
+{
+	void *p;
+	int ret = kvctx_sys_mmap(f, len, prot, offset, &p);
+
+	if (!ret)
+		return p;
+	errno = -ret;
+	return MAP_FAILED;
+}
+
+int kt_fd(const struct kt *k)
+{
+	return kvctx_sys_poll_fd(k->file);
 }
 
 int kt_open(struct kt *k, int flags, uint8_t keyspace, size_t arena_bytes, unsigned int cq_entries)
 {
 	return kt_open_slots(k, flags, keyspace, arena_bytes, cq_entries, 0, 0);
+}
+
+static int kt_map_all(struct kt *k, const struct kvctx_setup *s)
+{
+	int ret, prot = k->rdonly ? PROT_READ : PROT_READ | PROT_WRITE;
+
+	k->cq_bytes = s->cq_bytes;
+	k->slots_bytes = (size_t)s->slot_bytes * s->nr_slots;
+	k->arena_bytes = s->arena_bytes;
+	ret = kvctx_sys_mmap(k->file, k->cq_bytes, prot, KVCTX_MMAP_CQ, (void **)&k->cq);
+	if (!ret && k->slots_bytes)
+		ret = kvctx_sys_mmap(k->file, k->slots_bytes, PROT_READ, KVCTX_MMAP_SLOTS, (void **)&k->slots);
+	if (!ret && k->arena_bytes)
+		ret = kvctx_sys_mmap(k->file, k->arena_bytes, prot, KVCTX_MMAP_ARENA, (void **)&k->arena);
+	return ret;
 }
 
 int kt_open_slots(struct kt *k, int flags, uint8_t keyspace, size_t arena_bytes, unsigned int cq_entries,
@@ -28,62 +62,36 @@ int kt_open_slots(struct kt *k, int flags, uint8_t keyspace, size_t arena_bytes,
 		.size = sizeof(s), .arena_bytes = arena_bytes, .cq_entries = cq_entries,
 		.slot_bytes = slot_bytes, .nr_slots = nr_slots,
 	};
-	void *map;
-	int ret, prot;
+	int ret;
 
 	memset(k, 0, sizeof(*k));
 	memset(s.keyspace, keyspace, sizeof(s.keyspace));
-	k->fd = open(kt_node(), flags | O_CLOEXEC);
-	if (k->fd < 0)
-		return -errno;
-	ret = kt_ioctl(k->fd, KVCTX_IOC_SETUP, &s);
+	ret = kt_file(flags, &k->file);
 	if (ret)
-		goto fail;
-	k->cq_bytes = s.cq_bytes;
+		return ret;
+	ret = kt_ioctl(k->file, KVCTX_IOC_SETUP, &s);
 	k->rdonly = (flags & O_ACCMODE) == O_RDONLY;
-	prot = k->rdonly ? PROT_READ : PROT_READ | PROT_WRITE;
-	map = mmap(NULL, k->cq_bytes, prot, MAP_SHARED, k->fd, KVCTX_MMAP_CQ);
-	if (map == MAP_FAILED) {
-		ret = -errno;
-		goto fail;
-	}
-	k->cq = map;
-	k->slots_bytes = (size_t)s.slot_bytes * s.nr_slots;
-	if (k->slots_bytes) {
-		map = mmap(NULL, k->slots_bytes, PROT_READ, MAP_SHARED, k->fd, KVCTX_MMAP_SLOTS);
-		if (map == MAP_FAILED) {
-			ret = -errno;
-			goto fail;
-		}
-		k->slots = map;
-	}
-	k->arena_bytes = s.arena_bytes;
-	if (!k->arena_bytes)
-		return 0;
-	map = mmap(NULL, k->arena_bytes, prot, MAP_SHARED, k->fd, KVCTX_MMAP_ARENA);
-	if (map == MAP_FAILED) {
-		ret = -errno;
-		goto fail;
-	}
-	k->arena = map;
-	return 0;
-fail:
-	kt_close(k);
+	if (!ret)
+		ret = kt_map_all(k, &s);
+	if (ret)
+		kt_close(k);
 	return ret;
+}
+
+static void kt_unmap(struct kt *k, void *p, size_t len)
+{
+	if (p)
+		kvctx_sys_munmap(k->file, p, len);
 }
 
 void kt_close(struct kt *k)
 {
-	if (k->arena)
-		munmap(k->arena, k->arena_bytes);
-	if (k->slots)
-		munmap(k->slots, k->slots_bytes);
-	if (k->cq)
-		munmap(k->cq, k->cq_bytes);
-	if (k->fd >= 0)
-		close(k->fd);
+	kt_unmap(k, k->arena, k->arena_bytes);
+	kt_unmap(k, k->slots, k->slots_bytes);
+	kt_unmap(k, k->cq, k->cq_bytes);
+	if (k->file)
+		kvctx_sys_close(k->file);
 	memset(k, 0, sizeof(*k));
-	k->fd = -1;
 }
 
 int kt_submit(struct kt *k, const struct kvctx_sqe *sqes, unsigned int nr, unsigned int wait_nr)
@@ -93,14 +101,14 @@ int kt_submit(struct kt *k, const struct kvctx_sqe *sqes, unsigned int nr, unsig
 		.timeout_ns = wait_nr ? KT_LIMIT : 0,
 	};
 
-	return kt_ioctl(k->fd, KVCTX_IOC_SUBMIT, &s);
+	return kt_ioctl(k->file, KVCTX_IOC_SUBMIT, &s);
 }
 
 int kt_wait(struct kt *k, unsigned int min, uint64_t timeout_ns)
 {
 	struct kvctx_wait w = { .size = sizeof(w), .min = min, .timeout_ns = timeout_ns };
 
-	return kt_ioctl(k->fd, KVCTX_IOC_WAIT, &w);
+	return kt_ioctl(k->file, KVCTX_IOC_WAIT, &w);
 }
 
 bool kt_reap(struct kt *k, struct kvctx_cqe *cqe)
@@ -108,14 +116,17 @@ bool kt_reap(struct kt *k, struct kvctx_cqe *cqe)
 	uint32_t head = k->cq->head;
 
 	if (head == __atomic_load_n(&k->cq->tail, __ATOMIC_ACQUIRE))
+		kvctx_sys_look(k->file);
+	if (head == __atomic_load_n(&k->cq->tail, __ATOMIC_ACQUIRE))
 		return false;
 	*cqe = k->cq->cqes[head & (k->cq->entries - 1)];
 	if (k->rdonly) {
 		struct kvctx_wait w = { .size = sizeof(w), .consumed = 1 };
 
-		return kt_ioctl(k->fd, KVCTX_IOC_WAIT, &w) >= 0;
+		return kt_ioctl(k->file, KVCTX_IOC_WAIT, &w) >= 0;
 	}
 	__atomic_store_n(&k->cq->head, head + 1, __ATOMIC_RELEASE);
+	kvctx_sys_consumed(k->file);
 	return true;
 }
 

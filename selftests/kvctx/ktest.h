@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the kselftests of kvctx.ko share: a session opened through the raw ABI, page contents, one-operation calls.
+ * What the tests of the contract in uapi/linux/kvctx.h share: a session opened through the raw ABI, page contents,
+ * one-operation calls.
  *
- * The tests speak to the kernel with ioctl and mmap only, not through libkvctx, so that they prove the ABI itself.
- * The tenant's node is $KVCTX_NODE, by default /dev/kvctx/t/default; its pool must be at least 512 MiB with segments
- * that take pages of 80 MiB.
+ * The tests speak to whoever serves $KVCTX_NODE, by default /dev/kvctx/t/default, with the calls of libkvctx's seam
+ * (sys.h: for a node these are the system calls) and not through what stands on it, so that they prove the ABI itself.
+ * excused.c has what a server need not do. The pool must be at least 512 MiB with segments that take pages of 80 MiB.
  */
 #ifndef KTEST_H
 #define KTEST_H
@@ -29,12 +30,14 @@
 #include <unistd.h>
 #include <linux/kvctx.h>
 
+#include "sys.h"
+
 #define KT_MIB	(1UL << 20)
 #define KT_SEC	1000000000ULL
 #define KT_LIMIT (120 * KT_SEC)	/* longest wait for anything; a test that needs it has failed */
 
 struct kt {
-	int fd;
+	struct kvctx_file *file;	/* NULL: none */
 	bool rdonly;
 	struct kvctx_cq_ring *cq;
 	size_t cq_bytes;
@@ -53,8 +56,13 @@ int kt_open_slots(struct kt *k, int flags, uint8_t keyspace, size_t arena_bytes,
 		  uint32_t slot_bytes, uint32_t nr_slots);
 void kt_close(struct kt *k);
 
-/* ioctl that gives -errno */
-int kt_ioctl(int fd, unsigned long nr, void *arg);
+/* Only open; 0 or -errno. To be ended with kvctx_sys_close() */
+int kt_file(int flags, struct kvctx_file **f);
+int kt_ioctl(struct kvctx_file *f, unsigned long nr, void *arg);
+/* MAP_FAILED with errno, as mmap() */
+void *kt_map(struct kvctx_file *f, size_t len, int prot, uint64_t offset);
+/* To poll; and of a node, for io_uring and mmap() with flags of its own */
+int kt_fd(const struct kt *k);
 
 int kt_submit(struct kt *k, const struct kvctx_sqe *sqes, unsigned int nr, unsigned int wait_nr);
 int kt_wait(struct kt *k, unsigned int min, uint64_t timeout_ns);

@@ -4,7 +4,7 @@
  * (enum kvctx_path_reason) expected for each member, e.g. "0 0 1"; one of them must be direct. See also peer.h.
  */
 #include "peer.h"
-#include "kselftest_harness.h"
+#include "harness.h"
 
 #define PEER_BYTES	(16 * KT_MIB)
 #define ARENA_BYTES	(32 * KT_MIB)

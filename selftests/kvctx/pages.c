@@ -221,8 +221,10 @@ int main(int argc, char **argv)
 	} else if (!strcmp(verb, "info") && argc == 2) {
 		struct kvctx_info info = { .size = sizeof(info) };
 
-		if (ioctl(k.fd, KVCTX_IOC_INFO, &info))
-			die("info", errno);
+		int res = kt_ioctl(k.file, KVCTX_IOC_INFO, &info);
+
+		if (res)
+			die("info", res);
 		printf("tenant_flags=%u\n", info.tenant_flags);
 	} else if (!strcmp(verb, "hold") && argc == 3) {
 		puts("holding");

@@ -40,7 +40,7 @@ void *map_peer(size_t bytes)
 int reg(struct kt *k, const void *p, size_t bytes, uint32_t *id)
 {
 	struct kvctx_mem_register r = { .size = sizeof(r), .addr = (uintptr_t)p, .length = bytes };
-	int ret = kt_ioctl(k->fd, KVCTX_IOC_MEM_REGISTER, &r);
+	int ret = kt_ioctl(k->file, KVCTX_IOC_MEM_REGISTER, &r);
 
 	*id = r.id;
 	return ret;
@@ -50,13 +50,13 @@ int unreg(struct kt *k, uint32_t id)
 {
 	struct kvctx_mem_unregister u = { .size = sizeof(u), .id = id };
 
-	return kt_ioctl(k->fd, KVCTX_IOC_MEM_UNREGISTER, &u);
+	return kt_ioctl(k->file, KVCTX_IOC_MEM_UNREGISTER, &u);
 }
 
 int paths(struct kt *k, uint32_t mem, struct kvctx_path *rows, uint32_t nr, uint32_t *members)
 {
 	struct kvctx_paths p = { .size = sizeof(p), .mem = mem, .nr = nr, .paths = (uintptr_t)rows };
-	int ret = kt_ioctl(k->fd, KVCTX_IOC_PATHS, &p);
+	int ret = kt_ioctl(k->file, KVCTX_IOC_PATHS, &p);
 
 	*members = p.nr;
 	return ret;
@@ -65,5 +65,5 @@ int paths(struct kt *k, uint32_t mem, struct kvctx_path *rows, uint32_t nr, uint
 void info(struct kt *k, struct kvctx_info *i)
 {
 	*i = (struct kvctx_info){ .size = sizeof(*i) };
-	kt_ioctl(k->fd, KVCTX_IOC_INFO, i);
+	kt_ioctl(k->file, KVCTX_IOC_INFO, i);
 }

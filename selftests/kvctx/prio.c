@@ -11,7 +11,7 @@
  * with probability p.
  */
 #include "ktest.h"
-#include "kselftest_harness.h"
+#include "harness.h"
 
 #define ARENA		(64 * KT_MIB)
 #define SLOT		(64U << 10)
@@ -349,7 +349,7 @@ TEST_F_TIMEOUT(prio, end_of_session_with_a_queue, 60)
 				add(self, KVCTX_OP_STORE, (1 << 22) + kill * 100 + i, KVCTX_PRIO_DEFAULT);
 			}
 			if (kt_submit(&self->k, self->sqes, self->nr, 0) != (int)self->nr ||
-			    kt_ioctl(self->k.fd, KVCTX_IOC_MATCH, &m) || m.nr_prefetched != NR)
+			    kt_ioctl(self->k.file, KVCTX_IOC_MATCH, &m) || m.nr_prefetched != NR)
 				_exit(1);
 			if (kill)
 				raise(SIGKILL);

@@ -5,7 +5,7 @@
  * $KT_DEVICE is the block device of the one member of the pool. Its request counter and the pool's counter of
  * bounced blocks are read before and after, so nothing else may use either meanwhile.
  */
-#include "kselftest_harness.h"
+#include "harness.h"
 #include "ktest.h"
 
 #define NR_SEGS		188	/* 94 layers, K and V */

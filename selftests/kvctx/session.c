@@ -6,7 +6,7 @@
 #include <sched.h>
 
 #include "ktest.h"
-#include "kselftest_harness.h"
+#include "harness.h"
 
 FIXTURE(session)
 {
@@ -23,32 +23,45 @@ FIXTURE_TEARDOWN(session)
 	kt_close(&self->k);
 }
 
-static void *map(struct kt *k, size_t length, int prot, int flags, uint64_t offset)
+static void *map(struct kt *k, size_t length, uint64_t offset)
 {
-	return mmap(NULL, length, prot, flags, k->fd, offset);
+	return kt_map(k->file, length, PROT_READ | PROT_WRITE, offset);
 }
 
 TEST_F(session, mmap_stays_inside)
 {
 	struct kt *k = &self->k;
-	const int rw = PROT_READ | PROT_WRITE;
 	uint8_t *part;
 
-	EXPECT_EQ(MAP_FAILED, map(k, k->arena_bytes + 4096, rw, MAP_SHARED, KVCTX_MMAP_ARENA));
+	EXPECT_EQ(MAP_FAILED, map(k, k->arena_bytes + 4096, KVCTX_MMAP_ARENA));
 	EXPECT_EQ(EINVAL, errno);
-	EXPECT_EQ(MAP_FAILED, map(k, 8192, rw, MAP_SHARED, KVCTX_MMAP_ARENA + k->arena_bytes - 4096));
-	EXPECT_EQ(MAP_FAILED, map(k, 4096, rw, MAP_SHARED, KVCTX_MMAP_ARENA + k->arena_bytes));
-	EXPECT_EQ(MAP_FAILED, map(k, 4096, rw, MAP_SHARED, 1ULL << 43));
-	EXPECT_EQ(MAP_FAILED, map(k, 4096, rw, MAP_SHARED, KVCTX_MMAP_ARENA - 4096));
-	EXPECT_EQ(MAP_FAILED, map(k, k->cq_bytes + 4096, rw, MAP_SHARED, KVCTX_MMAP_CQ));
-	EXPECT_EQ(MAP_FAILED, map(k, 4096, rw | PROT_EXEC, MAP_PRIVATE, KVCTX_MMAP_ARENA + (1ULL << 60)));
+	EXPECT_EQ(MAP_FAILED, map(k, 8192, KVCTX_MMAP_ARENA + k->arena_bytes - 4096));
+	EXPECT_EQ(MAP_FAILED, map(k, 4096, KVCTX_MMAP_ARENA + k->arena_bytes));
+	EXPECT_EQ(MAP_FAILED, map(k, 4096, 1ULL << 43));
+	EXPECT_EQ(MAP_FAILED, map(k, 4096, KVCTX_MMAP_ARENA - 4096));
+	EXPECT_EQ(MAP_FAILED, map(k, k->cq_bytes + 4096, KVCTX_MMAP_CQ));
 
-	part = map(k, 4096, rw, MAP_SHARED, KVCTX_MMAP_ARENA + 8192);
+	part = map(k, 4096, KVCTX_MMAP_ARENA + 8192);
 	ASSERT_NE(MAP_FAILED, (void *)part);
 	part[7] = 0x42;
 	EXPECT_EQ(0x42, k->arena[8192 + 7]);
+	kvctx_sys_munmap(k->file, part, 4096);
+}
+
+/* What the owner of a mapping can do to it: nothing */
+TEST_F(session, mappings_are_special)
+{
+	struct kt *k = &self->k;
+	uint8_t *part;
+
+	EXPECT_EQ(MAP_FAILED, mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE, kt_fd(k),
+				   KVCTX_MMAP_ARENA + (1ULL << 60)));
+	EXPECT_EQ(MAP_FAILED, mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, kt_fd(k), KVCTX_MMAP_ARENA));
+	EXPECT_EQ(EINVAL, errno);
+	part = map(k, 4096, KVCTX_MMAP_ARENA + 8192);
+	ASSERT_NE(MAP_FAILED, (void *)part);
 	EXPECT_EQ(MAP_FAILED, mremap(part, 4096, 1 << 20, MREMAP_MAYMOVE));
-	munmap(part, 4096);
+	kvctx_sys_munmap(k->file, part, 4096);
 }
 
 /* The arena is made of pages that other interfaces can pin: here, another registration */
@@ -58,7 +71,7 @@ TEST_F(session, arena_can_be_registered)
 	struct kvctx_seg seg;
 	struct kvctx_sqe sqe;
 
-	ASSERT_EQ(0, kt_ioctl(self->k.fd, KVCTX_IOC_MEM_REGISTER, &reg));
+	ASSERT_EQ(0, kt_ioctl(self->k.file, KVCTX_IOC_MEM_REGISTER, &reg));
 	kt_fill(self->k.arena + 4096, 8192, 3);
 	seg = kt_seg(reg.id, 0, 8192);
 	sqe = kt_io(KVCTX_OP_STORE, kt_key(10), &seg, 1);
@@ -69,26 +82,43 @@ TEST_F(session, arena_can_be_registered)
 
 TEST_F(session, registrations_end)
 {
-	uint8_t *buf = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *buf = malloc(65536);
 	struct kvctx_mem_register reg = { .size = sizeof(reg), .addr = (uintptr_t)buf, .length = 65536 };
 	struct kvctx_mem_unregister un = { .size = sizeof(un) };
 	struct kvctx_seg seg;
 	struct kvctx_sqe sqe;
 
-	ASSERT_EQ(0, kt_ioctl(self->k.fd, KVCTX_IOC_MEM_REGISTER, &reg));
+	ASSERT_EQ(0, kt_ioctl(self->k.file, KVCTX_IOC_MEM_REGISTER, &reg));
 	ASSERT_NE(KVCTX_MEM_ARENA, reg.id);
-	/* unmapping does not end it: the pages stay pinned */
 	kt_fill(buf, 65536, 4);
-	munmap(buf, 65536);
 	seg = kt_seg(reg.id, 0, 65536);
 	sqe = kt_io(KVCTX_OP_STORE, kt_key(11), &seg, 1);
 	ASSERT_EQ(65536, kt_do(&self->k, &sqe, NULL));
 	ASSERT_EQ(65536, kt_load(&self->k, kt_key(11), 0, 65536, NULL));
 	EXPECT_EQ(-1, kt_check(self->k.arena, 65536, 4));
 	un.id = reg.id;
-	EXPECT_EQ(0, kt_ioctl(self->k.fd, KVCTX_IOC_MEM_UNREGISTER, &un));
-	EXPECT_EQ(-EINVAL, kt_ioctl(self->k.fd, KVCTX_IOC_MEM_UNREGISTER, &un));
+	EXPECT_EQ(0, kt_ioctl(self->k.file, KVCTX_IOC_MEM_UNREGISTER, &un));
+	EXPECT_EQ(-EINVAL, kt_ioctl(self->k.file, KVCTX_IOC_MEM_UNREGISTER, &un));
 	EXPECT_EQ(-EINVAL, kt_do(&self->k, &sqe, NULL));
+	free(buf);
+}
+
+/* Its pages stay pinned */
+TEST_F(session, memory_outlives_its_mapping)
+{
+	uint8_t *buf = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct kvctx_mem_register reg = { .size = sizeof(reg), .addr = (uintptr_t)buf, .length = 65536 };
+	struct kvctx_seg seg;
+	struct kvctx_sqe sqe;
+
+	ASSERT_EQ(0, kt_ioctl(self->k.file, KVCTX_IOC_MEM_REGISTER, &reg));
+	kt_fill(buf, 65536, 4);
+	munmap(buf, 65536);
+	seg = kt_seg(reg.id, 0, 65536);
+	sqe = kt_io(KVCTX_OP_STORE, kt_key(14), &seg, 1);
+	ASSERT_EQ(65536, kt_do(&self->k, &sqe, NULL));
+	ASSERT_EQ(65536, kt_load(&self->k, kt_key(14), 0, 65536, NULL));
+	EXPECT_EQ(-1, kt_check(self->k.arena, 65536, 4));
 }
 
 TEST_F(session, registrations_are_limited)
@@ -97,11 +127,11 @@ TEST_F(session, registrations_are_limited)
 	struct kvctx_mem_register reg = { .size = sizeof(reg), .addr = (uintptr_t)&info, .length = 8 };
 	unsigned int n;
 
-	ASSERT_EQ(0, kt_ioctl(self->k.fd, KVCTX_IOC_INFO, &info));
+	ASSERT_EQ(0, kt_ioctl(self->k.file, KVCTX_IOC_INFO, &info));
 	for (n = 0; n < info.mem_max; n++) {
-		ASSERT_EQ(0, kt_ioctl(self->k.fd, KVCTX_IOC_MEM_REGISTER, &reg)) TH_LOG("%u", n);
+		ASSERT_EQ(0, kt_ioctl(self->k.file, KVCTX_IOC_MEM_REGISTER, &reg)) TH_LOG("%u", n);
 	}
-	EXPECT_EQ(-ENOMEM, kt_ioctl(self->k.fd, KVCTX_IOC_MEM_REGISTER, &reg));
+	EXPECT_EQ(-ENOMEM, kt_ioctl(self->k.file, KVCTX_IOC_MEM_REGISTER, &reg));
 }
 
 /* RLIMIT_MEMLOCK binds whoever lacks CAP_IPC_LOCK, and what is given back counts again */
@@ -126,16 +156,16 @@ TEST_F(session, memlock_is_accounted)
 			_exit(1);
 		if (kt_open(&k, O_RDWR, 1, 4 * KT_MIB, 8))
 			_exit(2);
-		if (kt_ioctl(k.fd, KVCTX_IOC_MEM_REGISTER, &reg) != -ENOMEM)
+		if (kt_ioctl(k.file, KVCTX_IOC_MEM_REGISTER, &reg) != -ENOMEM)
 			_exit(3);
 		kt_close(&k);
 		if (kt_open(&k, O_RDWR, 1, 0, 8))
 			_exit(4);
 		for (int i = 0; i < 3; i++) {
-			if (kt_ioctl(k.fd, KVCTX_IOC_MEM_REGISTER, &reg))
+			if (kt_ioctl(k.file, KVCTX_IOC_MEM_REGISTER, &reg))
 				_exit(5);
 			un.id = reg.id;
-			if (kt_ioctl(k.fd, KVCTX_IOC_MEM_UNREGISTER, &un))
+			if (kt_ioctl(k.file, KVCTX_IOC_MEM_UNREGISTER, &un))
 				_exit(6);
 		}
 		_exit(0);
@@ -176,7 +206,7 @@ TEST_F(session, fork_does_not_share_registered_memory)
 	pid_t pid;
 
 	kt_fill(buf, 4096, 6);
-	ASSERT_EQ(0, kt_ioctl(self->k.fd, KVCTX_IOC_MEM_REGISTER, &reg));
+	ASSERT_EQ(0, kt_ioctl(self->k.file, KVCTX_IOC_MEM_REGISTER, &reg));
 	pid = fork();
 	ASSERT_LE(0, pid);
 	if (!pid) {
@@ -256,7 +286,7 @@ TEST_F(session, hostile_head)
 
 TEST_F(session, wait_poll_and_eventfd)
 {
-	struct pollfd pfd = { .fd = self->k.fd, .events = POLLIN };
+	struct pollfd pfd = { .fd = kt_fd(&self->k), .events = POLLIN };
 	struct kvctx_sqe sqe = kt_sqe(KVCTX_OP_QUERY, kt_key(23));
 	struct kvctx_cqe cqe;
 	uint64_t t = kt_now();
@@ -278,22 +308,23 @@ TEST(eventfd_counts_completions)
 {
 	struct kvctx_setup s = { .size = sizeof(s), .flags = KVCTX_SETUP_EVENTFD, .cq_entries = 8 };
 	struct kvctx_sqe sqe = kt_sqe(KVCTX_OP_QUERY, kt_key(24));
-	struct kt k = { .fd = open(kt_node(), O_RDWR | O_CLOEXEC) };
+	struct kt k = { 0 };
 	uint64_t n = 0;
 
-	ASSERT_LE(0, k.fd);
+	ASSERT_EQ(0, kt_file(O_RDWR, &k.file));
 	s.eventfd = 12345;
-	EXPECT_EQ(-EINVAL, kt_ioctl(k.fd, KVCTX_IOC_SETUP, &s));
-	s.eventfd = k.fd;		/* a file, but no eventfd */
-	EXPECT_EQ(-EINVAL, kt_ioctl(k.fd, KVCTX_IOC_SETUP, &s));
+	EXPECT_EQ(-EINVAL, kt_ioctl(k.file, KVCTX_IOC_SETUP, &s));
+	s.eventfd = open("/dev/null", O_RDWR | O_CLOEXEC);	/* a file, but no eventfd */
+	EXPECT_EQ(-EINVAL, kt_ioctl(k.file, KVCTX_IOC_SETUP, &s));
+	close(s.eventfd);
 	s.eventfd = eventfd(0, EFD_CLOEXEC);
-	ASSERT_EQ(0, kt_ioctl(k.fd, KVCTX_IOC_SETUP, &s));
+	ASSERT_EQ(0, kt_ioctl(k.file, KVCTX_IOC_SETUP, &s));
 	ASSERT_EQ(1, kt_submit(&k, &sqe, 1, 1));
 	ASSERT_EQ(1, kt_submit(&k, &sqe, 1, 2));
 	ASSERT_EQ(8, read(s.eventfd, &n, 8));
 	EXPECT_EQ(2, n);
 	close(s.eventfd);
-	close(k.fd);
+	kt_close(&k);
 }
 
 static int lease(struct kt *k, uint64_t n, uint32_t ms)
@@ -330,7 +361,7 @@ TEST_F(session, leases_end)
 	EXPECT_EQ(0, release(&self->k, a));
 	EXPECT_EQ(-EINVAL, release(&self->k, a));
 	EXPECT_EQ(0, release(&self->k, b));
-	ASSERT_EQ(0, kt_ioctl(self->k.fd, KVCTX_IOC_MATCH, &m));
+	ASSERT_EQ(0, kt_ioctl(self->k.file, KVCTX_IOC_MATCH, &m));
 	EXPECT_EQ(1, m.nr_present);
 	EXPECT_NE(0, m.lease);
 	EXPECT_EQ(0, release(&self->k, m.lease));
@@ -356,14 +387,14 @@ TEST_F(session, unregister_in_use)
 		static struct kvctx_seg segs[8];
 		int ret;
 
-		ASSERT_EQ(0, kt_ioctl(self->k.fd, KVCTX_IOC_MEM_REGISTER, &reg));
+		ASSERT_EQ(0, kt_ioctl(self->k.file, KVCTX_IOC_MEM_REGISTER, &reg));
 		for (int i = 0; i < 8; i++) {
 			segs[i] = kt_seg(reg.id, i * KT_MIB, KT_MIB);
 			sqes[i] = kt_io(KVCTX_OP_STORE, kt_key(1000 + round * 8 + i), &segs[i], 1);
 		}
 		ASSERT_EQ(8, kt_submit(&self->k, sqes, 8, 0));
 		un.id = reg.id;
-		ret = kt_ioctl(self->k.fd, KVCTX_IOC_MEM_UNREGISTER, &un);
+		ret = kt_ioctl(self->k.file, KVCTX_IOC_MEM_UNREGISTER, &un);
 		ASSERT_TRUE(ret == 0 || ret == -EBUSY) TH_LOG("%d", ret);
 		busy = ret == -EBUSY;
 		ASSERT_EQ(8, kt_wait(&self->k, 8, KT_LIMIT));
@@ -372,7 +403,7 @@ TEST_F(session, unregister_in_use)
 			EXPECT_EQ((int)KT_MIB, cqe.res);
 		}
 		if (busy) {
-			EXPECT_EQ(0, kt_ioctl(self->k.fd, KVCTX_IOC_MEM_UNREGISTER, &un));
+			EXPECT_EQ(0, kt_ioctl(self->k.file, KVCTX_IOC_MEM_UNREGISTER, &un));
 		}
 	}
 	EXPECT_TRUE(busy);

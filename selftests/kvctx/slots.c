@@ -6,7 +6,7 @@
 #include <pthread.h>
 
 #include "ktest.h"
-#include "kselftest_harness.h"
+#include "harness.h"
 
 #define ARENA		(16 * KT_MIB)
 #define SLOT		(256U << 10)
@@ -25,7 +25,7 @@ FIXTURE_SETUP(slots)
 {
 	ASSERT_EQ(0, kt_open_slots(&self->k, O_RDWR, 0x51, ARENA, 512, SLOT, NR_SLOTS));
 	self->info.size = sizeof(self->info);
-	ASSERT_EQ(0, kt_ioctl(self->k.fd, KVCTX_IOC_INFO, &self->info));
+	ASSERT_EQ(0, kt_ioctl(self->k.file, KVCTX_IOC_INFO, &self->info));
 }
 
 FIXTURE_TEARDOWN(slots)
@@ -193,42 +193,51 @@ TEST_F(slots, limits_of_setup)
 		struct kvctx_setup s = {
 			.size = sizeof(s), .cq_entries = 8, .slot_bytes = cases[i].bytes, .nr_slots = cases[i].nr,
 		};
-		int fd = open(kt_node(), O_RDWR | O_CLOEXEC);
+		struct kvctx_file *f;
 
-		EXPECT_EQ(cases[i].want, kt_ioctl(fd, KVCTX_IOC_SETUP, &s)) TH_LOG("case %zu", i);
+		ASSERT_EQ(0, kt_file(O_RDWR, &f));
+		EXPECT_EQ(cases[i].want, kt_ioctl(f, KVCTX_IOC_SETUP, &s)) TH_LOG("case %zu", i);
 		if (!cases[i].want) {
 			EXPECT_EQ((cases[i].bytes + 4095U) / 4096 * 4096, s.slot_bytes);
 		}
-		close(fd);
+		kvctx_sys_close(f);
 	}
 }
 
 TEST_F(slots, mappings_are_for_reading)
 {
 	size_t all = (size_t)SLOT * NR_SLOTS;
-	struct kvctx_mem_register reg = { .size = sizeof(reg), .addr = (uintptr_t)self->k.slots, .length = all };
-	int fd = self->k.fd;
+	struct kvctx_file *f = self->k.file;
 	void *p;
 
-	EXPECT_EQ(MAP_FAILED, mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_SHARED, fd, KVCTX_MMAP_SLOTS));
+	EXPECT_EQ(MAP_FAILED, kt_map(f, all, PROT_READ | PROT_WRITE, KVCTX_MMAP_SLOTS));
 	EXPECT_EQ(EACCES, errno);
-	EXPECT_EQ(MAP_FAILED, mmap(NULL, all, PROT_READ, MAP_PRIVATE, fd, KVCTX_MMAP_SLOTS));
-	EXPECT_EQ(MAP_FAILED, mmap(NULL, all + 4096, PROT_READ, MAP_SHARED, fd, KVCTX_MMAP_SLOTS));
-	EXPECT_EQ(MAP_FAILED, mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, KVCTX_MMAP_SLOTS + all));
-	p = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, KVCTX_MMAP_SLOTS + all - 4096);
+	EXPECT_EQ(MAP_FAILED, kt_map(f, all + 4096, PROT_READ, KVCTX_MMAP_SLOTS));
+	EXPECT_EQ(MAP_FAILED, kt_map(f, 4096, PROT_READ, KVCTX_MMAP_SLOTS + all));
+	p = kt_map(f, 4096, PROT_READ, KVCTX_MMAP_SLOTS + all - 4096);
 	ASSERT_NE(MAP_FAILED, p);
-	munmap(p, 4096);
+	kvctx_sys_munmap(f, p, 4096);
+	ASSERT_EQ(0, reopen(&self->k, 0, 0));
+	EXPECT_EQ(MAP_FAILED, kt_map(self->k.file, 4096, PROT_READ, KVCTX_MMAP_SLOTS));
+}
+
+/* Whatever their owner does to them */
+TEST_F(slots, mappings_stay_for_reading)
+{
+	size_t all = (size_t)SLOT * NR_SLOTS;
+	struct kvctx_mem_register reg = { .size = sizeof(reg), .addr = (uintptr_t)self->k.slots, .length = all };
+	int fd;
+
+	EXPECT_EQ(MAP_FAILED, mmap(NULL, all, PROT_READ, MAP_PRIVATE, kt_fd(&self->k), KVCTX_MMAP_SLOTS));
 	EXPECT_EQ(-1, mprotect((void *)self->k.slots, 4096, PROT_READ | PROT_WRITE));
 	EXPECT_EQ(EACCES, errno);
-	EXPECT_EQ(-EFAULT, kt_ioctl(fd, KVCTX_IOC_MEM_REGISTER, &reg));
+	EXPECT_EQ(-EFAULT, kt_ioctl(self->k.file, KVCTX_IOC_MEM_REGISTER, &reg));
 	/* /proc/self/mem writes where debuggers may */
 	fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
 	ASSERT_LE(0, fd);
 	EXPECT_EQ(-1, pwrite(fd, "x", 1, (uintptr_t)self->k.slots));
 	close(fd);
 	EXPECT_EQ(0, self->k.slots[0]);
-	ASSERT_EQ(0, reopen(&self->k, 0, 0));
-	EXPECT_EQ(MAP_FAILED, mmap(NULL, 4096, PROT_READ, MAP_SHARED, self->k.fd, KVCTX_MMAP_SLOTS));
 }
 
 TEST_F(slots, deleted_and_replaced_pages)
@@ -321,7 +330,7 @@ static int match(struct kt *k, uint64_t from, uint32_t nr, uint32_t ms, struct k
 	*m = (struct kvctx_match){
 		.size = sizeof(*m), .flags = KVCTX_MATCH_PREFETCH, .keys = (uintptr_t)keys, .nr_keys = nr, .lease_ms = ms,
 	};
-	return kt_ioctl(k->fd, KVCTX_IOC_MATCH, m);
+	return kt_ioctl(k->file, KVCTX_IOC_MATCH, m);
 }
 
 TEST_F(slots, match_reads_ahead)
@@ -444,7 +453,7 @@ TEST_F(slots, replaced_while_filling)
 {
 	struct kt *k = &self->k;
 	struct kvctx_seg seg = kt_seg(KVCTX_MEM_ARENA, KT_MIB, PAGE);
-	struct kvctx_sqe sqes[2];
+	struct kvctx_sqe sqes[2], del = kt_sqe(KVCTX_OP_DELETE, kt_key(71));
 	struct kvctx_cqe cqe;
 	uint32_t flags;
 
@@ -453,15 +462,11 @@ TEST_F(slots, replaced_while_filling)
 	sqes[1] = kt_io(KVCTX_OP_LOAD, kt_key(71), &seg, 1);
 	ASSERT_LE(0, kt_slow("delay 300"));
 	ASSERT_EQ(2, kt_submit(k, sqes, 2, 0));
-	EXPECT_EQ(0, kt_ioctl(k->fd, KVCTX_IOC_WAIT, &(struct kvctx_wait){ .size = sizeof(struct kvctx_wait) }));
-	{
-		struct kvctx_sqe del = kt_sqe(KVCTX_OP_DELETE, kt_key(71));
-
-		ASSERT_EQ(1, kt_submit(k, &del, 1, 1));
-		ASSERT_TRUE(kt_reap(k, &cqe));
-		ASSERT_EQ(del.user_data, cqe.user_data);
-		ASSERT_EQ(0, cqe.res);
-	}
+	EXPECT_EQ(0, kt_ioctl(k->file, KVCTX_IOC_WAIT, &(struct kvctx_wait){ .size = sizeof(struct kvctx_wait) }));
+	ASSERT_EQ(1, kt_submit(k, &del, 1, 1));
+	ASSERT_TRUE(kt_reap(k, &cqe));
+	ASSERT_EQ(del.user_data, cqe.user_data);
+	ASSERT_EQ(0, cqe.res);
 	ASSERT_LE(0, kt_slow("delay 0"));
 	kt_wait(k, 2, KT_LIMIT);
 	while (kt_reap(k, &cqe)) {

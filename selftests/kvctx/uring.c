@@ -9,7 +9,7 @@
 
 #include "kvctx_uring.h"
 #include "ktest.h"
-#include "kselftest_harness.h"
+#include "harness.h"
 
 #define PAGE	(192U << 10)
 #define ENTRIES	64
@@ -41,7 +41,7 @@ static struct io_uring_sqe *add(struct io_uring *ring, const struct kt *k, const
 {
 	struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
 
-	if (!sqe || kvctx_uring_prep(sqe, k->fd, op))
+	if (!sqe || kvctx_uring_prep(sqe, kt_fd(k), op))
 		abort();
 	return sqe;
 }
@@ -62,7 +62,7 @@ static struct io_uring_sqe *op_fixed(struct io_uring *ring, struct kt *k, uint8_
 	struct kvctx_sqe op = { .opcode = opcode, .key = kt_key(key), .length = length };
 	struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
 
-	if (!sqe || kvctx_uring_prep_fixed(sqe, k->fd, &op, p, buf_index))
+	if (!sqe || kvctx_uring_prep_fixed(sqe, kt_fd(k), &op, p, buf_index))
 		abort();
 	return sqe;
 }
@@ -73,7 +73,7 @@ static void batch(struct io_uring *ring, const struct kt *k, const struct kvctx_
 
 	if (!sqe)
 		abort();
-	kvctx_uring_prep_submit(sqe, k->fd, sqes, nr);
+	kvctx_uring_prep_submit(sqe, kt_fd(k), sqes, nr);
 }
 
 static struct result reap(struct io_uring *ring)
@@ -153,7 +153,7 @@ TEST_F(uring, announced)
 {
 	struct kvctx_info info = { .size = sizeof(info) };
 
-	ASSERT_EQ(0, kt_ioctl(self->k.fd, KVCTX_IOC_INFO, &info));
+	ASSERT_EQ(0, kt_ioctl(self->k.file, KVCTX_IOC_INFO, &info));
 	EXPECT_TRUE(info.features & KVCTX_FEAT_URING);
 }
 
@@ -309,7 +309,7 @@ TEST_F(uring, batch)
 	EXPECT_EQ(-EINVAL, run(&self->ring).res);
 	batch(&self->ring, k, NULL, 1);
 	EXPECT_EQ(-EFAULT, run(&self->ring).res);
-	sqe = entry(&self->ring, k->fd, KVCTX_URING_SUBMIT);
+	sqe = entry(&self->ring, kt_fd(k), KVCTX_URING_SUBMIT);
 	*(struct kvctx_uring_submit *)sqe->cmd =
 		(struct kvctx_uring_submit){ .sqes = (uintptr_t)sqes, .nr = 1, .reserved = 1 };
 	EXPECT_EQ(-EINVAL, run(&self->ring).res);
@@ -396,7 +396,7 @@ TEST_F(uring, refusals)
 
 	ASSERT_EQ(0, io_uring_register_buffers(&self->ring, &iov, 1));
 	for (i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-		sqe = entry(&self->ring, k->fd, KVCTX_URING_OP);
+		sqe = entry(&self->ring, kt_fd(k), KVCTX_URING_OP);
 		*entry_of(sqe) = cases[i].op;
 		if (cases[i].key)
 			entry_of(sqe)->key = kt_key(300);
@@ -405,7 +405,7 @@ TEST_F(uring, refusals)
 		EXPECT_EQ(cases[i].res, run(&self->ring).res)
 			TH_LOG("case %u", i);
 	}
-	entry(&self->ring, k->fd, KVCTX_IOC_SUBMIT);
+	entry(&self->ring, kt_fd(k), KVCTX_IOC_SUBMIT);
 	EXPECT_EQ(-ENOTTY, run(&self->ring).res);
 	EXPECT_EQ(-ENOENT, kt_op(k, KVCTX_OP_QUERY, kt_key(300)));
 }
@@ -432,21 +432,19 @@ TEST(other_rings)
 	struct kvctx_sqe sqe = kt_sqe(KVCTX_OP_QUERY, kt_key(400));
 	struct io_uring_sqe *e;
 	struct io_uring ring;
-	struct kt k;
-	int fd;
+	struct kt k, bare = { 0 };
 
 	ASSERT_EQ(0, kt_open(&k, O_RDWR, 0x71, 0, 8));
 	ASSERT_EQ(0, io_uring_queue_init(4, &ring, 0));
-	e = entry(&ring, k.fd, KVCTX_URING_OP);
+	e = entry(&ring, kt_fd(&k), KVCTX_URING_OP);
 	*(uint8_t *)e->cmd = KVCTX_OP_FLUSH;
 	EXPECT_EQ(-EINVAL, run(&ring).res);
 	batch(&ring, &k, &sqe, 1);
 	EXPECT_EQ(1, run(&ring).res);
-	fd = open(kt_node(), O_RDWR | O_CLOEXEC);
-	ASSERT_LE(0, fd);
-	entry(&ring, fd, KVCTX_URING_SUBMIT);
+	ASSERT_EQ(0, kt_file(O_RDWR, &bare.file));
+	entry(&ring, kt_fd(&bare), KVCTX_URING_SUBMIT);
 	EXPECT_EQ(-EBADFD, run(&ring).res);
-	close(fd);
+	kt_close(&bare);
 	/* no room for a completion: told, not retried */
 	while (kt_submit(&k, &sqe, 1, 0) == 1)
 		;
@@ -565,22 +563,23 @@ TEST_F(full, rings_do_not_end_a_wait)
 	struct sigaction act = { .sa_handler = on_signal };
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&self->ring);
 
+	ASSERT_NE(NULL, sqe);
 	memset(sqe, 0, 2 * sizeof(*sqe));
 	io_uring_prep_timeout(sqe, &often, 0, IORING_TIMEOUT_MULTISHOT);
 	ASSERT_EQ(1, io_uring_submit(&self->ring));
 	late.timeout_ns = KT_SEC / 3;
 	ASSERT_EQ(1, kt_submit(&self->k, &late, 1, 0));
-	ASSERT_EQ(1, kt_ioctl(self->k.fd, KVCTX_IOC_WAIT, &w));
+	ASSERT_EQ(1, kt_ioctl(self->k.file, KVCTX_IOC_WAIT, &w));
 	w.consumed = 1;
 	w.timeout_ns = KT_SEC / 3;
-	EXPECT_EQ(-ETIME, kt_ioctl(self->k.fd, KVCTX_IOC_WAIT, &w));
+	EXPECT_EQ(-ETIME, kt_ioctl(self->k.file, KVCTX_IOC_WAIT, &w));
 	/* not before the last third of a second has passed, of which this is what was left */
 	EXPECT_GT(KT_SEC / 3, w.timeout_ns);
 	w = none;
 	w.timeout_ns = 3600 * KT_SEC;
 	ASSERT_EQ(0, sigaction(SIGALRM, &act, NULL));
 	ASSERT_EQ(0, setitimer(ITIMER_REAL, &timer, NULL));
-	EXPECT_EQ(-EINTR, kt_ioctl(self->k.fd, KVCTX_IOC_WAIT, &w));
+	EXPECT_EQ(-EINTR, kt_ioctl(self->k.file, KVCTX_IOC_WAIT, &w));
 	EXPECT_GT(3600 * KT_SEC, w.timeout_ns);
 	EXPECT_LT(0, w.timeout_ns);
 	signal(SIGALRM, SIG_DFL);
@@ -605,6 +604,7 @@ TEST_F(full, told_at_once_or_in_time)
 	EXPECT_TRUE(quiet(&self->ring, 200));
 	/* io_uring hands on no cancelling by entry */
 	sqe = io_uring_get_sqe(&self->ring);
+	ASSERT_NE(NULL, sqe);
 	memset(sqe, 0, 2 * sizeof(*sqe));
 	io_uring_prep_cancel64(sqe, 0, 0);
 	EXPECT_EQ(-ENOENT, run(&self->ring).res);
@@ -701,7 +701,7 @@ TEST(killed_in_flight)
 			if (i == 0)
 				raise(SIGKILL);
 			io_uring_queue_exit(&ring);
-			close(k.fd);
+			kvctx_sys_close(k.file);
 			_exit(0);
 		}
 		usleep(1500000);
