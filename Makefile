@@ -60,7 +60,9 @@ KERNEL		?= 7.2
 REQUESTS	?=
 TRACE		?=
 
-.PHONY: all help programs testprogs guestprogs deps setup guest check check-vm test demo install clean
+CHECKS		+= check-licences
+
+.PHONY: all help programs testprogs guestprogs deps setup guest check check-licences check-vm test demo install clean
 all: programs $(if $(NATIVE_MODULE),module)
 	@echo "Built in $(O)/. 'make help' tells the other targets."
 
@@ -111,6 +113,9 @@ guest: setup
 
 check: deps
 	@selftests/all $(CHECKS)
+
+check-licences:
+	@selftests/licences
 
 test:
 	@selftests/all deps setup guest $(CHECKS) check-kmod check-vm check-insn check-crash $(KERNELS:%=check-guest-%)

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only OR LGPL-2.1-or-later
 #
 # The core as a native library: $(O)/lib/libkvccore.a, for tests and tools. Users link with $(KVC_CORE_LIBS).
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR LGPL-2.1-or-later */
 /*
  * The kvctx engine: where pages go, where they are, when they die. No I/O, no sleeping on I/O, no kernel header.
  *

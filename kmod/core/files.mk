@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: GPL-2.0-only OR LGPL-2.1-or-later
 #
 # The core's sources, without folder and suffix: the module and the native library are built from this one list.
 # By floors, see engine.h.

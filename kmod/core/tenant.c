@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only OR LGPL-2.1-or-later
 /*
  * The pool's superblock, and the tenants in it. Removing a tenant raises its slot's epoch: its domains are dead from
  * then on, which nobody finds pages in, and gone when the superblocks say so, so that no recovery believes a record of

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only OR LGPL-2.1-or-later
 /*
  * Which operations are valid. What an opcode may use stands in one table; INFO reports the masks of that table.
  */

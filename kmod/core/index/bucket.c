@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only OR LGPL-2.1-or-later
 /*
  * Buckets of a shard: linear hashing (W. Litwin, "Linear hashing: a new tool for file and table addressing", 1980).
  *

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR LGPL-2.1-or-later */
 /*
  * The hash table of a shard: hash -> entry ids. bucket.c grows it, index.c knows what the ids mean.
  *

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR LGPL-2.1-or-later */
 /*
  * The structures as they lie on media, private to the encoders and decoders. All fields are little-endian, all
  * structures packed: they are read in place from buffers of any alignment.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only OR LGPL-2.1-or-later
 /*
  * The write budget: bytes a day that may be written, pages and the engine's own structures, moved or new. Past it only
  * pages that were seen before are stored.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only OR LGPL-2.1-or-later */
 /*
  * What pages are worth: request.c says whose they are, value.c what that is worth,
  * victim.c which segment goes. Included by engine.h, which has the locks.
