@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 /*
- * The library over the module itself; runs in the guest. The tenant's node is $KVCTX_NODE, by
- * default /dev/kvctx/t/default.
+ * The library over whoever serves: the module, in the guest, or the library itself. The tenant is
+ * $KVCTX_NODE, by default /dev/kvctx/t/default.
  */
 #include <poll.h>
 #include <pthread.h>
@@ -220,6 +220,27 @@ TEST_F(lib, batch_of_a_ring)
 	ASSERT_EQ(0, io_uring_wait_cqe(&ring, &done));
 	EXPECT_EQ(LIMIT - 1, done->res);
 	EXPECT_EQ(1, kvctx_submit(self->ctx));
+	io_uring_queue_exit(&ring);
+}
+
+/* INFO says whether commands are served; where they are not, each says so */
+TEST_F(lib, commands_are_served_or_refused)
+{
+	bool served = kvctx_get_info(self->ctx)->features & KVCTX_FEAT_URING;
+	struct kvctx_key key = key_of(1);
+	struct kvctx_sqe op = { 0 };
+	struct io_uring_sqe *sqe;
+	struct io_uring_cqe *done;
+	struct io_uring ring;
+
+	kvctx_prep_query(&op, &key);
+	ASSERT_EQ(0, io_uring_queue_init(4, &ring, IORING_SETUP_SQE128));
+	sqe = io_uring_get_sqe(&ring);
+	ASSERT_NE(NULL, sqe);
+	ASSERT_EQ(0, kvctx_uring_prep(sqe, kvctx_fd(self->ctx), &op));
+	ASSERT_EQ(1, io_uring_submit(&ring));
+	ASSERT_EQ(0, io_uring_wait_cqe(&ring, &done));
+	EXPECT_EQ(served ? -ENOENT : -EOPNOTSUPP, done->res);
 	io_uring_queue_exit(&ring);
 }
 
