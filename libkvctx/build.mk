@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0
+# SPDX-License-Identifier: LGPL-2.1-or-later
 #
 # libkvctx, shared and static, its pages, its example, and its tests.
 
