@@ -10,7 +10,7 @@
  *
  * Floors, lowest first; a file calls only what is below it.
  *   1  base bio session/sqe
- *   2  data/path data/cq
+ *   2  data/path data/cq session/call
  *   3  data/mem
  *   4  data/register
  *   5  data/op

@@ -17,7 +17,7 @@ enum sys_kind {
 static const struct kvctx_server *const servers[SYS_KINDS] = {
 	[SYS_NODE]	= &kvctx_kernel,
 	[SYS_SOCKET]	= NULL,
-	[SYS_POOL]	= NULL,
+	[SYS_POOL]	= &kve_server,
 };
 
 static enum sys_kind sys_kind(mode_t mode)

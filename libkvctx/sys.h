@@ -53,6 +53,7 @@ struct kvctx_server {
 };
 
 extern const struct kvctx_server kvctx_kernel;
+extern const struct kvctx_server kve_server;	/* in the process, see engine/server.c */
 
 /*
  * Open the session that @path names, by what there is

@@ -203,12 +203,9 @@ long kvctx_match(struct kvctx_session *s, struct kvctx_match *arg)
 	long ret;
 	s32 id;
 
-	if (!arg->nr_keys || arg->nr_keys > KVCTX_MATCH_MAX)
-		return -EINVAL;
-	if (arg->flags ? !arg->lease_ms || arg->lease_ms > KVCTX_LEASE_MS_MAX : arg->lease_ms)
-		return -EINVAL;
-	if (arg->reserved)
-		return -EINVAL;
+	ret = kvctx_match_check(arg);
+	if (ret)
+		return ret;
 	arg->lease = 0;
 	arg->nr_prefetched = 0;
 	keys = kvmalloc_array(arg->nr_keys, sizeof(*keys), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);

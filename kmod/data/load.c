@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * LOAD: from the device straight into the caller's memory, then verify.
- *
- *	|<------------------------- span, read ------------------------>|
- *	| head   |            the caller's range             | tail     | padding
- *	^ chunk boundary                                      chunk boundary or the page's end
+ * LOAD: from the device straight into the caller's memory, then verify. What is read of the page says struct
+ * kvctx_frame.
  *
  * With verification the range is widened to whole chunks, what the caller did not ask for goes to scratch memory.
  * Without, it is widened to whole blocks and the rest is dropped. The padding behind the page's end belongs to no
@@ -50,19 +47,18 @@ static int load_frame(struct kvctx_op *op)
 {
 	const struct kvc_load *ld = &op->load.page;
 	u32 unit = kvctx_io_unit(op->session->pool->members[ld->member].bdev);
-	u32 step = op->load.verify ? kvc_chunk_size(op->session->pool->core) : unit;
-	u32 from = op->call.offset, end = from + op->call.length, start = round_down(from, step);
-	u32 stop = op->load.verify ? min_t(u64, round_up((u64)end, step), ld->length) : end;
-	struct kvctx_piece head = { .length = from - start }, tail = { .length = stop - end };
+	u32 chunk = op->load.verify ? kvc_chunk_size(op->session->pool->core) : 0;
+	struct kvctx_frame f = kvctx_frame_of(op->call.offset, op->call.length, ld->length, chunk, unit);
+	struct kvctx_piece head = { .length = f.head }, tail = { .length = f.tail };
 	u32 n = 0;
 
-	op->load.head = head.length;
-	op->load.span = stop - start;
+	op->load.head = f.head;
+	op->load.span = f.span;
 	op->io.member = ld->member;
-	op->io.offset = ld->offset + start;
-	op->io.bytes = round_up(op->load.span, unit);
+	op->io.offset = ld->offset + f.start;
+	op->io.bytes = f.bytes;
 	if (op->load.verify && head.length + tail.length) {
-		tail.offset = PAGE_ALIGN(head.length) + offset_in_page(end - start);
+		tail.offset = PAGE_ALIGN(head.length) + offset_in_page(f.head + op->call.length);
 		op->load.scratch = kvctx_mem_alloc(tail.offset + tail.length, false);
 		if (IS_ERR(op->load.scratch)) {
 			op->load.scratch = NULL;

@@ -2,8 +2,7 @@
 /*
  * Sessions: open files of a tenant's node. File operations, the ioctl table, life and death.
  *
- * The table gives each ioctl its structure's first published and its known size, its flags and its handler. The
- * dispatcher copies the structure in and out; handlers work on the copy. Before a handler that hands something out
+ * What is valid says session/call.c. The dispatcher copies the structure in and out; handlers work on the copy. Before a handler that hands something out
  * runs, its structure is written back unchanged: a pointer that cannot be written is found while nothing has been
  * done.
  *
@@ -25,29 +24,7 @@
 
 #define CLOSE_WAIT	(5 * HZ)
 
-union kvctx_arg {
-	struct {
-		u32 size;
-		u32 flags;
-	};
-	struct kvctx_info info;
-	struct kvctx_setup setup;
-	struct kvctx_mem_register reg;
-	struct kvctx_mem_unregister unreg;
-	struct kvctx_submit submit;
-	struct kvctx_wait wait;
-	struct kvctx_match match;
-	struct kvctx_paths paths;
-};
-
-struct kvctx_ioctl {
-	u32 min;			/* first published size */
-	u32 known;
-	u32 flags;
-	bool ready;			/* only after SETUP */
-	bool out;			/* the structure is copied back */
-	long (*fn)(struct kvctx_session *s, union kvctx_arg *arg);
-};
+typedef long (*session_call)(struct kvctx_session *s, union kvctx_arg *arg);
 
 /* SETUP was done, and what it made can be seen. */
 static bool session_ready(const struct kvctx_session *s)
@@ -90,7 +67,6 @@ static long session_info(struct kvctx_session *s, union kvctx_arg *arg)
 
 	*info = (struct kvctx_info){
 		.size = size,
-		.abi_version = KVCTX_ABI_VERSION,
 		.session_flags = s->rights.rdonly ? KVCTX_SESSION_RDONLY : 0,
 		.features = KVCTX_FEAT_VERIFY | KVCTX_FEAT_SLOTS |
 			    (IS_ENABLED(CONFIG_PCI_P2PDMA) ? KVCTX_FEAT_P2P : 0) |
@@ -102,21 +78,13 @@ static long session_info(struct kvctx_session *s, union kvctx_arg *arg)
 		.chunk_size = kvc_chunk_size(s->pool->core),
 		.block_size = KVC_BLOCK,
 		.members = kvctx_nr_members(s->pool),
-		.segs_max = KVCTX_SEGS_MAX,
-		.batch_max = KVCTX_BATCH_MAX,
-		.cq_max = KVCTX_CQ_MAX,
-		.match_max = KVCTX_MATCH_MAX,
-		.lease_ms_max = KVCTX_LEASE_MS_MAX,
-		.leases_max = KVCTX_LEASES_MAX,
-		.mem_max = KVCTX_MEM_MAX,
 		.dma_align = session_dma_align(s->pool),
 		.tenant_flags = s->tenant->flags,
-		.slots_max = KVCTX_SLOTS_MAX,
 		.slot_bytes_max = session_slot_bytes_max(s),
 	};
 	if (session_ready(s))
 		info->session_flags |= KVCTX_SESSION_READY;
-	kvctx_rule_masks(&info->op_mask, &info->op_flags);
+	kvctx_info_limits(info);
 	memcpy(info->pool_uuid, super->pool_uuid, sizeof(info->pool_uuid));
 	strscpy_pad(info->pool, s->pool->name, sizeof(info->pool));
 	strscpy_pad(info->tenant, s->tenant->name, sizeof(info->tenant));
@@ -190,27 +158,13 @@ static int session_setup_all(struct kvctx_session *s, struct kvctx_setup *arg)
 	return 0;
 }
 
-static bool session_slots_valid(const struct kvctx_session *s, const struct kvctx_setup *arg)
-{
-	if (!arg->nr_slots)
-		return !arg->slot_bytes;
-	return arg->nr_slots <= KVCTX_SLOTS_MAX && arg->slot_bytes && arg->slot_bytes <= session_slot_bytes_max(s) &&
-	       (u64)arg->nr_slots * PAGE_ALIGN((u64)arg->slot_bytes) <= session_arena_max();
-}
-
 static long session_setup(struct kvctx_session *s, union kvctx_arg *arg)
 {
 	struct kvctx_setup *setup = &arg->setup;
-	int err;
+	int err = kvctx_setup_check(setup, session_arena_max(), session_slot_bytes_max(s), PAGE_SIZE);
 
-	if (setup->reserved)
-		return -EINVAL;
-	if (!(setup->flags & KVCTX_SETUP_EVENTFD) && setup->eventfd)
-		return -EINVAL;
-	if (!setup->cq_entries || setup->cq_entries > KVCTX_CQ_MAX || setup->arena_bytes > session_arena_max())
-		return -EINVAL;
-	if (!session_slots_valid(s, setup))
-		return -EINVAL;
+	if (err)
+		return err;
 	err = mutex_lock_killable(&s->setup_lock);
 	if (err)
 		return -EINTR;
@@ -283,67 +237,34 @@ static long session_match(struct kvctx_session *s, union kvctx_arg *arg)
 	return kvctx_match(s, &arg->match);
 }
 
-/* Row n is _IO(KVCTX_IOC_TYPE, n). */
-static const struct kvctx_ioctl ioctls[] = {
-	[_IOC_NR(KVCTX_IOC_INFO)] = {
-		.min = offsetofend(struct kvctx_info, tenant), .known = sizeof(struct kvctx_info),
-		.out = true, .fn = session_info,
-	},
-	[_IOC_NR(KVCTX_IOC_SETUP)] = {
-		.min = offsetofend(struct kvctx_setup, reserved), .known = sizeof(struct kvctx_setup),
-		.flags = KVCTX_SETUP_EVENTFD, .out = true, .fn = session_setup,
-	},
-	[_IOC_NR(KVCTX_IOC_MEM_REGISTER)] = {
-		.min = offsetofend(struct kvctx_mem_register, reserved), .known = sizeof(struct kvctx_mem_register),
-		.ready = true, .out = true, .fn = session_register,
-	},
-	[_IOC_NR(KVCTX_IOC_MEM_UNREGISTER)] = {
-		.min = offsetofend(struct kvctx_mem_unregister, reserved), .known = sizeof(struct kvctx_mem_unregister),
-		.ready = true, .fn = session_unregister,
-	},
-	[_IOC_NR(KVCTX_IOC_SUBMIT)] = {
-		.min = offsetofend(struct kvctx_submit, reserved), .known = sizeof(struct kvctx_submit),
-		.ready = true, .fn = session_submit,
-	},
-	[_IOC_NR(KVCTX_IOC_WAIT)] = {
-		.min = offsetofend(struct kvctx_wait, timeout_ns), .known = sizeof(struct kvctx_wait),
-		.ready = true, .fn = session_wait,
-	},
-	[_IOC_NR(KVCTX_IOC_MATCH)] = {
-		.min = offsetofend(struct kvctx_match, lease), .known = sizeof(struct kvctx_match),
-		.flags = KVCTX_MATCH_LEASE | KVCTX_MATCH_PREFETCH, .ready = true, .out = true, .fn = session_match,
-	},
-	[_IOC_NR(KVCTX_IOC_PATHS)] = {
-		.min = offsetofend(struct kvctx_paths, paths), .known = sizeof(struct kvctx_paths),
-		.ready = true, .out = true, .fn = session_paths,
-	},
+/* Row n is _IO(KVCTX_IOC_TYPE, n), as in kvctx_calls. */
+static const session_call session_calls[KVCTX_CALLS] = {
+	[_IOC_NR(KVCTX_IOC_INFO)]		= session_info,
+	[_IOC_NR(KVCTX_IOC_SETUP)]		= session_setup,
+	[_IOC_NR(KVCTX_IOC_MEM_REGISTER)]	= session_register,
+	[_IOC_NR(KVCTX_IOC_MEM_UNREGISTER)]	= session_unregister,
+	[_IOC_NR(KVCTX_IOC_SUBMIT)]		= session_submit,
+	[_IOC_NR(KVCTX_IOC_WAIT)]		= session_wait,
+	[_IOC_NR(KVCTX_IOC_MATCH)]		= session_match,
+	[_IOC_NR(KVCTX_IOC_PATHS)]		= session_paths,
 };
 
-static const struct kvctx_ioctl *session_ioctl_find(unsigned int cmd)
-{
-	unsigned int i = _IOC_NR(cmd);
-
-	if (cmd != _IO(KVCTX_IOC_TYPE, i) || i >= ARRAY_SIZE(ioctls))
-		return NULL;
-	return &ioctls[array_index_nospec(i, ARRAY_SIZE(ioctls))];
-}
-
-static int session_arg_get(const struct kvctx_ioctl *io, const void __user *user, union kvctx_arg *arg)
+static int session_arg_get(const struct kvctx_call *call, const void __user *user, union kvctx_arg *arg)
 {
 	u32 size;
 	int err;
 
 	/* most callers have the size that we know; this may fail for those whose structure is shorter */
-	if (!copy_from_user(arg, user, io->known) && arg->size == io->known)
+	if (!copy_from_user(arg, user, call->known) && arg->size == call->known)
 		return 0;
 	if (get_user(size, (const u32 __user *)user))
 		return -EFAULT;
-	if (size < io->min)
+	if (size < call->min)
 		return -EINVAL;
 	if (size > PAGE_SIZE)
 		return -E2BIG;
 	memset(arg, 0, sizeof(*arg));
-	err = copy_struct_from_user(arg, io->known, user, size);
+	err = copy_struct_from_user(arg, call->known, user, size);
 	if (err)
 		return err;
 	return arg->size == size ? 0 : -EINVAL;
@@ -351,27 +272,30 @@ static int session_arg_get(const struct kvctx_ioctl *io, const void __user *user
 
 static long session_ioctl(struct file *file, unsigned int cmd, unsigned long user)
 {
-	const struct kvctx_ioctl *io = session_ioctl_find(cmd);
 	struct kvctx_session *s = file->private_data;
 	void __user *ptr = (void __user *)user;
+	const struct kvctx_call *call;
+	unsigned int i = _IOC_NR(cmd);
 	union kvctx_arg arg;
 	u32 size;
 	long ret;
 
-	if (!io)
+	if (cmd != _IO(KVCTX_IOC_TYPE, i) || i >= KVCTX_CALLS)
 		return -ENOTTY;
-	ret = session_arg_get(io, ptr, &arg);
+	i = array_index_nospec(i, KVCTX_CALLS);
+	call = &kvctx_calls[i];
+	ret = session_arg_get(call, ptr, &arg);
 	if (ret)
 		return ret;
-	if (arg.flags & ~io->flags)
+	if (arg.flags & ~call->flags)
 		return -EINVAL;
-	if (io->ready && !session_ready(s))
+	if (call->ready && !session_ready(s))
 		return -EBADFD;
-	size = min(arg.size, io->known);
-	if (io->out && copy_to_user(ptr, &arg, size))
+	size = min(arg.size, call->known);
+	if (call->out && copy_to_user(ptr, &arg, size))
 		return -EFAULT;
-	ret = io->fn(s, &arg);
-	if (((ret >= 0 && io->out) || ret == -ERESTARTNOHAND) && copy_to_user(ptr, &arg, size))
+	ret = session_calls[i](s, &arg);
+	if (((ret >= 0 && call->out) || ret == -ERESTARTNOHAND) && copy_to_user(ptr, &arg, size))
 		return -EFAULT;
 	return ret;
 }

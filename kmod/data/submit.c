@@ -245,8 +245,9 @@ long kvctx_submit(struct kvctx_session *s, const struct kvctx_submit *arg, struc
 	u32 done = 0;
 	long ret = 0;
 
-	if (arg->reserved || !arg->nr || arg->nr > KVCTX_BATCH_MAX || (arg->timeout_ns && !arg->wait_nr))
-		return -EINVAL;
+	ret = kvctx_submit_check(arg);
+	if (ret)
+		return ret;
 	blk_start_plug(&plug);
 	/* requests are then allocated so many at a time */
 	plug.nr_ios = min_t(u32, arg->nr, PLUG_IOS);

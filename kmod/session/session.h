@@ -2,9 +2,9 @@
 /*
  * What a session is without I/O, for whoever serves the contract of uapi/linux/kvctx.h.
  *
- * Here lives what such a server decides before it moves anything: which operations are valid (sqe.c), and the limits
- * that it reports. The module and user space build the same files: their platform is the engine's os.h, they name no
- * other header of the kernel's, and they call nothing.
+ * Here lives what such a server decides before it moves anything: which operations are valid (sqe.c), which calls are
+ * (call.c), the limits that it reports, and what of a page is read for a LOAD. The module and user space build the same
+ * files: their platform is the engine's os.h, they name no other header of the kernel's, and they call nothing.
  */
 #ifndef KVCTX_SESSION_H
 #define KVCTX_SESSION_H
@@ -45,5 +45,54 @@ extern const struct kvctx_rule kvctx_rules[KVCTX_OPS];		/* by opcode */
 
 void kvctx_rule_masks(u64 *ops, u64 *flags);
 int kvctx_sqe_check(const struct kvctx_sqe *sqe, const struct kvctx_rule *rule, const struct kvctx_rights *rights);
+
+/* An ioctl: its structure, and when it may be called */
+struct kvctx_call {
+	u32 min;			/* first published size of the structure */
+	u32 known;
+	u32 flags;
+	bool ready;			/* only after SETUP */
+	bool out;			/* the structure is copied back */
+};
+
+union kvctx_arg {
+	struct {
+		u32 size;
+		u32 flags;
+	};
+	struct kvctx_info info;
+	struct kvctx_setup setup;
+	struct kvctx_mem_register reg;
+	struct kvctx_mem_unregister unreg;
+	struct kvctx_submit submit;
+	struct kvctx_wait wait;
+	struct kvctx_match match;
+	struct kvctx_paths paths;
+};
+
+#define KVCTX_CALLS		(_IOC_NR(KVCTX_IOC_PATHS) + 1)
+
+extern const struct kvctx_call kvctx_calls[KVCTX_CALLS];	/* row n is _IO(KVCTX_IOC_TYPE, n) */
+
+void kvctx_info_limits(struct kvctx_info *info);
+int kvctx_setup_check(const struct kvctx_setup *setup, u64 memory_max, u64 slot_bytes_max, u32 page);
+int kvctx_submit_check(const struct kvctx_submit *submit);
+int kvctx_match_check(const struct kvctx_match *match);
+
+/*
+ * What is read of a page for a LOAD
+ *
+ *	|<------------------------- span, read ------------------------>|
+ *	| head   |            the caller's range             | tail     | padding
+ *	^ start: chunk boundary                               chunk boundary or the page's end
+ */
+struct kvctx_frame {
+	u32 start;			/* inside the page */
+	u32 head, tail;			/* bytes that the caller did not ask for */
+	u32 span;
+	u32 bytes;			/* with the padding: whole blocks */
+};
+
+struct kvctx_frame kvctx_frame_of(u32 from, u32 length, u32 page_length, u32 chunk, u32 unit);
 
 #endif

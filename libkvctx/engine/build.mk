@@ -2,15 +2,22 @@
 #
 # The engine in the process: $(KVE_OBJS), the core with it. For the library, and for tests of its own.
 
-KVE_SRC		:= log fork os/os device attend member super worker recover attach pool format file create
+KVE_SRC		:= log fork os/os device attend member super worker recover attach pool format file create \
+		   heap transfer ring_uring ring_threads ring mem cq queue op park turn io reap store load lease slots submit match \
+		   session server
 KVE_OBJS	:= $(KVE_SRC:%=$(O)/obj/libkvctx/engine/%.o)
-KVE_CORE	:= $(KVC_CORE_FILES:%=$(O)/obj/libkvctx/core/%.o) $(O)/obj/libkvctx/core/os-native/crc.o
-KVE_CORE_CFLAGS	:= -fPIC -pthread -fvisibility=hidden -Ilibkvctx/engine/os -Ikmod/core
+KVE_CORE	:= $(KVC_CORE_FILES:%=$(O)/obj/libkvctx/core/%.o) $(O)/obj/libkvctx/core/os-native/crc.o \
+		   $(O)/obj/libkvctx/core/session/sqe.o $(O)/obj/libkvctx/core/session/call.o
+KVE_CORE_CFLAGS	:= -fPIC -pthread -fvisibility=hidden -Ilibkvctx/engine/os -Ikmod/core -Ikmod
 KVE_CFLAGS	:= -Ilibkvctx -Ilibkvctx/engine $(KVE_CORE_CFLAGS)
-KVE_LIBS	:= -lisal -lpthread
+KVE_LIBS	:= -luring -lisal -lpthread
 
 $(O)/obj/libkvctx/engine/%.o: OBJ_CFLAGS := $(KVE_CFLAGS)
 $(O)/obj/libkvctx/core/%.o: OBJ_CFLAGS := $(KVE_CORE_CFLAGS)
+$(O)/obj/libkvctx/core/session/%.o: kmod/session/%.c Makefile
+	@mkdir -p $(@D)
+	$(Q_CC)$(CC) $(KVCTX_CFLAGS) $(OBJ_CFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+
 $(O)/obj/libkvctx/core/%.o: kmod/core/%.c Makefile
 	@mkdir -p $(@D)
 	$(Q_CC)$(CC) $(KVCTX_CFLAGS) $(OBJ_CFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<

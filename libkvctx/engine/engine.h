@@ -31,6 +31,7 @@
 #define KVE_ENGINE_H
 
 #include <pthread.h>
+#include <syslog.h>
 
 #include "core.h"
 
@@ -68,7 +69,11 @@ int kve_device_read(const struct kve_device *d, void *buf, size_t len, u64 offse
 int kve_device_write(const struct kve_device *d, const void *buf, size_t len, u64 offset, bool durable);
 int kve_device_discard(const struct kve_device *d, u64 offset, u64 len);
 
-/* attend.c: the pool's attendant */
+/* attend.c: the pool's attendant, and what all threads of the engine share */
+
+int kve_cond_init(pthread_cond_t *c);				/* of CLOCK_MONOTONIC; 0, -errno */
+void kve_cond_wait(pthread_cond_t *c, pthread_mutex_t *lock, u64 until);
+int kve_thread_start(pthread_t *t, void *(*fn)(void *arg), void *arg, const char *name);	/* 0, -errno */
 
 struct kve_job {
 	struct kve_job *next;
@@ -158,6 +163,7 @@ struct kve_pool {
 
 	/* Of the sessions': queued when the engine says that there is space. fn is set by who first waits */
 	struct kve_job space;
+	struct kve_waits *waits;	/* of the sessions, see session.h; freed with the pool */
 };
 
 /* Held over I/O */

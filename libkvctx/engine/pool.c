@@ -26,6 +26,7 @@ static void pool_free(struct kve_pool *p)
 	pthread_cond_destroy(&p->attend);
 	pthread_mutex_destroy(&p->super_lock);
 	pthread_mutex_destroy(&p->lock);
+	free(p->waits);
 	free(p->dir);
 	free(p);
 }

@@ -8,9 +8,6 @@
 #include "engine.h"
 
 /* attend.c */
-int kve_cond_init(pthread_cond_t *c);				/* of CLOCK_MONOTONIC; 0, -errno */
-void kve_cond_wait(pthread_cond_t *c, pthread_mutex_t *lock, u64 until);
-int kve_thread_start(pthread_t *t, void *(*fn)(void *arg), void *arg, const char *name);	/* 0, -errno */
 int kve_attendant_start(struct kve_pool *p);
 void kve_attendant_stop(struct kve_pool *p);
 

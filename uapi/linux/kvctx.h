@@ -88,6 +88,12 @@ struct kvctx_key {
 #define KVCTX_FEAT_P2P		(1ULL << 1)	/* MEM_REGISTER takes memory of PCI peers */
 #define KVCTX_FEAT_URING	(1ULL << 2)	/* operations as io_uring commands */
 #define KVCTX_FEAT_SLOTS	(1ULL << 3)	/* PREFETCH, GET, PUT */
+/* What a server without the module tells of itself */
+#define KVCTX_FEAT_PROCESS	(1ULL << 32)	/* served in this process, without the module */
+#define KVCTX_FEAT_IOTHREADS	(1ULL << 33)	/* there, after SETUP: io_uring is not available, threads move pages */
+#define KVCTX_FEAT_UNREGISTERED	(1ULL << 34)	/* there: some memory of this session is used without being registered
+						 * with io_uring, since RLIMIT_MEMLOCK allows no more: slower
+						 */
 
 /* Tenant flags reported by INFO */
 #define KVCTX_TENANT_VERIFIED	(1U << 0)	/* what would not verify is refused: KVCTX_OP_NO_VERIFY, LOAD

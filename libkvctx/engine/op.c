@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+/*
+ * Operations: their memory and their end. session.h has the structure, and the states that it passes.
+ *
+ * The pieces of an operation hold the memories they lie in: one count for each row of pieces in the same memory.
+ */
+#include "session.h"
+
+struct kve_op *kve_op_alloc(struct kve_session *s)
+{
+	struct kve_op *op = malloc(sizeof(*op));
+
+	if (!op)
+		return NULL;
+	memset(op, 0, offsetof(struct kve_op, inline_ids));
+	op->session = s;
+	op->mem.vec = op->inline_vecs + 1;
+	op->mem.ids = op->inline_ids;
+	op->mem.buffer = -1;
+	return op;
+}
+
+/* Free the memory of an operation that has ended or never begun. */
+void kve_op_discard(struct kve_op *op)
+{
+	free(op->mem.list);
+	free(op->call.crcs);
+	free(op);
+}
+
+static int op_room(struct kve_op *op, u32 nr)
+{
+	if (nr <= KVE_INLINE_PIECES)
+		return 0;
+	op->mem.list = malloc((nr + 2) * sizeof(struct iovec) + nr * sizeof(u32));
+	if (!op->mem.list)
+		return -ENOMEM;
+	op->mem.vec = (struct iovec *)op->mem.list + 1;
+	op->mem.ids = (u32 *)((struct iovec *)op->mem.list + nr + 2);
+	return 0;
+}
+
+/* The next piece; session->lock held. */
+static int op_add_piece(struct kve_op *op, const struct kvctx_seg *seg)
+{
+	struct kve_session *s = op->session;
+	u32 i = op->mem.nr;
+	struct kve_mem *mem;
+
+	if (!seg->length || seg->mem >= s->nr_mems || !s->mems[seg->mem])
+		return -EINVAL;
+	mem = s->mems[seg->mem];
+	if (!i || op->mem.ids[i - 1] != seg->mem)
+		mem->users++;
+	op->mem.ids[i] = seg->mem;
+	op->mem.vec[i] = (struct iovec){ .iov_base = mem->addr + seg->offset, .iov_len = seg->length };
+	op->mem.buffer = i ? -1 : kve_mem_buffer(mem, op->mem.vec[i].iov_base, seg->length);
+	op->mem.nr++;
+	return seg->offset > mem->length || seg->length > mem->length - seg->offset ? -EFAULT : 0;
+}
+
+/* Resolve the caller's segments, @nr of them, and hold their memories. Each is read once. */
+int kve_op_pieces(struct kve_op *op, const struct kvctx_seg *segs, u32 nr)
+{
+	u64 sum = 0;
+	int err = op_room(op, nr);
+
+	if (err)
+		return err;
+	pthread_mutex_lock(&op->session->lock);
+	while (!err && op->mem.nr < nr) {
+		struct kvctx_seg seg = segs[op->mem.nr];
+
+		err = op_add_piece(op, &seg);
+		sum += seg.length;
+	}
+	pthread_mutex_unlock(&op->session->lock);
+	if (err)
+		return err;
+	return sum == op->call.length ? 0 : -EMSGSIZE;
+}
+
+/* Let go of the memories. */
+void kve_op_put_pieces(struct kve_op *op)
+{
+	u32 i;
+
+	for (i = 0; i < op->mem.nr; i++)
+		if (!i || op->mem.ids[i] != op->mem.ids[i - 1])
+			op->session->mems[op->mem.ids[i]]->users--;
+	op->mem.nr = 0;
+}
+
+/* The end of an operation that was started. The session may be gone on return. */
+void kve_op_complete(struct kve_op *op, s32 res, u32 flags)
+{
+	struct kve_session *s = op->session;
+
+	if (op->done) {
+		op->done(op, res, flags);
+	} else {
+		pthread_mutex_lock(&s->lock);
+		kve_op_put_pieces(op);
+		kve_cq_post(s, op->call.user_data, res, flags);
+		pthread_mutex_unlock(&s->lock);
+	}
+	kve_op_discard(op);
+}

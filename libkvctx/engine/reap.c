@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+/*
+ * Waiting for completions, and who reaps the session's transfers meanwhile.
+ *
+ * One thread at a time is in the ring (cq->reaping): it takes transfers that are over, leaves the ring, and ends their
+ * operations, which is where pages are verified. A caller in WAIT does that himself if nobody is there, and sleeps in
+ * the ring; other callers sleep on semaphores of their own. What completes elsewhere (a flush, a deadline, an operation
+ * of another thread) wakes a sleeper in the ring by a poke, if it is what he waits for. Who leaves hands over to another
+ * caller who waits.
+ *
+ * The session's reaper makes progress when callers do not. While they come it only looks, every TICK, whether somebody
+ * has come since the last time. If nobody has, and operations are in flight, it goes into the ring itself until callers
+ * come again. It sleeps for long (cq->idle) when for a while nothing was in flight; the next operation wakes it.
+ */
+#include <time.h>
+
+#include "session.h"
+
+#define REAP_TICK	(KVE_NSEC / 1000)
+#define REAP_TICKS_IDLE	100U
+
+/* Out of the ring: another caller who waits goes in. Lock held. */
+static void reap_hand_over(struct kve_cq *cq)
+{
+	if (!cq->reaping && cq->waiters)
+		kve_waiter_wake(&cq->waiters);
+}
+
+/* Go into the ring, where nobody is, and end what is over. Lock held, but not meanwhile. */
+static int reap_once(struct kve_session *s, struct kve_waiter *w, u64 until)
+{
+	struct kve_io *over, *io;
+	int err;
+
+	s->cq.reaping = true;
+	s->cq.sleeper = w;
+	pthread_mutex_unlock(&s->lock);
+	err = kve_ring_wait(s->ring, until, &over);
+	pthread_mutex_lock(&s->lock);
+	s->cq.sleeper = NULL;
+	s->cq.reaping = false;
+	if (!over)
+		return err;
+	pthread_mutex_unlock(&s->lock);
+	while ((io = over)) {
+		over = io->next;
+		kve_io_over(io);
+	}
+	pthread_mutex_lock(&s->lock);
+	return err;
+}
+
+/* Until @w is woken, or @until. Lock held, but not meanwhile. */
+static int reap_sleep(struct kve_session *s, struct kve_waiter *w, u64 until)
+{
+	struct timespec ts = { .tv_sec = (time_t)(until / KVE_NSEC), .tv_nsec = (long)(until % KVE_NSEC) };
+	struct kve_waiter **link;
+	int err;
+
+	w->woken = false;
+	w->next = s->cq.waiters;
+	s->cq.waiters = w;
+	pthread_mutex_unlock(&s->lock);
+	if (until == KVE_NEVER)
+		err = sem_wait(&w->sem) ? errno : 0;
+	else
+		err = sem_clockwait(&w->sem, CLOCK_MONOTONIC, &ts) ? errno : 0;
+	pthread_mutex_lock(&s->lock);
+	if (w->woken) {
+		/* told just when it gave up: take the token too */
+		if (err)
+			sem_wait(&w->sem);
+		return 0;
+	}
+	for (link = &s->cq.waiters; *link != w; link = &(*link)->next)
+		;
+	*link = w->next;
+	return err == EINTR ? -EINTR : 0;
+}
+
+/* Until there is enough, or @until, or a signal was handled. Lock held. */
+static int reap_wait(struct kve_session *s, struct kve_waiter *w, u64 until)
+{
+	int err = 0;
+
+	sem_init(&w->sem, 0, 0);
+	while (!kve_cq_enough(&s->cq, w->min) && !err) {
+		if (until != KVE_NEVER && kve_now() >= until)
+			err = -ETIME;
+		else if (!s->cq.reaping)
+			err = reap_once(s, w, until);
+		else
+			err = reap_sleep(s, w, until);
+	}
+	sem_destroy(&w->sem);
+	reap_hand_over(&s->cq);
+	return kve_cq_enough(&s->cq, w->min) ? 0 : err;
+}
+
+/*
+ * Wait until @min completions can be consumed or nothing is in flight. Returns how many can be, or -ETIME, or -EINTR
+ * with what is left of *@timeout_ns. With *@timeout_ns 0 it tells the number without waiting.
+ */
+int kve_cq_wait(struct kve_session *s, u32 min, u64 *timeout_ns)
+{
+	struct kve_waiter w = { .min = min };
+	u64 now, until = KVE_NEVER;
+	int ret = 0;
+
+	pthread_mutex_lock(&s->lock);
+	if (!kve_cq_enough(&s->cq, min)) {
+		s->cq.visits++;
+		if (!*timeout_ns) {
+			if (!s->cq.reaping)
+				reap_once(s, NULL, 0);
+			reap_hand_over(&s->cq);
+		} else {
+			now = kve_now();
+			if (*timeout_ns < KVCTX_TIMEOUT_NONE - now)
+				until = now + *timeout_ns;
+			ret = reap_wait(s, &w, until);
+		}
+	}
+	if (!ret)
+		ret = (int)kve_cq_consumable(&s->cq);
+	pthread_mutex_unlock(&s->lock);
+	if (ret == -EINTR && until != KVE_NEVER) {
+		now = kve_now();
+		*timeout_ns = until > now ? until - now : 1;
+	}
+	return ret;
+}
+
+/* The caller found nothing in the ring: see whether transfers are over. */
+void kve_cq_look(struct kve_session *s)
+{
+	if (!READ_ONCE(s->ready))
+		return;
+	pthread_mutex_lock(&s->lock);
+	s->cq.visits++;
+	if (s->cq.inflight && !s->cq.reaping) {
+		reap_once(s, NULL, 0);
+		reap_hand_over(&s->cq);
+	}
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* Until nothing is in flight. */
+void kve_cq_drain(struct kve_session *s)
+{
+	pthread_mutex_lock(&s->lock);
+	while (s->cq.ring && (s->cq.inflight || s->cq.background))
+		pthread_cond_wait(&s->cq.drained, &s->lock);
+	pthread_mutex_unlock(&s->lock);
+}
+
+static void *reap_main(void *arg)
+{
+	struct kve_session *s = arg;
+	struct kve_cq *cq = &s->cq;
+	u32 ticks = 0;
+	u64 seen = 0;
+
+	pthread_mutex_lock(&s->lock);
+	while (!cq->stop) {
+		bool busy = cq->inflight || cq->background;
+
+		if (!busy && ticks == REAP_TICKS_IDLE) {
+			cq->idle = true;
+			pthread_cond_wait(&cq->wake, &s->lock);
+			cq->idle = false;
+			ticks = 0;
+		} else if (busy && !cq->reaping && cq->visits == seen) {
+			reap_once(s, NULL, KVE_NEVER);
+			reap_hand_over(cq);
+		} else {
+			ticks = busy || cq->visits != seen ? 0 : ticks + 1;
+			seen = cq->visits;
+			kve_cond_wait(&cq->wake, &s->lock, kve_now() + REAP_TICK);
+		}
+	}
+	pthread_mutex_unlock(&s->lock);
+	return NULL;
+}
+
+/* The session has its ring and its completion queue. */
+int kve_reaper_start(struct kve_session *s)
+{
+	int err = kve_cond_init(&s->cq.wake);
+
+	if (err)
+		return err;
+	err = kve_cond_init(&s->cq.drained);
+	if (!err) {
+		err = kve_thread_start(&s->cq.reaper, reap_main, s, "kvctx-reap");
+		if (!err)
+			return 0;
+		pthread_cond_destroy(&s->cq.drained);
+	}
+	pthread_cond_destroy(&s->cq.wake);
+	return -ENOMEM;
+}
+
+/* Nothing is in flight. */
+void kve_reaper_stop(struct kve_session *s)
+{
+	struct kve_cq *cq = &s->cq;
+
+	pthread_mutex_lock(&s->lock);
+	cq->stop = true;
+	pthread_cond_signal(&cq->wake);
+	if (cq->reaping)
+		kve_ring_poke(s->ring);
+	pthread_mutex_unlock(&s->lock);
+	pthread_join(cq->reaper, NULL);
+	pthread_cond_destroy(&cq->wake);
+	pthread_cond_destroy(&cq->drained);
+}

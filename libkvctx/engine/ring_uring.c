@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+/*
+ * A ring that is an io_uring: registered files, and registered buffers where a transfer is one piece that lies in one.
+ *
+ * Any thread submits, under the lock. Transfers are queued in @todo first and sent from there, so a submission queue
+ * that is full, or a kernel that cannot take more for now, delays them and nothing else: whoever sleeps in the ring
+ * sends what is left.
+ *
+ * Completions are taken by one thread at a time. The lock, which he takes too, is what orders a transfer's submission
+ * before its end in the eyes of the program; the kernel does so in fact.
+ *
+ * Files and buffers are registered under the lock; a member's device when it is first used.
+ */
+#include <liburing.h>
+#include <linux/ioprio.h>
+
+#include "session.h"
+
+#define URING_SQ_MAX	256U
+#define URING_CQ_MAX	16384U
+#define URING_BUFFERS	4096U		/* pieces of at most 1 GiB */
+#define URING_TAKE	32U		/* completions at once, before somebody looks at them */
+#define URING_AGAIN	(KVE_NSEC / 1000)
+
+struct uring {
+	struct kve_ring ring;
+	struct io_uring u;
+	pthread_mutex_t lock;
+	struct kve_io *todo, **todo_end;
+	u64 files;			/* members that are registered, by number */
+	bool has_files, has_buffers;
+	u32 buffer_next;
+	u8 buffer_used[URING_BUFFERS];
+};
+
+static struct uring *uring_of(struct kve_ring *r)
+{
+	return (struct uring *)r;
+}
+
+/* The member's number among the registered files, or -1. */
+static int uring_file(struct uring *r, const struct kve_member *m)
+{
+	if (!r->has_files)
+		return -1;
+	if (!(r->files & BIT_ULL(m->index))) {
+		if (io_uring_register_files_update(&r->u, m->index, &m->dev->fd, 1) != 1)
+			return -1;
+		r->files |= BIT_ULL(m->index);
+	}
+	return (int)m->index;
+}
+
+static void uring_prepare(struct uring *r, struct io_uring_sqe *sqe, struct kve_io *io)
+{
+	int file = uring_file(r, io->member), fd = file < 0 ? io->member->dev->fd : file;
+	u64 offset = io->offset + io->done;
+	struct iovec *vec;
+	u32 nr = kve_io_next(io, &vec);
+
+	if (nr > 1 && io->write)
+		io_uring_prep_writev(sqe, fd, vec, nr, offset);
+	else if (nr > 1)
+		io_uring_prep_readv(sqe, fd, vec, nr, offset);
+	else if (io->buffer >= 0 && io->write)
+		io_uring_prep_write_fixed(sqe, fd, vec->iov_base, (u32)vec->iov_len, offset, io->buffer);
+	else if (io->buffer >= 0)
+		io_uring_prep_read_fixed(sqe, fd, vec->iov_base, (u32)vec->iov_len, offset, io->buffer);
+	else if (io->write)
+		io_uring_prep_write(sqe, fd, vec->iov_base, (u32)vec->iov_len, offset);
+	else
+		io_uring_prep_read(sqe, fd, vec->iov_base, (u32)vec->iov_len, offset);
+	if (file >= 0)
+		sqe->flags |= IOSQE_FIXED_FILE;
+	sqe->ioprio = IOPRIO_PRIO_VALUE(IOPRIO_CLASS_BE, io->level);
+	io_uring_sqe_set_data(sqe, io);
+}
+
+/* Send what is queued, as far as the kernel takes it. */
+static void uring_flush(struct uring *r)
+{
+	struct io_uring_sqe *sqe;
+	struct kve_io *io;
+
+	while ((io = r->todo)) {
+		sqe = io_uring_get_sqe(&r->u);
+		if (!sqe) {
+			if (io_uring_submit(&r->u) < 0)
+				return;
+			continue;
+		}
+		r->todo = io->next;
+		uring_prepare(r, sqe, io);
+	}
+	r->todo_end = &r->todo;
+	if (io_uring_sq_ready(&r->u))
+		io_uring_submit(&r->u);
+}
+
+static void uring_append(struct uring *r, struct kve_io *io)
+{
+	io->next = NULL;
+	*r->todo_end = io;
+	r->todo_end = &io->next;
+}
+
+static void uring_queue(struct kve_ring *ring, struct kve_io *io)
+{
+	struct uring *r = uring_of(ring);
+
+	pthread_mutex_lock(&r->lock);
+	uring_append(r, io);
+	pthread_mutex_unlock(&r->lock);
+}
+
+static void uring_send(struct kve_ring *ring)
+{
+	struct uring *r = uring_of(ring);
+
+	pthread_mutex_lock(&r->lock);
+	uring_flush(r);
+	pthread_mutex_unlock(&r->lock);
+}
+
+/* Take completions; true: something came, a poke at least. */
+static bool uring_take(struct uring *r, struct kve_io **over)
+{
+	struct io_uring_cqe *cqes[URING_TAKE];
+	u32 nr = io_uring_peek_batch_cqe(&r->u, cqes, URING_TAKE), i;
+	struct kve_io *io;
+
+	pthread_mutex_lock(&r->lock);
+	for (i = 0; i < nr; i++) {
+		io = io_uring_cqe_get_data(cqes[i]);
+		if (!io)
+			continue;
+		if (kve_io_step(io, cqes[i]->res)) {
+			io->next = *over;
+			*over = io;
+		} else {
+			uring_append(r, io);
+		}
+	}
+	io_uring_cq_advance(&r->u, nr);
+	if (r->todo || io_uring_sq_ready(&r->u))
+		uring_flush(r);
+	pthread_mutex_unlock(&r->lock);
+	return nr;
+}
+
+/* Is anything queued that the kernel has not taken? */
+static bool uring_unsent(struct uring *r)
+{
+	bool unsent;
+
+	pthread_mutex_lock(&r->lock);
+	unsent = r->todo || io_uring_sq_ready(&r->u);
+	pthread_mutex_unlock(&r->lock);
+	return unsent;
+}
+
+static int uring_wait(struct kve_ring *ring, u64 until, struct kve_io **over)
+{
+	struct uring *r = uring_of(ring);
+	struct __kernel_timespec ts;
+	struct io_uring_cqe *cqe;
+	u64 now;
+	int err;
+
+	*over = NULL;
+	if (uring_take(r, over) || !until)
+		return 0;
+	now = kve_now();
+	if (uring_unsent(r))
+		until = min(until, (u64)(now + URING_AGAIN));
+	if (until <= now)
+		return 0;
+	ts.tv_sec = (s64)((until - now) / KVE_NSEC);
+	ts.tv_nsec = (s64)((until - now) % KVE_NSEC);
+	err = io_uring_wait_cqes(&r->u, &cqe, 1, until == KVE_NEVER ? NULL : &ts, NULL);
+	uring_take(r, over);
+	return err == -EINTR && !*over ? -EINTR : 0;
+}
+
+/* An operation that does nothing comes back at once. */
+static void uring_poke(struct kve_ring *ring)
+{
+	struct uring *r = uring_of(ring);
+	struct io_uring_sqe *sqe;
+
+	pthread_mutex_lock(&r->lock);
+	sqe = io_uring_get_sqe(&r->u);
+	if (!sqe && io_uring_submit(&r->u) >= 0)
+		sqe = io_uring_get_sqe(&r->u);
+	if (sqe) {
+		io_uring_prep_nop(sqe);
+		io_uring_sqe_set_data(sqe, NULL);
+		io_uring_submit(&r->u);
+	}
+	pthread_mutex_unlock(&r->lock);
+}
+
+static s32 uring_buffer_free(struct uring *r)
+{
+	u32 i, at;
+
+	for (i = 0; i < URING_BUFFERS; i++) {
+		at = (r->buffer_next + i) % URING_BUFFERS;
+		if (!r->buffer_used[at])
+			return (s32)at;
+	}
+	return -ENOMEM;
+}
+
+static int uring_buffer_set(struct uring *r, s32 buffer, void *addr, size_t len)
+{
+	struct iovec vec = { .iov_base = addr, .iov_len = len };
+	__u64 tag = 0;
+	int ret = io_uring_register_buffers_update_tag(&r->u, (u32)buffer, &vec, &tag, 1);
+
+	return ret == 1 ? 0 : ret < 0 ? ret : -ENOMEM;
+}
+
+static s32 uring_buffer_add(struct kve_ring *ring, void *addr, size_t len)
+{
+	struct uring *r = uring_of(ring);
+	s32 buffer = -ENOMEM;
+	int err;
+
+	pthread_mutex_lock(&r->lock);
+	if (r->has_buffers)
+		buffer = uring_buffer_free(r);
+	if (buffer >= 0) {
+		err = uring_buffer_set(r, buffer, addr, len);
+		r->buffer_used[buffer] = !err;
+		r->buffer_next = (u32)buffer + 1;
+		if (err)
+			buffer = err;
+	}
+	pthread_mutex_unlock(&r->lock);
+	return buffer;
+}
+
+static void uring_buffer_remove(struct kve_ring *ring, s32 buffer)
+{
+	struct uring *r = uring_of(ring);
+
+	pthread_mutex_lock(&r->lock);
+	uring_buffer_set(r, buffer, NULL, 0);
+	r->buffer_used[buffer] = 0;
+	pthread_mutex_unlock(&r->lock);
+}
+
+static void uring_close(struct kve_ring *ring)
+{
+	struct uring *r = uring_of(ring);
+
+	/* who poked last may be on his way out */
+	pthread_mutex_lock(&r->lock);
+	pthread_mutex_unlock(&r->lock);
+	kve_fork_lock();
+	kve_fork_disown(r->u.ring_fd);
+	/* the kernel takes the ring down later; the pool's locks shall not wait for that */
+	if (r->has_files)
+		io_uring_unregister_files(&r->u);
+	io_uring_queue_exit(&r->u);
+	kve_fork_unlock();
+	pthread_mutex_destroy(&r->lock);
+	free(r);
+}
+
+static const struct kve_ring_kind uring_kind = {
+	.queue = uring_queue, .send = uring_send, .wait = uring_wait, .poke = uring_poke,
+	.buffer_add = uring_buffer_add, .buffer_remove = uring_buffer_remove, .close = uring_close,
+};
+
+/* Waiting with a limit must not need the submission queue, and no completion may be lost. */
+static bool uring_fits(const struct uring *r)
+{
+	const u32 needs = IORING_FEAT_EXT_ARG | IORING_FEAT_NODROP;
+
+	return (r->u.features & needs) == needs;
+}
+
+static int uring_init(struct uring *r, u32 entries)
+{
+	u32 sq = 8;
+	struct io_uring_params params = { .flags = IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP };
+	int err = -ENOSYS;
+
+	while (sq < entries && sq < URING_SQ_MAX)
+		sq *= 2;
+	for (params.cq_entries = 4 * sq; params.cq_entries < 2 * entries && params.cq_entries < URING_CQ_MAX;)
+		params.cq_entries *= 2;
+	kve_fork_lock();
+	if (!io_uring_queue_init_params(sq, &r->u, &params)) {
+		if (uring_fits(r) && !io_uring_ring_dontfork(&r->u))
+			err = kve_fork_own(r->u.ring_fd);
+		if (err)
+			io_uring_queue_exit(&r->u);
+	}
+	kve_fork_unlock();
+	return err;
+}
+
+int kve_uring_open(struct kve_ring **out, u32 entries)
+{
+	struct uring *r = calloc(1, sizeof(*r));
+	int err;
+
+	if (!r)
+		return -ENOMEM;
+	err = uring_init(r, entries);
+	if (err) {
+		free(r);
+		return err;
+	}
+	r->ring.kind = &uring_kind;
+	r->todo_end = &r->todo;
+	pthread_mutex_init(&r->lock, NULL);
+	r->has_files = !io_uring_register_files_sparse(&r->u, KVC_MEMBERS_MAX);
+	r->has_buffers = !io_uring_register_buffers_sparse(&r->u, URING_BUFFERS);
+	*out = &r->ring;
+	return 0;
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+/* The entry of the seam's table for pools that this process serves: DIR/TENANT, where DIR is a directory. */
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/mman.h>
+
+#include "session.h"
+#include "sys.h"
+
+struct server_file {
+	struct kvctx_file file;
+	struct kve_session *session;
+};
+
+static struct kve_session *server_session(struct kvctx_file *f)
+{
+	return ((struct server_file *)f)->session;
+}
+
+/* DIR and TENANT of @path, which is changed. NULL: it has no name at its end */
+static char *server_split(char *path, const char **dir)
+{
+	char *slash = strrchr(path, '/');
+
+	*dir = slash == path ? "/" : path;
+	if (!slash) {
+		*dir = ".";
+		return path;
+	}
+	*slash = 0;
+	return slash + 1;
+}
+
+static int server_open(const char *path, int flags, struct kvctx_file **out)
+{
+	char copy[PATH_MAX];
+	struct server_file *f;
+	const char *dir, *tenant;
+	int err;
+
+	if ((flags & O_ACCMODE) == O_WRONLY)
+		return -EACCES;
+	if (strlen(path) >= sizeof(copy))
+		return -ENAMETOOLONG;
+	strcpy(copy, path);
+	tenant = server_split(copy, &dir);
+	f = calloc(1, sizeof(*f));
+	if (!f)
+		return -ENOMEM;
+	err = kve_session_open(dir, tenant, (flags & O_ACCMODE) == O_RDONLY, &f->session);
+	if (err) {
+		free(f);
+		return err;
+	}
+	f->file.server = &kve_server;
+	*out = &f->file;
+	return 0;
+}
+
+static int server_ioctl(struct kvctx_file *f, unsigned long nr, void *arg)
+{
+	return kve_session_ioctl(server_session(f), nr, arg);
+}
+
+static int server_mmap(struct kvctx_file *f, size_t len, int prot, uint64_t offset, void **out)
+{
+	return kve_session_mmap(server_session(f), len, prot, offset, out);
+}
+
+static void server_munmap(struct kvctx_file *f, void *p, size_t len)
+{
+	(void)f;
+	/* a child of fork() has nothing there, or something else by now */
+	if (!kve_forked())
+		munmap(p, len);
+}
+
+static int server_poll_fd(struct kvctx_file *f)
+{
+	return kve_cq_pollfd(server_session(f));
+}
+
+static void server_close(struct kvctx_file *f)
+{
+	kve_session_close(server_session(f));
+	free(f);
+}
+
+static void server_look(struct kvctx_file *f)
+{
+	kve_cq_look(server_session(f));
+}
+
+static void server_consumed(struct kvctx_file *f)
+{
+	kve_cq_consumed(server_session(f));
+}
+
+const struct kvctx_server kve_server = {
+	.open = server_open, .ioctl = server_ioctl, .mmap = server_mmap, .munmap = server_munmap,
+	.poll_fd = server_poll_fd, .close = server_close, .look = server_look, .consumed = server_consumed,
+};

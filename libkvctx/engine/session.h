@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Sessions of a pool in the process: what their files share.
+ *
+ * kmod/data is the model: the same states, decisions and errors. Here each session has one mutex and one ring, and
+ * there are three kinds of threads: callers, the session's reaper, and the pool's attendant.
+ *
+ * Vocabulary
+ *   memory    struct kve_mem: addresses that operations name by id: the arena, a registration, the slots
+ *   piece     one part of an operation's memory, as an iovec
+ *   transfer  struct kve_io: pieces from or to one place of one member
+ *   ring      what carries transfers: an io_uring, or threads where that is forbidden
+ *   reap      take transfers that are over off the ring, and end their operations. One thread at a time sleeps in the
+ *             ring; see cq.c
+ *   batch     operations of one SUBMIT, whose transfers are sent together
+ *
+ * Life of an operation (struct kve_op). It has one owner at a time and no lock. Operations without I/O complete inside
+ * SUBMIT; a LOAD that finds its page in a slot, or on its way there, is served by slots.c; the others pass some of these
+ * states, where op->kind says what comes next:
+ *
+ *   state    owner      entered by             left when                              by calling
+ *   NEW      submit.c   kve_op_alloc()         memory and pieces are there            the start of its opcode
+ *   PARKED   park.c     kve_attempt()          there may be space                     kind->attempt()
+ *                                              it gives up (queue.c)                  kve_op_complete()
+ *   QUEUED   turn.c     kve_turn_take()        it is its turn, or it gives up         kind->go()
+ *   MOVING   ring       kve_io_start()         io.pending comes to zero               kind->finish()
+ *   ENDED    op.c       kve_op_complete()      at once                                op->done(), or kve_cq_post()
+ *
+ * Floors, lowest first; a file calls only what is below it. They stand on those of engine.h.
+ *   1  heap transfer
+ *   2  ring_threads ring_uring
+ *   3  ring mem
+ *   4  cq queue
+ *   5  op
+ *   6  park
+ *   7  turn
+ *   8  io
+ *   9  reap store load lease
+ *   10 slots
+ *   11 submit match
+ *   12 session
+ *   13 server
+ *
+ * Locks, outermost first: session->lock, waits->lock, the ring's. Nothing is copied, checked or transferred under the
+ * first two, and no operation is completed under waits->lock.
+ */
+#ifndef KVE_SESSION_H
+#define KVE_SESSION_H
+
+#include <semaphore.h>
+#include <sys/queue.h>
+#include <sys/uio.h>
+
+#include "engine.h"
+#include "session/session.h"
+
+struct kve_op;
+struct kve_session;
+
+/* heap.c: the least of many, and any of them out again */
+
+struct kve_heap_node {
+	u64 key;
+	u32 at;				/* its place, from 1; 0: it is in no heap */
+};
+
+struct kve_heap {
+	struct kve_heap_node **nodes;	/* from 1 */
+	u32 nr, room;
+};
+
+int kve_heap_room(struct kve_heap *h, u32 nr);		/* for so many in all; 0, -ENOMEM */
+void kve_heap_add(struct kve_heap *h, struct kve_heap_node *n);
+void kve_heap_remove(struct kve_heap *h, struct kve_heap_node *n);
+struct kve_heap_node *kve_heap_first(const struct kve_heap *h);
+
+/* ring.c, ring_uring.c, ring_threads.c */
+
+struct kve_io {
+	struct kve_io *next;		/* the ring's, then of those that are over */
+	struct kve_member *member;
+	struct iovec *vec;		/* of whole blocks, not changed until it is over */
+	u32 nr;
+	u32 bytes;
+	u64 offset;			/* on the device */
+	bool write;
+	u8 level;			/* of its I/O priority, 0..7 */
+	s32 buffer;			/* of the ring, that the only piece lies in; -1: none */
+	int err;			/* when it is over */
+	/* private */
+	u32 done, at, skip;		/* bytes; pieces, and bytes of the next, that are done */
+	struct iovec rest;
+};
+
+struct kve_ring {
+	const struct kve_ring_kind *kind;
+};
+
+struct kve_ring_kind {
+	bool threads;
+	void (*queue)(struct kve_ring *r, struct kve_io *io);
+	void (*send)(struct kve_ring *r);
+	int (*wait)(struct kve_ring *r, u64 until, struct kve_io **over);
+	void (*poke)(struct kve_ring *r);
+	s32 (*buffer_add)(struct kve_ring *r, void *addr, size_t len);
+	void (*buffer_remove)(struct kve_ring *r, s32 buffer);
+	void (*close)(struct kve_ring *r);
+};
+
+/* 0; -ENOSYS: the kernel has no io_uring for us; -ENOMEM. @entries: of transfers at once, a hint */
+int kve_uring_open(struct kve_ring **out, u32 entries);
+int kve_iothreads_open(struct kve_ring **out);
+int kve_ring_open(struct kve_ring **out, u32 entries);
+/* For the two: the next step of a transfer, of at most IOV_MAX pieces */
+u32 kve_io_next(struct kve_io *io, struct iovec **vec);
+/* It ended with @res. true: the transfer is over; false: it has to go on */
+bool kve_io_step(struct kve_io *io, s64 res);
+
+/* Queue a transfer, send what is queued: any thread */
+static inline void kve_ring_queue(struct kve_ring *r, struct kve_io *io)
+{
+	r->kind->queue(r, io);
+}
+
+static inline void kve_ring_send(struct kve_ring *r)
+{
+	r->kind->send(r);
+}
+
+/*
+ * Sleep until a transfer is over, it is poked or the time is @until (0: do not sleep). One thread at a time. *@over
+ * gets those that are over. 0, -EINTR.
+ */
+static inline int kve_ring_wait(struct kve_ring *r, u64 until, struct kve_io **over)
+{
+	return r->kind->wait(r, until, over);
+}
+
+/* Who sleeps, or sleeps next, returns from kve_ring_wait() */
+static inline void kve_ring_poke(struct kve_ring *r)
+{
+	r->kind->poke(r);
+}
+
+/* mem.c */
+
+struct kve_map {
+	void *addr;			/* NULL: none */
+	size_t bytes;
+	int fd;
+};
+
+struct kve_mem {
+	u32 id;
+	u8 *addr;
+	u64 length;
+	u32 users;			/* operations; session->lock */
+	u32 nr_buffers;			/* of the ring, of 1 GiB each; 0: the ring does not know it */
+	s32 buffers[];
+};
+
+int kve_map_create(struct kve_map *map, size_t bytes, bool rdonly);	/* @rdonly: to the caller. 0, -ENOMEM */
+void kve_map_free(struct kve_map *map);
+void kve_fd_close(int *fd);			/* one that was kve_fork_own()ed, or -1 */
+int kve_map_share(const struct kve_map *map, size_t len, int prot, u64 offset, void **out);
+int kve_mem_register(struct kve_session *s, u64 addr, u64 length);	/* its id, or an error */
+int kve_mem_unregister(struct kve_session *s, u32 id);
+struct kve_mem *kve_mem_of_map(struct kve_session *s, const struct kve_map *map);	/* NULL: no memory */
+void kve_mem_free(struct kve_session *s, struct kve_mem *mem);
+s32 kve_mem_buffer(const struct kve_mem *mem, const void *addr, size_t len);
+
+/* Walking over pieces */
+void kve_vec_gather(void *to, const struct iovec *vec, u32 nr);
+void kve_vec_scatter(const struct iovec *vec, const void *from, u32 nr);
+void kve_vec_zero(const struct iovec *vec, u32 nr);
+
+struct kve_cursor {
+	const struct iovec *vec;
+	size_t done;			/* bytes of it behind us */
+};
+
+u32 kve_cursor_crc(struct kve_cursor *c, u32 n);	/* of the next bytes */
+void kve_cursor_write(struct kve_cursor *c, const void *from, u32 n);
+
+/* cq.c */
+
+/* A caller in WAIT */
+struct kve_waiter {
+	struct kve_waiter *next;
+	u32 min;
+	bool woken;			/* off the list */
+	sem_t sem;
+};
+
+struct kve_cq {				/* under session->lock */
+	struct kve_map map;
+	struct kvctx_cq_ring *ring;
+	u32 entries;			/* a power of two; never changes */
+	u32 tail;			/* the ring's copy is for the caller */
+	u32 inflight;			/* accepted and without a completion */
+	u32 background;			/* reads into slots, and who else needs the session; they have no room */
+	int eventfd;			/* the caller's, -1: none */
+	int pollfd;			/* ours, -1: nobody polls */
+	bool readable;			/* pollfd is */
+	struct kve_waiter *waiters;	/* in WAIT, not in the ring */
+	struct kve_waiter *sleeper;	/* in WAIT, asleep in the ring */
+	bool reaping;			/* somebody is in the ring */
+	u64 visits;			/* of callers who reap, or wish they could */
+	bool idle;			/* the reaper sleeps for long */
+	bool stop;
+	pthread_t reaper;
+	pthread_cond_t wake;		/* the reaper */
+	pthread_cond_t drained;		/* who closes */
+};
+
+struct kve_session {
+	struct kve_pool *pool;
+	struct kve_waits *waits;	/* the pool's */
+	struct kve_ring *ring;
+	char tenant[KVCTX_NAME_MAX];
+	u32 slot;			/* of the tenant */
+	u32 tenant_flags;
+	u32 losses_seen;		/* see struct kve_flush */
+	struct kvctx_rights rights;
+	bool ready;			/* published by SETUP with release order */
+	bool dying;			/* set by close; nothing waits any more. waits->lock */
+	pthread_mutex_t setup_lock;	/* SETUP; outside of all others */
+	pthread_mutex_t lock;
+	struct kvc_domain *domain;
+	struct kve_cq cq;
+
+	struct kve_map arena_map;
+	struct kve_mem **mems;		/* by id; room for nr_mems; id 0 is the arena */
+	u32 nr_mems;
+	u32 unregistered;		/* memories that the ring does not know, though it knows others */
+	struct kve_slots *slots;	/* NULL: none */
+
+	struct kve_lease **leases;	/* by id */
+	struct kve_heap lease_ends;
+	u32 lease_pages, lease_next;
+	struct kve_job lease_job;
+};
+
+int kve_cq_setup(struct kve_session *s, u32 entries);
+void kve_cq_free(struct kve_session *s);
+u32 kve_cq_reserve(struct kve_session *s, u32 nr);
+void kve_cq_post(struct kve_session *s, u64 user_data, s32 res, u32 flags);	/* lock held */
+void kve_cq_background(struct kve_session *s, int more);
+int kve_cq_consume(struct kve_session *s, u32 nr);
+void kve_cq_consumed(struct kve_session *s);
+int kve_cq_pollfd(struct kve_session *s);
+u32 kve_cq_consumable(const struct kve_cq *cq);		/* lock held, as in the next two */
+bool kve_cq_enough(const struct kve_cq *cq, u32 min);
+void kve_waiter_wake(struct kve_waiter **link);
+
+/* op.c */
+
+#define KVE_INLINE_PIECES	8
+
+struct kve_batch {
+	struct kve_op *stores;		/* sent, and still to be checksummed */
+	struct kve_op **last;
+};
+
+/* What an operation of one kind does in the states of the table above */
+struct kve_op_kind {
+	int (*attempt)(struct kve_op *op);		/* 0: taken over; -EAGAIN: again when there is space */
+	void (*go)(struct kve_op *op, int err);		/* its turn came, or never will */
+	void (*finish)(struct kve_op *op);		/* all that io.pending counts have reported */
+};
+
+struct kve_op {
+	struct kve_session *session;
+	const struct kve_op_kind *kind;
+	struct kve_batch *batch;		/* that it came with, until it waits */
+
+	struct {				/* what was asked for */
+		u64 user_data;
+		u32 flags;
+		u8 opcode;			/* enum kvctx_opcode */
+		u8 prio;			/* enum kvctx_prio, not DEFAULT */
+		u32 length;
+		u64 offset;
+		u32 depth;
+		u32 lease_ms;
+		u8 key[KVC_KEY_LEN] __aligned(8);
+		u64 deadline;			/* KVE_NEVER: none */
+		u32 *crcs;			/* STORE: a copy of the caller's; NULL: none came */
+		u32 *crcs_to;			/* LOAD: where the caller wants them */
+	} call;
+
+	struct {				/* the caller's memory */
+		u32 nr;				/* pieces */
+		struct iovec *vec;		/* the first; there is room for one in front and one behind */
+		u32 *ids;			/* of the memories, one for each piece */
+		void *list;			/* allocated, when they do not fit in here */
+		s32 buffer;			/* of the ring, that the only piece lies in; -1: none */
+	} mem;
+
+	void (*done)(struct kve_op *op, s32 res, u32 flags);	/* takes the result; NULL: the completion queue */
+
+	struct {				/* PARKED, QUEUED: waits->lock; for a slot: session->lock */
+		TAILQ_ENTRY(kve_op) node;
+		bool queued;
+		u32 rank;
+		int err;			/* why it waits no longer */
+		u64 since;
+	} wait;
+
+	struct kve_slot *slot;			/* that it waits for, copies from or fills */
+
+	struct {
+		struct kve_io io;
+		u32 member;
+		u64 offset;			/* on the device */
+		u32 bytes;			/* whole blocks */
+		struct os_atomic pending;
+		int error;			/* first failure */
+		void *bounce;			/* memory of ours: of the whole transfer, or of what frames it */
+		bool whole;
+	} io;
+
+	union {
+		struct {
+			struct kvc_store page;
+			struct kve_op *next;	/* of the batch */
+		} store;
+		struct {
+			struct kvc_load page;
+			bool verify;		/* the chunks are checked */
+			struct kvctx_frame frame;
+		} load;
+		struct kve_flush *flush;
+	};
+
+	/* Not zeroed from here on */
+	u32 inline_ids[KVE_INLINE_PIECES];
+	struct iovec inline_vecs[KVE_INLINE_PIECES + 2];
+};
+
+/* A key as the engine wants it: the same bytes on every machine. Converts in place. */
+static inline const u8 *kve_key_bytes(struct kvctx_key *key)
+{
+	key->qualifier = (u64)cpu_to_le64(key->qualifier);
+	return (const u8 *)key;
+}
+
+struct kve_op *kve_op_alloc(struct kve_session *s);
+void kve_op_discard(struct kve_op *op);
+int kve_op_pieces(struct kve_op *op, const struct kvctx_seg *segs, u32 nr);
+void kve_op_put_pieces(struct kve_op *op);	/* lock held */
+void kve_op_complete(struct kve_op *op, s32 res, u32 flags);
+
+/* queue.c, turn.c, park.c: what waits in a pool */
+
+TAILQ_HEAD(kve_ops, kve_op);
+
+struct kve_queue {
+	struct kve_ops ops[2];			/* those of a rank go before those of the next */
+	u64 until;				/* the earliest deadline among them */
+	u32 waiting;				/* atomically; who is in it, or about to be, or being tried again */
+};
+
+struct kve_turn {
+	struct kve_queue queue;
+	struct os_atomic urgent;		/* URGENT operations in flight */
+	struct os_atomic64 bytes;		/* in flight of the less urgent ones */
+};
+
+struct kve_waits {
+	struct kve_pool *pool;
+	pthread_mutex_t lock;
+	struct kve_queue space;			/* STORE and DELETE */
+	struct kve_turn turns[KVC_MEMBERS_MAX];
+};
+
+struct kve_waits *kve_waits_get(struct kve_pool *p);	/* NULL: no memory */
+int kve_queue_add(struct kve_queue *q, u32 rank, struct kve_op *op, bool front);
+void kve_queue_out(struct kve_queue *q, struct kve_op *op);
+void kve_queue_weed(struct kve_waits *w, struct kve_queue *q, bool late, void (*drop)(struct kve_op *op, int err));
+int kve_attempt(struct kve_op *op, bool queue);
+void kve_turn_take(struct kve_op *op);
+void kve_turn_end(struct kve_op *op);
+bool kve_turn_recall(struct kve_op *op);
+void kve_turns_weed(struct kve_waits *w);
+void kve_park_weed(struct kve_waits *w);
+void kve_park_retry(struct kve_waits *w);
+
+/* io.c */
+int kve_io_frame(struct kve_op *op, u32 head, u32 tail, bool write);
+void kve_io_start(struct kve_op *op, bool write, u32 pending);
+void kve_io_deliver(struct kve_op *op, u32 head);
+void kve_io_put(struct kve_op *op);
+int kve_io_result(struct kve_op *op);
+void kve_io_free(struct kve_op *op);
+void kve_io_over(struct kve_io *io);
+
+/* reap.c */
+int kve_cq_wait(struct kve_session *s, u32 min, u64 *timeout_ns);
+void kve_cq_look(struct kve_session *s);
+void kve_cq_drain(struct kve_session *s);
+int kve_reaper_start(struct kve_session *s);
+void kve_reaper_stop(struct kve_session *s);
+
+/* Start an operation. 0: taken over; an error completes it */
+int kve_store_start(struct kve_op *op);
+void kve_store_crcs(struct kve_batch *b);
+int kve_delete_start(struct kve_op *op);
+int kve_flush_op_start(struct kve_op *op);
+int kve_load_begin(struct kve_op *op);
+int kve_load_move(struct kve_op *op);
+void kve_load_go(struct kve_op *op, int err);
+void kve_load_finish(struct kve_op *op);
+
+/* lease.c */
+struct kve_lease;
+
+struct kve_lease *kve_lease_alloc(u32 nr);
+struct kvc_lease *kve_lease_pages(struct kve_lease *l);
+s32 kve_lease_add(struct kve_session *s, struct kve_lease *l, u32 nr, u32 ms);
+void kve_lease_drop(struct kve_session *s, struct kve_lease *l, u32 nr);
+s32 kve_lease_one(struct kve_session *s, const struct kvctx_sqe *sqe);
+s32 kve_lease_release(struct kve_session *s, const struct kvctx_sqe *sqe);
+void kve_lease_exit(struct kve_session *s);
+
+/* slots.c */
+int kve_slots_setup(struct kve_session *s, u32 *slot_bytes, u32 nr);
+void kve_slots_free(struct kve_session *s);
+const struct kve_map *kve_slots_map(const struct kve_session *s);
+int kve_prefetch_start(struct kve_op *op);
+s32 kve_slot_put(struct kve_session *s, const struct kvctx_sqe *sqe);
+int kve_load_start(struct kve_op *op);
+u32 kve_slots_prefetch(struct kve_session *s, const struct kvctx_key *keys, u32 nr, u32 lease_ms);
+
+/* submit.c, match.c */
+int kve_submit(struct kve_session *s, const struct kvctx_submit *arg);
+int kve_match(struct kve_session *s, struct kvctx_match *arg);
+
+/* session.c */
+int kve_session_open(const char *dir, const char *tenant, bool rdonly, struct kve_session **out);
+int kve_session_ioctl(struct kve_session *s, unsigned long nr, void *arg);
+int kve_session_mmap(struct kve_session *s, size_t len, int prot, u64 offset, void **out);
+void kve_session_close(struct kve_session *s);
+
+#endif

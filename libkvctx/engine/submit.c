@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+/*
+ * SUBMIT: from the caller's operations to operations under way.
+ *
+ * Each operation is copied once and validated from the copy (kmod/session/sqe.c). An operation that is refused has done
+ * nothing, and completes with the reason like any other: every operation that SUBMIT takes gives exactly one completion.
+ *
+ * Operations that only ask the engine are answered here. The others get a struct kve_op, and are started; their
+ * transfers are sent some at a time.
+ */
+#include "session.h"
+
+#define SUBMIT_BATCH	32U
+
+/* Who serves an opcode. One of the two */
+struct submit_opcode {
+	int (*start)(struct kve_op *op);
+	s32 (*now)(struct kve_session *s, const struct kvctx_sqe *sqe);
+};
+
+static s32 submit_query(struct kve_session *s, const struct kvctx_sqe *sqe)
+{
+	struct kvctx_key key = sqe->key;
+
+	return kvc_query(s->pool->core, s->domain, kve_key_bytes(&key));
+}
+
+static const struct submit_opcode submit_opcodes[KVCTX_OPS] = {
+	[KVCTX_OP_STORE]	= { .start = kve_store_start },
+	[KVCTX_OP_LOAD]		= { .start = kve_load_start },
+	[KVCTX_OP_DELETE]	= { .start = kve_delete_start },
+	[KVCTX_OP_QUERY]	= { .now = submit_query },
+	[KVCTX_OP_PREFETCH]	= { .start = kve_prefetch_start },
+	[KVCTX_OP_GET]		= { .start = kve_prefetch_start },
+	[KVCTX_OP_PUT]		= { .now = kve_slot_put },
+	[KVCTX_OP_LEASE]	= { .now = kve_lease_one },
+	[KVCTX_OP_RELEASE]	= { .now = kve_lease_release },
+	[KVCTX_OP_FLUSH]	= { .start = kve_flush_op_start },
+};
+
+static int submit_get_pieces(struct kve_op *op, const struct kvctx_sqe *sqe)
+{
+	struct kvctx_seg one = { .offset = sqe->segs, .length = (u32)sqe->length, .mem = sqe->mem };
+
+	if (sqe->nr_segs)
+		return kve_op_pieces(op, (const struct kvctx_seg *)sqe->segs, sqe->nr_segs);
+	return sqe->length ? kve_op_pieces(op, &one, 1) : 0;
+}
+
+/* LOAD gets them when the page was found; those of a STORE are copied now. */
+static int submit_get_crcs(struct kve_op *op, const struct kvctx_sqe *sqe)
+{
+	u32 chunk = kvc_chunk_size(op->session->pool->core), nr = (op->call.length + chunk - 1) / chunk;
+
+	if (!sqe->crcs)
+		return 0;
+	if (sqe->opcode == KVCTX_OP_LOAD) {
+		op->call.crcs_to = (u32 *)sqe->crcs;
+		return 0;
+	}
+	op->call.crcs = malloc(nr * sizeof(*op->call.crcs));
+	if (!op->call.crcs)
+		return -ENOMEM;
+	memcpy(op->call.crcs, (const void *)sqe->crcs, nr * sizeof(*op->call.crcs));
+	return 0;
+}
+
+/* 0: taken over, and maybe ended */
+static int submit_start(struct kve_session *s, const struct kvctx_sqe *sqe, u64 deadline, struct kve_batch *batch)
+{
+	struct kve_op *op = kve_op_alloc(s);
+	int err;
+
+	if (!op)
+		return -ENOMEM;
+	op->batch = batch;
+	op->call.user_data = sqe->user_data;
+	op->call.flags = sqe->flags;
+	op->call.opcode = sqe->opcode;
+	op->call.prio = sqe->prio ? sqe->prio : kvctx_rules[sqe->opcode].prio;
+	memcpy(op->call.key, &sqe->key, sizeof(op->call.key));
+	kve_key_bytes((struct kvctx_key *)op->call.key);
+	op->call.offset = sqe->offset;
+	op->call.length = (u32)sqe->length;
+	op->call.depth = sqe->depth;
+	op->call.lease_ms = sqe->lease_ms;
+	op->call.deadline = deadline;
+	err = submit_get_crcs(op, sqe);
+	if (!err)
+		err = submit_get_pieces(op, sqe);
+	if (!err)
+		err = submit_opcodes[sqe->opcode].start(op);
+	if (err) {
+		pthread_mutex_lock(&s->lock);
+		kve_op_put_pieces(op);
+		pthread_mutex_unlock(&s->lock);
+		kve_op_discard(op);
+	}
+	return err;
+}
+
+/* The result of an operation that ends here, or -EINPROGRESS: it will be told. */
+static s32 submit_one(struct kve_session *s, const struct kvctx_sqe *sqe, u64 now, struct kve_batch *batch)
+{
+	u64 deadline = KVE_NEVER;
+	s32 res;
+
+	if (sqe->opcode >= KVCTX_OPS)
+		return -EINVAL;
+	res = kvctx_sqe_check(sqe, &kvctx_rules[sqe->opcode], &s->rights);
+	if (res)
+		return res;
+	if (sqe->timeout_ns) {
+		deadline = sqe->timeout_ns < KVE_NEVER - now ? now + sqe->timeout_ns : KVE_NEVER;
+		if (kve_now() >= deadline)
+			return -ETIME;
+	}
+	if (submit_opcodes[sqe->opcode].now)
+		return submit_opcodes[sqe->opcode].now(s, sqe);
+	res = submit_start(s, sqe, deadline, batch);
+	return res ? res : -EINPROGRESS;
+}
+
+/* What was queued goes to the devices. */
+static void submit_send(struct kve_session *s, struct kve_batch *batch)
+{
+	kve_ring_send(s->ring);
+	kve_store_crcs(batch);
+}
+
+int kve_submit(struct kve_session *s, const struct kvctx_submit *arg)
+{
+	const struct kvctx_sqe *sqes = (const struct kvctx_sqe *)arg->sqes;
+	u64 now = kve_now(), timeout_ns = arg->timeout_ns;
+	struct kve_batch batch = { .last = &batch.stores };
+	u32 nr, i;
+	s32 res = kvctx_submit_check(arg);
+
+	if (res)
+		return res;
+	nr = kve_cq_reserve(s, arg->nr);
+	if (!nr)
+		return -EAGAIN;
+	for (i = 0; i < nr; i++) {
+		struct kvctx_sqe sqe = sqes[i];
+
+		res = submit_one(s, &sqe, now, &batch);
+		if (res != -EINPROGRESS) {
+			pthread_mutex_lock(&s->lock);
+			kve_cq_post(s, sqe.user_data, res, 0);
+			pthread_mutex_unlock(&s->lock);
+		}
+		if (i % SUBMIT_BATCH == SUBMIT_BATCH - 1)
+			submit_send(s, &batch);
+	}
+	submit_send(s, &batch);
+	if (arg->wait_nr)
+		kve_cq_wait(s, arg->wait_nr, &timeout_ns);
+	return (int)nr;
+}
