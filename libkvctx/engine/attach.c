@@ -274,7 +274,8 @@ static void unbuild(struct kve_pool *p)
 {
 	u32 i;
 
-	if (p->core)
+	/* nobody knows what a broken engine would free */
+	if (p->core && !kve_broken())
 		kvc_pool_destroy(p->core);
 	for (i = 0; i < p->nr_members; i++) {
 		device_drop(p->members[i].dev);
@@ -350,7 +351,8 @@ void kve_detach(struct kve_pool *p)
 	struct last_flush last = { .f = { .pool = p, .done = detach_flushed } };
 
 	__atomic_store_n(&p->stopping, true, __ATOMIC_SEQ_CST);
-	kvc_pool_rest(p->core);
+	if (!kve_broken())
+		kvc_pool_rest(p->core);
 	kve_flush_start(&last.f);
 	pthread_mutex_lock(&p->lock);
 	while (!last.done)

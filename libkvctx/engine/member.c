@@ -75,6 +75,8 @@ void kve_member_lose(struct kve_member *m)
 {
 	struct kve_pool *p = m->pool;
 
+	if (kve_broken())
+		return;
 	kvc_member_fail(p->core, m->index);
 	os_atomic_inc(&p->losses);
 	/* who sees LOST sees the loss counted */

@@ -162,14 +162,20 @@ static void work_execute(struct kve_member *m, struct kvc_work *w)
 
 /* The worker */
 
-/* Write the summaries of what is committed now, not of what is added meanwhile. -ENOMEM, or 0 also when it failed. */
+/*
+ * Write the summaries of what is committed now, not of what is added meanwhile. -ENOMEM, -ENODEV (the engine is broken
+ * and writes nothing any more), or 0 also when it failed.
+ */
 static int worker_summarize(struct kve_member *m)
 {
 	struct kvc_pool *core = m->pool->core;
-	u64 mark = kvc_flush_mark(core, m->index);
 	struct kvc_work w;
+	u64 mark;
 	int ret;
 
+	if (kve_broken())
+		return -ENODEV;
+	mark = kvc_flush_mark(core, m->index);
 	while (!worker_failed(m) && !kvc_flushed(core, m->index, mark)) {
 		ret = kvc_flush_next(core, m->index, &w);
 		if (ret <= 0)
@@ -206,7 +212,7 @@ static int worker_background(struct kve_member *m)
 	struct kvc_work w;
 	int ret;
 
-	if (READ_ONCE(m->pool->stopping) || worker_failed(m))
+	if (READ_ONCE(m->pool->stopping) || worker_failed(m) || kve_broken())
 		return 0;
 	ret = kvc_work_next(m->pool->core, m->index, &w);
 	if (!ret)

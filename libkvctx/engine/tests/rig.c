@@ -14,6 +14,7 @@
 
 char rig_dir[256];
 char rig_why[KVE_WHY];
+u64 rig_members;
 static char rig_log[LOG_MAX];			/* log.c has a lock around the call */
 static size_t rig_log_len;
 
@@ -91,6 +92,7 @@ int rig_setup(void **state)
 	assert_true(readlink("/proc/self/exe", self, sizeof(self) - 1) > 0);
 	snprintf(rig_dir, sizeof(rig_dir), "%s/pool-XXXXXX", dirname(self));
 	assert_non_null(mkdtemp(rig_dir));
+	rig_members = KVC_ANY_MEMBER;
 	rig_log_len = 0;
 	rig_log[0] = 0;
 	kvctx_set_log(rig_hear, NULL);
@@ -126,6 +128,14 @@ void rig_file(const char *path, const void *bytes, size_t len, u64 size)
 	assert_int_equal(kve_write_all(fd, bytes, len, 0), 0);
 	assert_int_equal(ftruncate(fd, (off_t)size), 0);
 	close(fd);
+}
+
+void rig_copy(const char *from, const char *to)
+{
+	char command[700];
+
+	snprintf(command, sizeof(command), "cp '%s' '%s'", from, to);
+	assert_int_equal(system(command), 0);
 }
 
 void rig_make(const char *dir, u32 members)
@@ -223,7 +233,7 @@ int rig_store(struct kve_pool *p, u32 id, u32 len)
 	int err;
 
 	rig_key(key, id);
-	err = kvc_store_begin(p->core, d, key, len, 0, KVC_ANY_MEMBER, &st);
+	err = kvc_store_begin(p->core, d, key, len, 0, rig_members, &st);
 	if (!err) {
 		err = rig_transfer(p, &st, id, len);
 		if (err)

@@ -37,12 +37,14 @@ void rig_refused(int err, const char *why);		/* which has to fail so */
 int rig_store(struct kve_pool *p, u32 id, u32 len);
 int rig_load(struct kve_pool *p, u32 id, u32 len);
 void rig_stored(struct kve_pool *p, u32 from, u32 nr);	/* stores them, all of which has to work */
+extern u64 rig_members;					/* where pages go; KVC_ANY_MEMBER as a test begins */
 u32 rig_found(struct kve_pool *p, u32 from, u32 nr);	/* how many are there and right */
 int rig_flush(struct kve_pool *p, u32 *losses_seen);
 
 /* From now on writes, or reads, or flushes of this file fail; NULL: no more */
 enum { RIG_READS = 1, RIG_WRITES = 2, RIG_SYNCS = 4 };
 void rig_fail(const char *path, int what);
+void rig_copy(const char *from, const char *to);
 /* What kve_log() said since the test began has this in it */
 bool rig_logged(const char *text);
 int rig_descriptors(void);				/* open ones */
