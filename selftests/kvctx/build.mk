@@ -39,9 +39,24 @@ $(O)/selftests/crash: $(CRASH_OBJS) $(LIBKVCTX_A)
 	@mkdir -p $(@D)
 	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ $(LIBKVCTX_LIBS)
 
-$(CRASH_PLUGIN): selftests/vm/volatile.c
+$(CRASH_PLUGIN): selftests/vm/volatile.c selftests/vm/volatile_cache.c selftests/vm/volatile_cache.h
 	@mkdir -p $(@D)
-	$(Q_LD)$(CC) -O2 -g -Wall -Wextra -Werror -D_GNU_SOURCE -shared -fPIC -o $@ $< $(call pkg,nbdkit)
+	$(Q_LD)$(CC) -O2 -g -Wall -Wextra -Werror -D_GNU_SOURCE -shared -fPIC -o $@ $(filter %.c,$^) $(call pkg,nbdkit)
+
+# The same without a guest: the process is killed, above a file system that forgets
+CRASH_FS	:= $(O)/test/volatile_fs
+CRASH_NATIVE	:= $(O)/test/crash
+
+$(CRASH_FS): $(O)/obj/selftests/vm/volatile_fs.o $(O)/obj/selftests/vm/volatile_cache.o
+$(O)/obj/selftests/vm/volatile_fs.o: OBJ_CFLAGS = $(call pkg,fuse3)
+$(CRASH_FS): CRASH_FS_LIBS = $(call pkglibs,fuse3)
+$(CRASH_FS):
+	@mkdir -p $(@D)
+	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ $(CRASH_FS_LIBS)
+
+$(CRASH_NATIVE): $(CRASH_OBJS) $(LIBKVCTX_A)
+	@mkdir -p $(@D)
+	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ $(LIBKVCTX_LIBS)
 
 # Tampered pools
 GUESTPROGS	+= $(O)/selftests/hostile

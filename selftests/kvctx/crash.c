@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The guest's part of the crash test: verifies the pool after a power cut, then loads it until the next.
+ * The victim of the crash tests, in a guest or beside a file: verifies the pool after a power cut, then loads it until
+ * the next.
  *
  *	crash begun ACCOUNT LIFE		exit status 0: the pool of this life has been made
  *	crash run ACCOUNT LIFE KIND ROOM	verify, then load for ever
  *	crash verify ACCOUNT LIFE KIND ROOM	verify only
  *
- * ACCOUNT is a disk that loses nothing, see crash_account.h. LIFE is a number, the seed of all keys and bytes. KIND is
+ * The pool's tenants are $CRASH_TENANTS, two paths (/dev/kvctx/t/default /dev/kvctx/t/b). ACCOUNT is a disk or file that
+ * loses nothing, see crash_account.h. LIFE is a number, the seed of all keys and bytes. KIND is
  * "roomy": the pool never gets full, so every flushed page has to be there, and "tight": pages are evicted, so any may
  * be missing; but never is one wrong, and never is one back whose delete was flushed. In a roomy pool ROOM bytes are
  * stored, then the load stops.
@@ -416,10 +418,21 @@ static void *load(void *arg)
 
 /* The whole */
 
+/* Tenant 0 or 1 */
+static const char *tenant(unsigned int i)
+{
+	static char paths[2][256];
+	const char *env = getenv("CRASH_TENANTS");
+
+	if (!*paths[0] && sscanf(env ? env : "/dev/kvctx/t/default /dev/kvctx/t/b", "%255s %255s", paths[0], paths[1]) != 2)
+		fail("CRASH_TENANTS");
+	return paths[i];
+}
+
 static void open_worker(struct worker *w, unsigned int id)
 {
 	struct kvctx_params p = { .size = sizeof(p), .arena_bytes = BATCH * SLOT, .cq_entries = 4 * BATCH };
-	const char *node = id % 2 ? "/dev/kvctx/t/b" : "/dev/kvctx/t/default";
+	const char *node = tenant(id % 2);
 	struct timespec now;
 	int ret;
 

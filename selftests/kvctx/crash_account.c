@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "crash_account.h"
@@ -45,11 +46,15 @@ static void die(const char *what)
 
 void account_open(const char *path, uint64_t of_life)
 {
+	struct stat st;
 	uint64_t size;
 
 	life = of_life;
 	fd = open(path, O_RDWR | O_DIRECT | O_SYNC | O_CLOEXEC);
-	if (fd < 0 || ioctl(fd, BLKGETSIZE64, &size))
+	if (fd < 0 || fstat(fd, &st))
+		die(path);
+	size = (uint64_t)st.st_size;
+	if (S_ISBLK(st.st_mode) && ioctl(fd, BLKGETSIZE64, &size))
 		die(path);
 	half_blocks = size / 2 / READ_BYTES * READ_BYTES / CRASH_BLOCK;
 }
