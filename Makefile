@@ -62,7 +62,7 @@ TRACE		?=
 
 CHECKS		+= check-licences
 
-.PHONY: all help programs testprogs guestprogs deps setup guest check check-licences check-vm test demo install clean
+.PHONY: all help programs testprogs guestprogs deps setup guest check check-licences check-vm test try demo install clean
 all: programs $(if $(NATIVE_MODULE),module)
 	@echo "Built in $(O)/. 'make help' tells the other targets."
 
@@ -74,6 +74,8 @@ help:
 	@echo "kvctx $(VERSION): KV cache pages on NVMe and NVMe-oF namespaces"
 	@echo
 	@echo "Try it"
+	@echo "  make try [TRACE=FILE.jsonl] [REQUESTS=N]"
+	@echo "                     as any user, without a module: replays requests on a file, in under a minute"
 	@echo "  make demo [TRACE=FILE.jsonl] [REQUESTS=N] [KERNEL=7.2|6.12]"
 	@echo "                     a kernel with kvctx.ko replays requests against an NVMe/TCP namespace"
 	@echo "Test it"
@@ -119,6 +121,9 @@ check-licences:
 
 test:
 	@selftests/all deps setup guest $(CHECKS) check-kmod check-vm check-insn check-crash $(KERNELS:%=check-guest-%)
+
+try:
+	@tools/demo/try $(if $(TRACE),--trace "$(TRACE)") $(if $(REQUESTS),--requests "$(REQUESTS)")
 
 demo:
 	@tools/demo/run --kernel "$(KERNEL)" $(if $(TRACE),--trace "$(TRACE)") $(if $(REQUESTS),--requests "$(REQUESTS)")
