@@ -73,7 +73,24 @@ CRASH_TEST	= selftests/kvctx/crash-test --kernel $(KERNEL) \
 		  $(if $(filter command line environment,$(origin SEED)),--seed $(SEED))
 HOSTILE		= hostile.sh $(or $(N),1000) $(if $(filter command line environment,$(origin SEED)),$(SEED))
 
-.PHONY: crash-test crash-mutate hostile-test check-crash
+.PHONY: crash-test crash-mutate hostile-test check-crash crash-process crash-process-mutate check-crash-process
+CHECKS		+= check-crash-process
+
+CRASH_PROCESS	= selftests/kvctx/crash-process --build $(O) \
+		  $(if $(filter command line environment,$(origin SEED)),--seed $(SEED))
+
+crash-process check-crash-process: $(CRASH_FS) $(CRASH_NATIVE) $(O)/bin/kvctxctl
+
+crash-process:
+	@$(CRASH_PROCESS) --kills $(or $(N),500)
+
+# The short one, of the tests
+check-crash-process:
+	@$(CRASH_PROCESS) --kills $(or $(N),20)
+
+crash-process-mutate:
+	@selftests/kvctx/crash-process-mutate
+
 crash-test: deps guest $(CRASH_PLUGIN)
 	@$(CRASH_TEST) --kills $(or $(N),200)
 

@@ -33,7 +33,7 @@ extern struct volatile_config volatile_config;
 int volatile_open(void);		/* 0 or -errno */
 uint64_t volatile_bytes(void);		/* of the disk: whole blocks of 4 KiB */
 void volatile_read(void *buf, uint32_t count, uint64_t offset);
-/* Write @buf, or zeros, in whole units. Not 0: the power is off, as for flush */
+/* Write @buf, or zeros; a unit of which a part is written is lost or kept as a whole. Not 0: the power is off, as for flush */
 int volatile_write(const void *buf, uint32_t count, uint64_t offset, bool fua);
 int volatile_flush(void);
 void volatile_cut(void);		/* the power cut; what is under way has no effect any more. Once */

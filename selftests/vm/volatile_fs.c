@@ -72,8 +72,7 @@ static int fs_open(const char *path, struct fuse_file_info *fi)
 
 static bool fs_within(size_t count, off_t offset)
 {
-	return count && offset % volatile_config.unit == 0 && count % volatile_config.unit == 0 &&
-	       (uint64_t)offset <= volatile_bytes() && count <= volatile_bytes() - (uint64_t)offset;
+	return (uint64_t)offset <= volatile_bytes() && count <= volatile_bytes() - (uint64_t)offset;
 }
 
 static int fs_read(const char *path, char *buf, size_t count, off_t offset, struct fuse_file_info *fi)
