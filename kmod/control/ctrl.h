@@ -41,7 +41,7 @@ struct kvctx_device {
 	/* what the superblock that counts says */
 	u64 seq;
 	u32 worn;			/* slots that need to be written again, see kvc_super_worn() */
-	struct kvc_super_member was[KVC_MEMBERS_MAX];	/* members, as its superblock has them: kvc_super_there() */
+	struct kvc_super_member was[KVC_MEMBERS_MAX];	/* members, as its superblock has them */
 	u32 index;
 	u8 uuid[KVC_UUID_LEN];
 };

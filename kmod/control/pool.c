@@ -7,8 +7,9 @@
  *   arrange    put the devices in the order of the pool and see that none is foreign, double or too small, nor missing
  *              unless the attach may be degraded
  *   build      memory, workqueue, engine, members
+ *   catch up   members whose superblock is older get the newest one
  *   recover    read the summaries
- *   configure  write the superblocks, also those that were older; the tenant "default" if there is none
+ *   configure  write the next superblock to all; the tenant "default" if there is none
  *   publish    nodes, list, background work
  *
  * A pool is on the list exactly while its tenants can be opened. Detach takes it off, which makes new sessions
@@ -89,7 +90,7 @@ static int kvctx_compare_super(struct kvctx_gathering *g, u32 i)
 
 	if (i && memcmp(s->pool_uuid, g->super->pool_uuid, KVC_UUID_LEN))
 		return kvctx_refuse(g->extack, dev->path, -EXDEV, "of another pool, %s", s->pool_name);
-	if (!i || s->seq > g->super->seq)
+	if (!i || kvc_super_newer(s, g->super))
 		swap(g->super, g->scratch);
 	return 0;
 }
@@ -141,8 +142,7 @@ static int kvctx_check_history(struct kvctx_gathering *g)
 	u32 i;
 
 	for (i = 0; i < g->nr; i++)
-		g->history[i] = (struct kvc_witness){ g->given[i]->index, g->given[i]->seq,
-						      kvc_super_there(g->given[i]->was, g->super) };
+		g->history[i] = (struct kvc_witness){ g->given[i]->index, g->given[i]->seq, g->given[i]->was };
 	if (!kvc_one_history(g->history, g->nr))
 		return kvctx_refuse(g->extack, NULL, -ESTALE, "these members were attached without each other");
 	return 0;
@@ -262,6 +262,24 @@ static int kvctx_check_lost(struct kvctx_pool *p, struct netlink_ext_ack *extack
 	return 0;
 }
 
+/* Before the next superblock is made all members have the one before: see kvc_one_history(). */
+static int kvctx_catch_up(struct kvctx_pool *p, const struct kvctx_gathering *g)
+{
+	u32 i;
+	int err;
+
+	for (i = 0; i < g->nr; i++) {
+		struct kvctx_member *m = &p->members[g->history[i].member];
+
+		if (!kvc_super_behind(g->super, &g->history[i]))
+			continue;
+		err = kvctx_member_write_super(m);
+		if (err)
+			return kvctx_refuse(g->extack, m->dev->path, err, "its superblock could not be written");
+	}
+	return 0;
+}
+
 /* Which copies of a member's superblock will be written again, for the log */
 static void kvctx_log_worn(struct kvctx_pool *p)
 {
@@ -279,7 +297,7 @@ static void kvctx_log_worn(struct kvctx_pool *p)
 
 /*
  * Every attach writes the superblocks, as recovery left them. Where a slot is worn another write follows, so that all
- * are written.
+ * are written. A member that lacks the first may not be said to be there in the second.
  */
 static int kvctx_configure(struct kvctx_pool *p, const struct kvctx_gathering *g)
 {
@@ -287,12 +305,17 @@ static int kvctx_configure(struct kvctx_pool *p, const struct kvctx_gathering *g
 
 	kvctx_log_worn(p);
 	err = kvctx_members_write_super(p);
+	if (err)
+		return kvctx_refuse(g->extack, NULL, err, "no superblock could be written");
+	err = kvctx_check_lost(p, g->extack);
+	if (err)
+		return err;
 	slot = kvc_tenant_add(p->core, KVCTX_TENANT_DEFAULT, 0, 0, KVCTX_TENANT_MODE, 0);
 	if (slot < 0 && slot != -EEXIST)
 		return kvctx_refuse(g->extack, NULL, slot, "tenant %s cannot be added", KVCTX_TENANT_DEFAULT);
 	if (slot == -EEXIST && g->worn)
 		kvc_super_touch(p->core);
-	if (!err && (slot != -EEXIST || g->worn))
+	if (slot != -EEXIST || g->worn)
 		err = kvctx_members_write_super(p);
 	return err ? kvctx_refuse(g->extack, NULL, err, "no superblock could be written") : 0;
 }
@@ -328,6 +351,8 @@ static int kvctx_pool_build(struct kvctx_pool *p, struct kvctx_gathering *g)
 		goto err_data;
 	}
 	err = kvctx_bind_members(p, g);
+	if (!err)
+		err = kvctx_catch_up(p, g);
 	if (!err)
 		err = kvctx_recover(p, g->extack);
 	if (!err)

@@ -89,7 +89,8 @@ void kvc_member_segments(struct kvc_pool *p, u32 member, u32 *total, u32 *free);
  * A member that is not there is given to kvc_member_fail() before, and not recovered. What it holds is not known: a key
  * that is not found may be there.
  *
- * finish raises the superblock's seq: the caller has to write it before the pool is used. It counts the attaches, and
+ * finish raises the superblock's seq: the caller has to write it before the pool is used, and the one before it to
+ * members that have another one before that (format.h, kvc_super_behind()). It counts the attaches, and
  * so makes the sequences of this one newer than those of all before, also where the newest are on members that are
  * missing now.
  */

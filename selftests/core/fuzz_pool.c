@@ -75,7 +75,7 @@ static bool arrange(struct rig *r)
 
 	for (i = 0; i < r->nr_members && ok; i++) {
 		ok = read_super(r->devs[i], &s[i]) && !memcmp(s[i].pool_uuid, s[0].pool_uuid, KVC_UUID_LEN);
-		if (ok && (i == 0 || s[i].seq > best->seq))
+		if (ok && (i == 0 || kvc_super_newer(&s[i], best)))
 			*best = s[i];
 	}
 	ok = ok && best->nr_members == r->nr_members;

@@ -108,6 +108,11 @@ member-gone@kmod/core/log/load.c@s/if (unlikely(os_atomic_read(&p->nr_offline)) 
 tenant-sweep@kmod/core/tenant.c@s/kvc_index_sweep(p, of_gone_domain);/(void)of_gone_domain;/@pages of a removed tenant stay in the index
 tombstone-lost-member@kmod/core/log/delete.c@s/ || os_atomic_read(&p->nr_offline)//@deletes forget records on lost members
 tombstone-lost-carried@kmod/core/log/tomb.c@s/!os_atomic_read(&p->nr_offline) \&\& //@reclaim drops tombstones of records on lost members
+super-behind@kmod/core/media/format_super.c@s/return !same_super(w, &newest);/return same_super(w, \&newest) \&\& !w;/@an attach raises the sequence before all members have what was the newest
+super-unsaid@kmod/core/media/format_super.c@s/ & (\*fit | \*said))/ \& *fit)/@only who has a newer superblock took part in it
+super-equal@kmod/core/media/format_super.c@s/return !same_super(a, b) \&\& says_there.*/return false;/@of two superblocks with one sequence any counts
+super-later@kmod/core/media/format_super.c@s/return without ? mask : mask | later;/return mask | later;/@who was added without a member was there with it
+super-added@kmod/core/media/format_super.c@s/return without ? mask : mask | later;/return mask;/@who was added when all were lost was not there with them
 super-older@kmod/core/media/format_super.c@s/s\[b\].seq > s\[a\].seq/s[b].seq < s[a].seq/@the older superblock counts
 settings@kmod/core/media/format_super.c@s/ || !kvc_settings_ok(&s->settings)//@settings on media are not checked
 nomem-half@kmod/core/index/entry.c@/^static int grow_crcs/,/^}/s/return -ENOMEM;/return 0;/@a lack of memory for CRCs is ignored

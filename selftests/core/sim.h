@@ -359,7 +359,11 @@ void super_write(struct sim *s, enum super_why why);
 void super_look(struct sim *s);
 bool super_busy(const struct sim *s);
 const struct kvc_super *super_read(struct sim *s, u32 member, u32 *worn);
+/* The newest superblock of the members that are there, to s->super */
+void super_gather(struct sim *s, u32 *worn);
 bool super_one_history(struct sim *s);
+/* Who has another one gets it. With @cut the power may go in between: false */
+bool super_catch_up(struct sim *s, bool cut);
 
 /* sim_grow.c */
 void op_grow(struct sim *s);

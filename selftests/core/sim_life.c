@@ -18,9 +18,9 @@ static void lose_end(struct sim *s, struct dev *d)
 }
 
 /* Is the superblock of a member newer than s->super? It is s->super then. */
-static bool newer_super(struct sim *s, u32 member, u32 *worn)
+static bool newer_super(struct sim *s, u32 member)
 {
-	const struct kvc_super *found = super_read(s, member, worn);
+	const struct kvc_super *found = super_read(s, member, NULL);
 
 	if (!found || found->seq <= s->super->seq)
 		return false;
@@ -40,17 +40,15 @@ static void read_super(struct sim *s, bool either)
 
 	s->worn = 0;
 	either &= !s->cfg.lies && !s->cfg.io_errors && !s->cfg.corrupts && !s->cfg.member_fails && !s->cfg.vanish;
-	s->super->seq = 0;
 	for (i = 0; i < s->cfg.nr_members; i++) {
 		if (either && rng_chance(&s->rng, 1000)) {
 			lose_end(s, s->devs[i]);
 			lost = true;
 		}
-		if (!dev_gone(s->devs[i]))
-			newer_super(s, i, &s->worn);
 	}
+	super_gather(s, &s->worn);
 	for (i = 0; i < s->cfg.nr_members; i++)
-		if (dev_gone(s->devs[i]) && newer_super(s, i, NULL))
+		if (dev_gone(s->devs[i]) && newer_super(s, i))
 			dev_return(s->devs[i]);
 	sim_check(s->super->seq >= s->super_seq_durable, "superblock %llu found, %llu was written",
 		  (unsigned long long)s->super->seq, (unsigned long long)s->super_seq_durable);
@@ -65,6 +63,7 @@ static void read_super(struct sim *s, bool either)
 		s->n.histories++;
 		for (i = 0; i < s->cfg.nr_members; i++)
 			dev_return(s->devs[i]);
+		super_gather(s, NULL);
 	}
 	s->super_seq_durable = s->super->seq;
 	grow_adopt(s);
@@ -370,6 +369,7 @@ void life_attach(struct sim *s)
 		sim_attach_cut(s);
 		read_super(s, false);
 	}
+	super_catch_up(s, false);
 	rng = s->rng;
 	fault_rng = s->fault_rng;
 	sim_attach(s);

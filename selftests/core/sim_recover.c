@@ -180,8 +180,12 @@ void sim_attach_cut(struct sim *s)
 {
 	u32 i;
 
-	create(s);
 	s->n.cuts_recovery++;
+	if (!super_catch_up(s, true)) {
+		bus_power_cut(s->bus);
+		return;
+	}
+	create(s);
 	if (recover(s, rng_below(&s->rng, s->cfg.nr_members * 8)))
 		for (i = 0; i < s->cfg.nr_members; i++)
 			if (rng_chance(&s->rng, 5000))

@@ -154,21 +154,73 @@ const struct kvc_super *super_read(struct sim *s, u32 member, u32 *worn)
 	return &found[i];
 }
 
-/* Were they attached without each other? The pool's superblock is s->super. */
-bool super_one_history(struct sim *s)
+/*
+ * What the members that are there tell, see kvc_one_history(); the newest goes to s->super. It stays until the next
+ * call. @worn: see super_read()
+ */
+static u32 gather(struct sim *s, struct kvc_witness *w, u32 *worn)
 {
-	struct kvc_witness history[SIM_MEMBERS_MAX];
+	static struct kvc_super has[SIM_MEMBERS_MAX];
+	const struct kvc_super *found, *newest = NULL;
 	u32 nr = 0, i;
 
-	for (i = 0; i < s->super->nr_members; i++) {
-		const struct kvc_super *found;
-
-		if (kvc_super_hole(s->super, i) || dev_gone(s->devs[i]))
+	for (i = 0; i < s->cfg.nr_members; i++) {
+		found = dev_gone(s->devs[i]) ? NULL : super_read(s, i, worn);
+		if (!found)
 			continue;
-		found = super_read(s, i, NULL);
-		if (found)
-			history[nr++] = (struct kvc_witness){ i, found->seq,
-							      kvc_super_there(found->members, s->super) };
+		sim_check(found->member_index == i, "superblock of member %u on %u", found->member_index, i);
+		has[i] = *found;
+		if (!newest || kvc_super_newer(&has[i], newest))
+			newest = &has[i];
+		w[nr++] = (struct kvc_witness){ i, has[i].seq, has[i].members };
 	}
-	return kvc_one_history(history, nr);
+	s->super->seq = 0;
+	if (newest)
+		*s->super = *newest;
+	return nr;
+}
+
+/* Those that were removed meanwhile have no say. */
+static u32 drop_removed(const struct sim *s, struct kvc_witness *w, u32 nr)
+{
+	u32 i, n = 0;
+
+	for (i = 0; i < nr; i++)
+		if (w[i].member < s->super->nr_members &&
+		    !memcmp(w[i].members[w[i].member].uuid, s->super->members[w[i].member].uuid, KVC_UUID_LEN))
+			w[n++] = w[i];
+	return n;
+}
+
+void super_gather(struct sim *s, u32 *worn)
+{
+	struct kvc_witness w[SIM_MEMBERS_MAX];
+
+	gather(s, w, worn);
+}
+
+/* Were they attached without each other? */
+bool super_one_history(struct sim *s)
+{
+	struct kvc_witness w[SIM_MEMBERS_MAX];
+	u32 nr = drop_removed(s, w, gather(s, w, NULL));
+
+	return kvc_one_history(w, nr);
+}
+
+bool super_catch_up(struct sim *s, bool cut)
+{
+	struct kvc_witness w[SIM_MEMBERS_MAX];
+	u32 nr = drop_removed(s, w, gather(s, w, NULL)), i;
+
+	for (i = 0; i < nr; i++) {
+		if (!kvc_super_behind(s->super, &w[i]))
+			continue;
+		if (cut && rng_chance(&s->rng, 3000)) {
+			sim_write_super(s, s->super, w[i].member, rng_below(&s->rng, KVC_SUPER_COPIES));
+			return false;
+		}
+		sim_write_super(s, s->super, w[i].member, KVC_SUPER_COPIES);
+	}
+	return true;
 }

@@ -136,43 +136,43 @@ static void room_comes_while_refused(void **state)
 	rig_free(rig);
 }
 
-static struct kvc_witness witness(struct rig *r, u32 member)
+/* What @member gets now; @s: room for it */
+static struct kvc_witness witness(struct rig *r, u32 member, struct kvc_super *s)
 {
-	struct kvc_super *s = calloc(1, sizeof(*s));
 	u8 *buf = calloc(1, KVC_SUPER_BYTES);
-	struct kvc_witness w;
 
-	assert_non_null(s);
 	assert_non_null(buf);
 	kvc_super_encode(kvc_super_of(r->pool), member, buf);
 	assert_int_equal(kvc_super_decode(buf, s), KVC_OK);
-	w = (struct kvc_witness){ member, s->seq, kvc_super_there(s->members, s) };
-	free(s);
 	free(buf);
-	return w;
+	return (struct kvc_witness){ member, s->seq, s->members };
 }
 
 /* A member that is lost while a configuration is written leaves one history, with it and without. */
 static void lost_between_two_writes(void **state)
 {
+	struct kvc_super *s = calloc(3, sizeof(*s));
 	struct kvc_witness w[3];
 	struct rig *r = rig_small(3);
 
 	(void)state;
-	w[0] = witness(r, 0);
+	assert_non_null(s);
+	w[0] = witness(r, 0, &s[0]);
 	assert_int_equal(kvc_tenant_add(r->pool, "t", 0, 0, 0600, 0), 1);
-	w[1] = witness(r, 1);
+	w[1] = witness(r, 1, &s[1]);
 	kvc_member_fail(r->pool, 0);
-	w[2] = witness(r, 2);
+	w[2] = witness(r, 2, &s[2]);
 	assert_int_equal(w[1].seq, w[2].seq);
 	assert_true(kvc_one_history(w + 1, 2));
 	assert_true(kvc_one_history(w, 3));
 	/* and is noted with the next */
 	kvc_super_touch(r->pool);
-	w[1] = witness(r, 1);
-	w[2] = witness(r, 2);
-	assert_int_equal(w[1].there, BIT(1) | BIT(2));
+	w[1] = witness(r, 1, &s[1]);
+	w[2] = witness(r, 2, &s[2]);
+	assert_int_equal(s[1].members[0].flags, KVC_MEMBER_ABSENT);
+	assert_int_equal(s[1].members[1].flags | s[1].members[2].flags, 0);
 	assert_true(kvc_one_history(w, 3));
+	free(s);
 	rig_free(r);
 }
 
@@ -197,12 +197,59 @@ static void number_of_another(void **state)
 	memset(b->members[1].uuid, 'b', KVC_UUID_LEN);
 	memset(a->members[1].uuid, 'n', KVC_UUID_LEN);
 	b->members[0].flags = KVC_MEMBER_ABSENT;
-	assert_int_equal(kvc_super_there(a->members, a), 3);
-	assert_int_equal(kvc_super_there(a->members, b), 1);
-	w[0] = (struct kvc_witness){ 0, 9, kvc_super_there(a->members, b) };
-	w[1] = (struct kvc_witness){ 1, 12, kvc_super_there(b->members, b) };
+	w[0] = (struct kvc_witness){ 0, 9, a->members };
+	w[1] = (struct kvc_witness){ 1, 12, b->members };
 	assert_false(kvc_one_history(w, 2));
 	free(b);
+}
+
+/*
+ * A and B; B was lost, N was added, and then B was attached alone. N was not there with B because B does not know it.
+ */
+static void added_without_another(void **state)
+{
+	struct kvc_super *a = calloc(2, sizeof(*a)), *b = a + 1;
+	struct kvc_witness w[3];
+	u32 i;
+
+	(void)state;
+	assert_non_null(a);
+	for (i = 0; i < 2; i++) {
+		memset(a[i].members[0].uuid, 'a', KVC_UUID_LEN);
+		memset(a[i].members[1].uuid, 'b', KVC_UUID_LEN);
+		a[i].members[0].nr_segments = 16;
+		a[i].members[1].nr_segments = 16;
+		a[i].members[i ? 0 : 1].flags = KVC_MEMBER_ABSENT;
+	}
+	memset(a->members[2].uuid, 'n', KVC_UUID_LEN);
+	a->members[2].nr_segments = 16;
+	w[0] = (struct kvc_witness){ 0, 9, a->members };
+	w[1] = (struct kvc_witness){ 1, 8, b->members };
+	w[2] = (struct kvc_witness){ 2, 9, a->members };
+	assert_false(kvc_one_history(w, 3));
+	free(a);
+}
+
+/* A was lost, N was added when nobody else was there, and told the loss. */
+static void added_after_all_were_lost(void **state)
+{
+	struct kvc_super *a = calloc(2, sizeof(*a)), *n = a + 1;
+	struct kvc_witness w[2];
+	u32 i;
+
+	(void)state;
+	assert_non_null(a);
+	for (i = 0; i < 2; i++) {
+		memset(a[i].members[0].uuid, 'a', KVC_UUID_LEN);
+		a[i].members[0].nr_segments = 16;
+	}
+	memset(n->members[1].uuid, 'n', KVC_UUID_LEN);
+	n->members[1].nr_segments = 16;
+	n->members[0].flags = KVC_MEMBER_ABSENT;
+	w[0] = (struct kvc_witness){ 0, 10, a->members };
+	w[1] = (struct kvc_witness){ 1, 14, n->members };
+	assert_true(kvc_one_history(w, 2));
+	free(a);
 }
 
 /* All pages leased as they come: work ends, whatever number of segments is kept available. */
@@ -234,6 +281,8 @@ static const struct CMUnitTest grow_tests[] = {
 	cmocka_unit_test(room_comes_while_refused),
 	cmocka_unit_test(lost_between_two_writes),
 	cmocka_unit_test(number_of_another),
+	cmocka_unit_test(added_without_another),
+	cmocka_unit_test(added_after_all_were_lost),
 	cmocka_unit_test(leases_on_everything),
 };
 

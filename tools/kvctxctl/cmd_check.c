@@ -106,7 +106,7 @@ static int gather(struct check *k)
 			ctl_error(d->path, "of another pool, %s", s->pool_name);
 			return CTL_NODEV;
 		}
-		if (!i || s->seq > k->super->seq)
+		if (!i || kvc_super_newer(s, k->super))
 			*k->super = *s;
 	}
 	return status;
@@ -182,7 +182,7 @@ static void note_history(struct check *k)
 	for (int i = 0; i < k->nr; i++) {
 		const struct kvc_super *s = &k->dev[i].super[k->dev[i].chosen];
 
-		w[i] = (struct kvc_witness){ s->member_index, s->seq, kvc_super_there(s->members, k->super) };
+		w[i] = (struct kvc_witness){ s->member_index, s->seq, s->members };
 	}
 	if (!kvc_one_history(w, (u32)k->nr))
 		damaged(k, NULL, "these members were attached without each other");

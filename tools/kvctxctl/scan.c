@@ -194,7 +194,7 @@ static void scan_describe(struct scan *s, bool foreign)
 			continue;
 		if (!p)
 			s->pool[s->nr_pools++].super = f->super;
-		else if (!foreign && f->super->seq > p->super->seq)
+		else if (!foreign && kvc_super_newer(f->super, p->super))
 			p->super = f->super;
 	}
 }
@@ -234,7 +234,7 @@ static bool found_one_history(const struct found *p)
 		const struct kvc_super *s = p->member[i] ? p->member[i]->super : NULL;
 
 		if (s)
-			w[nr++] = (struct kvc_witness){ i, s->seq, kvc_super_there(s->members, p->super) };
+			w[nr++] = (struct kvc_witness){ i, s->seq, s->members };
 	}
 	return kvc_one_history(w, nr);
 }

@@ -168,20 +168,35 @@ u32 kvc_super_choose(const struct kvc_super s[KVC_SUPER_SLOTS], const enum kvc_r
 u32 kvc_super_worn(const struct kvc_super s[KVC_SUPER_SLOTS], const enum kvc_reason why[KVC_SUPER_SLOTS], u32 chosen);
 
 /*
- * Do members that are brought together tell one history, or was the pool attached without some of them here, and
- * without the others there? Each tells the sequence of its superblock and which members were there (kvc_super_there()).
- * Every superblock was followed by one that one of its members took part in, unless it is the newest.
+ * History. A pool may be attached without some of its members. Once it was also attached without the others it is
+ * split: what is newer of one key cannot be told by numbers any more. Such members are not attached together.
+ *
+ * The order in which superblocks are written: an attach finds the newest one of the members that are given. Whoever has
+ * another one (kvc_super_behind()) gets the newest as it is. When all have that, and not before, the sequence is raised
+ * and the next one is written, to the members in any order. It says who is there. The pool is used when all have it; if
+ * a member cannot be written the attach fails. So
+ *
+ *   a superblock says that a member was there only if that member knew of all that was before, whether it has it or not
+ *   a superblock was never used if a member that was there, as it says, has another one of the same sequence
+ *
+ * Two superblocks are of one history if a member that was there in the older one has the newer one, or was there in
+ * it: it knew of all that was before the older one, which nobody used without it. Two of the same sequence are if a
+ * member that was there in the one has the other: that one counts. (The engine's tests try all that small pools can
+ * become.) Whoever is not connected with the newest was attached without the others.
+ *
+ * Who brought a member up to date, and then was cut and is missing, cannot be told from who was never there: when that
+ * member is used alone next, both are refused.
  */
 struct kvc_witness {
 	u32	member;
-	u64	seq, there;
+	u64	seq;
+	const struct kvc_super_member *members;	/* all KVC_MEMBERS_MAX of its superblock */
 };
 
-/*
- * Of the members in the newest superblock those that were there when another one was written, with all of @was, or that
- * were added since
- */
-u64 kvc_super_there(const struct kvc_super_member *was, const struct kvc_super *now);
+/* Of two superblocks of one pool, does @a count rather than @b? */
+bool kvc_super_newer(const struct kvc_super *a, const struct kvc_super *b);
+/* Does @w have to get @now before the sequence is raised? */
+bool kvc_super_behind(const struct kvc_super *now, const struct kvc_witness *w);
 bool kvc_one_history(const struct kvc_witness *w, u32 nr);
 
 /* Name rule of pools and tenants: 1..31 of [A-Za-z0-9._-], not beginning with '.' or '-'. */

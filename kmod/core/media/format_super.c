@@ -22,21 +22,74 @@ u32 kvc_device_segments(u64 device_bytes, u64 segment_size)
 	return (u32)min_t(u64, n, KVC_SEGMENTS_END);
 }
 
-u64 kvc_super_there(const struct kvc_super_member *was, const struct kvc_super *now)
+static struct kvc_witness witness_of(const struct kvc_super *s)
 {
-	static const struct kvc_super_member none;
-	u64 there = 0;
+	return (struct kvc_witness){ s->member_index, s->seq, s->members };
+}
+
+static bool same_super(const struct kvc_witness *a, const struct kvc_witness *b)
+{
+	return a->seq == b->seq && !memcmp(a->members, b->members, KVC_MEMBERS_MAX * sizeof(*a->members));
+}
+
+/* Does @w say that member @i of @members was there? */
+static bool says_there(const struct kvc_witness *w, const struct kvc_super_member *members, u32 i)
+{
+	return w->members[i].nr_segments && !(w->members[i].flags & KVC_MEMBER_ABSENT) &&
+	       !memcmp(w->members[i].uuid, members[i].uuid, KVC_UUID_LEN);
+}
+
+static bool witness_newer(const struct kvc_witness *a, const struct kvc_witness *b)
+{
+	if (a->seq != b->seq)
+		return a->seq > b->seq;
+	return !same_super(a, b) && says_there(b, a->members, a->member);
+}
+
+bool kvc_super_newer(const struct kvc_super *a, const struct kvc_super *b)
+{
+	struct kvc_witness wa = witness_of(a), wb = witness_of(b);
+
+	return witness_newer(&wa, &wb);
+}
+
+static const struct kvc_witness *newest_witness(const struct kvc_witness *w, u32 nr)
+{
+	const struct kvc_witness *newest = w;
 	u32 i;
 
-	/* who came later cannot have been missing */
-	for (i = 0; i < now->nr_members; i++) {
-		if (kvc_super_hole(now, i))
-			continue;
-		if (!memcmp(&was[i], &none, sizeof(none)) ||
-		    (!memcmp(was[i].uuid, now->members[i].uuid, KVC_UUID_LEN) && !(was[i].flags & KVC_MEMBER_ABSENT)))
-			there |= BIT_ULL(i);
+	for (i = 1; i < nr; i++)
+		if (witness_newer(&w[i], newest))
+			newest = &w[i];
+	return newest;
+}
+
+bool kvc_super_behind(const struct kvc_super *now, const struct kvc_witness *w)
+{
+	struct kvc_witness newest = witness_of(now);
+
+	return !same_super(w, &newest);
+}
+
+/*
+ * Who of the members that @now names was there. Who came later was not missing, unless it came to members that were
+ * there without this one.
+ */
+static u64 were_there(const struct kvc_witness *w, const struct kvc_witness *now)
+{
+	u64 mask = 0, later = 0;
+	bool without = false;
+	u32 i;
+
+	for (i = 0; i < KVC_MEMBERS_MAX; i++) {
+		if (says_there(w, now->members, i))
+			mask |= BIT_ULL(i);
+		else if (!w->members[i].nr_segments && now->members[i].nr_segments)
+			later |= BIT_ULL(i);
+		else if (says_there(now, w->members, i))
+			without = true;
 	}
-	return there;
+	return without ? mask : mask | later;
 }
 
 /* The next older sequence, below @below; 0: none */
@@ -51,26 +104,45 @@ static u64 next_older(const struct kvc_witness *w, u32 nr, u64 below)
 	return seq;
 }
 
-bool kvc_one_history(const struct kvc_witness *w, u32 nr)
+/*
+ * Do all superblocks of sequence @seq belong to the history of the newer ones? @fit: the members whose superblocks do,
+ * @said: who was there by those that are newer
+ */
+static bool sequence_fits(const struct kvc_witness *w, u32 nr, const struct kvc_witness *now, u64 seq, u64 *fit,
+			  u64 *said)
 {
-	u64 known = 0, seq = U64_MAX, group, there;
+	u64 was, more = 0;
 	u32 i;
 
-	while ((seq = next_older(w, nr, seq))) {
-		group = 0;
-		there = 0;
-		for (i = 0; i < nr; i++) {
-			if (w[i].seq != seq)
-				continue;
-			if (group && there != w[i].there)
-				return false;
-			there = w[i].there;
-			group |= BIT_ULL(w[i].member);
-		}
-		if (known && !(known & there))
+	do {
+		was = *fit;
+		for (i = 0; i < nr; i++)
+			if (w[i].seq == seq && were_there(&w[i], now) & (*fit | *said))
+				*fit |= BIT_ULL(w[i].member);
+	} while (*fit != was);
+	for (i = 0; i < nr; i++) {
+		if (w[i].seq != seq)
+			continue;
+		if (!(*fit & BIT_ULL(w[i].member)))
 			return false;
-		known |= group;
+		more |= were_there(&w[i], now);
 	}
+	*said |= more;
+	return true;
+}
+
+bool kvc_one_history(const struct kvc_witness *w, u32 nr)
+{
+	const struct kvc_witness *now = newest_witness(w, nr);
+	u64 fit = 0, said = 0, seq = U64_MAX;
+	u32 i;
+
+	for (i = 0; i < nr; i++)
+		if (same_super(&w[i], now))
+			fit |= BIT_ULL(w[i].member);
+	while ((seq = next_older(w, nr, seq)))
+		if (!sequence_fits(w, nr, now, seq, &fit, &said))
+			return false;
 	return true;
 }
 
