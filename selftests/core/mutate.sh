@@ -133,8 +133,7 @@ lock-query@kmod/core/log/load.c@/^int kvc_query/,/^}/s/os_\(un\)\?lock(&sh->lock
 lock-commit@kmod/core/log/store.c@/^static void end_store/,/^}/s/os_\(un\)\?lock(&m->lock);/;/@commit takes no member lock
 join-kick@kmod/core/log/segment.c@/^int kvc_refusal/,/^}/s/if (!m->offline) {/if (1) {/@members are kicked before they have joined
 join-room@kmod/core/log/store.c@/^int kvc_store_begin/,/^}/{s/^\tdo {$/\tnr = kvc_nr_members(p);\n\tdo {/;s/^\t\tnr = kvc_nr_members(p);$//}@who is refused does not see a new member, and that there is room
-super-number@kmod/core/media/format_super.c@/^u64 kvc_super_there/,/^}/s/!memcmp(was\[i\].uuid, .*KVC_UUID_LEN) \&\& //@a number that another member got counts as the same
-super-added@kmod/core/media/format_super.c@s/if (!memcmp(&was\[i\], &none, sizeof(none)) ||/if (0 ||/@a cut while a member is added leaves a pool that cannot be attached
+super-number@kmod/core/media/format_super.c@/^static bool says_there/,/^}/s/^\t       !memcmp(w->members.*;/\t       true;/@a number that another member got counts as the same
 log-doubt@kmod/core/log/recover.c@s/if (!err \&\& !r->closed \&\& !r->unused)/if (0)/;s/why == KVC_BAD_CRC \&\& !r->again/0/@an extent that was read wrong, once, hides nothing
 super-mark@kmod/core/tenant.c@s/p->super.members\[i\].flags = there.*/(void)there;/@superblocks do not say who was there
 header-stock@kmod/core/log/summary.c@s/>= m->low/>= min(m->low, 4U)/@too few headers for reclaim to end when everything is leased

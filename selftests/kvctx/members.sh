@@ -119,6 +119,16 @@ check "those deleted are not, the others of the member are" \
 	prints "right=$((50 - deleted)) wrong=0 bad=0 missing=$deleted gone=0" pages load 0 50 100000
 check "detach" detach
 
+# The power goes in the attach with a member that was missing, which has the next superblock already
+attach "$a" --degraded > /dev/null && detach
+dd if="$a" of=/tmp/front bs=$tail_bytes count=1 status=none
+dd if="$a" of=/tmp/end bs=$tail_bytes skip=$(($(blocks_of "$a") - 1)) count=1 status=none
+attach "$a" "$b" > /dev/null && detach
+dd if=/tmp/front of="$a" bs=$tail_bytes oflag=direct status=none
+copy_tail /tmp/end "$a" seek "$a"
+check "both are attached after that" prints 'state +online' attach "$a" "$b"
+check "detach" detach
+
 # Each without the other
 attach "$a" --degraded > /dev/null && detach
 attach "$b" --degraded > /dev/null && detach
