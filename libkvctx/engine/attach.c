@@ -7,8 +7,9 @@
  *   arrange    put the devices in the order of the pool and see that none is foreign, double or too small, nor missing
  *              unless the attach may be degraded
  *   build      engine, members
+ *   catch up   members whose superblock is older get the newest one
  *   recover    read the summaries
- *   configure  write the superblocks, also those that were older; the tenant "default" if there is none
+ *   configure  write the next superblock to all; the tenant "default" if there is none
  *   start      threads, and the engine may call
  */
 #include <dirent.h>
@@ -28,6 +29,7 @@ struct gathering {
 	struct kvc_super *super;		/* the newest configuration */
 	struct kvc_super *scratch;
 	bool worn;				/* a member has a copy that is none */
+	struct kvc_witness history[KVC_MEMBERS_MAX];
 	struct kve_candidate given[KVC_MEMBERS_MAX];
 	struct kve_candidate *ordered[KVC_MEMBERS_MAX];
 };
@@ -73,7 +75,7 @@ static int gather_compare(struct gathering *g, const struct kve_candidate *c, bo
 
 	if (!first && memcmp(s->pool_uuid, g->super->pool_uuid, KVC_UUID_LEN))
 		return kve_refuse(g->why, -EMEDIUMTYPE, "%s: of another pool, %s", c->dev->path, s->pool_name);
-	if (first || s->seq > g->super->seq) {
+	if (first || kvc_super_newer(s, g->super)) {
 		g->scratch = g->super;
 		g->super = s;
 	}
@@ -147,13 +149,11 @@ static int arrange_one(struct gathering *g, struct kve_candidate *c)
  */
 static int arrange_history(struct gathering *g)
 {
-	struct kvc_witness w[KVC_MEMBERS_MAX];
 	u32 i;
 
 	for (i = 0; i < g->nr; i++)
-		w[i] = (struct kvc_witness){ g->given[i].index, g->given[i].seq,
-					     kvc_super_there(g->given[i].was, g->super) };
-	return kvc_one_history(w, g->nr) ? 0 :
+		g->history[i] = (struct kvc_witness){ g->given[i].index, g->given[i].seq, g->given[i].was };
+	return kvc_one_history(g->history, g->nr) ? 0 :
 	       kve_refuse(g->why, -EUCLEAN, "%s: these members were attached without each other", g->dir);
 }
 
@@ -231,33 +231,62 @@ static int build(struct kve_pool *p, struct gathering *g)
 	return err ? kve_refuse(g->why, err, "%s: the engine does not start: %s", g->dir, strerror(-err)) : 0;
 }
 
+/* Before the next superblock is made all members have the one before: see kvc_one_history(). */
+static int catch_up(struct kve_pool *p, struct gathering *g)
+{
+	u32 i;
+
+	for (i = 0; i < g->nr; i++) {
+		struct kve_member *m = &p->members[g->history[i].member];
+
+		if (kvc_super_behind(g->super, &g->history[i]) && kve_member_write_super(m))
+			return kve_refuse(g->why, -EIO, "%s: its superblock could not be written", m->dev->path);
+	}
+	return 0;
+}
+
+/* A member that cannot be written is no member to begin with. */
+static int check_lost(const struct kve_pool *p, const struct gathering *g)
+{
+	u32 i;
+
+	for (i = 0; i < p->nr_members; i++)
+		if (p->members[i].dev && kve_member_state(&p->members[i]))
+			return kve_refuse(g->why, -EIO, "%s: failed during the attach", p->members[i].dev->path);
+	return 0;
+}
+
 /*
  * Every attach writes the superblocks, as recovery left them. Where a slot is worn another write follows, so that all
- * are written.
+ * are written. A member that lacks the first may not be said to be there in the second.
  */
 static int configure(struct kve_pool *p, struct gathering *g)
 {
 	int slot, err;
 
 	err = kve_members_write_super(p);
+	if (err)
+		return kve_refuse(g->why, err, "%s: no superblock could be written", g->dir);
+	err = check_lost(p, g);
+	if (err)
+		return err;
 	slot = kvc_tenant_add(p->core, ATTACH_TENANT, 0, 0, ATTACH_TENANT_MODE, 0);
 	if (slot < 0 && slot != -EEXIST)
 		return kve_refuse(g->why, -EUCLEAN, "%s: tenant %s cannot be added", g->dir, ATTACH_TENANT);
 	if (slot == -EEXIST && g->worn)
 		kvc_super_touch(p->core);
-	if (!err && (slot != -EEXIST || g->worn))
+	if (slot != -EEXIST || g->worn)
 		err = kve_members_write_super(p);
 	return err ? kve_refuse(g->why, err, "%s: no superblock could be written", g->dir) : 0;
 }
 
 static int start(struct kve_pool *p, struct gathering *g)
 {
-	int err;
+	int err = check_lost(p, g);
 	u32 i;
 
-	for (i = 0; i < p->nr_members; i++)
-		if (p->members[i].dev && kve_member_state(&p->members[i]))
-			return kve_refuse(g->why, -EIO, "%s: failed during the attach", p->members[i].dev->path);
+	if (err)
+		return err;
 	err = kve_attendant_start(p);
 	for (i = 0; i < p->nr_members && !err; i++)
 		err = kve_worker_start(&p->members[i]);
@@ -318,7 +347,7 @@ int kve_attach(struct kve_pool *p, char *why)
 		return kve_refuse(why, -ENOMEM, "out of memory");
 	err = gather(g) ?: arrange(g);
 	if (!err) {
-		err = build(p, g) ?: kve_recover(p, why) ?: configure(p, g) ?: start(p, g);
+		err = build(p, g) ?: catch_up(p, g) ?: kve_recover(p, why) ?: configure(p, g) ?: start(p, g);
 		if (err) {
 			stop(p);
 			unbuild(p);

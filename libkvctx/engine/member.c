@@ -28,7 +28,7 @@ void kve_member_failed(struct kve_member *m)
 }
 
 /* Write the engine's configuration to both ends of a member, one after the other. 0 when one of them took it. */
-static int member_write_super(struct kve_member *m)
+int kve_member_write_super(struct kve_member *m)
 {
 	struct kve_pool *p = m->pool;
 	const struct kvc_super *super = kvc_super_of(p->core);
@@ -63,7 +63,7 @@ int kve_members_write_super(struct kve_pool *p)
 
 		if (kve_member_state(m) & KVE_MEMBER_FAILED)
 			continue;
-		if (!member_write_super(m))
+		if (!kve_member_write_super(m))
 			written++;
 		else
 			kve_member_failed(m);

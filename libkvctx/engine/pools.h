@@ -16,7 +16,7 @@ struct kve_candidate {
 	struct kve_device *dev;
 	u64 seq;
 	u32 worn;			/* slots that need to be written again, see kvc_super_worn() */
-	struct kvc_super_member was[KVC_MEMBERS_MAX];	/* members, as its superblock has them: kvc_super_there() */
+	struct kvc_super_member was[KVC_MEMBERS_MAX];	/* members, as its superblock has them */
 	u32 index;
 	u8 uuid[KVC_UUID_LEN];
 };
@@ -26,6 +26,7 @@ int kve_candidate_read(struct kve_candidate *c, struct kvc_super *super, char *w
 /* member.c */
 void kve_member_kick(struct kve_member *m);			/* its worker; any lock but pool->lock */
 void kve_member_lose(struct kve_member *m);			/* completes a loss, by its worker */
+int kve_member_write_super(struct kve_member *m);		/* super_lock, or nobody knows the pool yet */
 int kve_members_write_super(struct kve_pool *p);		/* super_lock */
 
 /* worker.c */
