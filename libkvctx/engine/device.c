@@ -18,6 +18,7 @@
 #include <fcntl.h>
 #include <linux/blkzoned.h>
 #include <linux/fs.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
@@ -27,6 +28,8 @@
 #include <unistd.h>
 
 #include "engine.h"
+
+#define DEVICE_LINGER	(2 * KVE_NSEC)
 
 /* Who holds an flock() on this inode; 0: nobody that can be seen from here */
 static int device_owner(const struct stat *st)
@@ -44,6 +47,17 @@ static int device_owner(const struct stat *st)
 	if (f)
 		fclose(f);
 	return owner;
+}
+
+/*
+ * Transfers of a process that ended are on the way still, and its io_uring keeps the locks until they are over, which is
+ * soon. Or the owner cannot be seen from here.
+ */
+static bool device_lingers(const struct stat *st)
+{
+	int pid = device_owner(st);
+
+	return !pid || (kill(pid, 0) && errno == ESRCH);
 }
 
 static int device_busy(const char *path, const struct stat *st, char *why)
@@ -140,9 +154,35 @@ static int device_measure(struct kve_device *d, char *why)
 	return err;
 }
 
+static void device_give(struct kve_device *d)
+{
+	if (d->fd < 0)
+		return;
+	kve_fork_lock();
+	kve_fork_disown(d->fd);
+	close(d->fd);
+	kve_fork_unlock();
+	d->fd = -1;
+}
+
+static int device_take(struct kve_device *d, const struct stat *st, char *why)
+{
+	int err;
+
+	kve_fork_lock();
+	err = device_open_fd(d, st, why);
+	kve_fork_unlock();
+	if (!err)
+		err = device_lock(d, why);
+	if (err)
+		device_give(d);
+	return err;
+}
+
 int kve_device_open(struct kve_device *d, const char *path, char *why)
 {
 	struct stat st;
+	u64 until;
 	int err;
 
 	*d = (struct kve_device){ .fd = -1 };
@@ -154,11 +194,9 @@ int kve_device_open(struct kve_device *d, const char *path, char *why)
 	d->path = strdup(path);
 	if (!d->path)
 		return kve_refuse(why, -ENOMEM, "%s: out of memory", path);
-	kve_fork_lock();
-	err = device_open_fd(d, &st, why);
-	kve_fork_unlock();
-	if (!err)
-		err = device_lock(d, why);
+	until = kve_now() + DEVICE_LINGER;
+	while ((err = device_take(d, &st, why)) == -EBUSY && device_lingers(&st) && kve_now() < until)
+		usleep(10000);
 	if (!err)
 		err = device_measure(d, why);
 	if (err)
@@ -168,12 +206,7 @@ int kve_device_open(struct kve_device *d, const char *path, char *why)
 
 void kve_device_close(struct kve_device *d)
 {
-	if (d->fd >= 0) {
-		kve_fork_lock();
-		kve_fork_disown(d->fd);
-		close(d->fd);
-		kve_fork_unlock();
-	}
+	device_give(d);
 	free(d->path);
 	*d = (struct kve_device){ .fd = -1 };
 }

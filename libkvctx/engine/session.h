@@ -363,8 +363,8 @@ struct kve_queue {
 
 struct kve_turn {
 	struct kve_queue queue;
-	struct os_atomic urgent;		/* URGENT operations in flight */
-	struct os_atomic64 bytes;		/* in flight of the less urgent ones */
+	u32 urgent;				/* atomically; URGENT operations in flight */
+	u64 bytes;				/* atomically; in flight of the less urgent ones */
 };
 
 struct kve_waits {

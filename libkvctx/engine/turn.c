@@ -14,7 +14,7 @@
  * attendant.
  *
  * Who ends a transfer does not take the lock: it counts first, then looks whether anybody waits, while who queues an
- * operation first says that it waits, then looks at the counts again.
+ * operation first says that it waits, then looks at the counts again; all of that in one order for all threads.
  */
 #include "session.h"
 
@@ -30,13 +30,13 @@ static struct kve_turn *turn_of(const struct kve_op *op)
 
 static u32 turn_waiting(struct kve_turn *t)
 {
-	return __atomic_load_n(&t->queue.waiting, __ATOMIC_RELAXED);
+	return __atomic_load_n(&t->queue.waiting, __ATOMIC_SEQ_CST);
 }
 
 static bool turn_has_room(const struct kve_turn *t, u32 rank)
 {
-	return !os_atomic_read(&t->urgent) ||
-	       os_atomic64_read(&t->bytes) < (rank ? TURN_BACKGROUND_BYTES : TURN_NORMAL_BYTES);
+	return !__atomic_load_n(&t->urgent, __ATOMIC_SEQ_CST) ||
+	       __atomic_load_n(&t->bytes, __ATOMIC_SEQ_CST) < (rank ? TURN_BACKGROUND_BYTES : TURN_NORMAL_BYTES);
 }
 
 /* Nobody waits whom an operation of this rank may not pass. */
@@ -48,9 +48,9 @@ static bool turn_is_next(struct kve_turn *t, u32 rank)
 static void turn_begin(struct kve_turn *t, struct kve_op *op)
 {
 	if (op->call.prio == KVCTX_PRIO_URGENT)
-		os_atomic_inc(&t->urgent);
+		__atomic_add_fetch(&t->urgent, 1, __ATOMIC_SEQ_CST);
 	else
-		os_atomic64_add(&t->bytes, op->io.bytes);
+		__atomic_add_fetch(&t->bytes, op->io.bytes, __ATOMIC_SEQ_CST);
 }
 
 /* 0: @op waits; 1: it may go; or why it will not. */
@@ -62,8 +62,6 @@ static int turn_queue(struct kve_turn *t, struct kve_op *op)
 
 	pthread_mutex_lock(&w->lock);
 	__atomic_add_fetch(&t->queue.waiting, 1, __ATOMIC_SEQ_CST);
-	/* pairs with kve_turn_end() */
-	os_mb();
 	if (!turn_has_room(t, rank) || !turn_is_next(t, rank)) {
 		op->wait.since = kve_now();
 		ret = kve_queue_add(&t->queue, rank, op, false);
@@ -84,7 +82,7 @@ void kve_turn_take(struct kve_op *op)
 	struct kve_turn *t = turn_of(op);
 	int ret = 1;
 
-	if (op->call.prio != KVCTX_PRIO_URGENT && (os_atomic_read(&t->urgent) || turn_waiting(t)))
+	if (op->call.prio != KVCTX_PRIO_URGENT && (__atomic_load_n(&t->urgent, __ATOMIC_SEQ_CST) || turn_waiting(t)))
 		ret = turn_queue(t, op);
 	if (!ret) {
 		/* @op may be gone */
@@ -103,11 +101,9 @@ void kve_turn_end(struct kve_op *op)
 	struct kve_turn *t = turn_of(op);
 
 	if (op->call.prio == KVCTX_PRIO_URGENT)
-		__atomic_sub_fetch(&t->urgent.v, 1, __ATOMIC_SEQ_CST);
+		__atomic_sub_fetch(&t->urgent, 1, __ATOMIC_SEQ_CST);
 	else
-		os_atomic64_sub(&t->bytes, op->io.bytes);
-	/* pairs with turn_queue() */
-	os_mb();
+		__atomic_sub_fetch(&t->bytes, op->io.bytes, __ATOMIC_SEQ_CST);
 	if (unlikely(turn_waiting(t)) && turn_has_room(t, 0))
 		kve_job_queue(w->pool, &w->pool->space, kve_now());
 }
@@ -209,11 +205,12 @@ static struct kve_waits *waits_new(struct kve_pool *p)
 struct kve_waits *kve_waits_get(struct kve_pool *p)
 {
 	pthread_mutex_lock(&kve_admin_lock);
-	if (!p->waits)
+	if (!p->waits) {
 		p->waits = waits_new(p);
-	/* pairs with the engine's ops->space */
-	if (p->waits)
-		os_store_release(&p->space.fn, waits_work);
+		/* pairs with the engine's ops->space */
+		if (p->waits)
+			os_store_release(&p->space.fn, waits_work);
+	}
 	pthread_mutex_unlock(&kve_admin_lock);
 	return p->waits;
 }

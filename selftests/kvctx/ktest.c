@@ -151,10 +151,12 @@ struct kvctx_key kt_key(uint64_t n)
 {
 	static uint64_t base;
 	struct kvctx_key key = { .qualifier = n };
+	uint64_t none = 0, mine = kt_now() ^ ((uint64_t)getpid() << 40);
 
-	if (!base)
-		base = kt_now() ^ ((uint64_t)getpid() << 40);
-	memcpy(key.digest, &base, sizeof(base));
+	/* threads agree on one */
+	if (!__atomic_compare_exchange_n(&base, &none, mine, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		mine = none;
+	memcpy(key.digest, &mine, sizeof(mine));
 	memcpy(key.digest + 24, &n, sizeof(n));
 	return key;
 }
@@ -162,7 +164,7 @@ struct kvctx_key kt_key(uint64_t n)
 struct kvctx_sqe kt_sqe(enum kvctx_opcode op, struct kvctx_key key)
 {
 	static uint64_t serial;
-	struct kvctx_sqe sqe = { .opcode = op, .key = key, .user_data = ++serial };
+	struct kvctx_sqe sqe = { .opcode = op, .key = key, .user_data = __atomic_add_fetch(&serial, 1, __ATOMIC_RELAXED) };
 
 	return sqe;
 }
