@@ -22,11 +22,11 @@ $(O)/obj/libkvctx/core/%.o: kmod/core/%.c Makefile
 	@mkdir -p $(@D)
 	$(Q_CC)$(CC) $(KVCTX_CFLAGS) $(OBJ_CFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
-# The engine's own tests: pools without sessions
+# The engine's own tests: pools without sessions, and what the tests of the contract cannot see of sessions
 KVE_TEST	:= $(O)/test/engine
-KVE_TESTS	:= pool
+KVE_TESTS	:= pool session
 KVE_TESTPROGS	:= $(KVE_TESTS:%=$(KVE_TEST)/test_%)
-KVE_WRAPPED	:= preadv64v2 pwritev64v2 fdatasync
+KVE_WRAPPED	:= preadv64v2 pwritev64v2 fdatasync io_uring_peek_batch_cqe
 
 $(KVE_TESTPROGS): $(KVE_TEST)/%: $(O)/obj/libkvctx/engine/tests/%.o $(O)/obj/libkvctx/engine/tests/rig.o $(KVE_OBJS) $(KVE_CORE)
 	@mkdir -p $(@D)

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <liburing.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -15,6 +16,8 @@
 char rig_dir[256];
 char rig_why[KVE_WHY];
 u64 rig_members;
+s64 (*rig_result)(s64 res);
+bool rig_stalled;
 static char rig_log[LOG_MAX];			/* log.c has a lock around the call */
 static size_t rig_log_len;
 
@@ -33,19 +36,56 @@ ssize_t __real_preadv64v2(int fd, const struct iovec *v, int n, off_t at, int fl
 ssize_t __wrap_preadv64v2(int fd, const struct iovec *v, int n, off_t at, int flags);
 ssize_t __real_pwritev64v2(int fd, const struct iovec *v, int n, off_t at, int flags);
 ssize_t __wrap_pwritev64v2(int fd, const struct iovec *v, int n, off_t at, int flags);
+unsigned int __real_io_uring_peek_batch_cqe(struct io_uring *ring, struct io_uring_cqe **cqes, unsigned int count);
+unsigned int __wrap_io_uring_peek_batch_cqe(struct io_uring *ring, struct io_uring_cqe **cqes, unsigned int count);
 int __real_fdatasync(int fd);
 int __wrap_fdatasync(int fd);
+
+/* Is this one of the threads that make transfers of sessions? */
+static bool rig_of_session(void)
+{
+	char name[16] = "";
+
+	pthread_getname_np(pthread_self(), name, sizeof(name));
+	return !strcmp(name, "kvctx-io");
+}
+
+static ssize_t rig_told(ssize_t res)
+{
+	s64 (*result)(s64 res) = READ_ONCE(rig_result);
+	s64 told = res < 0 ? -errno : res;
+
+	if (result && rig_of_session())
+		told = result(told);
+	if (told >= 0)
+		return told;
+	errno = (int)-told;
+	return -1;
+}
 
 ssize_t __wrap_preadv64v2(int fd, const struct iovec *v, int n, off_t at, int flags)
 {
 	errno = EIO;
-	return rig_fails(fd, RIG_READS) ? -1 : __real_preadv64v2(fd, v, n, at, flags);
+	return rig_told(rig_fails(fd, RIG_READS) ? -1 : __real_preadv64v2(fd, v, n, at, flags));
 }
 
 ssize_t __wrap_pwritev64v2(int fd, const struct iovec *v, int n, off_t at, int flags)
 {
+	while (READ_ONCE(rig_stalled) && !rig_of_session())
+		usleep(100);
 	errno = EIO;
-	return rig_fails(fd, RIG_WRITES) ? -1 : __real_pwritev64v2(fd, v, n, at, flags);
+	return rig_told(rig_fails(fd, RIG_WRITES) ? -1 : __real_pwritev64v2(fd, v, n, at, flags));
+}
+
+unsigned int __wrap_io_uring_peek_batch_cqe(struct io_uring *ring, struct io_uring_cqe **cqes, unsigned int count)
+{
+	unsigned int nr = __real_io_uring_peek_batch_cqe(ring, cqes, count), i;
+	s64 (*result)(s64 res) = READ_ONCE(rig_result);
+
+	for (i = 0; i < nr && result; i++)
+		if (cqes[i]->user_data)
+			cqes[i]->res = (s32)result(cqes[i]->res);
+	return nr;
 }
 
 int __wrap_fdatasync(int fd)
@@ -105,6 +145,8 @@ int rig_teardown(void **state)
 
 	(void)state;
 	rig_fail(NULL, 0);
+	WRITE_ONCE(rig_result, NULL);
+	WRITE_ONCE(rig_stalled, false);
 	kvctx_set_log(NULL, NULL);
 	snprintf(command, sizeof(command), "rm -rf '%s'", rig_dir);
 	return system(command);

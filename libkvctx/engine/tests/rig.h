@@ -2,7 +2,8 @@
 /*
  * What the tests of pools in the process share: a directory with a pool of small files, and its pages.
  *
- * I/O of the engine passes through here (the linker wraps pwritev2, preadv2 and fdatasync), so that a device can fail.
+ * I/O of the engine passes through here (the linker wraps pwritev2, preadv2, fdatasync, and what takes completions off an
+ * io_uring), so that a device can fail.
  */
 #ifndef RIG_H
 #define RIG_H
@@ -48,5 +49,9 @@ void rig_copy(const char *from, const char *to);
 /* What kve_log() said since the test began has this in it */
 bool rig_logged(const char *text);
 int rig_descriptors(void);				/* open ones */
+
+/* What the transfers of sessions are said to have come to; NULL: what they did. In any thread */
+extern s64 (*rig_result)(s64 res);
+extern bool rig_stalled;				/* writes of the pool's own wait; atomically */
 
 #endif

@@ -1,0 +1,728 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+/*
+ * Sessions in the process: what the tests of the contract cannot see. Who makes progress, what happens below the ring,
+ * forks, threads that end, what waits. Each test runs on an io_uring and on threads.
+ */
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "rig.h"
+#include "session.h"
+
+#define ARENA		(8U << 20)
+#define ENTRIES		256U
+#define PAGE		100000U
+#define LIMIT		(60 * KVE_NSEC)
+
+struct sess {
+	struct kve_session *s;
+	struct kvctx_cq_ring *ring;
+	u8 *arena;
+	struct kvctx_setup setup;
+};
+
+static int ioctl_of(struct sess *k, unsigned long nr, void *arg)
+{
+	return kve_session_ioctl(k->s, nr, arg);
+}
+
+static void sess_start(struct sess *k, u32 nr_slots, int eventfd)
+{
+	void *map;
+
+	assert_int_equal(kve_session_open(rig_dir, "default", false, &k->s), 0);
+	k->setup = (struct kvctx_setup){
+		.size = sizeof(k->setup), .arena_bytes = ARENA, .cq_entries = ENTRIES, .nr_slots = nr_slots,
+		.slot_bytes = nr_slots ? 128U << 10 : 0,
+	};
+	if (eventfd >= 0) {
+		k->setup.flags = KVCTX_SETUP_EVENTFD;
+		k->setup.eventfd = eventfd;
+	}
+	assert_int_equal(ioctl_of(k, KVCTX_IOC_SETUP, &k->setup), 0);
+	assert_int_equal(kve_session_mmap(k->s, k->setup.cq_bytes, PROT_READ | PROT_WRITE, KVCTX_MMAP_CQ, &map), 0);
+	k->ring = map;
+	assert_int_equal(kve_session_mmap(k->s, ARENA, PROT_READ | PROT_WRITE, KVCTX_MMAP_ARENA, &map), 0);
+	k->arena = map;
+}
+
+static void sess_open(struct sess *k)
+{
+	rig_make(rig_dir, 1);
+	sess_start(k, 0, -1);
+}
+
+static void sess_close(struct sess *k)
+{
+	munmap(k->ring, k->setup.cq_bytes);
+	munmap(k->arena, ARENA);
+	kve_session_close(k->s);
+}
+
+static struct kvctx_sqe sqe_of(enum kvctx_opcode op, u64 key, u64 at, u32 length)
+{
+	return (struct kvctx_sqe){
+		.opcode = op, .key.qualifier = key, .user_data = key, .segs = at, .length = length,
+	};
+}
+
+static int submit(struct sess *k, const struct kvctx_sqe *sqes, u32 nr, u32 wait)
+{
+	struct kvctx_submit s = {
+		.size = sizeof(s), .sqes = (u64)sqes, .nr = nr, .wait_nr = wait, .timeout_ns = wait ? LIMIT : 0,
+	};
+
+	return ioctl_of(k, KVCTX_IOC_SUBMIT, &s);
+}
+
+static int wait_for(struct sess *k, u32 min, u64 timeout_ns)
+{
+	struct kvctx_wait w = { .size = sizeof(w), .min = min, .timeout_ns = timeout_ns };
+
+	return ioctl_of(k, KVCTX_IOC_WAIT, &w);
+}
+
+static bool reap(struct sess *k, struct kvctx_cqe *cqe)
+{
+	u32 head = k->ring->head;
+
+	if (head == os_load_acquire(&k->ring->tail))
+		return false;
+	*cqe = k->ring->cqes[head & (ENTRIES - 1)];
+	os_store_release(&k->ring->head, head + 1);
+	kve_cq_consumed(k->s);
+	return true;
+}
+
+/* The result of one operation, in the order of the ring */
+static s32 result_of(struct sess *k, u32 *flags)
+{
+	struct kvctx_cqe cqe = { .res = -EPROTO };
+
+	wait_for(k, 1, LIMIT);
+	assert_true(reap(k, &cqe));
+	if (flags)
+		*flags = cqe.flags;
+	return cqe.res;
+}
+
+static s32 run(struct sess *k, struct kvctx_sqe sqe, u32 *flags)
+{
+	assert_int_equal(submit(k, &sqe, 1, 1), 1);
+	return result_of(k, flags);
+}
+
+static void fill(u8 *p, u32 n, u32 seed)
+{
+	u32 i;
+
+	for (i = 0; i < n; i++)
+		p[i] = (u8)(seed * 31 + i + i / 251);
+}
+
+static bool right(const u8 *p, u32 n, u32 seed)
+{
+	u32 i;
+
+	for (i = 0; i < n && p[i] == (u8)(seed * 31 + i + i / 251); i++)
+		;
+	return i == n;
+}
+
+static s32 store(struct sess *k, u64 key, u32 length)
+{
+	fill(k->arena, length, (u32)key);
+	return run(k, sqe_of(KVCTX_OP_STORE, key, 0, length), NULL);
+}
+
+/* Loads to another place, and looks at it */
+static s32 load(struct sess *k, u64 key, u32 length)
+{
+	u8 *to = k->arena + (1 << 20);
+	s32 res;
+
+	memset(to, 0x5a, length);
+	res = run(k, sqe_of(KVCTX_OP_LOAD, key, 1 << 20, length), NULL);
+	return res == (s32)length && !right(to, length, (u32)key) ? -EILSEQ : res;
+}
+
+/* Nobody is in WAIT: the eventfd is written all the same, and the descriptor for poll() becomes readable */
+static void progress_without_a_waiter(void **state)
+{
+	int fd = eventfd(0, EFD_CLOEXEC), pollfd, i;
+	struct pollfd p = { .events = POLLIN };
+	struct kvctx_cqe cqe;
+	struct sess k;
+	u64 n;
+
+	(void)state;
+	rig_make(rig_dir, 1);
+	sess_start(&k, 0, fd);
+	fill(k.arena, PAGE, 1);
+	for (i = 0; i < 3; i++) {
+		struct kvctx_sqe sqe = sqe_of(i ? KVCTX_OP_LOAD : KVCTX_OP_STORE, 1, 0, PAGE);
+
+		assert_int_equal(submit(&k, &sqe, 1, 0), 1);
+		assert_int_equal(read(fd, &n, sizeof(n)), sizeof(n));
+		assert_int_equal(n, 1);
+		assert_true(reap(&k, &cqe));
+		assert_int_equal(cqe.res, PAGE);
+		/* the second one meets a reaper that has gone to sleep for long */
+		usleep(i ? 0 : 300000);
+	}
+	pollfd = kve_cq_pollfd(k.s);
+	p.fd = pollfd;
+	assert_int_equal(poll(&p, 1, 0), 0);
+	{
+		struct kvctx_sqe sqes[2] = { sqe_of(KVCTX_OP_LOAD, 1, 0, PAGE), sqe_of(KVCTX_OP_FLUSH, 0, 0, 0) };
+
+		assert_int_equal(submit(&k, sqes, 2, 0), 2);
+	}
+	for (i = 0; i < 2; i++) {
+		assert_int_equal(poll(&p, 1, 60000), 1);
+		assert_true(reap(&k, &cqe));
+		assert_true(cqe.res >= 0);
+	}
+	assert_int_equal(poll(&p, 1, 0), 0);
+	assert_int_equal(kve_cq_pollfd(k.s), pollfd);
+	sess_close(&k);
+	close(fd);
+}
+
+struct user {
+	struct sess *k;
+	u32 id, bad;
+};
+
+/* Submits, waits for whatever comes, and leaves it in the ring */
+static void *user_main(void *arg)
+{
+	struct user *u = arg;
+	u32 i;
+
+	for (i = 0; i < 100; i++) {
+		struct kvctx_sqe sqe = sqe_of(i % 2 ? KVCTX_OP_LOAD : KVCTX_OP_STORE, u->id * 1000 + i / 2,
+					      (u->id << 20) + i / 2 % 8 * 65536, 40000 + u->id);
+		int ret;
+
+		while ((ret = submit(u->k, &sqe, 1, i % 3)) == -EAGAIN)
+			usleep(50);
+		u->bad += ret != 1;
+	}
+	return NULL;
+}
+
+static void threads_share_a_session(void **state)
+{
+	struct user users[3];
+	pthread_t threads[3];
+	struct kvctx_cqe cqe;
+	struct sess k;
+	u32 i, n = 0;
+
+	(void)state;
+	sess_open(&k);
+	for (i = 0; i < 3; i++) {
+		users[i] = (struct user){ .k = &k, .id = i + 1 };
+		assert_int_equal(pthread_create(&threads[i], NULL, user_main, &users[i]), 0);
+	}
+	while (n < 300) {
+		assert_true(wait_for(&k, 1, LIMIT) >= 0);
+		for (; reap(&k, &cqe); n++)
+			/* a load may overtake its store; the pool is small, so pages go */
+			assert_true(cqe.res >= 40000 || cqe.res == -ENOENT);
+	}
+	for (i = 0; i < 3; i++) {
+		pthread_join(threads[i], NULL);
+		assert_int_equal(users[i].bad, 0);
+	}
+	assert_int_equal(wait_for(&k, 1, KVCTX_TIMEOUT_NONE), 0);
+	sess_close(&k);
+}
+
+static void *submit_and_end(void *arg)
+{
+	struct sess *k = arg;
+	struct kvctx_sqe sqes[32];
+	u32 i;
+
+	for (i = 0; i < 32; i++)
+		sqes[i] = sqe_of(KVCTX_OP_LOAD, i % 8, i * 131072, PAGE);
+	return (void *)(long)submit(k, sqes, 32, 0);
+}
+
+/* What a thread has submitted goes on when it has ended */
+static void a_thread_that_ends(void **state)
+{
+	struct kvctx_cqe cqe;
+	pthread_t thread;
+	struct sess k;
+	void *ret;
+	u32 i, round;
+
+	(void)state;
+	sess_open(&k);
+	for (i = 0; i < 8; i++)
+		assert_int_equal(store(&k, i, PAGE), PAGE);
+	for (round = 0; round < 20; round++) {
+		assert_int_equal(pthread_create(&thread, NULL, submit_and_end, &k), 0);
+		pthread_join(thread, &ret);
+		assert_int_equal((long)ret, 32);
+		assert_int_equal(wait_for(&k, 32, LIMIT), 32);
+		for (i = 0; i < 32; i++) {
+			assert_true(reap(&k, &cqe));
+			assert_int_equal(cqe.res, PAGE);
+			assert_int_equal(cqe.flags, KVCTX_CQE_VERIFIED);
+		}
+		for (i = 0; i < 32; i++)
+			assert_true(right(k.arena + i * 131072, PAGE, i % 8));
+	}
+	sess_close(&k);
+}
+
+/* Tells whether a descriptor of ours is still open in a child */
+static bool shares_descriptors(void)
+{
+	char link[64], to[64];
+	int fd;
+
+	for (fd = 0; fd < 256; fd++) {
+		ssize_t n;
+
+		snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+		n = readlink(link, to, sizeof(to) - 1);
+		if (n <= 0)
+			continue;
+		to[n] = 0;
+		if (strstr(to, "io_uring") || strstr(to, "memfd:kvctx") || strstr(to, rig_dir))
+			return true;
+	}
+	return false;
+}
+
+static void a_child_owns_nothing(void **state)
+{
+	struct kvctx_info info = { .size = sizeof(info) };
+	u8 vec;
+	struct sess k;
+	int status;
+	pid_t pid;
+
+	(void)state;
+	sess_open(&k);
+	assert_int_equal(store(&k, 1, PAGE), PAGE);
+	kve_cq_pollfd(k.s);
+	pid = fork();
+	if (!pid) {
+		void *map;
+
+		if (shares_descriptors())
+			_exit(1);
+		if (mincore(k.arena, 4096, &vec) != -1 || mincore(k.ring, 4096, &vec) != -1)
+			_exit(2);
+		if (ioctl_of(&k, KVCTX_IOC_INFO, &info) != -EBADF)
+			_exit(3);
+		if (kve_session_mmap(k.s, 4096, PROT_READ, KVCTX_MMAP_CQ, &map) != -EBADF)
+			_exit(4);
+		kve_session_close(k.s);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_int_equal(load(&k, 1, PAGE), PAGE);
+	sess_close(&k);
+}
+
+static u32 short_calls;
+
+/* Half of it, as often as not, and now and then taken with it by a thread that ends */
+static s64 made_short(s64 res)
+{
+	u32 n = __atomic_add_fetch(&short_calls, 1, __ATOMIC_RELAXED);
+
+	if (n % 5 == 1)
+		return n % 2 ? -EINTR : -ECANCELED;
+	return n % 2 && res > 8192 ? res / 2 & ~4095 : res;
+}
+
+static void short_transfers(void **state)
+{
+	struct kvctx_seg segs[64];
+	struct kvctx_sqe sqe;
+	struct sess k;
+	u32 i;
+
+	(void)state;
+	sess_open(&k);
+	WRITE_ONCE(rig_result, made_short);
+	short_calls = 0;
+	for (i = 1; i <= 6; i++) {
+		assert_int_equal(store(&k, i, 36000 * i), 36000 * i);
+		assert_int_equal(load(&k, i, 36000 * i), 36000 * i);
+	}
+	/* scattered, in whole blocks: not copied, and cut off inside pieces */
+	for (i = 0; i < 48; i++)
+		segs[i] = (struct kvctx_seg){ .offset = (4 << 20) + (47 - i) * 8192, .length = 4096 };
+	fill(k.arena, 48 * 4096, 77);
+	assert_int_equal(run(&k, sqe_of(KVCTX_OP_STORE, 77, 0, 48 * 4096), NULL), 48 * 4096);
+	sqe = sqe_of(KVCTX_OP_LOAD, 77, (u64)segs, 48 * 4096);
+	sqe.nr_segs = 48;
+	for (i = 0; i < 10; i++) {
+		memset(k.arena + (4 << 20), 0, 1 << 20);
+		assert_int_equal(run(&k, sqe, NULL), 48 * 4096);
+	}
+	for (i = 0; i < 48; i++)
+		assert_memory_equal(k.arena + (4 << 20) + (47 - i) * 8192, k.arena + i * 4096, 4096);
+	assert_true(short_calls > 40);
+	sess_close(&k);
+}
+
+static s64 made_bad(s64 res)
+{
+	(void)res;
+	return -EIO;
+}
+
+static void errors_of_the_device(void **state)
+{
+	struct sess k;
+	u8 *to;
+	u32 i;
+
+	(void)state;
+	sess_open(&k);
+	assert_int_equal(store(&k, 1, PAGE), PAGE);
+	WRITE_ONCE(rig_result, made_bad);
+	to = k.arena + (1 << 20);
+	for (i = 0; i < 2; i++) {
+		/* as it is, and by way of memory of ours */
+		assert_int_equal(load(&k, 1, PAGE - i), -EIO);
+		assert_true(!to[0] && !memcmp(to, to + 1, PAGE - 2));
+	}
+	assert_int_equal(store(&k, 2, PAGE), -EIO);
+	WRITE_ONCE(rig_result, NULL);
+	assert_int_equal(run(&k, sqe_of(KVCTX_OP_QUERY, 2, 0, 0), NULL), -ENOENT);
+	assert_int_equal(load(&k, 1, PAGE), PAGE);
+	assert_int_equal(os_atomic64_read(&k.s->pool->counters.io_errors), 3);
+	sess_close(&k);
+}
+
+/* More pieces than one call takes: what the ring does with a transfer */
+static void many_pieces(void **state)
+{
+	enum { NR = 2500 };
+	static struct iovec vec[NR];
+	struct kve_io io, *over = NULL;
+	struct kve_ring *ring;
+	struct kve_pool *p;
+	u8 *mem = aligned_alloc(4096, 2 * NR * 4096);
+	u32 i, align;
+
+	(void)state;
+	rig_make(rig_dir, 1);
+	p = rig_attach();
+	align = p->members[0].dev->align;
+	assert_int_equal(kve_ring_open(&ring, 8), 0);
+	for (i = 0; i < NR * align; i++)
+		mem[i] = (u8)(i * 7 + i / align);
+	for (i = 0; i < NR; i++)
+		vec[i] = (struct iovec){ mem + (NR - 1 - i) * align, align };
+	WRITE_ONCE(rig_result, made_short);
+	for (i = 0; i < 2; i++) {
+		io = (struct kve_io){
+			.member = &p->members[0], .vec = vec, .nr = NR, .bytes = NR * align, .write = !i, .buffer = -1,
+			.offset = RIG_BYTES - ((NR * align + RIG_SEGMENT - 1) & ~(RIG_SEGMENT - 1)),
+		};
+		kve_ring_queue(ring, &io);
+		kve_ring_send(ring);
+		while (!over)
+			kve_ring_wait(ring, KVE_NEVER, &over);
+		assert_ptr_equal(over, &io);
+		assert_int_equal(io.err, 0);
+		over = NULL;
+		if (!i)
+			memcpy(mem + NR * 4096, mem, NR * align);
+		if (!i)
+			memset(mem, 0, NR * align);
+	}
+	assert_memory_equal(mem, mem + NR * 4096, NR * align);
+	WRITE_ONCE(rig_result, NULL);
+	ring->kind->close(ring);
+	kve_pool_put(p);
+	free(mem);
+}
+
+/* Pieces that no device takes as they are, between those that it does */
+static void odd_pieces(void **state)
+{
+	struct kvctx_seg segs[100];
+	struct kvctx_sqe sqe;
+	struct sess k;
+	u32 i, total = 0, at = 0;
+
+	(void)state;
+	sess_open(&k);
+	for (i = 0; i < 100; i++) {
+		segs[i] = (struct kvctx_seg){ .offset = (2 << 20) + at, .length = 1 + i * 41 % 4097 };
+		at += segs[i].length + i % 3;
+		total += segs[i].length;
+	}
+	fill(k.arena, total, 5);
+	assert_int_equal(run(&k, sqe_of(KVCTX_OP_STORE, 5, 0, total), NULL), total);
+	memset(k.arena + (2 << 20), 0xee, 1 << 20);
+	sqe = sqe_of(KVCTX_OP_LOAD, 5, (u64)segs, total);
+	sqe.nr_segs = 100;
+	assert_int_equal(run(&k, sqe, NULL), total);
+	for (i = 0, at = 0; i < 100; at += segs[i++].length) {
+		assert_memory_equal(k.arena + segs[i].offset, k.arena + at, segs[i].length);
+		if (i % 3)
+			assert_int_equal(k.arena[segs[i].offset + segs[i].length], 0xee);
+	}
+	assert_true(os_atomic64_read(&k.s->pool->counters.bounced) > 0);
+	sess_close(&k);
+}
+
+/* Stores until one waits for space: the pool cannot write, so it makes none. Returns how many were submitted */
+static u32 fill_up(struct sess *k, u64 timeout_ns)
+{
+	struct kvctx_cqe cqe;
+	u32 i;
+
+	__atomic_store_n(&rig_stalled, true, __ATOMIC_RELAXED);
+	for (i = 0; i < 200; i++) {
+		struct kvctx_sqe sqe = sqe_of(KVCTX_OP_STORE, 100 + i, 0, 200000);
+
+		sqe.timeout_ns = timeout_ns;
+		assert_int_equal(submit(k, &sqe, 1, 0), 1);
+		if (os_atomic64_read(&k->s->pool->counters.store_waits))
+			return i + 1;
+		assert_true(wait_for(k, 1, LIMIT) >= 0);
+		assert_true(reap(k, &cqe));
+		assert_int_equal(cqe.res, 200000);
+	}
+	fail_msg("there is always space");
+	return 0;
+}
+
+static void stores_wait_for_space(void **state)
+{
+	struct kvctx_sqe sqe = sqe_of(KVCTX_OP_STORE, 7, 0, 200000);
+	struct sess k;
+	u32 i;
+
+	(void)state;
+	sess_open(&k);
+	fill_up(&k, 0);
+	sqe.flags = KVCTX_OP_NOWAIT;
+	assert_int_equal(run(&k, sqe, NULL), -EAGAIN);
+	sqe = sqe_of(KVCTX_OP_STORE, 8, 0, 200000);
+	sqe.timeout_ns = KVE_NSEC / 20;
+	assert_int_equal(run(&k, sqe, NULL), -ETIME);
+	/* those that come now wait behind, and all of them are stored in the end */
+	for (i = 0; i < 5; i++) {
+		sqe = sqe_of(KVCTX_OP_STORE, 500 + i, 0, 200000);
+		assert_int_equal(submit(&k, &sqe, 1, 0), 1);
+	}
+	assert_int_equal(wait_for(&k, 1, KVE_NSEC / 50), -ETIME);
+	__atomic_store_n(&rig_stalled, false, __ATOMIC_RELAXED);
+	for (i = 0; i < 6; i++)
+		assert_int_equal(result_of(&k, NULL), 200000);
+	sess_close(&k);
+}
+
+static void *unstall(void *arg)
+{
+	(void)arg;
+	usleep(200000);
+	__atomic_store_n(&rig_stalled, false, __ATOMIC_RELAXED);
+	return NULL;
+}
+
+/* Transfers on the way, and a store that waits for space */
+static void close_with_all_under_way(void **state)
+{
+	struct kvctx_sqe sqes[64];
+	pthread_t thread;
+	struct sess k, other;
+	int before;
+	u32 i;
+
+	(void)state;
+	sess_open(&k);
+	sess_start(&other, 0, -1);
+	before = rig_descriptors();
+	sess_close(&other);
+	assert_int_equal(store(&k, 1, PAGE), PAGE);
+	sess_start(&other, 4, -1);
+	fill_up(&other, 0);
+	for (i = 0; i < 64; i++)
+		sqes[i] = sqe_of(i % 2 ? KVCTX_OP_LOAD : KVCTX_OP_PREFETCH, 1, i % 2 ? 1 << 20 : 0, i % 2 ? PAGE : 0);
+	for (i = 0; i < 64; i += 2)
+		sqes[i].lease_ms = 1000;
+	assert_int_equal(submit(&other, sqes, 64, 0), 64);
+	sess_close(&other);
+	sess_start(&other, 0, -1);
+	assert_int_equal(rig_descriptors(), before);
+	sess_close(&other);
+	pthread_create(&thread, NULL, unstall, NULL);
+	pthread_join(thread, NULL);
+	assert_int_equal(load(&k, 1, PAGE), PAGE);
+	sess_close(&k);
+}
+
+/* Less urgent ones wait while an urgent one is on the way, and all come to an end */
+static void turns(void **state)
+{
+	struct kvctx_sqe sqes[200];
+	struct kvctx_cqe cqe;
+	struct sess k;
+	u32 i, round, good = 0;
+
+	(void)state;
+	rig_make(rig_dir, 1);
+	sess_start(&k, 8, -1);
+	for (i = 0; i < 8; i++)
+		assert_int_equal(store(&k, i, 36000), 36000);
+	for (round = 0; round < 5; round++) {
+		for (i = 0; i < 200; i++) {
+			sqes[i] = sqe_of(KVCTX_OP_LOAD, i % 8, i * 40960, 36000);
+			sqes[i].flags = KVCTX_OP_NO_SLOT;
+			sqes[i].prio = i % 4 ? KVCTX_PRIO_BACKGROUND : KVCTX_PRIO_URGENT;
+			sqes[i].timeout_ns = i % 50 == 49 ? 1000 : 0;
+		}
+		assert_int_equal(submit(&k, sqes, 200, 200), 200);
+		for (i = 0; i < 200; i++) {
+			assert_true(reap(&k, &cqe));
+			assert_true(cqe.res == 36000 || cqe.res == -ETIME);
+			good += cqe.res == 36000;
+		}
+	}
+	assert_true(good >= 5 * 190);
+	assert_true(os_atomic64_read(&k.s->pool->counters.turn_waits) > 0);
+	sess_close(&k);
+}
+
+static void on_signal(int sig)
+{
+	(void)sig;
+}
+
+struct waiter {
+	struct sess *k;
+	int ret;
+	u64 left;
+	pthread_t thread;
+};
+
+static void *waiter_main(void *arg)
+{
+	struct kvctx_wait w = { .size = sizeof(w), .min = ENTRIES, .timeout_ns = LIMIT };
+	struct waiter *me = arg;
+
+	me->ret = ioctl_of(me->k, KVCTX_IOC_WAIT, &w);
+	me->left = w.timeout_ns;
+	return NULL;
+}
+
+/* One sleeps in the ring, others do not: a signal ends the wait of each, and tells what is left of it */
+static void signals(void **state)
+{
+	struct sigaction act = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+	struct waiter waiters[3];
+	struct sess k;
+	u32 i;
+
+	(void)state;
+	assert_int_equal(sigaction(SIGUSR1, &act, NULL), 0);
+	sess_open(&k);
+	fill_up(&k, 0);
+	for (i = 0; i < 3; i++) {
+		waiters[i] = (struct waiter){ .k = &k };
+		assert_int_equal(pthread_create(&waiters[i].thread, NULL, waiter_main, &waiters[i]), 0);
+	}
+	usleep(100000);
+	for (i = 0; i < 3; i++) {
+		pthread_kill(waiters[i].thread, SIGUSR1);
+		pthread_join(waiters[i].thread, NULL);
+		assert_int_equal(waiters[i].ret, -EINTR);
+		assert_true(waiters[i].left > LIMIT / 2 && waiters[i].left < LIMIT);
+	}
+	__atomic_store_n(&rig_stalled, false, __ATOMIC_RELAXED);
+	assert_int_equal(result_of(&k, NULL), 200000);
+	sess_close(&k);
+}
+
+/* Beyond RLIMIT_MEMLOCK memory is used as it is. In a child, which gives up its privileges */
+static void memory_over_the_limit(void **state)
+{
+	struct rlimit limit = { 1 << 20, 1 << 20 };
+	struct kvctx_info info = { .size = sizeof(info) };
+	struct sess k;
+	int status;
+	pid_t pid;
+
+	(void)state;
+	rig_make(rig_dir, 1);
+	pid = fork();
+	if (!pid) {
+		struct kve_pool *p;
+
+		if (rig_get(&p) || setrlimit(RLIMIT_MEMLOCK, &limit) || setuid(65534))
+			_exit(1);
+		sess_start(&k, 0, -1);
+		if (store(&k, 1, PAGE) != PAGE || load(&k, 1, PAGE) != PAGE)
+			_exit(2);
+		if (ioctl_of(&k, KVCTX_IOC_INFO, &info))
+			_exit(3);
+		if (!(info.features & KVCTX_FEAT_PROCESS) || !(info.features & (KVCTX_FEAT_UNREGISTERED | KVCTX_FEAT_IOTHREADS)))
+			_exit(4);
+		sess_close(&k);
+		kve_pool_put(p);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+static int on_threads(void **state)
+{
+	setenv("KVCTX_IO", "threads", 1);
+	return rig_setup(state);
+}
+
+static int on_uring(void **state)
+{
+	unsetenv("KVCTX_IO");
+	return rig_setup(state);
+}
+
+#define BOTH(f)								\
+	{ #f " (io_uring)", f, on_uring, rig_teardown, NULL },		\
+	{ #f " (threads)", f, on_threads, rig_teardown, NULL }
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		/* first: a process that has used the engine has children that may not */
+		BOTH(memory_over_the_limit),
+		BOTH(progress_without_a_waiter),
+		BOTH(threads_share_a_session),
+		BOTH(a_thread_that_ends),
+		BOTH(a_child_owns_nothing),
+		BOTH(short_transfers),
+		BOTH(errors_of_the_device),
+		BOTH(many_pieces),
+		BOTH(odd_pieces),
+		BOTH(stores_wait_for_space),
+		BOTH(close_with_all_under_way),
+		BOTH(turns),
+		BOTH(signals),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
