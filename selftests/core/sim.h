@@ -28,7 +28,7 @@
  *   sim_recover.c  recovery                     sim_format.c  format
  *   sim_grow.c   members that come and go
  *   sim_life.c   attach, power cut, detach, comparison
- *   sim_super.c  superblocks
+ *   sim_super.c  superblocks        sim_budget.c  the write budget
  *   sim_window.c  what others do meanwhile  sim_image.c  what is on media
  */
 #ifndef SIM_H
@@ -53,7 +53,7 @@ struct sim_cfg {
 	u32	typical_len;
 	bool	roomy;			/* the pool is larger than what is stored: nothing may be evicted */
 	bool	leases, tenants, member_fails, alloc_fails, corrupts, io_errors, vanish, limits, grow;
-	bool	misreads, lies, rolls_back, budget;
+	bool	misreads, lies, rolls_back, budget, leaves;
 	u32	discards;		/* 0: never, n: at one of n times when there is nothing else to do */
 	u32	windows;		/* of 10,000 windows those in which something happens; 0: none */
 	u32	images;			/* 0: never, n: media is looked at after one of n writes that change it */
@@ -99,6 +99,9 @@ struct mkey {
 	bool	hidden;			/* this recovery did not read records of it that matter */
 	bool	unseen;			/* nor did one before: any version may be back, until a delete is durable */
 	bool	gone;			/* its member failed: -ENODEV is as good as -ENOENT */
+	bool	touched;		/* in this life, by a store or by recovery */
+	bool	noted;			/* refused or evicted, with a write budget; when: see sim_budget.c */
+	u64	noted_at;
 	u32	twice;			/* this version was moved: any of its copies may be found, at any attach */
 	u32	away;			/* this version has to be back when its member is */
 	u32	on;			/* members on which it was ever stored; a mask */
@@ -178,8 +181,17 @@ struct grow {
 	enum grow_state state;
 	u32	member;
 	bool	move;
+	u32	held;			/* steps that who leaves does not get on, but in windows */
 	u64	marks[SIM_MEMBERS_MAX];
 	bool	lost;			/* nobody took the superblock */
+};
+
+struct mbudget {
+	s64	limit, left;		/* bytes a day; parts of a byte */
+	s64	changes;		/* of the limit */
+	u64	now;			/* as the engine was told when it had a limit */
+	bool	started;
+	bool	remembers;		/* had a limit in this life */
 };
 
 struct worker {
@@ -261,6 +273,7 @@ struct sim {
 	u32	worn;			/* slots that attach found to be old or damaged */
 	struct kvc_settings settings, settings_before;
 	u64	now;			/* seconds */
+	struct mbudget budget;
 	bool	hole[SIM_MEMBERS_MAX];	/* nobody is there */
 	bool	scarred;		/* what was lost is not known any more: older versions may be back */
 	u32	uuids;			/* of members that were added */
@@ -320,6 +333,7 @@ void op_free(struct op *op);
 void ops_note_failures(struct sim *s);
 struct kvc_domain *sim_domain(struct sim *s, const struct mkey *k);
 void ops_random(struct sim *s);
+void ops_delete_key(struct sim *s, struct mkey *k);
 void ops_retry(struct sim *s);
 void ops_drop_waiters(struct sim *s);
 u32 padded(u32 length);
@@ -354,6 +368,15 @@ bool tenant_busy(const struct sim *s);
 void tenant_super_end(struct sim *s, bool written);
 void op_settings(struct sim *s);
 
+/* sim_budget.c */
+void budget_begin(struct sim *s);
+void budget_changed(struct sim *s, u64 per_day);
+void budget_tick(struct sim *s);
+void budget_spend(struct sim *s, u64 bytes);
+bool budget_spent(const struct sim *s);
+void budget_evicted(struct sim *s, struct mkey *k);
+void budget_judge(struct sim *s, struct mkey *k, int r, bool spent, bool ran);
+
 /* sim_super.c */
 void super_write(struct sim *s, enum super_why why);
 void super_look(struct sim *s);
@@ -373,6 +396,7 @@ void grow_super_end(struct sim *s, bool written);	/* the superblock for it */
 bool grow_super_busy(const struct sim *s);
 void grow_adopt(struct sim *s);		/* the members are those of s->super */
 bool grow_leaving(const struct sim *s, u32 member);
+bool grow_held(const struct sim *s, u32 member);	/* it leaves, and does not get on for now */
 void grow_settled(struct sim *s);
 bool grow_forgets(const struct sim *s);
 bool grow_may_drop(const struct sim *s);	/* pages, though there is room */

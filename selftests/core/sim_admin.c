@@ -181,6 +181,7 @@ void op_settings(struct sim *s)
 	if (r == -ENOMEM && s->cfg.alloc_fails)
 		return;
 	sim_check(r == 0, "settings: %d", r);
+	budget_changed(s, set.write_budget);
 	s->settings_before = s->settings;
 	s->settings = set;
 	sim_trace(s, "discard rate %llu, write budget %llu", (unsigned long long)set.discard_rate,

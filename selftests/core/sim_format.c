@@ -134,6 +134,10 @@ void life_format(struct sim *s)
 	super->segment_size = s->cfg.segment_size;
 	super->chunk_size = s->cfg.chunk_size;
 	super->nr_members = s->cfg.nr_members;
+	if (s->cfg.budget)
+		super->settings.write_budget = KVC_BUDGET_MIN << rng_below(&s->rng, 6);
+	s->settings = super->settings;
+	s->settings_before = super->settings;
 	for (i = 0; i < s->cfg.nr_members; i++) {
 		page_bytes(super->members[i].uuid, s->seed + i + 1, 0, KVC_UUID_LEN);
 		super->members[i].nr_segments = s->cfg.nr_segs[i];

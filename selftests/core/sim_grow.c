@@ -11,6 +11,11 @@ bool grow_leaving(const struct sim *s, u32 member)
 	return s->grow.state >= G_LEAVING && s->grow.member == member;
 }
 
+bool grow_held(const struct sim *s, u32 member)
+{
+	return grow_leaving(s, member) && s->grow.held && !s->settling;
+}
+
 /* What is on a member that is leaving and cannot be moved goes. */
 bool grow_may_drop(const struct sim *s)
 {
@@ -100,10 +105,25 @@ static bool room_without(const struct sim *s, u32 member)
 	return s->placed < left / KVC_BLOCK / 10;
 }
 
+/* What its users delete meanwhile needs tombstones, which go to others. */
+static void delete_some(struct sim *s, u32 member)
+{
+	u32 chance = 2500 * rng_below(&s->rng, 5), i;
+
+	for (i = 0; i < s->nr_keys; i++) {
+		struct mkey *k = &s->keys[i];
+
+		if (k->cur.version && k->at.member == member && !k->busy && !k->pending &&
+		    ops_present(s, k) && rng_chance(&s->rng, chance))
+			ops_delete_key(s, k);
+	}
+	ops_flush(s);
+}
+
 static void leave(struct sim *s)
 {
 	u32 m = rng_below(&s->rng, s->cfg.nr_members), i;
-	bool move = rng_chance(&s->rng, 7000);
+	bool move = rng_chance(&s->rng, s->cfg.leaves ? 5000 : 7000);
 	int r;
 
 	if (s->cfg.roomy && !room_without(s, m))
@@ -115,16 +135,16 @@ static void leave(struct sim *s)
 	}
 	sim_check(r == 0, "member %u is to leave: %d", m, r);
 	sim_check(kvc_member_leave(s->pool, m, move) == -EALREADY, "member %u is to leave twice", m);
-	s->grow = (struct grow){ G_LEAVING, .member = m, .move = move };
-	/* deletes while it does: their tombstones have to go somewhere else */
-	s->phase.left = 200;
-	s->phase.kind = rng_range(&s->rng, PHASE_DELETES, PHASE_STORES);
-	s->phase.members = 0;
+	s->grow = (struct grow){ G_LEAVING, .member = m, .move = move, .held = rng_below(&s->rng, 800) };
 	sim_trace(s, "member %u leaves, its pages are %s", m, move ? "moved" : "dropped");
 	/* its tombstones go to any of the others */
 	for (i = 0; i < s->nr_keys; i++)
 		if (s->keys[i].tombs & BIT(m))
 			s->keys[i].tombs |= BIT(SIM_MEMBERS_MAX) - 1;
+	delete_some(s, m);
+	s->phase.left = 200;
+	s->phase.kind = rng_range(&s->rng, PHASE_DELETES, PHASE_STORES);
+	s->phase.members = 0;
 }
 
 /* What was hit on it may have hidden tombstones. What was to come back with it does not. */
@@ -196,9 +216,9 @@ bool grow_super_busy(const struct sim *s)
 
 void op_grow(struct sim *s)
 {
-	if (s->grow.state != G_NONE || super_busy(s))
+	if (s->grow.state != G_NONE || super_busy(s) || (s->cfg.leaves && !s->n.evicted))
 		return;
-	if (rng_chance(&s->rng, 5000))
+	if (rng_chance(&s->rng, s->cfg.leaves ? 2000 : 5000))
 		add(s);
 	else
 		leave(s);
@@ -224,6 +244,7 @@ void grow_look(struct sim *s)
 	struct grow *g = &s->grow;
 	u32 i;
 
+	g->held -= !!g->held;
 	if (g->state == G_LEAVING && kvc_member_left(s->pool, g->member) && !s->workers[g->member].busy &&
 	    !s->workers[g->member].asking) {
 		for (i = 0; i < s->cfg.nr_members; i++)
@@ -232,7 +253,7 @@ void grow_look(struct sim *s)
 		g->state = G_FLUSHING;
 		sim_trace(s, "member %u has left", g->member);
 	}
-	if (g->state != G_FLUSHING || !flushed(s) || super_busy(s))
+	if (g->state != G_FLUSHING || !flushed(s) || super_busy(s) || (g->held && !s->settling))
 		return;
 	if (!kvc_member_left(s->pool, g->member)) {
 		g->state = G_LEAVING;

@@ -268,6 +268,7 @@ static void check_found(struct sim *s, struct mkey *k, const struct kvc_load *ld
 	struct place at = { ld->member, ld->offset };
 	struct mstate state = { 0, ld->length };
 
+	k->touched = true;
 	if (!read_page(s, k, ld, &state.version)) {
 		sim_check(segment_tainted(s, at), "%s v%u at member %u, %llu is damaged after recovery",
 			  model_name(k), state.version, ld->member, (unsigned long long)ld->offset);
@@ -297,6 +298,7 @@ static void compare_key(struct sim *s, struct mkey *k, u64 *found)
 	int r;
 
 	model_settle_key(s, k);
+	k->touched = false;
 	key_make(key, k->id);
 	r = kvc_load_begin(s->pool, d, key, &ld);
 	kvc_domain_put(s->pool, d);

@@ -118,6 +118,38 @@ static const struct size *pick_size(struct rng *r)
 	return &sizes[i];
 }
 
+/*
+ * Small members that are full, one of which leaves, and nothing else that could make tombstones stay: those of its
+ * pages lie on the others, which reclaim while it is being emptied.
+ */
+static void leavers(struct sim *s)
+{
+	struct sim_cfg *c = &s->cfg;
+	struct rng *r = &s->rng;
+	u32 i;
+
+	c->nr_members = rng_range(r, 2, 3);
+	for (i = 0; i < c->nr_members; i++)
+		c->nr_segs[i] = rng_range(r, 5, 9);
+	c->lives = rng_range(r, 1, 2);
+	c->steps = rng_range(r, 600, 1200);
+	c->nr_keys = 60;
+	c->typical_len = 60000;
+	c->leaves = true;
+	c->grow = true;
+	c->roomy = false;
+	c->vanish = false;
+	c->member_fails = false;
+	c->corrupts = false;
+	c->io_errors = false;
+	c->misreads = false;
+	c->limits = false;
+	c->lies = false;
+	c->rolls_back = false;
+	c->windows = 800 << rng_below(r, 3);
+	c->images = 1;
+}
+
 static void set_cfg(struct sim *s)
 {
 	struct sim_cfg *c = &s->cfg;
@@ -159,6 +191,8 @@ static void set_cfg(struct sim *s)
 	c->lies = others && rng_chance(r, 1500);
 	c->rolls_back = others && !c->lies && !c->limits && rng_chance(r, 1000);
 	c->corrupts |= c->rolls_back;
+	if (rng_chance(r, 1000))
+		leavers(s);
 	set_faults(s);
 }
 
@@ -285,6 +319,7 @@ void sim_settle(struct sim *s)
 	ops_drop_leases(s);
 	phase_end(s);
 	s->settling = true;
+	grow_look(s);
 	while (settle_step(s))
 		sim_check(++rounds < 100000, "no end of work: %u stores wait", s->nr_waiters);
 	sim_check(s->nr_ops == 0, "%u operations never ended", s->nr_ops);

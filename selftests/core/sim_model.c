@@ -177,6 +177,8 @@ void model_forget_key(struct mkey *k)
 	k->before = (struct place){ 0 };
 	k->pending = false;
 	k->gone = false;
+	k->touched = false;
+	k->noted = false;
 	k->doubtful = false;
 	k->unseen = false;
 	k->away = 0;
@@ -254,15 +256,23 @@ void model_recovered(struct sim *s, struct mkey *k, struct mstate state, struct 
 		k->away = 0;
 }
 
+/*
+ * What was there before, as far as that is known, may be back. Tombstones of deletes since then need not have stayed:
+ * this one killed what is older.
+ */
 static void weaken(struct mkey *k, u32 event)
 {
-	struct event ghost = k->events[event - 1];
+	u32 i = event;
 
 	k->events[event].weak = true;
-	ghost.tombs = 0;
-	ghost.nr = k->events[event].nr;
-	if (ghost.state.version)
-		push(&k->ghosts, &k->nr_ghosts, &k->ghosts_room, ghost);
+	do {
+		struct event ghost = k->events[--i];
+
+		ghost.tombs = 0;
+		ghost.nr = k->events[k->nr_events - 1].nr;
+		if (ghost.state.version)
+			push(&k->ghosts, &k->nr_ghosts, &k->ghosts_room, ghost);
+	} while (i && k->events[i].weak);
 }
 
 /*
@@ -298,6 +308,9 @@ void model_deleted(struct sim *s, struct mkey *k, u32 tombs, bool unsure)
 	for (i = 0; i < s->cfg.nr_members; i++)
 		if (s->failed[i] && tombs & BIT(i))
 			weaken_deletes(k, i);
+	/* it needed none, for one of an earlier delete that was lost before this call came back */
+	if (unsure && !tombs && s->lost)
+		weaken(k, k->nr_events - 1);
 }
 
 /* Nothing but this one version can be on media, and it is. */
@@ -478,6 +491,7 @@ static void vanished(struct sim *s, struct mkey *k, struct victims *v)
 	sim_trace(s, "evicted %s v%u from member %u segment %llu", model_name(k), k->cur.version, k->at.member,
 		  (unsigned long long)seg);
 	model_event(s, k, (struct mstate){ 0 }, true);
+	budget_evicted(s, k);
 	s->n.evicted++;
 }
 

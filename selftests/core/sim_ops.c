@@ -145,7 +145,7 @@ static void store_write(struct op *op)
 	page_bytes(op->buf, op->version, 0, op->length);
 	store_crcs(op);
 	op->ios = parts;
-	kvc_budget_spend(s->pool, op->buf_len);
+	budget_spend(s, op->buf_len);
 	for (i = 0; i < parts; i++, from = to) {
 		to = i + 1 == parts ? blocks : from + max(blocks / parts, 1U);
 		dev_write(s->devs[op->st.member], op->st.offset + ((u64)from << KVC_BLOCK_SHIFT),
@@ -223,7 +223,7 @@ static void store_try(struct op *op)
 	struct sim *s = op->sim;
 	struct mkey *k = op->key;
 	struct kvc_domain *d = sim_domain(s, k);
-	bool space = s->space, pending = k->pending, present = k->cur.version, ran;
+	bool space = s->space, pending = k->pending, present = k->cur.version, spent, ran;
 	u8 key[KVC_KEY_LEN];
 	struct window win;
 	int r;
@@ -231,8 +231,8 @@ static void store_try(struct op *op)
 	key_make(key, k->id);
 	s->space = false;
 	window_begin(s, &win, k);
-	s->now += rng_below(&s->rng, s->cfg.budget ? 300 : 2);
-	kvc_budget_tick(s->pool, s->now);
+	budget_tick(s);
+	spent = budget_spent(s);
 	r = kvc_store_begin(s->pool, d, key, op->length, op->depth, op->members, &op->st);
 	ran = window_end(s, &win);
 	kvc_domain_put(s->pool, d);
@@ -247,10 +247,12 @@ static void store_try(struct op *op)
 	if (r != -EAGAIN || s->depth)
 		s->space |= space;
 	if (r == -ENOMEM && s->cfg.alloc_fails) {
+		k->touched = true;
 		s->n.nomem++;
 		op_free(op);
 		return;
 	}
+	budget_judge(s, k, r, spent, ran);
 	if (op->length == 0 || op->length > kvc_page_max(s->pool)) {
 		sim_check(r == -EINVAL, "store of %u bytes: %d", op->length, r);
 	} else if (pending) {
@@ -258,9 +260,7 @@ static void store_try(struct op *op)
 	} else if (present) {
 		sim_check(r == -EEXIST, "store of present %s: %d", model_name(k), r);
 	} else if (r == -EDQUOT) {
-		sim_check(s->settings.write_budget && (ran || !kvc_budget_left(s->pool)), "store of %s: -EDQUOT",
-			  model_name(k));
-		s->n.unadmitted++;
+		sim_check(!pending && !present, "store of %s, which is there: -EDQUOT", model_name(k));
 	} else if (r == -ENODEV) {
 		sim_check(all_failed(s, op->members) || ran, "store of %s: -ENODEV", model_name(k));
 	} else if (r == -ENOSPC) {
@@ -337,10 +337,8 @@ void ops_drop_waiters(struct sim *s)
 
 /* Delete */
 
-static void op_delete(struct sim *s)
+void ops_delete_key(struct sim *s, struct mkey *k)
 {
-	struct mkey *k = rng_chance(&s->rng, 5000) ? ops_stored_key(s) : model_random_key(s);
-	u32 tries = s->cfg.vanish ? rng_below(&s->rng, 12) : 0;
 	u64 marks[SIM_MEMBERS_MAX];
 	bool present, pending, ran;
 	struct kvc_domain *d;
@@ -349,11 +347,6 @@ static void op_delete(struct sim *s)
 	u32 i, tombs = 0;
 	int r;
 
-	/* Deletes of what is out of reach have to hold when it is back. */
-	for (; k && !k->gone && tries; tries--)
-		k = model_random_key(s);
-	if (!k)
-		return;
 	key_make(key, k->id);
 	d = sim_domain(s, k);
 	for (i = 0; i < s->cfg.nr_members; i++)
@@ -387,6 +380,18 @@ static void op_delete(struct sim *s)
 		/* what was not there then may be now: a store ended meanwhile */
 		ops_check_miss(s, k, r, "delete");
 	}
+}
+
+static void op_delete(struct sim *s)
+{
+	struct mkey *k = rng_chance(&s->rng, 5000) ? ops_stored_key(s) : model_random_key(s);
+	u32 tries = s->cfg.vanish ? rng_below(&s->rng, 12) : 0;
+
+	/* Deletes of what is out of reach have to hold when it is back. */
+	for (; k && !k->gone && tries; tries--)
+		k = model_random_key(s);
+	if (k)
+		ops_delete_key(s, k);
 }
 
 /* What is asked for, of 1,000; the rest is rare */

@@ -166,6 +166,7 @@ void sim_attach(struct sim *s)
 	create(s);
 	recover(s, U32_MAX);
 	kvc_stats_get(s->pool, &s->stats);
+	budget_begin(s);
 	s->unexplained = 0;
 }
 

@@ -31,6 +31,27 @@ static void others(struct sim *s, u32 users)
 		work_step(s, rng_below(&s->window_rng, s->cfg.nr_members));
 }
 
+static bool other_asks(const struct sim *s, u32 member)
+{
+	u32 i;
+
+	for (i = 0; i < s->cfg.nr_members; i++)
+		if (i != member && s->workers[i].asking)
+			return true;
+	return false;
+}
+
+/* While another one looks for work, who leaves, and did not get on so far, does, as far as it can for now. */
+static void empty(struct sim *s)
+{
+	if (!s->grow.held || !other_asks(s, s->grow.member) || !rng_chance(&s->window_rng, 1000))
+		return;
+	s->grow.held = 0;
+	while (s->grow.state == G_LEAVING && work_step(s, s->grow.member))
+		;
+	s->grow.held = rng_below(&s->window_rng, 200);
+}
+
 /* What they have begun may take long, most of all a new header: as long, the old one counts. */
 static void stall(struct sim *s)
 {
@@ -59,6 +80,7 @@ static void window(void)
 	users = rng_chance(&s->window_rng, 5000) ? 40 : 5;
 	for (n = 1U << rng_below(&s->window_rng, 7); n; n--)
 		others(s, users);
+	empty(s);
 	stall(s);
 	model_look(s);
 	ops_flush_look(s);

@@ -165,7 +165,7 @@ static void start(struct worker *wk)
 	sim_trace(s, "member %u: %s at %llu + %llu", wk->member, names[w->type], (unsigned long long)w->offset,
 		  (unsigned long long)(w->type == KVC_WORK_DISCARD ? w->discard_len : w->len));
 	if (w->type != KVC_WORK_DISCARD)
-		kvc_budget_spend(s->pool, padded(w->len));
+		budget_spend(s, padded(w->len));
 	switch (w->type) {
 	case KVC_WORK_WRITE:
 		model_check_free(s, w->member, w->offset, w->len, "summary");
@@ -222,7 +222,10 @@ static int ask(struct worker *wk, bool flush)
 	return r;
 }
 
-/* Flushes and the rest take turns at random; without a kick nothing is asked for, as in the kernel. */
+/*
+ * Flushes and the rest take turns at random; without a kick nothing is asked for, as in the kernel. A member that
+ * leaves and is held does what flushes want.
+ */
 bool work_step(struct sim *s, u32 member)
 {
 	struct worker *wk = &s->workers[member];
@@ -232,9 +235,9 @@ bool work_step(struct sim *s, u32 member)
 	if (wk->busy || wk->asking)
 		return false;
 	flush = ops_flush_wants(s, member);
-	if (!flush && !wk->kicked)
+	if (!flush && (!wk->kicked || grow_held(s, member)))
 		return false;
-	if (flush && wk->kicked)
+	if (flush && wk->kicked && !grow_held(s, member))
 		flush = rng_chance(&s->rng, 5000);
 	r = ask(wk, flush);
 	model_look(s);
