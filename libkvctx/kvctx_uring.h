@@ -81,9 +81,9 @@ static inline int __kvctx_uring_arg(const struct kvctx_sqe *op, uint32_t *arg)
 /* For the helpers: can a command say what the operation says? */
 static inline int __kvctx_uring_check(const struct kvctx_sqe *op, uint32_t *arg)
 {
-	if (op->crcs || op->offset > UINT32_MAX || op->length > UINT32_MAX)
+	if (op->crcs || op->keys || op->nr_keys || op->offset > UINT32_MAX || op->length > UINT32_MAX)
 		return -EOPNOTSUPP;
-	if (op->reserved2[0] || op->reserved2[1])
+	if (op->reserved2)
 		return -EINVAL;
 	return __kvctx_uring_arg(op, arg);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Leases: pages that reclaim leaves alone for a while; and MATCH, which finds the leading pages of a prefix and may
- * lease them, and have them read ahead (slots.c).
+ * Leases: pages that reclaim leaves alone for a while; and MATCH, which finds the pages of a prefix and may lease them,
+ * and have them read ahead (slots.c). As an operation it is answered on pool->io_wq, to the caller's registered memory.
  *
  * A lease of a session is a set of pages under one id with one end: RELEASE, its time limit, or the session's close,
  * whichever comes first. Ids come from session->leases, whose lock guards the table, the tree of ends and the number
@@ -77,7 +77,8 @@ static s32 lease_add(struct kvctx_session *s, struct lease *l, u32 ms)
 	if (err < 0)
 		return -ENOMEM;
 	xa_lock(&s->leases);
-	if (l->nr > KVCTX_LEASES_MAX - s->lease_pages) {
+	/* of a MATCH that is answered while the session closes: behind kvctx_lease_exit() nobody ends it */
+	if (READ_ONCE(s->dying) || l->nr > KVCTX_LEASES_MAX - s->lease_pages) {
 		__xa_erase(&s->leases, l->id);
 		xa_unlock(&s->leases);
 		return -ENOSPC;
@@ -126,11 +127,11 @@ void kvctx_lease_init(struct kvctx_session *s)
 	INIT_DELAYED_WORK(&s->lease_work, lease_work);
 }
 
-/* The session closes and starts no operation any more. */
+/* The session is dying: no lease is added any more. */
 void kvctx_lease_exit(struct kvctx_session *s)
 {
-	cancel_delayed_work_sync(&s->lease_work);
 	lease_expire(s, KTIME_MAX);
+	cancel_delayed_work_sync(&s->lease_work);
 	xa_destroy(&s->leases);
 }
 
@@ -173,69 +174,174 @@ s32 kvctx_lease_release(struct kvctx_session *s, const struct kvctx_sqe *sqe)
 	return lease_release(s, sqe->lease);
 }
 
-/* All keys at once: to the engine they are a request, whose last pages say as much as its first. */
-static long lease_match(struct kvctx_session *s, struct kvctx_match *arg, struct kvctx_key *keys, u32 *lens,
-			struct lease *l)
-{
-	u32 i, found;
+/* What a MATCH asks for, and what it finds */
+struct lease_match {
+	u32 flags;			/* KVCTX_MATCH_* */
+	u32 nr_keys;
+	u32 lease_ms;
+	struct kvctx_key *keys;
+	u64 *present;			/* kvc_bits(nr_keys) words of zeros; without ALL not used */
+	u32 *lens;			/* or NULL */
+	u32 nr_present, nr_prefetched, lease;
+};
 
-	if (copy_from_user(keys, u64_to_user_ptr(arg->keys), arg->nr_keys * sizeof(*keys)))
-		return -EFAULT;
-	for (i = 0; i < arg->nr_keys; i++)
-		kvctx_key_bytes(&keys[i]);
-	found = kvc_match(s->pool->core, s->domain, (const u8 (*)[KVC_KEY_LEN])keys, arg->nr_keys, NULL, lens,
-			  l ? l->pages : NULL);
-	if (l)
-		l->nr = found;
-	if (arg->flags & KVCTX_MATCH_PREFETCH)
-		arg->nr_prefetched = kvctx_slots_prefetch(s, keys, found, arg->lease_ms);
-	arg->nr_present = found;
-	return 0;
+/* The first of the pages that were found. The keys are not in their places afterwards. */
+static u32 lease_prefetch(struct kvctx_session *s, struct lease_match *m)
+{
+	u32 i, n = 0;
+
+	for (i = 0; m->flags & KVCTX_MATCH_ALL && i < m->nr_keys; i++)
+		if (m->present[i / 64] & BIT_ULL(i % 64))
+			m->keys[n++] = m->keys[i];
+	return kvctx_slots_prefetch(s, m->keys, m->nr_present, m->lease_ms);
 }
 
-long kvctx_match(struct kvctx_session *s, struct kvctx_match *arg)
+/* All keys at once: to the engine they are a request, whose last pages say as much as its first. 0 or -ENOMEM */
+static int lease_match(struct kvctx_session *s, struct lease_match *m)
 {
-	bool lease = arg->flags & KVCTX_MATCH_LEASE;
-	struct blk_plug plug;
-	struct kvctx_key *keys;
 	struct lease *l = NULL;
-	u32 *lens = NULL;
-	long ret;
+	struct blk_plug plug;
 	s32 id;
+	u32 i;
 
-	ret = kvctx_match_check(arg);
-	if (ret)
-		return ret;
-	arg->lease = 0;
-	arg->nr_prefetched = 0;
-	keys = kvmalloc_array(arg->nr_keys, sizeof(*keys), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
-	if (arg->lens)
-		lens = kvmalloc_array(arg->nr_keys, sizeof(*lens), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
-	if (lease)
-		l = lease_alloc(arg->nr_keys);
-	ret = -ENOMEM;
-	if (!keys || (arg->lens && !lens) || (lease && !l))
-		goto out;
-	blk_start_plug(&plug);
-	ret = lease_match(s, arg, keys, lens, l);
-	blk_finish_plug(&plug);
-	if (l && !ret && l->nr) {
-		id = lease_add(s, l, arg->lease_ms);
+	if (m->flags & KVCTX_MATCH_LEASE) {
+		l = lease_alloc(m->nr_keys);
+		if (!l)
+			return -ENOMEM;
+	}
+	for (i = 0; i < m->nr_keys; i++)
+		kvctx_key_bytes(&m->keys[i]);
+	m->nr_present = kvc_match(s->pool->core, s->domain, (const u8 (*)[KVC_KEY_LEN])m->keys, m->nr_keys,
+				  m->flags & KVCTX_MATCH_ALL ? m->present : NULL, m->lens, l ? l->pages : NULL);
+	if (l)
+		l->nr = m->nr_present;
+	if (m->flags & KVCTX_MATCH_PREFETCH) {
+		blk_start_plug(&plug);
+		m->nr_prefetched = lease_prefetch(s, m);
+		blk_finish_plug(&plug);
+	}
+	if (l && l->nr) {
+		id = lease_add(s, l, m->lease_ms);
 		if (id > 0) {
-			arg->lease = id;
+			m->lease = id;
 			l = NULL;
 		}
 	}
 	lease_end(s, l);
-	l = NULL;
+	return 0;
+}
+
+/* What was found, to the caller's arrays */
+static int lease_match_tell(const struct lease_match *m, u64 present, u64 lens)
+{
+	bool all = m->flags & KVCTX_MATCH_ALL;
+	u32 nr = all ? m->nr_keys : m->nr_present;
+
+	if (all && copy_to_user(u64_to_user_ptr(present), m->present, kvc_bits(nr) * sizeof(*m->present)))
+		return -EFAULT;
+	return lens && copy_to_user(u64_to_user_ptr(lens), m->lens, nr * sizeof(*m->lens)) ? -EFAULT : 0;
+}
+
+static long lease_match_user(struct kvctx_session *s, struct kvctx_match *arg, struct lease_match *m)
+{
+	int err;
+
+	if (copy_from_user(m->keys, u64_to_user_ptr(arg->keys), m->nr_keys * sizeof(*m->keys)))
+		return -EFAULT;
+	err = lease_match(s, m);
+	if (err)
+		return err;
 	/* when the leases have an end: the caller's memory may keep us waiting */
-	if (!ret && lens && copy_to_user(u64_to_user_ptr(arg->lens), lens, arg->nr_present * sizeof(*lens))) {
-		ret = -EFAULT;
-		lease_release(s, arg->lease);
-	}
-out:
-	lease_end(s, l);
-	kvfree(lens);
-	kvfree(keys);
+	err = lease_match_tell(m, arg->present, arg->lens);
+	if (err)
+		lease_release(s, m->lease);
+	arg->nr_present = m->nr_present;
+	arg->nr_prefetched = m->nr_prefetched;
+	arg->lease = m->lease;
+	return err;
+}
+
+long kvctx_match(struct kvctx_session *s, struct kvctx_match *arg)
+{
+	struct lease_match m = { .flags = arg->flags, .nr_keys = arg->nr_keys, .lease_ms = arg->lease_ms };
+	bool all = arg->flags & KVCTX_MATCH_ALL;
+	long ret = -ENOMEM;
+
+	ret = kvctx_match_check(arg);
+	if (ret)
+		return ret;
+	m.keys = kvmalloc_array(m.nr_keys, sizeof(*m.keys), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	if (arg->lens)
+		m.lens = kvcalloc(m.nr_keys, sizeof(*m.lens), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	if (all)
+		m.present = kvcalloc(kvc_bits(m.nr_keys), sizeof(*m.present), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	if (m.keys && (m.lens || !arg->lens) && (m.present || !all))
+		ret = lease_match_user(s, arg, &m);
+	else
+		ret = -ENOMEM;
+	kvfree(m.present);
+	kvfree(m.lens);
+	kvfree(m.keys);
 	return ret;
+}
+
+/* To where a LOAD's bytes would go; what does not fit is left out. */
+static void lease_match_answer(struct kvctx_op *op, const struct lease_match *m)
+{
+	struct kvctx_found found = {
+		.nr_present = m->nr_present, .nr_prefetched = m->nr_prefetched, .lease = m->lease,
+	};
+	u32 left = op->call.length - sizeof(found), n;
+	struct kvctx_cursor c;
+
+	kvctx_cursor_init(&c, op->mem.user);
+	kvctx_cursor_write(&c, &found, sizeof(found));
+	n = min_t(u32, left, kvc_bits(m->nr_keys) * sizeof(*m->present));
+	kvctx_cursor_write(&c, m->present, n);
+	n = min_t(u32, left - n, m->nr_keys * sizeof(*m->lens));
+	kvctx_cursor_write(&c, m->lens, n);
+}
+
+static s32 lease_match_op(struct kvctx_op *op, struct lease_match *m)
+{
+	u32 words = kvc_bits(m->nr_keys), i;
+	int err;
+
+	err = kvctx_op_unwanted(op);
+	if (!err && op->call.deadline <= ktime_get())
+		err = -ETIME;
+	if (err)
+		return err;
+	m->present = kvzalloc(words * sizeof(*m->present) + m->nr_keys * sizeof(*m->lens),
+			      GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	if (!m->present)
+		return -ENOMEM;
+	m->lens = (u32 *)(m->present + words);
+	err = lease_match(op->session, m);
+	for (i = 0; !(m->flags & KVCTX_MATCH_ALL) && i < m->nr_present; i++)
+		m->present[i / 64] |= BIT_ULL(i % 64);
+	if (!err)
+		lease_match_answer(op, m);
+	kvfree(m->present);
+	return err ?: (s32)m->nr_present;
+}
+
+static void lease_match_work(struct work_struct *work)
+{
+	struct kvctx_op *op = container_of(work, struct kvctx_op, run.work);
+	struct lease_match m = {
+		.flags = op->call.flags >> KVCTX_OP_MATCH_SHIFT, .nr_keys = op->call.nr_keys,
+		.lease_ms = op->call.lease_ms, .keys = op->call.keys,
+	};
+
+	kvctx_op_complete(op, lease_match_op(op, &m), 0);
+}
+
+/* Many keys take their time: not that of who submits. */
+int kvctx_match_start(struct kvctx_op *op)
+{
+	if (op->mem.p2p)
+		return -EREMOTEIO;
+	kvctx_op_process(op, lease_match_work);
+	return 0;
 }

@@ -241,11 +241,17 @@ struct kvctx_op {
 		u8 prio;			/* enum kvctx_prio, not DEFAULT */
 		u32 length;
 		u64 offset;
-		u32 depth;
+		union {
+			u32 depth;
+			u32 nr_keys;		/* MATCH */
+		};
 		u32 lease_ms;
 		u8 key[KVC_KEY_LEN] __aligned(8);
 		ktime_t deadline;		/* KTIME_MAX: none */
-		u32 *crcs;			/* STORE: the caller's, a copy; NULL: none came */
+		union {
+			u32 *crcs;		/* STORE: the caller's, a copy; NULL: none came */
+			struct kvctx_key *keys;	/* MATCH: likewise */
+		};
 		u64 crcs_to;			/* LOAD: where the caller wants them, while SUBMIT runs; 0: nowhere */
 	} call;
 
@@ -388,6 +394,7 @@ void kvctx_lease_exit(struct kvctx_session *s);
 s32 kvctx_lease_one(struct kvctx_session *s, const struct kvctx_sqe *sqe);
 s32 kvctx_lease_release(struct kvctx_session *s, const struct kvctx_sqe *sqe);
 long kvctx_match(struct kvctx_session *s, struct kvctx_match *arg);
+int kvctx_match_start(struct kvctx_op *op);
 
 /* submit.c */
 long kvctx_submit(struct kvctx_session *s, const struct kvctx_submit *arg, struct kvctx_from *from);

@@ -42,6 +42,7 @@ static const struct submit_opcode submit_opcodes[KVCTX_OPS] = {
 	[KVCTX_OP_LEASE]	= { .now = kvctx_lease_one },
 	[KVCTX_OP_RELEASE]	= { .now = kvctx_lease_release },
 	[KVCTX_OP_FLUSH]	= { .start = kvctx_flush_op_start },
+	[KVCTX_OP_MATCH]	= { .start = kvctx_match_start },
 };
 
 /* Resolve @nr of the caller's segments; adds their bytes to @sum. */
@@ -105,19 +106,27 @@ static int submit_get_pieces(struct kvctx_op *op, const struct kvctx_sqe *sqe)
 	return sum == sqe->length ? 0 : -EMSGSIZE;
 }
 
-/* LOAD gets them when the page was found; those of a STORE are copied now. */
-static int submit_get_crcs(struct kvctx_op *op, const struct kvctx_sqe *sqe)
+static int submit_copy(void **to, u64 from, size_t bytes)
+{
+	*to = kvmalloc(bytes, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	if (!*to)
+		return -ENOMEM;
+	return copy_from_user(*to, u64_to_user_ptr(from), bytes) ? -EFAULT : 0;
+}
+
+/* LOAD gets its CRCs when the page was found; those of a STORE, and the keys of a MATCH, are copied now. */
+static int submit_get_arrays(struct kvctx_op *op, const struct kvctx_sqe *sqe)
 {
 	u32 nr = DIV_ROUND_UP(op->call.length, kvc_chunk_size(op->session->pool->core));
 
-	if (sqe->opcode == KVCTX_OP_LOAD || !sqe->crcs) {
+	if (sqe->opcode == KVCTX_OP_LOAD || !(sqe->crcs | sqe->nr_keys)) {
 		op->call.crcs_to = sqe->crcs;
 		return 0;
 	}
-	op->call.crcs = kvmalloc_array(nr, sizeof(*op->call.crcs), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
-	if (!op->call.crcs)
-		return -ENOMEM;
-	return copy_from_user(op->call.crcs, u64_to_user_ptr(sqe->crcs), nr * sizeof(*op->call.crcs)) ? -EFAULT : 0;
+	if (sqe->crcs)
+		return submit_copy((void **)&op->call.crcs, sqe->crcs, nr * sizeof(*op->call.crcs));
+	op->call.nr_keys = sqe->nr_keys;
+	return submit_copy((void **)&op->call.keys, sqe->keys, sqe->nr_keys * sizeof(*op->call.keys));
 }
 
 /* 0: taken over, and maybe ended */
@@ -146,7 +155,7 @@ static int submit_start(struct kvctx_session *s, const struct kvctx_sqe *sqe, u3
 		op->to.done = from->uring->done;
 		atomic_inc(&from->uring->left);
 	}
-	err = submit_get_crcs(op, sqe);
+	err = submit_get_arrays(op, sqe);
 	if (!err)
 		err = from && from->pieces ? from->pieces(op, from) : submit_get_pieces(op, sqe);
 	if (!err)

@@ -32,7 +32,7 @@ const struct kvctx_call kvctx_calls[KVCTX_CALLS] = {
 	},
 	[_IOC_NR(KVCTX_IOC_MATCH)] = {
 		.min = CALL_SIZE(kvctx_match, lease), .known = sizeof(struct kvctx_match),
-		.flags = KVCTX_MATCH_LEASE | KVCTX_MATCH_PREFETCH, .ready = true, .out = true,
+		.flags = KVCTX_MATCH_LEASE | KVCTX_MATCH_PREFETCH | KVCTX_MATCH_ALL, .ready = true, .out = true,
 	},
 	[_IOC_NR(KVCTX_IOC_PATHS)] = {
 		.min = CALL_SIZE(kvctx_paths, paths), .known = sizeof(struct kvctx_paths), .ready = true, .out = true,
@@ -77,11 +77,9 @@ int kvctx_submit_check(const struct kvctx_submit *submit)
 
 int kvctx_match_check(const struct kvctx_match *match)
 {
-	if (match->reserved || !match->nr_keys || match->nr_keys > KVCTX_MATCH_MAX)
+	if (match->reserved || (!(match->flags & KVCTX_MATCH_ALL) && match->present))
 		return -EINVAL;
-	if (!match->flags)
-		return match->lease_ms ? -EINVAL : 0;
-	return !match->lease_ms || match->lease_ms > KVCTX_LEASE_MS_MAX ? -EINVAL : 0;
+	return kvctx_match_keys_check(match->flags, match->nr_keys, match->lease_ms);
 }
 
 /*

@@ -39,11 +39,15 @@ struct kvctx_rule {
 	u32 fields;			/* of those that not every opcode uses, see sqe.c */
 };
 
-#define KVCTX_OPS		(KVCTX_OP_PUT + 1)
+#define KVCTX_OPS		(KVCTX_OP_MATCH + 1)
+
+/* Of MATCH's flags in those of the operation */
+#define KVCTX_OP_MATCH_SHIFT	8
 
 extern const struct kvctx_rule kvctx_rules[KVCTX_OPS];		/* by opcode */
 
 void kvctx_rule_masks(u64 *ops, u64 *flags);
+int kvctx_match_keys_check(u32 flags, u32 nr_keys, u32 lease_ms);
 int kvctx_sqe_check(const struct kvctx_sqe *sqe, const struct kvctx_rule *rule, const struct kvctx_rights *rights);
 
 /* An ioctl: its structure, and when it may be called */

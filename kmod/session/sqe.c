@@ -14,6 +14,7 @@ enum {
 	F_LEASE		= 1 << 5,
 	F_PRIO		= 1 << 6,
 	F_CRCS		= 1 << 7,
+	F_KEYS		= 1 << 8,	/* keys, nr_keys */
 };
 
 const struct kvctx_rule kvctx_rules[KVCTX_OPS] = {
@@ -37,6 +38,10 @@ const struct kvctx_rule kvctx_rules[KVCTX_OPS] = {
 	[KVCTX_OP_LEASE] = { .known = true, .fields = F_KEY | F_LEASE_MS },
 	[KVCTX_OP_RELEASE] = { .known = true, .fields = F_LEASE },
 	[KVCTX_OP_FLUSH] = { .known = true },
+	[KVCTX_OP_MATCH] = {
+		.known = true, .flags = KVCTX_OP_MATCH_LEASE | KVCTX_OP_MATCH_PREFETCH | KVCTX_OP_MATCH_ALL,
+		.fields = F_SEGS | F_LEASE_MS | F_KEYS,
+	},
 };
 
 /* For INFO */
@@ -56,15 +61,16 @@ void kvctx_rule_masks(u64 *ops, u64 *flags)
 /* Of the fields that few operations use, those that the opcode does not are zero. */
 static bool sqe_rest_clean(const struct kvctx_sqe *sqe, u32 fields)
 {
-	return !(sqe->reserved2[0] | sqe->reserved2[1]) && (fields & F_OFFSET || !sqe->offset) &&
+	return !sqe->reserved2 && (fields & F_OFFSET || !sqe->offset) &&
 	       (fields & F_DEPTH || !sqe->depth) && (fields & F_CRCS || !sqe->crcs) &&
-	       (fields & F_LEASE_MS || !sqe->lease_ms) && (fields & F_LEASE || !sqe->lease);
+	       (fields & F_LEASE_MS || !sqe->lease_ms) && (fields & F_LEASE || !sqe->lease) &&
+	       (fields & F_KEYS || !(sqe->keys | sqe->nr_keys));
 }
 
 /* Every field that the opcode does not use is zero, and the priority is one. */
 static bool sqe_clean(const struct kvctx_sqe *sqe, u32 fields)
 {
-	u64 rest = sqe->reserved2[0] | sqe->reserved2[1] | sqe->offset | sqe->depth | sqe->crcs | sqe->lease_ms |
+	u64 rest = sqe->keys | sqe->nr_keys | sqe->reserved2 | sqe->offset | sqe->depth | sqe->crcs | sqe->lease_ms |
 		   sqe->lease;
 	static const struct kvctx_key none;
 
@@ -77,6 +83,18 @@ static bool sqe_clean(const struct kvctx_sqe *sqe, u32 fields)
 	if (sqe->nr_segs && sqe->mem)
 		return false;
 	return sqe->prio <= (fields & F_PRIO ? KVCTX_PRIO_BACKGROUND : KVCTX_PRIO_DEFAULT);
+}
+
+/* Of MATCH, the operation and the ioctl: 0 or -EINVAL. @flags: KVCTX_MATCH_* */
+int kvctx_match_keys_check(u32 flags, u32 nr_keys, u32 lease_ms)
+{
+	bool timed = flags & (KVCTX_MATCH_LEASE | KVCTX_MATCH_PREFETCH);
+
+	if (!nr_keys || nr_keys > KVCTX_MATCH_MAX)
+		return -EINVAL;
+	if (timed ? !lease_ms || lease_ms > KVCTX_LEASE_MS_MAX : lease_ms)
+		return -EINVAL;
+	return 0;
 }
 
 /* 0, or with which error it completes. @rule: its opcode's */
@@ -95,6 +113,10 @@ int kvctx_sqe_check(const struct kvctx_sqe *sqe, const struct kvctx_rule *rule, 
 	if (sqe->nr_segs > KVCTX_SEGS_MAX)
 		return -E2BIG;
 	if (sqe->length > rights->page_max)
-		return sqe->opcode == KVCTX_OP_STORE ? -E2BIG : -ERANGE;
-	return 0;
+		return sqe->opcode == KVCTX_OP_LOAD ? -ERANGE : -E2BIG;
+	if (!(rule->fields & F_KEYS))
+		return 0;
+	if (sqe->length < sizeof(struct kvctx_found))
+		return -EINVAL;
+	return kvctx_match_keys_check(sqe->flags >> KVCTX_OP_MATCH_SHIFT, sqe->nr_keys, sqe->lease_ms);
 }

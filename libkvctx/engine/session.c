@@ -401,11 +401,11 @@ void kve_session_close(struct kve_session *s)
 	pthread_mutex_unlock(&s->waits->lock);
 	kve_park_weed(s->waits);
 	kve_turns_weed(s->waits);
-	kve_lease_exit(s);
 	if (s->ready) {
 		kve_cq_drain(s);
 		kve_reaper_stop(s);
 	}
+	kve_lease_exit(s);
 	session_setup_undo(s);
 	kve_fd_close(&s->cq.pollfd);
 	pthread_mutex_destroy(&s->setup_lock);

@@ -37,9 +37,10 @@
  *   8  io
  *   9  reap store load lease
  *   10 slots
- *   11 submit match
- *   12 session
- *   13 server
+ *   11 match
+ *   12 submit
+ *   13 session
+ *   14 server
  *
  * Locks, outermost first: session->lock, waits->lock, the ring's. Nothing is copied, checked or transferred under the
  * first two, and no operation is completed under waits->lock.
@@ -281,11 +282,17 @@ struct kve_op {
 		u8 prio;			/* enum kvctx_prio, not DEFAULT */
 		u32 length;
 		u64 offset;
-		u32 depth;
+		union {
+			u32 depth;
+			u32 nr_keys;		/* MATCH */
+		};
 		u32 lease_ms;
 		u8 key[KVC_KEY_LEN] __aligned(8);
 		u64 deadline;			/* KVE_NEVER: none */
-		u32 *crcs;			/* STORE: a copy of the caller's; NULL: none came */
+		union {
+			u32 *crcs;		/* STORE: a copy of the caller's; NULL: none came */
+			struct kvctx_key *keys;	/* MATCH: likewise */
+		};
 		u32 *crcs_to;			/* LOAD: where the caller wants them */
 	} call;
 
@@ -331,6 +338,7 @@ struct kve_op {
 			struct kvctx_frame frame;
 		} load;
 		struct kve_flush *flush;
+		struct kve_job match;
 	};
 
 	/* Not zeroed from here on */
@@ -435,6 +443,7 @@ u32 kve_slots_prefetch(struct kve_session *s, const struct kvctx_key *keys, u32 
 /* submit.c, match.c */
 int kve_submit(struct kve_session *s, const struct kvctx_submit *arg);
 int kve_match(struct kve_session *s, struct kvctx_match *arg);
+int kve_match_start(struct kve_op *op);
 
 /* session.c */
 int kve_session_open(const char *dir, const char *tenant, bool rdonly, struct kve_session **out);

@@ -36,6 +36,7 @@ static const struct submit_opcode submit_opcodes[KVCTX_OPS] = {
 	[KVCTX_OP_LEASE]	= { .now = kve_lease_one },
 	[KVCTX_OP_RELEASE]	= { .now = kve_lease_release },
 	[KVCTX_OP_FLUSH]	= { .start = kve_flush_op_start },
+	[KVCTX_OP_MATCH]	= { .start = kve_match_start },
 };
 
 static int submit_get_pieces(struct kve_op *op, const struct kvctx_sqe *sqe)
@@ -47,22 +48,33 @@ static int submit_get_pieces(struct kve_op *op, const struct kvctx_sqe *sqe)
 	return sqe->length ? kve_op_pieces(op, &one, 1) : 0;
 }
 
-/* LOAD gets them when the page was found; those of a STORE are copied now. */
-static int submit_get_crcs(struct kve_op *op, const struct kvctx_sqe *sqe)
+static int submit_copy(void *to, u64 from, size_t bytes)
+{
+	void *copy = malloc(bytes);
+
+	if (!copy)
+		return -ENOMEM;
+	memcpy(copy, (const void *)from, bytes);
+	memcpy(to, &copy, sizeof(copy));
+	return 0;
+}
+
+/* LOAD gets its CRCs when the page was found; those of a STORE, and the keys of a MATCH, are copied now. */
+static int submit_get_arrays(struct kve_op *op, const struct kvctx_sqe *sqe)
 {
 	u32 chunk = kvc_chunk_size(op->session->pool->core), nr = (op->call.length + chunk - 1) / chunk;
 
+	if (sqe->nr_keys) {
+		op->call.nr_keys = sqe->nr_keys;
+		return submit_copy(&op->call.keys, sqe->keys, sqe->nr_keys * sizeof(*op->call.keys));
+	}
 	if (!sqe->crcs)
 		return 0;
 	if (sqe->opcode == KVCTX_OP_LOAD) {
 		op->call.crcs_to = (u32 *)sqe->crcs;
 		return 0;
 	}
-	op->call.crcs = malloc(nr * sizeof(*op->call.crcs));
-	if (!op->call.crcs)
-		return -ENOMEM;
-	memcpy(op->call.crcs, (const void *)sqe->crcs, nr * sizeof(*op->call.crcs));
-	return 0;
+	return submit_copy(&op->call.crcs, sqe->crcs, nr * sizeof(*op->call.crcs));
 }
 
 /* 0: taken over, and maybe ended */
@@ -85,7 +97,7 @@ static int submit_start(struct kve_session *s, const struct kvctx_sqe *sqe, u64 
 	op->call.depth = sqe->depth;
 	op->call.lease_ms = sqe->lease_ms;
 	op->call.deadline = deadline;
-	err = submit_get_crcs(op, sqe);
+	err = submit_get_arrays(op, sqe);
 	if (!err)
 		err = submit_get_pieces(op, sqe);
 	if (!err)

@@ -222,7 +222,7 @@ static void check_clean(const struct kvctx_sqe *s)
 	bool ahead = s->opcode == KVCTX_OP_PREFETCH || s->opcode == KVCTX_OP_GET;
 	const struct kvctx_key none = { .qualifier = 0 };
 
-	assert(!s->reserved2[0] && !s->reserved2[1]);
+	assert(!s->reserved2);
 	assert(moves || (!s->segs && !s->length && !s->crcs));
 	assert((moves && !s->nr_segs) || !s->mem);
 	assert(moves || !s->nr_segs);

@@ -34,7 +34,7 @@ static const struct row rows[] = {
 	{ "WAIT", KVCTX_IOC_WAIT, sizeof(struct kvctx_wait), AT(kvctx_wait, flags), { AT(kvctx_wait, consumed) },
 	  true, 0 },
 	{ "MATCH", KVCTX_IOC_MATCH, sizeof(struct kvctx_match), AT(kvctx_match, flags),
-	  { AT(kvctx_match, reserved), AT(kvctx_match, lease_ms) }, true, 2 },
+	  { AT(kvctx_match, reserved), AT(kvctx_match, lease_ms), AT(kvctx_match, present) }, true, 3 },
 	{ "PATHS", KVCTX_IOC_PATHS, sizeof(struct kvctx_paths), AT(kvctx_paths, flags), { 0 }, true, 0 },
 };
 
@@ -284,7 +284,8 @@ TEST_F(abi, info_tells_the_masks)
 		sqe.flags = 1U << bit;
 		EXPECT_EQ(-EINVAL, kt_do(&self->k, &sqe, NULL)) TH_LOG("flag %d", bit);
 	}
-	EXPECT_EQ(info.op_flags, (uint64_t)(KVCTX_OP_NOWAIT | KVCTX_OP_NO_VERIFY | KVCTX_OP_NO_SLOT));
+	EXPECT_EQ(info.op_flags, (uint64_t)(KVCTX_OP_NOWAIT | KVCTX_OP_NO_VERIFY | KVCTX_OP_NO_SLOT |
+						 KVCTX_OP_MATCH_LEASE | KVCTX_OP_MATCH_PREFETCH | KVCTX_OP_MATCH_ALL));
 }
 
 TEST_F(abi, setup_limits)
@@ -323,8 +324,9 @@ TEST_F(abi, operations_with_dirty_fields)
 		  1 << KVCTX_OP_STORE | 1 << KVCTX_OP_LOAD | 1 << KVCTX_OP_PREFETCH | 1 << KVCTX_OP_GET },
 		{ AT(kvctx_sqe, mem), "mem", 0 },
 		{ AT(kvctx_sqe, crcs), "crcs", 1 << KVCTX_OP_STORE | 1 << KVCTX_OP_LOAD },
-		{ AT(kvctx_sqe, reserved2), "reserved2[0]", 0 },
-		{ AT(kvctx_sqe, reserved2) + 8, "reserved2[1]", 0 },
+		{ AT(kvctx_sqe, keys), "keys", 0 },
+		{ AT(kvctx_sqe, nr_keys), "nr_keys", 0 },
+		{ AT(kvctx_sqe, reserved2), "reserved2", 0 },
 		{ AT(kvctx_sqe, nr_segs), "nr_segs", 1 << KVCTX_OP_STORE | 1 << KVCTX_OP_LOAD },
 		{ AT(kvctx_sqe, segs), "segs", 1 << KVCTX_OP_STORE | 1 << KVCTX_OP_LOAD },
 		{ AT(kvctx_sqe, length), "length", 1 << KVCTX_OP_STORE | 1 << KVCTX_OP_LOAD },

@@ -43,6 +43,7 @@ KT_DEVICE=$dev program scatter
 check "$kind: no chunk had to be read twice" test "$(stat_of rereads)" = 0
 if [ "$kind" = plain ]; then
 	program abi
+	program match
 	program session
 	program blocked
 	program library

@@ -34,6 +34,8 @@ static const struct op ops[] = {
 	{ "FLUSH", KVCTX_OP_FLUSH, "", 0, false },
 	{ "GET", KVCTX_OP_GET, "ktp", 0, false },
 	{ "PUT", KVCTX_OP_PUT, "i", 0, false },
+	/* lease_ms: see below */
+	{ "MATCH", KVCTX_OP_MATCH, "slnm", KVCTX_OP_MATCH_LEASE | KVCTX_OP_MATCH_PREFETCH | KVCTX_OP_MATCH_ALL, false },
 };
 
 #define FIELD(letter, member)	{ letter, #member, offsetof(struct kvctx_sqe, member), \
@@ -48,7 +50,7 @@ static const struct field {
 } fields[] = {
 	FIELD('k', key.digest), FIELD('k', key.qualifier), FIELD('s', segs), FIELD('s', mem), FIELD('l', length),
 	FIELD('n', nr_segs), FIELD('o', offset), FIELD('d', depth), FIELD('p', prio), FIELD('c', crcs),
-	FIELD('t', lease_ms), FIELD('i', lease), FIELD('-', reserved2[0]), FIELD('-', reserved2[1]),
+	FIELD('t', lease_ms), FIELD('i', lease), FIELD('m', keys), FIELD('m', nr_keys), FIELD('-', reserved2),
 };
 
 static const struct kvctx_rights all = { .page_max = PAGE_MAX };
@@ -59,6 +61,8 @@ static struct kvctx_sqe sqe_of(const struct op *op)
 
 	if (strchr(op->fields, 'l'))
 		sqe.length = 4096;
+	if (strchr(op->fields, 'm'))
+		sqe.nr_keys = 1;
 	return sqe;
 }
 
@@ -100,6 +104,7 @@ static void test_flags(const struct op *op)
 		int want = op->flags & 1U << bit ? 0 : -EINVAL;
 
 		sqe.flags = 1U << bit;
+		sqe.lease_ms = sqe.flags & (KVCTX_OP_MATCH_LEASE | KVCTX_OP_MATCH_PREFETCH) ? 1 : 0;
 		expect(&sqe, &all, want, op->name, "a flag");
 		if (!want && sqe.flags == KVCTX_OP_NO_VERIFY)
 			want = -EPERM;
@@ -140,9 +145,9 @@ static void test_lengths(const struct op *op)
 	sqe.length = PAGE_MAX;
 	expect(&sqe, &all, 0, op->name, "the longest page");
 	sqe.length = PAGE_MAX + 1;
-	expect(&sqe, &all, op->opcode == KVCTX_OP_STORE ? -E2BIG : -ERANGE, op->name, "a longer page");
+	expect(&sqe, &all, op->opcode == KVCTX_OP_LOAD ? -ERANGE : -E2BIG, op->name, "a longer page");
 	sqe.length = 1ULL << 32;
-	expect(&sqe, &all, op->opcode == KVCTX_OP_STORE ? -E2BIG : -ERANGE, op->name, "4 GiB");
+	expect(&sqe, &all, op->opcode == KVCTX_OP_LOAD ? -ERANGE : -E2BIG, op->name, "4 GiB");
 	sqe = sqe_of(op);
 	sqe.nr_segs = KVCTX_SEGS_MAX;
 	expect(&sqe, &all, 0, op->name, "most segments");
@@ -151,6 +156,39 @@ static void test_lengths(const struct op *op)
 	sqe.nr_segs = 1;
 	sqe.mem = 1;
 	expect(&sqe, &all, -EINVAL, op->name, "a list of segments, and one of its own");
+}
+
+/* What only MATCH has */
+static void test_match(void)
+{
+	static const struct op match = { "MATCH", KVCTX_OP_MATCH, "slnm", 0, false };
+	static const struct {
+		u32 flags, nr_keys, lease_ms;
+		u64 length;
+		int want;
+	} t[] = {
+		{ 0, 1, 0, sizeof(struct kvctx_found), 0 },
+		{ 0, 1, 0, sizeof(struct kvctx_found) - 1, -EINVAL },
+		{ 0, 0, 0, 4096, -EINVAL },
+		{ 0, KVCTX_MATCH_MAX, 0, 4096, 0 },
+		{ 0, KVCTX_MATCH_MAX + 1, 0, 4096, -EINVAL },
+		{ KVCTX_OP_MATCH_ALL, 1, 1, 4096, -EINVAL },
+		{ KVCTX_OP_MATCH_LEASE, 1, 0, 4096, -EINVAL },
+		{ KVCTX_OP_MATCH_PREFETCH, 1, 0, 4096, -EINVAL },
+		{ KVCTX_OP_MATCH_LEASE | KVCTX_OP_MATCH_ALL, 1, KVCTX_LEASE_MS_MAX, 4096, 0 },
+		{ KVCTX_OP_MATCH_LEASE, 1, KVCTX_LEASE_MS_MAX + 1, 4096, -EINVAL },
+	};
+	int i;
+
+	for (i = 0; i < LENGTH(t); i++) {
+		struct kvctx_sqe sqe = sqe_of(&match);
+
+		sqe.flags = t[i].flags;
+		sqe.nr_keys = t[i].nr_keys;
+		sqe.lease_ms = t[i].lease_ms;
+		sqe.length = t[i].length;
+		expect(&sqe, &all, t[i].want, "MATCH", "keys, lease and room");
+	}
 }
 
 /* What INFO says, and the opcodes that are none */
@@ -185,6 +223,7 @@ int main(void)
 		test_rights(&ops[i]);
 		test_lengths(&ops[i]);
 	}
+	test_match();
 	test_masks();
 	printf("session: %d passed, %d failed, 0 skipped\n", passed, failed);
 	return failed != 0;

@@ -27,7 +27,8 @@
  *   -ENODEV      both   the member, the whole pool, or the peer whose memory was named, is gone: recompute
  *   -ETIME       both   the deadline passed before the operation was started; WAIT: the time limit passed
  *   -EREMOTEIO   res    no peer-to-peer path between this memory and this member, or a piece of peer memory that is not
- *                       whole device blocks; nothing was sent: stage the page through host memory
+ *                       whole device blocks; nothing was sent: stage the page through host memory. MATCH: an answer
+ *                       to peer memory, which the kernel does not write
  *                ioctl  MEM_REGISTER: memory of a PCI device that nobody can pin: its driver publishes it not as
  *                       peer-to-peer memory, or this kernel has no peer-to-peer DMA
  *   -EDQUOT      res    tenant over quota (later kernels of the module)
@@ -36,7 +37,8 @@
  *                ioctl  SUBMIT: the completion queue has no room for one more operation
  *   -EMSGSIZE    res    scatter list and byte range differ in length
  *   -ERANGE      res    LOAD: the byte range ends behind the page's end
- *   -E2BIG       res    page longer than page_len_max, or than a slot; more segments than segs_max
+ *   -E2BIG       res    page, or room for MATCH's answer, longer than page_len_max; page longer than a slot; more
+ *                       segments than segs_max
  *                ioctl  the structure is longer than this kernel knows and its tail is not zero
  *   -EACCES      res    STORE or DELETE in a session opened read-only
  *   -EPERM       res    the tenant requires verified pages, and this operation would not verify, or the page it stores
@@ -331,6 +333,7 @@ enum kvctx_opcode {
 	KVCTX_OP_FLUSH		= 8,	/* what completed before this was submitted survives a power cut */
 	KVCTX_OP_GET		= 9,	/* PREFETCH, and keep the slot until PUT; res: slot number, from 0 */
 	KVCTX_OP_PUT		= 10,	/* end of a GET */
+	KVCTX_OP_MATCH		= 11,	/* KVCTX_IOC_MATCH, answered to memory; res: number of pages found */
 };
 
 /* Priorities of operations */
@@ -348,32 +351,44 @@ enum kvctx_prio {
 						 */
 #define KVCTX_OP_NO_SLOT	(1U << 2)	/* LOAD: from the device also when the page lies in a slot */
 
+/* Flags of MATCH, the operation and the ioctl */
+#define KVCTX_MATCH_LEASE	(1U << 0)	/* lease the pages found for @lease_ms */
+#define KVCTX_MATCH_PREFETCH	(1U << 1)	/* read pages found ahead, from the first on, while slots are free */
+#define KVCTX_MATCH_ALL		(1U << 2)	/* do not stop at the first page that is missing */
+
+#define KVCTX_OP_MATCH_LEASE	(KVCTX_MATCH_LEASE << 8)	/* MATCH: as of the ioctl */
+#define KVCTX_OP_MATCH_PREFETCH	(KVCTX_MATCH_PREFETCH << 8)
+#define KVCTX_OP_MATCH_ALL	(KVCTX_MATCH_ALL << 8)
+
 /**
  * struct kvctx_sqe - one operation of SUBMIT
  * @opcode: enum kvctx_opcode
- * @nr_segs: STORE, LOAD: 0: the one segment is @length bytes at offset @segs of the memory @mem; 1..segs_max: entries
- *	of the array at @segs; others 0
+ * @nr_segs: STORE, LOAD, MATCH: 0: the one segment is @length bytes at offset @segs of the memory @mem; 1..segs_max:
+ *	entries of the array at @segs; others 0
  * @prio: enum kvctx_prio: STORE, LOAD, PREFETCH, GET; others 0. A more urgent operation passes those that wait for a
  *	turn at the device, and carries a higher I/O priority
  * @flags: KVCTX_OP_*
  * @user_data: returned in the completion
- * @key: page key; zero for RELEASE, PUT, FLUSH
+ * @key: page key; zero for RELEASE, PUT, FLUSH, MATCH
  * @offset: LOAD: first byte of the range inside the page; others 0
- * @length: STORE: bytes of the page; LOAD: bytes of the range; others 0. Equals the sum of the segments' lengths
- * @segs: nr_segs > 0: user address of struct kvctx_seg[nr_segs], read during SUBMIT only; STORE, LOAD with 0: bytes
- *	from the start of the memory @mem; others 0
+ * @length: STORE: bytes of the page; LOAD: bytes of the range; MATCH: room for the answer, at least that of
+ *	&struct kvctx_found; others 0. Equals the sum of the segments' lengths
+ * @segs: nr_segs > 0: user address of struct kvctx_seg[nr_segs], read during SUBMIT only; STORE, LOAD, MATCH with 0:
+ *	bytes from the start of the memory @mem; others 0
  * @timeout_ns: nanoseconds from SUBMIT after which an operation not yet started completes with -ETIME; 0: none
  * @depth: STORE: position of the page in its prefix, from 1; 0: unknown. A hint for reclaim
- * @lease_ms: LEASE, PREFETCH, GET: milliseconds, 1..lease_ms_max; others 0. The slot of a PREFETCH or GET is used for
- *	another page only after that, and after the last PUT
+ * @lease_ms: LEASE, PREFETCH, GET, and MATCH with LEASE or PREFETCH: milliseconds, 1..lease_ms_max; others 0. The slot
+ *	of a PREFETCH or GET is used for another page only after that, and after the last PUT
  * @lease: RELEASE: lease id; PUT: slot number; others 0
- * @mem: STORE, LOAD with nr_segs 0: memory id; otherwise 0
+ * @mem: STORE, LOAD, MATCH with nr_segs 0: memory id; otherwise 0
  * @crcs: STORE, LOAD: user address of __u32[], one CRC32C for each chunk (chunk_size bytes, the last one shorter) of
  *	the page (STORE) or that the range touches (LOAD), or 0. Accessed during SUBMIT only.
  *	STORE from host memory: compared with what the kernel computes, -EILSEQ when they differ. STORE from peer
  *	memory, which the kernel does not read, or with NO_VERIFY: kept as the page's CRCs; without them the page
  *	never verifies. LOAD: receives the CRCs that the bytes must have, for a check where the bytes are; not for a
  *	page stored without any (-EOPNOTSUPP)
+ * @keys: MATCH: user address of struct kvctx_key[nr_keys], read during SUBMIT only; others 0
+ * @nr_keys: MATCH: 1..match_max; others 0
  * @reserved2: zero
  */
 struct kvctx_sqe {
@@ -392,7 +407,9 @@ struct kvctx_sqe {
 	__u32	lease;
 	__u32	mem;
 	__u64	crcs;
-	__u64	reserved2[2];
+	__u64	keys;
+	__u32	nr_keys;
+	__u32	reserved2;
 };
 
 /* Completion flags: what really happened */
@@ -490,23 +507,22 @@ struct kvctx_wait {
 	__u64	timeout_ns;
 };
 
-/* Flags of MATCH */
-#define KVCTX_MATCH_LEASE	(1U << 0)	/* lease the pages found for @lease_ms */
-#define KVCTX_MATCH_PREFETCH	(1U << 1)	/* read pages found ahead, from the first on, while slots are free */
-
 /**
- * struct kvctx_match - KVCTX_IOC_MATCH: how many leading pages of a prefix are here
+ * struct kvctx_match - KVCTX_IOC_MATCH: which pages of a prefix are here
  * @size: size of the structure as the caller knows it
  * @flags: KVCTX_MATCH_*
  * @keys: user address of struct kvctx_key[nr_keys], in prefix order
- * @lens: user address of __u32[nr_keys] for the lengths in bytes of the pages found, or 0
+ * @lens: user address of __u32[nr_keys] for the lengths in bytes of the pages found, or 0. With ALL, those that are
+ *	missing get 0
  * @nr_keys: 1..match_max
- * @lease_ms: with any flag: milliseconds, 1..lease_ms_max; otherwise zero
- * @nr_present: out: leading pages present
+ * @lease_ms: with LEASE or PREFETCH: milliseconds, 1..lease_ms_max; otherwise zero
+ * @nr_present: out: leading pages present; with ALL: pages present
  * @lease: out: lease id of all of them together, or 0
- * @nr_prefetched: out: leading pages that lie in slots or are on their way there, for @lease_ms. Nothing tells when
- *	they have arrived: a LOAD or GET that comes earlier waits for them
+ * @nr_prefetched: out: of the pages found so many, from the first on, lie in slots or are on their way there, for
+ *	@lease_ms. Nothing tells when they have arrived: a LOAD or GET that comes earlier waits for them
  * @reserved: zero
+ * @present: with ALL: user address of __u64[(nr_keys + 63) / 64], where bit n % 64 of word n / 64 tells whether key n's
+ *	page is here; otherwise zero
  *
  * Returns 0. When the session's leases are used up the pages are found but @lease is 0.
  *
@@ -524,6 +540,25 @@ struct kvctx_match {
 	__u32	lease;
 	__u32	nr_prefetched;
 	__u32	reserved;
+	__u64	present;
+};
+
+/**
+ * struct kvctx_found - what KVCTX_OP_MATCH answers
+ * @nr_present: as in &struct kvctx_match, also the fields below that carry its names
+ * @nr_prefetched: as there
+ * @lease: as there
+ * @reserved: zero
+ * @present: a bit for each key, also without ALL. The lengths follow: __u32[nr_keys], 0 where a page is missing
+ *
+ * Written before the operation completes, as far as there is room for it; what is behind it is left alone.
+ */
+struct kvctx_found {
+	__u32	nr_present;
+	__u32	nr_prefetched;
+	__u32	lease;
+	__u32	reserved;
+	__u64	present[];
 };
 
 /**

@@ -376,7 +376,7 @@ static void classify(struct kvc_requests *rq, struct kvc_asker *a, u32 found)
 	put(rq->tails, rq->nr_tails, a->tail, a->id);
 }
 
-/* After the keys were looked up and @found of them found, those of @present or the first ones: the others are awaited. */
+/* @found of the keys were found, those of @present, or the first ones if that is NULL. The others are awaited. */
 void kvc_request_end(struct kvc_pool *p, const struct kvc_domain *d, const u8 keys[][KVC_KEY_LEN], u32 found,
 		     const u64 *present, struct kvc_asker *a)
 {
