@@ -14,7 +14,7 @@
 #include <linux/kvctx.h>
 
 /* Limits that INFO reports */
-#define KVCTX_SEGS_MAX		256U
+#define KVCTX_SEGS_MAX		4096U
 #define KVCTX_BATCH_MAX		4096U
 #define KVCTX_CQ_MAX		65536U
 #define KVCTX_MATCH_MAX		65536U

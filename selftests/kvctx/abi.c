@@ -263,7 +263,7 @@ TEST_F(abi, info_tells_the_masks)
 	EXPECT_LE(1024, info.slots_max);
 	EXPECT_LE(info.page_len_max, info.slot_bytes_max);
 	EXPECT_LE(80 * KT_MIB, info.page_len_max);
-	EXPECT_LE(256, info.segs_max);
+	EXPECT_LE(4096, info.segs_max);
 	EXPECT_LT(0, info.members);
 	EXPECT_EQ(4096, info.block_size);
 	for (int op = 0; op < 64; op++) {
@@ -396,14 +396,15 @@ TEST_F(abi, operations_without_a_list)
 TEST_F(abi, bad_scatter_lists)
 {
 	struct kvctx_info info = { .size = sizeof(info) };
-	static struct kvctx_seg segs[257];
+	static struct kvctx_seg segs[65535];
 	struct kvctx_sqe sqe;
 
 	ASSERT_EQ(0, kt_ioctl(self->k.file, KVCTX_IOC_INFO, &info));
 	for (int op = KVCTX_OP_STORE; op <= KVCTX_OP_LOAD; op++) {
-		for (int i = 0; i < 257; i++)
-			segs[i] = kt_seg(KVCTX_MEM_ARENA, i * 512, 512);
-		sqe = kt_io(op, kt_key(6), segs, 257);
+		ASSERT_GT(65535, info.segs_max);
+		for (uint32_t i = 0; i <= info.segs_max; i++)
+			segs[i] = kt_seg(KVCTX_MEM_ARENA, i, 1);
+		sqe = kt_io(op, kt_key(6), segs, info.segs_max + 1);
 		EXPECT_EQ(-E2BIG, kt_do(&self->k, &sqe, NULL));
 		sqe = kt_io(op, kt_key(6), segs, 2);
 		sqe.length++;

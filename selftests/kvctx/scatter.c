@@ -9,7 +9,8 @@
 #include "ktest.h"
 
 #define NR_SEGS		188	/* 94 layers, K and V */
-#define ARENA		(64 * KT_MIB)
+#define MANY		4096	/* what a list may have at least */
+#define ARENA		((64 + 1) * KT_MIB)
 #define NO_CHECK	KVCTX_OP_NO_VERIFY
 
 static uint64_t queue_limit(const char *name)
@@ -62,7 +63,8 @@ static uint64_t bounced(void)
 FIXTURE(scatter)
 {
 	struct kt k;
-	struct kvctx_seg segs[NR_SEGS];
+	struct kvctx_seg segs[MANY];
+	uint32_t nr;
 	uint32_t length;
 };
 
@@ -86,6 +88,7 @@ static void lay_out(FIXTURE_DATA(scatter) *self, uint32_t odd)
 	uint32_t i, slot;
 
 	self->length = 0;
+	self->nr = NR_SEGS;
 	for (i = 0; i < NR_SEGS; i++) {
 		slot = (i * 101) % NR_SEGS;
 		self->segs[i] = kt_seg(KVCTX_MEM_ARENA, (uint64_t)slot * (160 << 10) + self->length % 4096,
@@ -94,16 +97,31 @@ static void lay_out(FIXTURE_DATA(scatter) *self, uint32_t odd)
 	}
 }
 
+/* The same with as many pieces as a list may have, of 4 KiB to 12 KiB and @odd bytes more */
+static void lay_out_many(FIXTURE_DATA(scatter) *self, uint32_t odd)
+{
+	uint32_t i, slot;
+
+	self->length = 0;
+	self->nr = MANY;
+	for (i = 0; i < MANY; i++) {
+		slot = (i * 101) % MANY;
+		self->segs[i] = kt_seg(KVCTX_MEM_ARENA, (uint64_t)slot * (16 << 10) + self->length % 4096,
+				       (1 + i % 3) * 4096 - odd * (i % 7));
+		self->length += self->segs[i].length;
+	}
+}
+
 static void fill(FIXTURE_DATA(scatter) *self, uint64_t seed)
 {
-	for (int i = 0; i < NR_SEGS; i++)
+	for (uint32_t i = 0; i < self->nr; i++)
 		kt_fill(self->k.arena + self->segs[i].offset, self->segs[i].length, seed + i);
 }
 
 /* First piece with a wrong byte, or -1 */
 static int wrong(FIXTURE_DATA(scatter) *self, uint64_t seed)
 {
-	for (int i = 0; i < NR_SEGS; i++)
+	for (uint32_t i = 0; i < self->nr; i++)
 		if (kt_check(self->k.arena + self->segs[i].offset, self->segs[i].length, seed + i) != -1)
 			return i;
 	return -1;
@@ -111,7 +129,7 @@ static int wrong(FIXTURE_DATA(scatter) *self, uint64_t seed)
 
 static int run(FIXTURE_DATA(scatter) *self, enum kvctx_opcode op, struct kvctx_key key, uint32_t flags)
 {
-	struct kvctx_sqe sqe = kt_io(op, key, self->segs, NR_SEGS);
+	struct kvctx_sqe sqe = kt_io(op, key, self->segs, self->nr);
 
 	sqe.flags = flags;
 	return kt_do(&self->k, &sqe, NULL);
@@ -189,6 +207,22 @@ TEST_F(scatter, unverified_load_needs_no_other_way)
 	memset(self->k.arena, 0, ARENA);
 	ASSERT_EQ(self->length, run(self, KVCTX_OP_LOAD, kt_key(3), NO_CHECK));
 	EXPECT_EQ(-1, wrong(self, 9));
+}
+
+TEST_F(scatter, the_longest_list)
+{
+	struct kvctx_info info = { .size = sizeof(info) };
+
+	ASSERT_EQ(0, kt_ioctl(self->k.fd, KVCTX_IOC_INFO, &info));
+	ASSERT_LE(MANY, info.segs_max);
+	for (uint32_t odd = 0; odd < 2; odd++) {
+		lay_out_many(self, 13 * odd);
+		fill(self, 10 + odd);
+		ASSERT_EQ(self->length, run(self, KVCTX_OP_STORE, kt_key(4 + odd), 0));
+		memset(self->k.arena, 0, ARENA);
+		ASSERT_EQ(self->length, run(self, KVCTX_OP_LOAD, kt_key(4 + odd), 0));
+		EXPECT_EQ(-1, wrong(self, 10 + odd));
+	}
 }
 
 TEST_HARNESS_MAIN

@@ -370,7 +370,7 @@ TEST_F(uring, refusals)
 		{ { .opcode = KVCTX_OP_LOAD, .length = 512, .mem = 77 }, true, false, -EINVAL },
 		{ { .opcode = KVCTX_OP_LOAD, .length = 512, .nr_segs = 1, .mem = 1, .addr = 4096 }, true, false, -EINVAL },
 		{ { .opcode = KVCTX_OP_LOAD, .length = 512, .nr_segs = 1, .addr = 1 }, true, false, -EFAULT },
-		{ { .opcode = KVCTX_OP_LOAD, .length = 512, .nr_segs = 257, .addr = 1 }, true, false, -E2BIG },
+		{ { .opcode = KVCTX_OP_LOAD, .length = 512, .nr_segs = 4097, .addr = 1 }, true, false, -E2BIG },
 		{ { .opcode = KVCTX_OP_LOAD, .length = 512, .addr = 8 * KT_MIB - 511 }, true, false, -EFAULT },
 		{ { .opcode = KVCTX_OP_LOAD, .length = 512, .addr = ~0ULL }, true, false, -EFAULT },
 		{ { .opcode = KVCTX_OP_LOAD, .length = ~0U }, true, false, -ERANGE },
