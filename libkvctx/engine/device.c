@@ -158,6 +158,8 @@ static void device_give(struct kve_device *d)
 {
 	if (d->fd < 0)
 		return;
+	/* a child that was forked just now may not have come to close it yet */
+	flock(d->fd, LOCK_UN);
 	kve_fork_lock();
 	kve_fork_disown(d->fd);
 	close(d->fd);
