@@ -24,10 +24,11 @@ $(O)/obj/libkvctx/core/%.o: kmod/core/%.c Makefile
 
 # The engine's own tests: pools without sessions, and what the tests of the contract cannot see of sessions
 KVE_TEST	:= $(O)/test/engine
-KVE_TESTS	:= pool own broken session
+KVE_TESTS	:= pool own create broken session
 KVE_TESTPROGS	:= $(KVE_TESTS:%=$(KVE_TEST)/test_%)
 KVE_WRAPPED	:= preadv64v2 pwritev64v2 fdatasync io_uring_peek_batch_cqe
 
+$(KVE_TEST)/test_create: KVE_WRAPPED += open64 fallocate64 pwrite64 fsync linkat
 $(KVE_TESTPROGS): $(KVE_TEST)/%: $(O)/obj/libkvctx/engine/tests/%.o $(O)/obj/libkvctx/engine/tests/rig.o $(KVE_OBJS) $(KVE_CORE)
 	@mkdir -p $(@D)
 	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) $(KVE_WRAPPED:%=-Wl,--wrap=%) -o $@ $^ $(KVE_LIBS) $(call pkglibs,cmocka)

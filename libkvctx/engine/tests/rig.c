@@ -154,8 +154,8 @@ int rig_teardown(void **state)
 
 const char *rig_path(const char *name)
 {
-	static char path[4][300];
-	static int n;
+	static __thread char path[4][300];
+	static __thread int n;
 
 	n = (n + 1) % 4;
 	snprintf(path[n], sizeof(path[n]), "%s/%s", rig_dir, name);

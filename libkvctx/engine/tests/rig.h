@@ -26,7 +26,7 @@ int rig_setup(void **state);
 int rig_teardown(void **state);
 #define TEST(f)		cmocka_unit_test_setup_teardown(f, rig_setup, rig_teardown)
 
-const char *rig_path(const char *name);			/* below rig_dir; valid until the next but three */
+const char *rig_path(const char *name);			/* below rig_dir; of this thread, valid until the next but three */
 void rig_make(const char *dir, u32 members);		/* a pool: members m0, m1, ... */
 void rig_file(const char *path, const void *bytes, size_t len, u64 size);
 
