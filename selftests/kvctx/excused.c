@@ -22,6 +22,7 @@ static const struct {
 	{ "session.partial_batch_when_sqes_end", POINTERS },
 	{ "edges.unwritable_argument_does_nothing", POINTERS },
 	{ "edges.match_that_cannot_deliver", POINTERS },
+	{ "match.bad_pointers", POINTERS },
 	{ "blocked.*", "pages that come late (userfaultfd) keep the thread that touches them, which is the caller's own" },
 	{ "session.memory_outlives_its_mapping", "nothing pins the pages; the library asks to unregister first" },
 	{ "session.memlock_is_accounted", "memory over the limit is used without being pinned, and INFO says so" },
