@@ -872,7 +872,8 @@ static inline void kvctx_sqe_set_data(struct kvctx_sqe *sqe, uint64_t user_data)
 /**
  * kvctx_sqe_set_flags() - flags of an operation
  * @sqe: operation
- * @flags: KVCTX_OP_NOWAIT (STORE, DELETE), KVCTX_OP_NO_VERIFY (STORE, LOAD), KVCTX_OP_NO_SLOT (LOAD)
+ * @flags: KVCTX_OP_NOWAIT (STORE, DELETE), KVCTX_OP_NO_VERIFY (STORE, LOAD), KVCTX_OP_NO_SLOT (LOAD),
+ *	KVCTX_OP_REPLACE (STORE)
  *
  * Context: One submitter.
  */

@@ -160,6 +160,12 @@ void kvc_domain_put(struct kvc_pool *p, struct kvc_domain *d);
  * asked for, wait for ops->space), -ENOSPC (nothing evictable), -EDQUOT (the write budget is spent and the key was not
  * seen before; now it was), -ENODEV (none of the members online, or the tenant was
  * removed), -EINVAL (length 0 or over kvc_page_max()), -ENOMEM. Allocates.
+ *
+ * kvc_replace_begin() is for a page that takes its key whatever is there: until the commit that page is found as before.
+ * Never -EEXIST, -EINPROGRESS. What was replaced, and what is older, is not found by an attach once the commit is
+ * durable; before that, an attach finds the one or the other, or neither where reclaim had a use for the old one's
+ * segment. A store of the key that began before the commit and ends after it publishes nothing; the same goes for a
+ * commit that finds neither the key nor room for one more in the index: as if the page had been evicted.
  */
 #define KVC_ANY_MEMBER	(~0ULL)
 
@@ -180,8 +186,11 @@ struct kvc_store {
 	bool	no_crcs;		/* begin clears it */
 	/* private */
 	u32	gseg, entry, crc_base, bucket;
+	u32	tomb;			/* entry kept for what is replaced; KVC_NONE: a plain store */
 };
 
+int kvc_replace_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN], u32 length, u32 depth,
+		      u64 members, struct kvc_store *st);
 int kvc_store_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN], u32 length, u32 depth,
 		    u64 members, struct kvc_store *st);
 void kvc_store_crc(struct kvc_pool *p, const struct kvc_store *st, u32 chunk, u32 crc);

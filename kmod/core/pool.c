@@ -9,7 +9,9 @@ static u32 longest_page(const struct kvc_pool *p)
 {
 	u32 blocks = min_t(u32, p->seg_blocks - 1, KVC_PAGE_MAX >> KVC_BLOCK_SHIFT);
 
-	while (2 + kvc_pending_blocks(kvc_page_rec_bytes(p, blocks << KVC_BLOCK_SHIFT)) + blocks > p->seg_blocks)
+	/* with the tombstone of a page that it replaces */
+	while (2 + kvc_pending_blocks(kvc_page_rec_bytes(p, blocks << KVC_BLOCK_SHIFT) + KVC_REC_FIXED) + blocks >
+	       p->seg_blocks)
 		blocks--;
 	return blocks << KVC_BLOCK_SHIFT;
 }

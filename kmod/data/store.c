@@ -10,8 +10,8 @@
  * Pages from peer memory, and those of callers who say so (NO_VERIFY), are not read by the CPU: they get the CRCs that
  * the caller sent, or none. Otherwise the caller's CRCs are compared.
  *
- * A STORE of a key that is present, or on its way, completes at once as a duplicate; one that the write budget turns
- * away completes at once with nothing stored.
+ * A STORE of a key that is present, or on its way, completes at once as a duplicate, unless it is to replace that page;
+ * one that the write budget turns away completes at once with nothing stored.
  *
  * STORE and DELETE may find no space and wait (park.c). FLUSH is started at once and never waits to be started, so
  * it has no deadline to miss.
@@ -119,8 +119,9 @@ static int store_attempt(struct kvctx_op *op)
 
 	if (READ_ONCE(s->pool->write_budget))
 		kvc_budget_tick(s->pool->core, (u64)ktime_get_boottime_seconds());
-	err = kvc_store_begin(s->pool->core, s->domain, op->call.key, op->call.length, op->call.depth,
-			      op->store.members, &op->store.page);
+	err = (op->call.flags & KVCTX_OP_REPLACE ? kvc_replace_begin : kvc_store_begin)
+		(s->pool->core, s->domain, op->call.key, op->call.length, op->call.depth, op->store.members,
+		 &op->store.page);
 	if (err == -EEXIST || err == -EINPROGRESS) {
 		kvctx_op_complete(op, op->call.length, KVCTX_CQE_DEDUP | (err == -EEXIST ? 0 : KVCTX_CQE_PENDING));
 		return 0;

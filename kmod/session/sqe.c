@@ -20,7 +20,7 @@ enum {
 const struct kvctx_rule kvctx_rules[KVCTX_OPS] = {
 	[KVCTX_OP_STORE] = {
 		.known = true, .writes = true, .prio = KVCTX_PRIO_NORMAL,
-		.flags = KVCTX_OP_NOWAIT | KVCTX_OP_NO_VERIFY,
+		.flags = KVCTX_OP_NOWAIT | KVCTX_OP_NO_VERIFY | KVCTX_OP_REPLACE,
 		.fields = F_KEY | F_SEGS | F_DEPTH | F_PRIO | F_CRCS,
 	},
 	[KVCTX_OP_LOAD] = {

@@ -133,8 +133,9 @@ static int store_attempt(struct kve_op *op)
 	int err;
 
 	kvc_budget_tick(s->pool->core, kve_now() / KVE_NSEC);
-	err = kvc_store_begin(s->pool->core, s->domain, op->call.key, op->call.length, op->call.depth, KVC_ANY_MEMBER,
-			      &op->store.page);
+	err = (op->call.flags & KVCTX_OP_REPLACE ? kvc_replace_begin : kvc_store_begin)
+		(s->pool->core, s->domain, op->call.key, op->call.length, op->call.depth, KVC_ANY_MEMBER,
+		 &op->store.page);
 	if (err == -EEXIST || err == -EINPROGRESS) {
 		kve_op_complete(op, (s32)op->call.length,
 				KVCTX_CQE_DEDUP | (err == -EEXIST ? 0 : KVCTX_CQE_PENDING));

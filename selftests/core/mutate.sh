@@ -46,7 +46,9 @@ record-crcs@kmod/core/media/format.c@s/return rec->nr_crcs == (rec->length - 1) 
 no-header@kmod/core/log/summary.c@s/work_init(m, seg, w, KVC_WORK_WRITE, KVC_W_HEADER, 0);/& kvc_header_done(m, w, 0); return -EAGAIN;/@a segment is reused before its new header is durable
 no-preflush@selftests/core/sim_work.c@s/DEV_PREFLUSH | DEV_FUA, plain_done/DEV_FUA, plain_done/@summaries do not flush the pages first
 no-fua@selftests/core/sim_work.c@s/DEV_PREFLUSH | DEV_FUA, plain_done/DEV_PREFLUSH, plain_done/@summaries are not durable when they are done
-no-tombstone@kmod/core/log/delete.c@s/^\treturn e->logged || e->copy .*/\t(void)p; (void)e; return false;/@deletes leave no tombstone
+replace-tomb@kmod/core/log/store.c@s/if (kvc_tomb_wanted(p, o))/if (0)/@what was replaced comes back when its successor was evicted
+replace-taken@kmod/core/log/store.c@s/commit = commit \&\& e->indexed;/;/@a store is published whose key a replacement took
+no-tombstone@kmod/core/log/tomb.c@s/^\treturn (e \&\& (e->logged .*/\t(void)p; (void)e; return false;/@deletes leave no tombstone
 tomb-in-memory@kmod/core/log/tomb.c@s/READ_ONCE(named->believed)/READ_ONCE(named->generation)/@a tombstone goes when the named segment has ended in memory only
 tomb-of-dead@kmod/core/log/tomb.c@s/kvc_domain(p, e->domain)->gone/kvc_domain(p, e->domain)->dead/@tombstones of a removed tenant go before a superblock says so
 log-hides@kmod/core/log/recover.c@s/if (!err \&\& !r->closed \&\& !r->unused)/if (0)/@a log that ends early is taken for complete
@@ -64,7 +66,7 @@ tombs-fill@kmod/core/log/reclaim.c@s/rc->cursor.index == 0 \&\& kvc_tombs_fill(m
 move-head-tombs@kmod/core/log/segment.c@s/return seg \&\& seg->data_start < m->pool->seg_blocks ? seg : NULL;/return seg;/@a head of tombstones is given up for room
 crowded@kmod/core/log/reclaim.c@s/WRITE_ONCE(rc->victim->crowded, .*/;/@a victim without room for its tombstones is tried again at once
 hiding-order@kmod/core/log/reclaim.c@s/seg = oldest_sealed(m, true);/;/@a segment that may hide pages goes when its turn comes
-tombstone-ghosts@kmod/core/log/delete.c@s/^\treturn e->logged || e->copy .*/\t(void)p; return e->logged || e->copy;/@deletes forget old records elsewhere
+tombstone-ghosts@kmod/core/log/tomb.c@s/^\treturn (e \&\& (e->logged .*/\t(void)p; return e \&\& (e->logged || e->copy);/@deletes forget old records elsewhere
 tombstone-drop@kmod/core/log/reclaim.c@s/kvc_tombs_carry(m, false, carry_tomb)/((void)carry_tomb, 0)/@reclaim drops tombstones
 generation@kmod/core/media/format.c@s/generation != id->generation || salt != id->salt/salt != id->salt/@the generation is not compared
 salt@kmod/core/media/format.c@s/generation != id->generation || salt != id->salt/generation != id->generation/@the salt is not compared
@@ -91,7 +93,7 @@ recovery-end-gen@kmod/core/log/recover.c@s/why != KVC_OK || !believed(p, r->id.g
 recovery-end-stays@kmod/core/log/recover.c@s/KVC_COUNTER_END \/ 2 + 2 \* gaps(p)/KVC_COUNTER_END \/ 2/@what is counted behind the last believed number is not believed
 attach-count@kmod/core/log/recover.c@s/^\treturn min(p->super.seq, .*/\t(void)p; return 0;/@attaches without the newest members number as the one before did
 stale-offline@kmod/core/log/tomb.c@s/(offline || os_atomic_read(&seg->undead))/(os_atomic_read(\&seg->undead))/@tombstones are dropped while a member is lost
-tomb-offline@kmod/core/log/delete.c@s/ || os_atomic_read(&p->nr_offline)//@deletes need no tombstone while a member is lost
+tomb-offline@kmod/core/log/tomb.c@s/ || os_atomic_read(&p->nr_offline)//@deletes need no tombstone while a member is lost
 stale-unknown@kmod/core/log/recover.c@/^static void set_unknown/,/^}/s/WRITE_ONCE(m->segs\[i\].min_seq, 0)/;/@tombstones are dropped while their victims are away
 stale-unread@kmod/core/log/segment.c@/^void kvc_seg_doubt/,/^}/s/WRITE_ONCE(seg->min_seq, 0)/;/@tombstones are dropped while their victims cannot be read
 recovery-again@kmod/core/log/recover.c@s/if (i < r->next_record)/if (0)/@recovery takes records twice after -ENOMEM
@@ -106,7 +108,7 @@ lost-space@kmod/core/base.c@/^void kvc_space_made/,/^}/s/^\tkvc_space(m->pool);/
 leak-entries@kmod/core/index/entry.c@s/kvc_domain_put(p, kvc_domain(p, eb->e\[i\].domain));/;/@entries never let go of their domain
 member-gone@kmod/core/log/load.c@s/if (unlikely(os_atomic_read(&p->nr_offline)) \&\&/if (0 \&\&/@pages of a lost member are handed out
 tenant-sweep@kmod/core/tenant.c@s/kvc_index_sweep(p, of_gone_domain);/(void)of_gone_domain;/@pages of a removed tenant stay in the index
-tombstone-lost-member@kmod/core/log/delete.c@s/ || os_atomic_read(&p->nr_offline)//@deletes forget records on lost members
+tombstone-lost-member@kmod/core/log/tomb.c@s/ || os_atomic_read(&p->nr_offline)//@deletes forget records on lost members
 tombstone-lost-carried@kmod/core/log/tomb.c@s/!os_atomic_read(&p->nr_offline) \&\& //@reclaim drops tombstones of records on lost members
 super-behind@kmod/core/media/format_super.c@s/return !same_super(w, &newest);/return same_super(w, \&newest) \&\& !w;/@an attach raises the sequence before all members have what was the newest
 super-unsaid@kmod/core/media/format_super.c@s/ & (\*fit | \*said))/ \& *fit)/@only who has a newer superblock took part in it
@@ -132,7 +134,7 @@ lock-split@kmod/core/index/bucket.c@s/^\t\t\tWRITE_ONCE(line->slot\[i\], 0);/\t\
 lock-query@kmod/core/log/load.c@/^int kvc_query/,/^}/s/os_\(un\)\?lock(&sh->lock);/;/@query takes no lock
 lock-commit@kmod/core/log/store.c@/^static void end_store/,/^}/s/os_\(un\)\?lock(&m->lock);/;/@commit takes no member lock
 join-kick@kmod/core/log/segment.c@/^int kvc_refusal/,/^}/s/if (!m->offline) {/if (1) {/@members are kicked before they have joined
-join-room@kmod/core/log/store.c@/^int kvc_store_begin/,/^}/{s/^\tdo {$/\tnr = kvc_nr_members(p);\n\tdo {/;s/^\t\tnr = kvc_nr_members(p);$//}@who is refused does not see a new member, and that there is room
+join-room@kmod/core/log/store.c@/^static int begin_store/,/^}/{s/^\tdo {$/\tnr = kvc_nr_members(p);\n\tdo {/;s/^\t\tnr = kvc_nr_members(p);$//}@who is refused does not see a new member, and that there is room
 super-number@kmod/core/media/format_super.c@/^static bool says_there/,/^}/s/^\t       !memcmp(w->members.*;/\t       true;/@a number that another member got counts as the same
 log-doubt@kmod/core/log/recover.c@s/if (!err \&\& !r->closed \&\& !r->unused)/if (0)/;s/why == KVC_BAD_CRC \&\& !r->again/0/@an extent that was read wrong, once, hides nothing
 super-mark@kmod/core/tenant.c@s/p->super.members\[i\].flags = there.*/(void)there;/@superblocks do not say who was there

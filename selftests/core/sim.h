@@ -16,7 +16,8 @@
  *   away      a durable version whose member is out: it has to be there when that is back
  *
  * After a recovery a key may be in the state of its last strong event that is durable, or in that of any later event.
- * Once a newer version was weakly lost as well, a ghost may be back, unless a durable delete came in between.
+ * Once a newer version was weakly lost as well, a ghost may be back, unless a durable delete or replacement came in
+ * between.
  * Where corruption was injected, what lies in a hit segment may be missing, and deleted pages may come back: with the
  * right bytes of some version of their own key, never with others.
  * Members vanish, with what their caches held, stay away for some lives, and come back with what they had. A delete
@@ -66,7 +67,7 @@ struct sim_counts {
 		cuts_header, cuts_summary, unread, vanished, degraded, returned, came_back, deleted_out, limits,
 		added, add_cuts, add_fails, left, left_failed, leave_cuts, stuck, went,
 		super_cuts, histories, unadmitted, rolled_back, misread, windows, stalls,
-		stall_cuts, images, buried, buried_away;
+		stall_cuts, images, buried, buried_away, replaced, taken;
 	struct bus_counts bus;
 };
 
@@ -79,8 +80,9 @@ struct event {
 	u64	nr;
 	struct mstate state;
 	bool	weak;
-	u32	tombs;			/* of a delete: members of which one has its tombstone; a mask */
+	u32	tombs;			/* of a delete or replacement: members of which one has its tombstone; a mask */
 	bool	unsure;			/* if there is one: others wrote, too */
+	bool	replaced;		/* strong, and what was before never comes back once it is durable */
 };
 
 struct place {
@@ -93,6 +95,7 @@ struct mkey {
 	struct mstate cur;		/* as the engine has to see it now */
 	struct place at, before;	/* before: ahead of the last move */
 	bool	pending;		/* a store is under way */
+	u32	takes;			/* times that a replacement took the key */
 	bool	busy;			/* a call that has it in hand dropped its locks: the others leave it alone */
 	u64	changed;		/* s->event then */
 	bool	doubtful;		/* what brought a deleted page back may take it away again */
@@ -131,6 +134,7 @@ struct mlease {
 struct mversion {
 	struct mkey *key;
 	u32	length, member;
+	u64	committed;		/* s->event then: of a key, in the order of their sequences */
 };
 
 enum super_why { SUPER_TENANT, SUPER_GROW, SUPER_LOSS, SUPER_SETTINGS };
@@ -151,6 +155,8 @@ struct op {
 	u32	ios;			/* in flight */
 	int	err;
 	bool	killed;			/* its user died: abort */
+	bool	replace;		/* a store that takes the key whatever is there */
+	bool	taken;			/* a store whose key another one took */
 	bool	again;			/* a load that is being read once more */
 	struct kvc_store st;
 	u32	epoch;			/* of the tenant when the store began */
@@ -306,6 +312,7 @@ struct mkey *model_random_key(struct sim *s);	/* of a live tenant; NULL when the
 const char *model_name(const struct mkey *k);
 void model_event(struct sim *s, struct mkey *k, struct mstate state, bool weak);
 void model_deleted(struct sim *s, struct mkey *k, u32 tombs, bool unsure);
+void model_replaced(struct sim *s, struct mkey *k, struct mstate state, u32 tombs);
 void model_missing(struct sim *s);			/* s->missing are not there at attach */
 void model_flushed(struct sim *s, u64 event);
 void model_settle_key(struct sim *s, struct mkey *k);	/* before model_allows(): forget what cannot be any more */
@@ -325,6 +332,7 @@ bool model_excused(const struct sim *s, const struct mkey *k);
 bool model_damaged(const struct sim *s);
 /* Whatever the engine evicted since the last look */
 void model_look(struct sim *s);
+void model_look_at(struct sim *s, struct mkey *k);	/* also if a call has the key in hand */
 bool model_unsure(const struct sim *s);		/* may some have been evicted that nobody has looked for? */
 
 /* sim_ops.c */
@@ -341,6 +349,7 @@ bool sim_no_crcs(const struct sim *s, u32 version);	/* was this version stored w
 
 /* sim_read.c */
 struct mkey *ops_stored_key(struct sim *s);	/* more often than not one that is there */
+bool ops_in_index(struct sim *s, const struct mkey *k);	/* as the engine says */
 bool ops_present(const struct sim *s, const struct mkey *k);
 void ops_check_miss(const struct sim *s, const struct mkey *k, int r, const char *what);
 void op_load(struct sim *s);

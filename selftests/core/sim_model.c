@@ -105,7 +105,7 @@ static void prune(struct mkey *k, u64 durable)
 		if (k->events[i].weak)
 			continue;
 		base = i;
-		if (k->events[i].state.version)
+		if (k->events[i].state.version && !k->events[i].replaced)
 			continue;
 		drop_ghosts(k, k->events[i].nr);
 		k->unseen = false;
@@ -236,7 +236,8 @@ void model_recovered(struct sim *s, struct mkey *k, struct mstate state, struct 
 	for (i = 0; state.version && i < k->nr_ghosts; i++) {
 		struct event e = { .nr = s->event, .state = k->ghosts[i].state, .weak = true };
 
-		if (is_out(s, e.state.version) && e.state.version > state.version)
+		if (is_out(s, e.state.version) &&
+		    s->versions[e.state.version].committed > s->versions[state.version].committed)
 			push_event(k, e);
 	}
 	/* What was not read now may be another time. */
@@ -257,14 +258,17 @@ void model_recovered(struct sim *s, struct mkey *k, struct mstate state, struct 
 }
 
 /*
- * What was there before, as far as that is known, may be back. Tombstones of deletes since then need not have stayed:
- * this one killed what is older.
+ * What was there before, as far as that is known, may be back: the delete may not have happened, the replacement is a
+ * store like any other. Tombstones of deletes since then need not have stayed: this one killed what is older.
  */
 static void weaken(struct mkey *k, u32 event)
 {
 	u32 i = event;
 
-	k->events[event].weak = true;
+	if (k->events[event].replaced)
+		k->events[event].replaced = false;
+	else
+		k->events[event].weak = true;
 	do {
 		struct event ghost = k->events[--i];
 
@@ -276,8 +280,8 @@ static void weaken(struct mkey *k, u32 event)
 }
 
 /*
- * Deletes that no flush covered are weak if their tombstones were on the member; so are those that needed none, as
- * long as it was an earlier one that covered the older records.
+ * Deletes and replacements that no flush covered are weak if their tombstones were on the member; so are those that
+ * needed none, as long as it was an earlier one that covered the older records.
  */
 static void weaken_deletes(struct mkey *k, u32 member)
 {
@@ -287,7 +291,7 @@ static void weaken_deletes(struct mkey *k, u32 member)
 	for (i = 1; i < k->nr_events; i++) {
 		const struct event *e = &k->events[i];
 
-		if (e->state.version || e->weak)
+		if ((e->state.version && !e->replaced) || e->weak)
 			continue;
 		if (e->tombs)
 			lost = e->tombs & BIT(member) || (e->unsure && lost);
@@ -311,6 +315,17 @@ void model_deleted(struct sim *s, struct mkey *k, u32 tombs, bool unsure)
 	/* it needed none, for one of an earlier delete that was lost before this call came back */
 	if (unsure && !tombs && s->lost)
 		weaken(k, k->nr_events - 1);
+}
+
+/* Reclaim may take the segment of the old page at once. @tombs: the member of the new one, if it wrote a tombstone there */
+void model_replaced(struct sim *s, struct mkey *k, struct mstate state, u32 tombs)
+{
+	if (k->cur.version)
+		model_event(s, k, (struct mstate){ 0 }, true);
+	model_event(s, k, state, false);
+	k->events[k->nr_events - 1].replaced = true;
+	k->events[k->nr_events - 1].tombs = tombs;
+	k->tombs |= tombs;
 }
 
 /* Nothing but this one version can be on media, and it is. */
@@ -495,18 +510,6 @@ static void vanished(struct sim *s, struct mkey *k, struct victims *v)
 	s->n.evicted++;
 }
 
-static bool in_index(struct sim *s, const struct mkey *k)
-{
-	struct kvc_domain *d = sim_domain(s, k);
-	u8 key[KVC_KEY_LEN];
-	int r;
-
-	key_make(key, k->id);
-	r = kvc_query(s->pool, d, key);
-	kvc_domain_put(s->pool, d);
-	return r >= 0;
-}
-
 static bool should_be(const struct sim *s, const struct mkey *k)
 {
 	return k->cur.version && s->tenants[k->tenant].state == T_LIVE;
@@ -563,7 +566,7 @@ void model_look(struct sim *s)
 	sim_check(!evicted || !s->cfg.roomy || grow_may_drop(s) || tenant_going(s),
 		  "%llu pages evicted from a pool with room for all", (unsigned long long)evicted);
 	for (i = 0; i < s->nr_keys; i++)
-		if (should_be(s, &s->keys[i]) && !s->keys[i].busy && !in_index(s, &s->keys[i]))
+		if (should_be(s, &s->keys[i]) && !s->keys[i].busy && !ops_in_index(s, &s->keys[i]))
 			vanished(s, &s->keys[i], &v);
 	s->unexplained -= (s64)(s->n.evicted - before);
 	/* nor are pages of a tenant that is being removed, or of a member that was lost meanwhile, in the model */
@@ -578,4 +581,13 @@ void model_look(struct sim *s)
 	if (!s->step_windows)
 		check_rest(s, &v);
 	s->stats = st;
+}
+
+void model_look_at(struct sim *s, struct mkey *k)
+{
+	model_look(s);
+	if (!k->busy || s->unexplained <= 0 || !should_be(s, k) || ops_in_index(s, k))
+		return;
+	model_event(s, k, (struct mstate){ 0 }, true);
+	s->unexplained--;
 }

@@ -74,27 +74,66 @@ void ops_note_failures(struct sim *s)
 
 /* Store */
 
+/* The key is another's: whose store is pending will find so at its end. */
+static void store_takes_key(struct sim *s, struct mkey *k)
+{
+	struct op *op;
+
+	for (op = s->ops; op; op = op->next) {
+		if (op->type != OP_STORE || op->key != k || op->replace || !op->version)
+			continue;
+		s->n.taken += !op->taken;
+		op->taken = true;
+	}
+	k->takes++;
+	k->pending = false;
+}
+
+/* There may have been no room in the index, for a key that was not there. */
+static bool store_found_no_room(struct sim *s, const struct op *op)
+{
+	return op->replace && s->cfg.alloc_fails && !op->key->cur.version && !ops_in_index(s, op->key);
+}
+
 static void store_end(struct op *op)
 {
 	struct sim *s = op->sim;
 	struct mkey *k = op->key;
 	bool same_tenant, lost;
+	u64 mark;
 
 	/* A store that ends after its tenant or member went is as good as aborted. Another tenant may have the slot. */
 	same_tenant = s->tenants[k->tenant].epoch == op->epoch;
-	lost = s->ending || op->err || op->killed || s->failed[op->st.member] || !same_tenant ||
+	lost = s->ending || op->err || op->killed || op->taken || s->failed[op->st.member] || !same_tenant ||
 	       s->tenants[k->tenant].state != T_LIVE;
+	/* what is evicted by now is not what it replaces */
+	if (op->replace && !s->ending)
+		model_look_at(s, k);
+	mark = kvc_flush_mark(s->pool, op->st.member);
 	if (op->err || op->killed || s->ending)
 		kvc_store_abort(s->pool, &op->st);
 	else
 		kvc_store_commit(s->pool, &op->st);
-	if (same_tenant)
+	mark = kvc_flush_mark(s->pool, op->st.member) - mark;
+	if (same_tenant && !op->replace && !op->taken)
 		k->pending = false;
+	lost = lost || store_found_no_room(s, op);
 	if (lost) {
 		s->n.ioerrs += op->err != 0;
 		sim_trace(s, "store %s v%u aborted (%d)", model_name(k), op->version, op->err);
 	} else {
-		model_event(s, k, (struct mstate){ op->version, op->length }, false);
+		if (op->replace) {
+			sim_check(mark == 1 || mark == 2, "replacement of %s wrote %llu records", model_name(k),
+				  (unsigned long long)mark);
+			store_takes_key(s, k);
+			model_replaced(s, k, (struct mstate){ op->version, op->length },
+				       mark == 2 ? BIT(op->st.member) : 0);
+			s->n.replaced++;
+		} else {
+			model_event(s, k, (struct mstate){ op->version, op->length }, false);
+		}
+		s->versions[op->version].committed = s->event;
+		k->before = (struct place){ 0 };
 		k->at = (struct place){ op->st.member, op->st.offset };
 		k->gone = false;
 		s->n.stores++;
@@ -165,6 +204,21 @@ static void check_place(struct sim *s, u32 member, u64 offset, u32 length, const
 	model_check_free(s, member, offset, padded(length), what);
 }
 
+/*
+ * The engine has made the key pending, but a replacement had its end since, or just before: true when that is not known,
+ * as its page is gone too.
+ */
+static bool store_lost_key(struct op *op, u32 takes)
+{
+	const struct mkey *k = op->key;
+
+	if (op->replace || k->takes == takes)
+		return false;
+	model_look(op->sim);
+	op->taken = k->cur.version;
+	return !op->taken;
+}
+
 static void store_began(struct op *op, bool ran)
 {
 	struct sim *s = op->sim;
@@ -176,11 +230,12 @@ static void store_began(struct op *op, bool ran)
 	check_place(s, op->st.member, op->st.offset, op->length, "store");
 	op->version = model_new_version(s, op->key, op->length, op->st.member);
 	op->epoch = s->tenants[op->key->tenant].epoch;
-	op->key->pending = true;
+	op->key->pending |= !op->replace && !op->taken;
 	/* others may have got their place after this one */
 	s->newest[op->st.member] = (struct place){ op->st.member, ran ? 0 : op->st.offset };
 	s->placed += kvc_blocks(op->length);
-	sim_trace(s, "store %s v%u length %u at member %u, %llu", model_name(op->key), op->version, op->length,
+	sim_trace(s, "%s %s v%u length %u at member %u, %llu", op->replace ? "replace" : op->taken ? "store, in vain," : "store",
+		  model_name(op->key), op->version, op->length,
 		  op->st.member, (unsigned long long)op->st.offset);
 	store_write(op);
 }
@@ -225,6 +280,7 @@ static void store_try(struct op *op)
 	struct kvc_domain *d = sim_domain(s, k);
 	bool space = s->space, pending = k->pending, present = k->cur.version, spent, ran;
 	u8 key[KVC_KEY_LEN];
+	u32 takes = k->takes;
 	struct window win;
 	int r;
 
@@ -233,7 +289,10 @@ static void store_try(struct op *op)
 	window_begin(s, &win, k);
 	budget_tick(s);
 	spent = budget_spent(s);
-	r = kvc_store_begin(s->pool, d, key, op->length, op->depth, op->members, &op->st);
+	if (op->replace)
+		r = kvc_replace_begin(s->pool, d, key, op->length, op->depth, op->members, &op->st);
+	else
+		r = kvc_store_begin(s->pool, d, key, op->length, op->depth, op->members, &op->st);
 	ran = window_end(s, &win);
 	kvc_domain_put(s->pool, d);
 	ops_note_failures(s);
@@ -242,6 +301,17 @@ static void store_try(struct op *op)
 		model_look(s);
 		present = k->cur.version;
 		pending = k->pending;
+	}
+	/* a replacement ended, and its member may have gone since */
+	if (ran && r == -EEXIST) {
+		present = true;
+		pending = false;
+	}
+	if (op->replace) {
+		sim_check(r != -EEXIST && r != -EINPROGRESS, "replacement of %s: %d", model_name(k), r);
+		sim_check(r != -EDQUOT || !present, "replacement of present %s: -EDQUOT", model_name(k));
+		present = false;
+		pending = false;
 	}
 	/* others in line, in the middle of whose call this one was made, may have been told of space */
 	if (r != -EAGAIN || s->depth)
@@ -273,8 +343,11 @@ static void store_try(struct op *op)
 		return;
 	} else {
 		sim_check(r == 0, "store of %s: %d", model_name(k), r);
-		store_began(op, ran);
-		return;
+		if (!store_lost_key(op, takes)) {
+			store_began(op, ran);
+			return;
+		}
+		kvc_store_abort(s->pool, &op->st);
 	}
 	op_free(op);
 }
@@ -311,6 +384,7 @@ static void op_store(struct sim *s)
 	op->depth = rng_below(&s->rng, 100);
 	op->members = s->phase.members ?: KVC_ANY_MEMBER;
 	op->killed = rng_chance(&s->rng, 200);
+	op->replace = rng_chance(&s->rng, 1500);
 	store_try(op);
 }
 
@@ -341,6 +415,7 @@ void ops_delete_key(struct sim *s, struct mkey *k)
 {
 	u64 marks[SIM_MEMBERS_MAX];
 	bool present, pending, ran;
+	u32 takes;
 	struct kvc_domain *d;
 	u8 key[KVC_KEY_LEN];
 	struct window win;
@@ -353,6 +428,7 @@ void ops_delete_key(struct sim *s, struct mkey *k)
 		marks[i] = kvc_flush_mark(s->pool, i);
 	present = ops_present(s, k) || k->gone;
 	pending = k->pending;
+	takes = k->takes;
 	window_begin(s, &win, k);
 	r = kvc_delete(s->pool, d, key);
 	ran = window_end(s, &win);
@@ -364,19 +440,25 @@ void ops_delete_key(struct sim *s, struct mkey *k)
 		s->n.nomem++;
 	} else if (r == -EAGAIN || r == -ENOSPC ||
 		   (r == -ENODEV && present && (all_failed(s, KVC_ANY_MEMBER) || ran))) {
-		sim_check(present, "delete of absent %s: %d", model_name(k), r);
+		sim_check(present || k->takes != takes, "delete of absent %s: %d", model_name(k), r);
 	} else if (r == 0) {
-		sim_check(present, "delete of absent %s succeeded", model_name(k));
+		/* or a replacement ended before the engine looked */
+		sim_check(present || k->takes != takes, "delete of absent %s succeeded", model_name(k));
 		s->n.deletes++;
 		s->n.deleted_out += k->gone;
 		for (i = 0; i < s->cfg.nr_members; i++)
 			tombs |= marks[i] != kvc_flush_mark(s->pool, i) ? BIT(i) : 0;
+		if (k->takes != takes && ops_in_index(s, k)) {
+			/* the replacement ended after it */
+			k->tombs |= tombs;
+			return;
+		}
 		s->n.buried_away += k->cur.version && tombs && !(tombs & BIT(k->at.member));
 		model_deleted(s, k, tombs, ran);
 		k->gone = false;
 		sim_trace(s, "delete %s, event %llu, tombstone on %x", model_name(k), (unsigned long long)s->event,
 			  tombs);
-	} else if (!ran || (present && !pending)) {
+	} else if (!ran || (present && !pending && k->takes == takes)) {
 		/* what was not there then may be now: a store ended meanwhile */
 		ops_check_miss(s, k, r, "delete");
 	}

@@ -74,6 +74,18 @@ bool ops_present(const struct sim *s, const struct mkey *k)
 	return k->cur.version && s->tenants[k->tenant].state == T_LIVE;
 }
 
+bool ops_in_index(struct sim *s, const struct mkey *k)
+{
+	struct kvc_domain *d = sim_domain(s, k);
+	u8 key[KVC_KEY_LEN];
+	int r;
+
+	key_make(key, k->id);
+	r = kvc_query(s->pool, d, key);
+	kvc_domain_put(s->pool, d);
+	return r >= 0;
+}
+
 void ops_check_miss(const struct sim *s, const struct mkey *k, int r, const char *what)
 {
 	sim_check(!k->cur.version, "%s of present %s v%u: %d", what, model_name(k), k->cur.version, r);

@@ -30,7 +30,8 @@ struct test_group {
 #define TEST_GROUP(group)								\
 	const struct test_group group##_group = { #group, group##_tests, ARRAY_SIZE(group##_tests) }
 
-extern const struct test_group super_group, history_group, extent_group, crc_group, store_group, load_group, match_group, delete_group,
+extern const struct test_group super_group, history_group, extent_group, crc_group, store_group, replace_group, load_group,
+	match_group, delete_group,
 	stays_group, flush_group, reclaim_group, prefix_group, recover_group, fail_group, tenant_group, keys_group, sizes_group,
 	members_group, leave_group, grow_group, index_group, sweep_group, flash_group;
 

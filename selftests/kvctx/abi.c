@@ -284,7 +284,7 @@ TEST_F(abi, info_tells_the_masks)
 		sqe.flags = 1U << bit;
 		EXPECT_EQ(-EINVAL, kt_do(&self->k, &sqe, NULL)) TH_LOG("flag %d", bit);
 	}
-	EXPECT_EQ(info.op_flags, (uint64_t)(KVCTX_OP_NOWAIT | KVCTX_OP_NO_VERIFY | KVCTX_OP_NO_SLOT |
+	EXPECT_EQ(info.op_flags, (uint64_t)(KVCTX_OP_NOWAIT | KVCTX_OP_NO_VERIFY | KVCTX_OP_NO_SLOT | KVCTX_OP_REPLACE |
 						 KVCTX_OP_MATCH_LEASE | KVCTX_OP_MATCH_PREFETCH | KVCTX_OP_MATCH_ALL));
 }
 
@@ -359,7 +359,7 @@ TEST_F(abi, operations_with_dirty_fields)
 
 			if (bit == 0 && (ops[o] == KVCTX_OP_STORE || ops[o] == KVCTX_OP_DELETE))
 				continue;
-			if (bit == 1 && ops[o] == KVCTX_OP_STORE)
+			if ((bit == 1 || bit == 3) && ops[o] == KVCTX_OP_STORE)
 				continue;
 			if ((bit == 1 || bit == 2) && ops[o] == KVCTX_OP_LOAD)
 				continue;

@@ -39,6 +39,7 @@ dev=$(member)
 check "$kind: there is a device" test -b "$dev"
 check "$kind: format and attach" make_pool "$dev"
 program data
+program replace
 KT_DEVICE=$dev program scatter
 check "$kind: no chunk had to be read twice" test "$(stat_of rereads)" = 0
 if [ "$kind" = plain ]; then

@@ -24,7 +24,8 @@ struct op {
 };
 
 static const struct op ops[] = {
-	{ "STORE", KVCTX_OP_STORE, "kslndpc", KVCTX_OP_NOWAIT | KVCTX_OP_NO_VERIFY, true },
+	{ "STORE", KVCTX_OP_STORE, "kslndpc", KVCTX_OP_NOWAIT | KVCTX_OP_NO_VERIFY | KVCTX_OP_REPLACE,
+	  true },
 	{ "LOAD", KVCTX_OP_LOAD, "kslnopc", KVCTX_OP_NO_VERIFY | KVCTX_OP_NO_SLOT, false },
 	{ "DELETE", KVCTX_OP_DELETE, "k", KVCTX_OP_NOWAIT, true },
 	{ "QUERY", KVCTX_OP_QUERY, "k", 0, false },

@@ -351,6 +351,11 @@ enum kvctx_prio {
 						 */
 #define KVCTX_OP_NO_SLOT	(1U << 2)	/* LOAD: from the device also when the page lies in a slot */
 
+#define KVCTX_OP_REPLACE	(1U << 3)	/* STORE: also when the key is taken. Until this completes the page
+						 * that is there, or on its way, is as it was; what was replaced
+						 * is not found again after a power cut once this was flushed
+						 */
+
 /* Flags of MATCH, the operation and the ioctl */
 #define KVCTX_MATCH_LEASE	(1U << 0)	/* lease the pages found for @lease_ms */
 #define KVCTX_MATCH_PREFETCH	(1U << 1)	/* read pages found ahead, from the first on, while slots are free */

@@ -130,6 +130,14 @@ u32 kvc_seg_append(struct kvc_pool *p, struct kvc_seg *seg, struct kvc_domain *d
 	return entry;
 }
 
+bool kvc_seg_pair(struct kvc_pool *p, struct kvc_seg *seg, struct kvc_domain *d, const u8 *key)
+{
+	if (seg->nr_entries % KVC_EBLOCK_ENTRIES != KVC_EBLOCK_ENTRIES - 1)
+		return true;
+	kvc_entry(p, kvc_seg_append(p, seg, d, key))->state = KVC_E_DEAD;
+	return false;
+}
+
 static void free_eblock(struct kvc_pool *p, struct kvc_eblock *eb, u32 nr)
 {
 	u32 i;

@@ -44,6 +44,8 @@ static inline u32 *kvc_crc_slot(const struct kvc_seg *seg, u32 i)
 int kvc_seg_grow(struct kvc_member *m, struct kvc_seg *seg, u32 nr_crcs);
 /* The next entry, zeroed but for key and domain (whose reference it takes); there is room. */
 u32 kvc_seg_append(struct kvc_pool *p, struct kvc_seg *seg, struct kvc_domain *d, const u8 *key);
+/* Are the next two entries in memory that is there? Otherwise one is spent, and the caller calls grow again. */
+bool kvc_seg_pair(struct kvc_pool *p, struct kvc_seg *seg, struct kvc_domain *d, const u8 *key);
 /* Free all entries and CRCs; nobody else can reach the segment's memory any more. No lock held. */
 void kvc_seg_free_entries(struct kvc_pool *p, struct kvc_seg *seg);
 void kvc_cursor_init(struct kvc_cursor *c);

@@ -9,12 +9,6 @@
  */
 #include "log/log.h"
 
-/* May media hold a record of this page, or an older one of its key that no other tombstone covers? */
-static bool needs_tomb(const struct kvc_pool *p, const struct kvc_entry *e)
-{
-	return e->logged || e->copy || os_atomic_read(&p->nr_undead) || os_atomic_read(&p->nr_offline);
-}
-
 /* Delete what needs no tombstone. 0, -ENOENT, or 1 with the page's segment when it needs one. Shard locked. */
 static int delete_unlogged(struct kvc_pool *p, u32 bucket, struct kvc_domain *d, const u8 *key, u32 *entry)
 {
@@ -23,7 +17,7 @@ static int delete_unlogged(struct kvc_pool *p, u32 bucket, struct kvc_domain *d,
 	if (found == KVC_NONE || kvc_entry(p, found)->state != KVC_E_LIVE || READ_ONCE(d->dead))
 		return -ENOENT;
 	*entry = found;
-	if (needs_tomb(p, kvc_entry(p, found)))
+	if (kvc_tomb_wanted(p, kvc_entry(p, found)))
 		return 1;
 	kvc_page_lose(p, bucket, found);
 	kvc_shard(p, bucket)->deletes++;

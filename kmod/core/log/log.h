@@ -20,7 +20,7 @@ int kvc_member_init(struct kvc_pool *p, u32 index, u32 nr_segs);
 void kvc_member_exit(struct kvc_member *m);
 
 /* store.c */
-int kvc_page_prepare(struct kvc_member *m, bool lasting, u32 length, struct kvc_seg **seg);
+int kvc_page_prepare(struct kvc_member *m, bool lasting, u32 length, u32 beside, struct kvc_seg **seg);
 
 /* segment.c: states, heads, room. Member locked. */
 bool kvc_state_leasable(u32 state);
@@ -37,14 +37,17 @@ void kvc_seg_count(struct kvc_member *m, struct kvc_seg *seg, struct kvc_entry *
 /* Open a segment as head @which; NULL: none is ready. */
 struct kvc_seg *kvc_head_open(struct kvc_member *m, enum kvc_head which);
 /*
- * A head with room for a page of @blocks (0: a tombstone) with @nr_crcs, opening a segment if need be. The lock may
- * be dropped meanwhile, but is held from the last check on. 0, -EAGAIN (no room), -ENODEV, -ENOMEM.
+ * A head with room for a page of @blocks (0: a tombstone) with @nr_crcs and records of @beside bytes, opening a segment
+ * if need be. The lock may be dropped meanwhile, but is held from the last check on. 0, -EAGAIN (no room), -ENODEV,
+ * -ENOMEM.
  */
-int kvc_head_prepare(struct kvc_member *m, enum kvc_head which, u32 blocks, u32 nr_crcs, struct kvc_seg **out);
+int kvc_head_prepare(struct kvc_member *m, enum kvc_head which, u32 blocks, u32 nr_crcs, u32 beside,
+		     struct kvc_seg **out);
 u32 kvc_seg_reserve_page(struct kvc_member *m, struct kvc_seg *seg, struct kvc_domain *d, const u8 *key, u32 length,
-			 u32 depth, u32 request);
-/* End of a reservation: the record counts as unlogged (commit), or not. */
-void kvc_seg_end_page(struct kvc_member *m, struct kvc_seg *seg, struct kvc_entry *e, bool commit);
+			 u32 depth, u32 beside, u32 request);
+/* End of a reservation: the record counts as unlogged (commit), or not; so does @beside, if it is a tombstone now. */
+void kvc_seg_end_page(struct kvc_member *m, struct kvc_seg *seg, struct kvc_entry *e, struct kvc_entry *beside,
+		      bool commit);
 bool kvc_seg_can_go(const struct kvc_member *m, const struct kvc_seg *seg);
 u32 kvc_ready(const struct kvc_member *m);
 struct kvc_seg *kvc_ready_take(struct kvc_member *m);
@@ -71,6 +74,7 @@ struct kvc_tomb {
 /* As kvc_head_prepare(), for a tombstone: wherever it fits, else in a new segment as head @which */
 int kvc_tomb_prepare(struct kvc_member *m, enum kvc_head which, struct kvc_seg **out);
 void kvc_tomb_append(struct kvc_member *m, struct kvc_seg *seg, const struct kvc_tomb *t);
+bool kvc_tomb_wanted(const struct kvc_pool *p, const struct kvc_entry *e);
 u64 kvc_oldest_stale(const struct kvc_pool *p, const struct kvc_seg *victim, const struct kvc_member *without);
 bool kvc_tomb_needed(const struct kvc_pool *p, const struct kvc_seg *victim, const struct kvc_member *without,
 		     u64 stale, const struct kvc_entry *e);

@@ -197,14 +197,14 @@ int kvc_move_start(struct kvc_member *m, enum kvc_head which, u32 entry, u32 len
 	memset(w, 0, sizeof(*w));
 	os_lock(&m->lock);
 	if (which == KVC_HEAD_MOVE)
-		r = kvc_head_prepare(m, which, kvc_blocks(length), kvc_chunks(p, length), &seg);
+		r = kvc_head_prepare(m, which, kvc_blocks(length), kvc_chunks(p, length), 0, &seg);
 	else
-		r = kvc_page_prepare(m, which == KVC_HEAD_LONG, length, &seg);
+		r = kvc_page_prepare(m, which == KVC_HEAD_LONG, length, 0, &seg);
 	if (r)
 		goto out;
 	os_lock(&sh->lock);
 	if (e->state == KVC_E_LIVE) {
-		to = kvc_seg_reserve_page(m, seg, kvc_domain(p, e->domain), e->key, length, e->depth, e->mark);
+		to = kvc_seg_reserve_page(m, seg, kvc_domain(p, e->domain), e->key, length, e->depth, 0, e->mark);
 		copy = kvc_entry(p, to);
 		copy->state = KVC_E_COPYING;
 		if (which != KVC_HEAD_MOVE)
@@ -293,7 +293,7 @@ void kvc_move_done(struct kvc_member *m, struct kvc_work *w, int err)
 	} else {
 		copy->state = KVC_E_DEAD;
 	}
-	kvc_seg_end_page(m, kvc_seg(p, w->dst.gseg), copy, ok);
+	kvc_seg_end_page(m, kvc_seg(p, w->dst.gseg), copy, NULL, ok);
 	os_unlock(&sh->lock);
 	os_unlock(&m->lock);
 	/* this is its thread */

@@ -130,7 +130,8 @@ void kvc_seg_check(const struct kvc_pool *p, const struct kvc_seg *seg)
 
 bool kvc_seg_fits(const struct kvc_pool *p, const struct kvc_seg *seg, u32 blocks, u32 rec_bytes)
 {
-	return seg->nr_entries + seg->nr_strays < kvc_seg_entries_max(p) &&
+	/* one more for a record beside this one, and one that it may cost, see kvc_seg_pair() */
+	return seg->nr_entries + seg->nr_strays + 2 < kvc_seg_entries_max(p) &&
 	       log_reserve(p, seg) + kvc_pending_blocks(rec_bytes) + blocks <= seg->data_start;
 }
 
@@ -224,9 +225,10 @@ void kvc_seg_retire(struct kvc_member *m, enum kvc_head which)
 	kvc_kick(m);
 }
 
-int kvc_head_prepare(struct kvc_member *m, enum kvc_head which, u32 blocks, u32 nr_crcs, struct kvc_seg **out)
+int kvc_head_prepare(struct kvc_member *m, enum kvc_head which, u32 blocks, u32 nr_crcs, u32 beside,
+		     struct kvc_seg **out)
 {
-	u32 rec_bytes = kvc_rec_bytes(nr_crcs);
+	u32 rec_bytes = kvc_rec_bytes(nr_crcs) + beside;
 	struct kvc_seg *seg;
 	int r;
 
@@ -253,7 +255,7 @@ int kvc_head_prepare(struct kvc_member *m, enum kvc_head which, u32 blocks, u32 
 }
 
 u32 kvc_seg_reserve_page(struct kvc_member *m, struct kvc_seg *seg, struct kvc_domain *d, const u8 *key, u32 length,
-			 u32 depth, u32 request)
+			 u32 depth, u32 beside, u32 request)
 {
 	struct kvc_pool *p = m->pool;
 	u32 entry = kvc_seg_append(p, seg, d, key);
@@ -261,7 +263,7 @@ u32 kvc_seg_reserve_page(struct kvc_member *m, struct kvc_seg *seg, struct kvc_d
 
 	seg->data_start -= kvc_blocks(length);
 	seg->pending++;
-	seg->pending_blocks += kvc_pending_blocks(kvc_page_rec_bytes(p, length));
+	seg->pending_blocks += kvc_pending_blocks(kvc_page_rec_bytes(p, length) + beside);
 	e->block = seg->data_start;
 	e->length = length;
 	e->depth = min_t(u32, depth, KVC_DEPTH_MAX);
@@ -288,17 +290,20 @@ void kvc_seg_count(struct kvc_member *m, struct kvc_seg *seg, struct kvc_entry *
 		kvc_kick(m);
 }
 
-void kvc_seg_end_page(struct kvc_member *m, struct kvc_seg *seg, struct kvc_entry *e, bool commit)
+void kvc_seg_end_page(struct kvc_member *m, struct kvc_seg *seg, struct kvc_entry *e, struct kvc_entry *beside,
+		      bool commit)
 {
 	u32 rec_bytes = kvc_page_rec_bytes(m->pool, e->length);
 
 	os_assert_locked(&m->lock);
 	seg->pending--;
-	seg->pending_blocks -= kvc_pending_blocks(rec_bytes);
+	seg->pending_blocks -= kvc_pending_blocks(rec_bytes + (beside ? KVC_REC_FIXED : 0));
 	if (commit) {
 		WRITE_ONCE(seg->min_seq, min_t(u64, seg->min_seq, e->seq));
 		kvc_seg_count(m, seg, e, rec_bytes);
 	}
+	if (beside && beside->state == KVC_E_TOMB)
+		kvc_seg_count(m, seg, beside, KVC_REC_FIXED);
 	kvc_seg_check(m->pool, seg);
 	if (seg->state == KVC_S_SEALING && !seg->pending) {
 		kvc_seg_try_seal(m, seg);

@@ -4,6 +4,12 @@
  *
  * The place is reserved and the key made pending in one step under member and shard lock, so two stores of a key never
  * both get a place. Members take turns; one without room, or that the caller does not want, is passed over.
+ *
+ * A page that is to replace another stays out of the index, where that one is found, until it is committed. Then it
+ * takes the key, from a page or from a store that is pending, which finds itself out of the index at its end. Its newer
+ * sequence wins in recovery; but where it is evicted again while what it replaced is still on media, only a tombstone
+ * keeps that away. That has its room from the beginning, behind the page in the log of the same segment: both become
+ * durable together, or the page does first, so that no power cut finds the key without either page.
  */
 #include "log/log.h"
 
@@ -23,6 +29,7 @@ void kvc_fill_store(struct kvc_pool *p, u32 entry, struct kvc_store *st)
 	st->no_crcs = e->no_crcs;
 	st->entry = entry;
 	st->crc_base = e->crc_base;
+	st->tomb = KVC_NONE;
 }
 
 /*
@@ -46,8 +53,9 @@ static int check_present(struct kvc_pool *p, u32 bucket, u32 entry, u32 request)
 	return -EEXIST;
 }
 
-/* What was known of a key that is not in the index, before any member was locked */
+/* What was known of a key that is not in the index, or whose page is replaced, before any member was locked */
 struct absence {
+	bool	replace;
 	u32	inserts;		/* what sh->inserts is as long as the key is in no entry */
 	bool	lasting;		/* by what is known of it, it belongs to the long-lived */
 	u32	request;
@@ -64,21 +72,47 @@ static int check_index(struct kvc_pool *p, u32 bucket, struct kvc_domain *d, con
 	os_lock(&sh->lock);
 	entry = kvc_index_find(p, bucket, d, key);
 	ab->inserts = entry == KVC_NONE ? sh->inserts : sh->inserts - 1;
-	r = check_present(p, bucket, entry, ab->request);
+	r = ab->replace && entry != KVC_NONE ? -EEXIST : check_present(p, bucket, entry, ab->request);
 	os_unlock(&sh->lock);
 	return r;
 }
 
 /* Room for a new page in the head where it belongs, or else in the other one. Member locked. */
-int kvc_page_prepare(struct kvc_member *m, bool lasting, u32 length, struct kvc_seg **seg)
+int kvc_page_prepare(struct kvc_member *m, bool lasting, u32 length, u32 beside, struct kvc_seg **seg)
 {
 	u32 blocks = kvc_blocks(length), nr_crcs = kvc_chunks(m->pool, length);
 	bool both = m->nr_segs >= KVC_LONG_SEGMENTS;
 	enum kvc_head head = both && lasting ? KVC_HEAD_LONG : KVC_HEAD_NEW;
-	int r = kvc_head_prepare(m, head, blocks, nr_crcs, seg);
+	int r = kvc_head_prepare(m, head, blocks, nr_crcs, beside, seg);
 
 	if (r == -EAGAIN && both)
-		r = kvc_head_prepare(m, lasting ? KVC_HEAD_NEW : KVC_HEAD_LONG, blocks, nr_crcs, seg);
+		r = kvc_head_prepare(m, lasting ? KVC_HEAD_NEW : KVC_HEAD_LONG, blocks, nr_crcs, beside, seg);
+	return r;
+}
+
+/* The same as reserve_on(), for a page that replaces what will be there */
+static int replace_on(struct kvc_member *m, struct kvc_domain *d, u32 bucket, const u8 *key, u32 length, u32 depth,
+		      const struct absence *ab, struct kvc_store *st)
+{
+	struct kvc_pool *p = m->pool;
+	struct kvc_shard *sh = kvc_shard(p, bucket);
+	struct kvc_seg *seg;
+	int r;
+
+	os_lock(&m->lock);
+	do {
+		r = kvc_page_prepare(m, ab->lasting, length, KVC_REC_FIXED, &seg);
+	} while (!r && !kvc_seg_pair(p, seg, d, key));
+	if (!r) {
+		os_lock_inner(&sh->lock);
+		kvc_fill_store(p, kvc_seg_reserve_page(m, seg, d, key, length, depth, KVC_REC_FIXED, ab->request), st);
+		st->bucket = bucket;
+		st->tomb = kvc_seg_append(p, seg, d, key);
+		kvc_entry(p, st->tomb)->state = KVC_E_DEAD;
+		m->newest = seg;
+		os_unlock_inner(&sh->lock);
+	}
+	os_unlock(&m->lock);
 	return r;
 }
 
@@ -93,7 +127,7 @@ static int reserve_on(struct kvc_member *m, struct kvc_domain *d, u32 bucket, co
 	int r;
 
 	os_lock(&m->lock);
-	r = kvc_page_prepare(m, ab->lasting, length, &seg);
+	r = kvc_page_prepare(m, ab->lasting, length, 0, &seg);
 	if (r)
 		goto out_member;
 	os_lock_inner(&sh->lock);
@@ -106,7 +140,7 @@ static int reserve_on(struct kvc_member *m, struct kvc_domain *d, u32 bucket, co
 		goto out_shard;
 	if (old != KVC_NONE)
 		kvc_page_drop(p, bucket, old);
-	entry = kvc_seg_reserve_page(m, seg, d, key, length, depth, ab->request);
+	entry = kvc_seg_reserve_page(m, seg, d, key, length, depth, 0, ab->request);
 	m->newest = seg;
 	kvc_index_insert(p, bucket, entry);
 	kvc_fill_store(p, entry, st);
@@ -125,7 +159,9 @@ static int store_on(struct kvc_member *m, struct kvc_domain *d, u32 bucket, cons
 
 	do {
 		r = kvc_index_grow(m->pool, bucket);
-		if (!r)
+		if (!r && ab->replace)
+			r = replace_on(m, d, bucket, key, length, depth, ab, st);
+		else if (!r)
 			r = reserve_on(m, d, bucket, key, length, depth, ab, st);
 	} while (r == 1);
 	return r;
@@ -141,11 +177,11 @@ static int refuse_unseen(struct kvc_pool *p, u32 bucket)
 	return -EDQUOT;
 }
 
-int kvc_store_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN], u32 length, u32 depth,
-		    u64 members, struct kvc_store *st)
+static int begin_store(struct kvc_pool *p, struct kvc_domain *d, const u8 *key, u32 length, u32 depth, u64 members,
+		       bool replace, struct kvc_store *st)
 {
 	u32 bucket = kvc_bucket(p, d, key), nr, turn, i, n;
-	struct absence ab;
+	struct absence ab = { .replace = replace };
 	int r;
 
 	if (length == 0 || length > p->page_max)
@@ -153,9 +189,10 @@ int kvc_store_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_K
 	if (READ_ONCE(d->dead))
 		return -ENODEV;
 	r = check_index(p, bucket, d, key, &ab);
-	if (r)
+	if (r && !replace)
 		return r;
-	if (!kvc_budget_admits(p, d, key))
+	/* what is there was seen */
+	if (!r && !kvc_budget_admits(p, d, key))
 		return refuse_unseen(p, bucket);
 	ab.lasting = kvc_request_lasts(p, ab.request, depth);
 	turn = os_atomic_inc_return(&p->turn);
@@ -174,9 +211,52 @@ int kvc_store_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_K
 	return r;
 }
 
+int kvc_store_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN], u32 length, u32 depth,
+		    u64 members, struct kvc_store *st)
+{
+	return begin_store(p, d, key, length, depth, members, false, st);
+}
+
+int kvc_replace_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN], u32 length, u32 depth,
+		      u64 members, struct kvc_store *st)
+{
+	return begin_store(p, d, key, length, depth, members, true, st);
+}
+
 void kvc_store_crc(struct kvc_pool *p, const struct kvc_store *st, u32 chunk, u32 crc)
 {
 	*kvc_crc_slot(kvc_seg(p, st->gseg), st->crc_base + chunk) = crc;
+}
+
+/* The tombstone of a page in @victim; NULL: of whatever media may lead to. Member and shard locked. */
+static void bury(struct kvc_pool *p, struct kvc_entry *tomb, const struct kvc_seg *seg, const struct kvc_seg *victim)
+{
+	tomb->state = KVC_E_TOMB;
+	tomb->seq = os_atomic64_inc_return(&p->seq);
+	kvc_tomb_set(tomb, kvc_gseg(p, victim ? victim : seg), victim ? READ_ONCE(victim->generation) : 0);
+}
+
+/* Take the key from whoever has it. False: nobody has, and there is no room for it. Member and shard locked. */
+static bool take_key(struct kvc_pool *p, const struct kvc_store *st)
+{
+	struct kvc_entry *e = kvc_entry(p, st->entry), *o = NULL;
+	u32 old = kvc_index_find(p, st->bucket, kvc_domain(p, e->domain), e->key);
+	const struct kvc_seg *victim = NULL;
+
+	if (old == KVC_NONE && !kvc_index_room(p, st->bucket))
+		return false;
+	if (old != KVC_NONE && kvc_entry(p, old)->state == KVC_E_LIVE) {
+		o = kvc_entry(p, old);
+		e->mark = o->mark;
+		victim = kvc_entry_seg(p, old);
+		kvc_page_drop(p, st->bucket, old);
+	} else if (old != KVC_NONE) {
+		kvc_index_remove(p, st->bucket, old);
+	}
+	kvc_index_insert(p, st->bucket, st->entry);
+	if (kvc_tomb_wanted(p, o))
+		bury(p, kvc_entry(p, st->tomb), kvc_seg(p, st->gseg), victim);
+	return true;
 }
 
 static void end_store(struct kvc_pool *p, struct kvc_store *st, bool commit)
@@ -189,6 +269,10 @@ static void end_store(struct kvc_pool *p, struct kvc_store *st, bool commit)
 	os_lock_inner(&sh->lock);
 	if (m->offline || READ_ONCE(kvc_domain(p, e->domain)->dead))
 		commit = false;
+	if (st->tomb == KVC_NONE)
+		commit = commit && e->indexed;
+	else
+		commit = commit && take_key(p, st);
 	if (commit) {
 		e->no_crcs = st->no_crcs;
 		e->seq = os_atomic64_inc_return(&p->seq);
@@ -199,10 +283,11 @@ static void end_store(struct kvc_pool *p, struct kvc_store *st, bool commit)
 		WRITE_ONCE(m->store_bytes, m->store_bytes + e->length);
 		kvc_move_credit(m, kvc_blocks(e->length));
 	} else {
-		kvc_index_remove(p, st->bucket, st->entry);
+		if (e->indexed)
+			kvc_index_remove(p, st->bucket, st->entry);
 		e->state = KVC_E_DEAD;
 	}
-	kvc_seg_end_page(m, kvc_seg(p, st->gseg), e, commit);
+	kvc_seg_end_page(m, kvc_seg(p, st->gseg), e, st->tomb == KVC_NONE ? NULL : kvc_entry(p, st->tomb), commit);
 	os_unlock_inner(&sh->lock);
 	os_unlock(&m->lock);
 }

@@ -32,6 +32,12 @@
  */
 #include "log/log.h"
 
+/* May media hold a record of this page, or an older one of its key that no other tombstone covers? NULL: it is absent */
+bool kvc_tomb_wanted(const struct kvc_pool *p, const struct kvc_entry *e)
+{
+	return (e && (e->logged || e->copy)) || os_atomic_read(&p->nr_undead) || os_atomic_read(&p->nr_offline);
+}
+
 /* Put a tombstone into @seg, which kvc_tomb_prepare() gave. Member and the key's shard locked. */
 void kvc_tomb_append(struct kvc_member *m, struct kvc_seg *seg, const struct kvc_tomb *t)
 {
