@@ -213,7 +213,7 @@ TEST_F(scatter, the_longest_list)
 {
 	struct kvctx_info info = { .size = sizeof(info) };
 
-	ASSERT_EQ(0, kt_ioctl(self->k.fd, KVCTX_IOC_INFO, &info));
+	ASSERT_EQ(0, kt_ioctl(self->k.file, KVCTX_IOC_INFO, &info));
 	ASSERT_LE(MANY, info.segs_max);
 	for (uint32_t odd = 0; odd < 2; odd++) {
 		lay_out_many(self, 13 * odd);
