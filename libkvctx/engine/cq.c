@@ -127,7 +127,18 @@ void kve_cq_post(struct kve_session *s, u64 user_data, s32 res, u32 flags)
 	cq->inflight--;
 	if (cq->eventfd >= 0)
 		eventfd_write(cq->eventfd, 1);
+	if (cq->posted)
+		cq->posted(cq->posted_arg);
 	cq_wake(s);
+}
+
+void kve_cq_posted(struct kve_session *s, void (*fn)(void *arg), void *arg)
+{
+	pthread_mutex_lock(&s->lock);
+	s->cq.posted_arg = arg;
+	s->cq.posted = fn;
+	cq_rouse(&s->cq);
+	pthread_mutex_unlock(&s->lock);
 }
 
 /* Something @more that close has to wait for, or less. After one less the session may be gone. */

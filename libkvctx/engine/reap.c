@@ -10,7 +10,8 @@
  *
  * The session's reaper makes progress when callers do not. While they come it only looks, every TICK, whether somebody
  * has come since the last time. If nobody has, and operations are in flight, it goes into the ring itself until callers
- * come again. It sleeps for long (cq->idle) when for a while nothing was in flight; the next operation wakes it.
+ * come again. It sleeps for long (cq->idle) when for a while nothing was in flight; the next operation wakes it. Where
+ * callers are other processes (share.h) none will ever come, and it is always in the ring.
  */
 #include <time.h>
 
@@ -163,7 +164,7 @@ static void *reap_main(void *arg)
 
 	pthread_mutex_lock(&s->lock);
 	while (!cq->stop) {
-		bool busy = cq->inflight || cq->background;
+		bool busy = cq->inflight || cq->background || cq->posted;
 
 		if (!busy && ticks == REAP_TICKS_IDLE) {
 			cq->idle = true;

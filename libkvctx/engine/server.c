@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include "session.h"
+#include "share.h"
 #include "sys.h"
 
 struct server_file {
@@ -94,6 +95,19 @@ static void server_look(struct kvctx_file *f)
 static void server_consumed(struct kvctx_file *f)
 {
 	kve_cq_consumed(server_session(f));
+}
+
+int kve_share_fd(struct kvctx_file *f, uint64_t offset)
+{
+	u64 at = offset;
+	const struct kve_map *map = kve_session_area(server_session(f), &at);
+
+	return map && map->addr ? map->fd : -EINVAL;
+}
+
+void kve_share_posted(struct kvctx_file *f, void (*fn)(void *arg), void *arg)
+{
+	kve_cq_posted(server_session(f), fn, arg);
 }
 
 const struct kvctx_server kve_server = {

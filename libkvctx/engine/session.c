@@ -329,21 +329,29 @@ int kve_session_ioctl(struct kve_session *s, unsigned long nr, void *user)
 	return ret;
 }
 
+/* What is at *@offset of mmap(), and where in it. NULL: nothing */
+const struct kve_map *kve_session_area(struct kve_session *s, u64 *offset)
+{
+	if (*offset >= KVCTX_MMAP_SLOTS) {
+		*offset -= KVCTX_MMAP_SLOTS;
+		return kve_slots_map(s);
+	}
+	if (*offset >= KVCTX_MMAP_ARENA) {
+		*offset -= KVCTX_MMAP_ARENA;
+		return &s->arena_map;
+	}
+	return &s->cq.map;
+}
+
 int kve_session_mmap(struct kve_session *s, size_t len, int prot, u64 offset, void **out)
 {
-	const struct kve_map *map = &s->cq.map;
+	const struct kve_map *map;
 
 	if (kve_forked())
 		return -EBADF;
 	if (!session_ready(s))
 		return -EBADFD;
-	if (offset >= KVCTX_MMAP_SLOTS) {
-		map = kve_slots_map(s);
-		offset -= KVCTX_MMAP_SLOTS;
-	} else if (offset >= KVCTX_MMAP_ARENA) {
-		map = &s->arena_map;
-		offset -= KVCTX_MMAP_ARENA;
-	}
+	map = kve_session_area(s, &offset);
 	return map ? kve_map_share(map, len, prot, offset, out) : -EINVAL;
 }
 

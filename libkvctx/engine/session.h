@@ -201,6 +201,8 @@ struct kve_cq {				/* under session->lock */
 	u32 inflight;			/* accepted and without a completion */
 	u32 background;			/* reads into slots, and who else needs the session; they have no room */
 	int eventfd;			/* the caller's, -1: none */
+	void (*posted)(void *arg);	/* share.h; NULL: nobody */
+	void *posted_arg;
 	int pollfd;			/* ours, -1: nobody polls */
 	bool readable;			/* pollfd is */
 	struct kve_waiter *waiters;	/* in WAIT, not in the ring */
@@ -246,6 +248,7 @@ int kve_cq_setup(struct kve_session *s, u32 entries);
 void kve_cq_free(struct kve_session *s);
 u32 kve_cq_reserve(struct kve_session *s, u32 nr);
 void kve_cq_post(struct kve_session *s, u64 user_data, s32 res, u32 flags);	/* lock held */
+void kve_cq_posted(struct kve_session *s, void (*fn)(void *arg), void *arg);
 void kve_cq_background(struct kve_session *s, int more);
 int kve_cq_consume(struct kve_session *s, u32 nr);
 void kve_cq_consumed(struct kve_session *s);
@@ -448,6 +451,7 @@ int kve_match_start(struct kve_op *op);
 /* session.c */
 int kve_session_open(const char *dir, const char *tenant, bool rdonly, struct kve_session **out);
 int kve_session_ioctl(struct kve_session *s, unsigned long nr, void *arg);
+const struct kve_map *kve_session_area(struct kve_session *s, u64 *offset);
 int kve_session_mmap(struct kve_session *s, size_t len, int prot, u64 offset, void **out);
 void kve_session_close(struct kve_session *s);
 

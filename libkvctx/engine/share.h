@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * For who serves sessions of the engine to other processes (kvctxd): what these can map, and when to tell them. After
+ * SETUP, and for files that kvctx_sys_open() has opened in this process.
+ */
+#ifndef KVE_SHARE_H
+#define KVE_SHARE_H
+
+#include "sys.h"
+
+/*
+ * The memfd of the area at KVCTX_MMAP_*, the session's own: of a fixed size for ever, and for those who get it now not
+ * writable unless the caller may write the area. -EINVAL: there is none.
+ */
+int kve_share_fd(struct kvctx_file *f, uint64_t offset);
+
+/*
+ * Have @fn called whenever tail of the ring was moved, by any thread, one at a time; it must not sleep nor call back.
+ * From now on a thread of the engine's sees to completions at once, as nobody in this process waits for them.
+ */
+void kve_share_posted(struct kvctx_file *f, void (*fn)(void *arg), void *arg);
+
+#endif
