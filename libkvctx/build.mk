@@ -21,7 +21,9 @@ INSTALLS	+= install-lib
 $(O)/obj/libkvctx/%.o: OBJ_CFLAGS := -fPIC -pthread -Ilibkvctx
 
 include libkvctx/engine/build.mk
-LIBKVCTX_OBJ	:= $(LIBKVCTX_OWN) $(KVE_OBJS) $(KVE_CORE)
+KVS_OBJS	:= $(addprefix $(O)/obj/libkvctx/socket/,wire.o mem.o ring.o wait.o submit.o server.o)
+$(KVS_OBJS): OBJ_CFLAGS := $(KVE_CFLAGS)
+LIBKVCTX_OBJ	:= $(LIBKVCTX_OWN) $(KVS_OBJS) $(KVE_OBJS) $(KVE_CORE)
 LIBKVCTX_LIBS	:= $(KVE_LIBS)		# what who links the archive needs beside it
 
 $(LIBKVCTX_SO): $(LIBKVCTX_OBJ) $(LIBKVCTX_MAP)

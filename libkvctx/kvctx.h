@@ -151,7 +151,7 @@ int kvctx_pool_create(const char *dir, const struct kvctx_pool_params *params);
  * The last two names of @path are those of pool and tenant:
  *
  * * a character device, /dev/kvctx/POOL/TENANT: the kernel's module
- * * a socket: a daemon; there is none yet (-EPROTONOSUPPORT)
+ * * a socket, /run/kvctx/POOL/TENANT: the daemon kvctxd, which serves all processes of a host
  * * DIR/POOL/TENANT, where the directory DIR/POOL has the pool's members, files and block devices or
  *   links to them, and nothing else: the library itself, in this process. All sessions of a pool in
  *   one process share it; another process cannot open it meanwhile
@@ -168,9 +168,9 @@ int kvctx_pool_create(const char *dir, const struct kvctx_pool_params *params);
  * * -ENOENT: no such pool or tenant
  * * -EACCES: no permission for the tenant or a member
  * * -ENOTTY: neither a node of kvctx nor a pool's directory
- * * -EPROTONOSUPPORT: a socket
+ * * -EPROTONOSUPPORT: the daemon is of another version
  * * -EPROTO: the module speaks another ABI version
- * * -ENODEV: the pool is being detached
+ * * -ENODEV: the pool is being detached, or the daemon is gone
  * * -ENOMEM: out of memory, or arena and slots are over RLIMIT_MEMLOCK
  *
  * and what else open() may give.

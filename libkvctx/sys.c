@@ -16,7 +16,7 @@ enum sys_kind {
 /* NULL: not served by this library */
 static const struct kvctx_server *const servers[SYS_KINDS] = {
 	[SYS_NODE]	= &kvctx_kernel,
-	[SYS_SOCKET]	= NULL,
+	[SYS_SOCKET]	= &kvctx_daemon,
 	[SYS_POOL]	= &kve_server,
 };
 

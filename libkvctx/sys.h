@@ -52,13 +52,14 @@ struct kvctx_server {
 	void (*consumed)(struct kvctx_file *f);	/* NULL: head is looked at when it matters */
 };
 
+extern const struct kvctx_server kvctx_daemon;
 extern const struct kvctx_server kvctx_kernel;
 extern const struct kvctx_server kve_server;	/* in the process, see engine/server.c */
 
 /*
  * Open the session that @path names, by what there is
  *   a character device		the kernel
- *   a socket			a daemon: -EPROTONOSUPPORT, there is none yet
+ *   a socket			kvctxd
  *   DIR/TENANT, DIR a directory	the pool in DIR, served in this process
  * -ENOENT: there is nothing of that name, and no pool in DIR either. -ENOTTY: there is, but it is not for us.
  */

@@ -42,7 +42,7 @@ static void sockets(void **state)
 	(void)state;
 	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/socket", dir);
 	assert_int_equal(bind(fd, (struct sockaddr *)&addr, sizeof(addr)), 0);
-	assert_int_equal(refusal_of("socket"), -EPROTONOSUPPORT);
+	assert_int_equal(refusal_of("socket"), -ENOTTY);
 	unlink(addr.sun_path);
 	close(fd);
 }

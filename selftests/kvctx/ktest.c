@@ -142,8 +142,9 @@ int kt_do(struct kt *k, const struct kvctx_sqe *sqe, uint32_t *flags)
 		return -EPROTO;
 	if (cqe.user_data != sqe->user_data)
 		return -EPROTO;
+	/* who serves may have to copy: that is no other result */
 	if (flags)
-		*flags = cqe.flags;
+		*flags = cqe.flags & ~KVCTX_CQE_STAGED;
 	return cqe.res;
 }
 

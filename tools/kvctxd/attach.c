@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Attach by devices, as kvctxctl asks for it. The engine attaches directories: one of links to the devices is made in
+ * the run directory, and removed when the pool is detached, or when the next daemon finds it there.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "attach.h"
+
+#define ATTACH_PREFIX	".pool-"
+
+static bool attach_is_directory(const char *path)
+{
+	struct stat st;
+
+	return !stat(path, &st) && S_ISDIR(st.st_mode);
+}
+
+static int attach_link(const char *dir, const char *device, uint32_t nr)
+{
+	char path[PATH_MAX + 16];
+
+	snprintf(path, sizeof(path), "%s/%u", dir, nr);
+	return symlink(device, path) ? -errno : 0;
+}
+
+/* Also what of it a failure has left */
+static void attach_remove(const char *dir)
+{
+	struct dirent *entry;
+	DIR *d = opendir(dir);
+
+	while (d && (entry = readdir(d)))
+		unlinkat(dirfd(d), entry->d_name, 0);
+	if (d)
+		closedir(d);
+	rmdir(dir);
+}
+
+/* The engine takes a pool with members missing where it finds this */
+static int attach_allow_missing(const char *dir)
+{
+	char path[PATH_MAX + 16];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/.degraded", dir);
+	fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return -errno;
+	close(fd);
+	return 0;
+}
+
+static int attach_links(const char *dir, const char *const *devices, uint32_t nr, bool degraded)
+{
+	int err = degraded ? attach_allow_missing(dir) : 0;
+
+	for (uint32_t i = 0; i < nr && !err; i++)
+		err = attach_link(dir, devices[i], i);
+	return err;
+}
+
+int kvd_attach_devices(const char *const *devices, uint32_t nr, bool degraded, struct kvd_pool **out, char *why)
+{
+	char dir[PATH_MAX];
+	int err;
+
+	for (uint32_t i = 0; i < nr; i++)
+		if (*devices[i] != '/')
+			return kvd_refuse(why, -EINVAL, "%s: not an absolute path", devices[i]);
+	if (nr == 1 && attach_is_directory(devices[0])) {
+		if (degraded)
+			return kvd_refuse(why, -EINVAL, "%s: name the members, or put a file .degraded there", devices[0]);
+		return kvd_pool_attach(devices[0], out, why);
+	}
+	snprintf(dir, sizeof(dir), "%s/" ATTACH_PREFIX "XXXXXX", kvd_run);
+	if (!mkdtemp(dir))
+		return kvd_refuse(why, -errno, "%s: %s", dir, strerror(errno));
+	err = attach_links(dir, devices, nr, degraded);
+	if (err)
+		kvd_refuse(why, err, "%s: %s", dir, strerror(-err));
+	else
+		err = kvd_pool_attach(dir, out, why);
+	if (err)
+		attach_remove(dir);
+	return err;
+}
+
+static bool attach_ours(const char *dir)
+{
+	const char *slash = strrchr(dir, '/');
+
+	return slash && !strncmp(slash + 1, ATTACH_PREFIX, strlen(ATTACH_PREFIX));
+}
+
+void kvd_attach_forget(const char *dir)
+{
+	if (attach_ours(dir))
+		attach_remove(dir);
+}
+
+void kvd_attach_forget_all(void)
+{
+	struct dirent *entry;
+	DIR *d = opendir(kvd_run);
+	char path[PATH_MAX];
+
+	while (d && (entry = readdir(d))) {
+		snprintf(path, sizeof(path), "%s/%s", kvd_run, entry->d_name);
+		kvd_attach_forget(path);
+	}
+	if (d)
+		closedir(d);
+}

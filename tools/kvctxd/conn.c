@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Connections: a thread each, which receives a request, has it done and replies, until its client is gone.
+ *
+ * A client that has been killed has closed its socket: that is the end of its session, as close() of a device's file is.
+ * No more than so many connections are served at once, of one user and in all; one more is closed unheard.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "kvctxd.h"
+
+#define CONN_STACK	(256U << 10)
+
+struct conn {
+	struct conn *next;
+	struct kvd_tenant *tenant;	/* stays while it has sessions */
+	int sock;
+	struct kvd_peer peer;
+	char path[PATH_MAX];		/* for the engine */
+	struct kvd_message message;
+	uint64_t arg[WIRE_ARG_MAX / sizeof(uint64_t)];
+};
+
+uint32_t kvd_conns_max = 1024, kvd_conns_user = 512;
+
+static struct conn *conns;		/* kvd_lock */
+static uint32_t nr_conns;
+static pthread_cond_t conns_gone = PTHREAD_COND_INITIALIZER;
+
+static int conn_open(struct conn *c, struct kvd_session **out)
+{
+	const struct wire_open *open = (const void *)c->message.body;
+
+	if (c->message.head.nr != WIRE_OPEN || c->message.bytes != sizeof(*open) || c->message.head.flags)
+		return -EPROTO;
+	if (open->version != WIRE_VERSION)
+		return -EPROTONOSUPPORT;
+	if (open->flags != O_RDONLY && open->flags != O_RDWR)
+		return -EINVAL;
+	if (!kvd_may_open(&c->peer, c->tenant->uid, c->tenant->gid, c->tenant->mode, (int)open->flags))
+		return -EACCES;
+	return kvd_session_open(c->path, (int)open->flags, out);
+}
+
+/* The first request. 0 with a session that works */
+static int conn_begin(struct conn *c, struct kvd_session **out)
+{
+	struct kvd_reply r = { 0 };
+	int err;
+
+	*out = NULL;
+	if (kvd_receive(c->sock, &c->message) <= 0)
+		return -EPROTO;
+	r.ret = conn_open(c, out);
+	if (r.ret == -EPROTO)
+		return r.ret;
+	if (!r.ret) {
+		r.arg = &(*out)->limits;
+		r.arg_bytes = sizeof((*out)->limits);
+	}
+	err = kvd_send(c->sock, &r);
+	return err ?: r.ret;
+}
+
+static void conn_serve(struct conn *c, struct kvd_session *s)
+{
+	struct kvd_reply r;
+
+	while (kvd_receive(c->sock, &c->message) > 0) {
+		if (kvd_request(s, &c->message, &r, c->arg))
+			break;
+		if (!(c->message.head.flags & WIRE_QUIET) && kvd_send(c->sock, &r))
+			break;
+	}
+}
+
+static void conn_end(struct conn *c)
+{
+	struct conn **link;
+
+	kvd_message_free(&c->message);
+	kvd_peer_put(&c->peer);
+	pthread_mutex_lock(&kvd_lock);
+	for (link = &conns; *link != c; link = &(*link)->next)
+		;
+	*link = c->next;
+	c->tenant->sessions--;
+	nr_conns--;
+	close(c->sock);
+	free(c);
+	pthread_cond_broadcast(&conns_gone);
+	pthread_mutex_unlock(&kvd_lock);
+}
+
+static void *conn_run(void *arg)
+{
+	struct kvd_session *s;
+	struct conn *c = arg;
+
+	if (!conn_begin(c, &s))
+		conn_serve(c, s);
+	if (s)
+		kvd_session_close(s);
+	conn_end(c);
+	return NULL;
+}
+
+static bool conn_room(uid_t uid)
+{
+	uint32_t nr = 0;
+
+	for (struct conn *c = conns; c; c = c->next)
+		nr += c->peer.uid == uid;
+	return nr < kvd_conns_user && nr_conns < kvd_conns_max;
+}
+
+/* kvd_lock held */
+static struct conn *conn_new(struct kvd_tenant *t, int sock)
+{
+	struct conn *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	c->tenant = t;
+	c->sock = sock;
+	if (snprintf(c->path, sizeof(c->path), "%s/%s", t->pool->dir, t->name) < (int)sizeof(c->path) &&
+	    !kvd_peer_get(sock, &c->peer)) {
+		if (conn_room(c->peer.uid) && !kvd_message_init(&c->message))
+			return c;
+		kvd_peer_put(&c->peer);
+	}
+	free(c);
+	return NULL;
+}
+
+/* kvd_lock held */
+static bool conn_start(struct conn *c)
+{
+	pthread_attr_t attr;
+	pthread_t thread;
+	int err;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, CONN_STACK);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	err = pthread_create(&thread, &attr, conn_run, c);
+	pthread_attr_destroy(&attr);
+	if (err)
+		return false;
+	c->next = conns;
+	conns = c;
+	nr_conns++;
+	c->tenant->sessions++;
+	return true;
+}
+
+void kvd_accept(uint64_t id)
+{
+	struct kvd_tenant *t;
+	struct conn *c = NULL;
+	int sock = -1;
+
+	pthread_mutex_lock(&kvd_lock);
+	t = kvd_tenant_by_id(id);
+	if (t)
+		sock = accept4(t->sock, NULL, NULL, SOCK_CLOEXEC);
+	if (sock >= 0) {
+		c = conn_new(t, sock);
+		if (!c || !conn_start(c)) {
+			if (c) {
+				kvd_message_free(&c->message);
+				kvd_peer_put(&c->peer);
+				free(c);
+			}
+			close(sock);
+		}
+	}
+	pthread_mutex_unlock(&kvd_lock);
+}
+
+void kvd_hang_up(void)
+{
+	pthread_mutex_lock(&kvd_lock);
+	for (struct conn *c = conns; c; c = c->next)
+		shutdown(c->sock, SHUT_RDWR);
+	while (nr_conns)
+		pthread_cond_wait(&conns_gone, &kvd_lock);
+	pthread_mutex_unlock(&kvd_lock);
+}

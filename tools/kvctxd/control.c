@@ -1,0 +1,518 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Requests of kvctxctl, as kmod/control/genl.c has them for the kernel.
+ *
+ * Who may connect may do everything: the socket is that of the daemon's own user, and root. Requests are served one at a
+ * time, under kvd_admin.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <linux/kvctx_genl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "attach.h"
+#include "control.h"
+#include "engine.h"
+#include "pools.h"
+
+#define CONTROL_MAX	64U		/* connections */
+
+struct control_request {
+	int sock;
+	const struct nlmsghdr *nlh;
+	const struct genlmsghdr *genl;
+	struct nlattr *attrs[KVCTX_A_MAX + 1];
+	char why[KVD_WHY];
+};
+
+static int control_sock = -1;
+static int control_conns[CONTROL_MAX];		/* kvd_lock; -1: free */
+static uint32_t control_nr;
+static pthread_cond_t control_gone = PTHREAD_COND_INITIALIZER;
+
+static struct nla_policy control_policy[KVCTX_A_MAX + 1] = {
+	[KVCTX_A_POOL] = { .type = NLA_NUL_STRING, .maxlen = KVCTX_NAME_MAX },
+	[KVCTX_A_DEVICE] = { .type = NLA_NUL_STRING, .maxlen = PATH_MAX },
+	[KVCTX_A_TENANT] = { .type = NLA_NUL_STRING, .maxlen = KVCTX_NAME_MAX },
+	[KVCTX_A_UID] = { .type = NLA_U32 },
+	[KVCTX_A_GID] = { .type = NLA_U32 },
+	[KVCTX_A_MODE] = { .type = NLA_U32 },
+	[KVCTX_A_TENANT_FLAGS] = { .type = NLA_U32 },
+	[KVCTX_A_DEGRADED] = { .type = NLA_FLAG },
+	[KVCTX_A_DISCARD_RATE] = { .type = NLA_U64 },
+	[KVCTX_A_WRITE_BUDGET] = { .type = NLA_U64 },
+	[KVCTX_A_INDEX] = { .type = NLA_U32 },
+	[KVCTX_A_MOVE] = { .type = NLA_FLAG },
+	[KVCTX_A_DRY_RUN] = { .type = NLA_FLAG },
+};
+
+/* Answers */
+
+static void control_send(struct control_request *rq, struct nl_msg *msg)
+{
+	const struct nlmsghdr *nlh = nlmsg_hdr(msg);
+
+	send(rq->sock, nlh, nlh->nlmsg_len, MSG_NOSIGNAL);
+	nlmsg_free(msg);
+}
+
+static struct nl_msg *control_message(struct control_request *rq, int type, int flags)
+{
+	struct nl_msg *msg = nlmsg_alloc_size(KVD_MESSAGE_MAX);
+
+	if (msg && !nlmsg_put(msg, rq->nlh->nlmsg_pid, rq->nlh->nlmsg_seq, type, 0, flags)) {
+		nlmsg_free(msg);
+		msg = NULL;
+	}
+	return msg;
+}
+
+/* The end of a request: an acknowledgment, or the end of a dump. @err: 0 or -errno */
+static void control_end(struct control_request *rq, int err)
+{
+	bool dump = rq->nlh->nlmsg_flags & NLM_F_DUMP, tells = err && *rq->why;
+	struct nl_msg *msg = control_message(rq, dump ? NLMSG_DONE : NLMSG_ERROR,
+					     (dump ? NLM_F_MULTI : NLM_F_CAPPED) | (tells ? NLM_F_ACK_TLVS : 0));
+	struct nlmsgerr e = { .error = err, .msg = *rq->nlh };
+
+	if (!msg)
+		return;
+	if (dump)
+		nlmsg_append(msg, &err, sizeof(err), NLMSG_ALIGNTO);
+	else
+		nlmsg_append(msg, &e, sizeof(e), NLMSG_ALIGNTO);
+	if (tells)
+		nla_put_string(msg, NLMSGERR_ATTR_MSG, rq->why);
+	control_send(rq, msg);
+}
+
+static int control_refuse(struct control_request *rq, int err, const char *what)
+{
+	snprintf(rq->why, sizeof(rq->why), "%s", what);
+	return err;
+}
+
+/* Room for an object of the request's answer */
+static struct nl_msg *control_object(struct control_request *rq)
+{
+	struct nl_msg *msg = nlmsg_alloc_size(KVD_MESSAGE_MAX);
+	int flags = rq->nlh->nlmsg_flags & NLM_F_DUMP ? NLM_F_MULTI : 0;
+
+	if (msg && !genlmsg_put(msg, rq->nlh->nlmsg_pid, rq->nlh->nlmsg_seq, KVD_FAMILY, 0, flags, rq->genl->cmd,
+				KVCTX_GENL_VERSION)) {
+		nlmsg_free(msg);
+		msg = NULL;
+	}
+	return msg;
+}
+
+static int control_put(struct control_request *rq, struct nl_msg *msg, int err)
+{
+	if (!err) {
+		control_send(rq, msg);
+		return 0;
+	}
+	nlmsg_free(msg);
+	return -EMSGSIZE;
+}
+
+static int control_put_pool(struct control_request *rq, struct kvd_pool *p)
+{
+	struct nl_msg *msg = control_object(rq);
+
+	return msg ? control_put(rq, msg, kvd_report_pool(msg, p)) : -ENOMEM;
+}
+
+static int control_put_tenants(struct control_request *rq, struct kvd_pool *p)
+{
+	int err = 0;
+
+	for (struct kvd_tenant *t = p->tenants; t && !err; t = t->next) {
+		struct nl_msg *msg = control_object(rq);
+
+		err = msg ? control_put(rq, msg, kvd_report_tenant(msg, t)) : -ENOMEM;
+	}
+	return err;
+}
+
+static int control_put_stats(struct control_request *rq, struct kvd_pool *p)
+{
+	struct nl_msg *msg = control_object(rq);
+
+	return msg ? control_put(rq, msg, kvd_report_stats(msg, p)) : -ENOMEM;
+}
+
+/* What a request names */
+
+static const char *control_text(const struct control_request *rq, int attr)
+{
+	return rq->attrs[attr] ? nla_get_string(rq->attrs[attr]) : NULL;
+}
+
+static uint32_t control_number(const struct control_request *rq, int attr, uint32_t otherwise)
+{
+	return rq->attrs[attr] ? nla_get_u32(rq->attrs[attr]) : otherwise;
+}
+
+static int control_pool(struct control_request *rq, struct kvd_pool **out)
+{
+	const char *name = control_text(rq, KVCTX_A_POOL);
+
+	if (!name)
+		return control_refuse(rq, -EINVAL, "the request lacks the name of the pool");
+	*out = kvd_pool_find(name);
+	return *out ? 0 : kvd_refuse(rq->why, -ENOENT, "no pool named %s is attached", name);
+}
+
+static int control_tenant(struct control_request *rq, struct kvd_tenant **out)
+{
+	const char *name = control_text(rq, KVCTX_A_TENANT);
+	struct kvd_pool *p;
+	int err = control_pool(rq, &p);
+
+	if (err)
+		return err;
+	if (!name)
+		return control_refuse(rq, -EINVAL, "the request lacks the name of the tenant");
+	*out = kvd_tenant_find(p, name);
+	return *out ? 0 : kvd_refuse(rq->why, -ENOENT, "no tenant named %s", name);
+}
+
+/* Requests */
+
+static int control_attach(struct control_request *rq)
+{
+	const char *devices[KVC_MEMBERS_MAX];
+	struct kvd_pool *p;
+	struct nlattr *a;
+	uint32_t nr = 0;
+	int rem, err;
+
+	nla_for_each_attr(a, genlmsg_attrdata(rq->genl, 0), genlmsg_attrlen(rq->genl, 0), rem) {
+		if (nla_type(a) != KVCTX_A_DEVICE)
+			continue;
+		if (nr == KVC_MEMBERS_MAX)
+			return control_refuse(rq, -E2BIG, "too many devices");
+		if (nla_len(a) < 2 || ((const char *)nla_data(a))[nla_len(a) - 1])
+			return -EINVAL;
+		devices[nr++] = nla_data(a);
+	}
+	if (!nr)
+		return control_refuse(rq, -EINVAL, "the request lacks the devices of the pool");
+	err = kvd_attach_devices(devices, nr, rq->attrs[KVCTX_A_DEGRADED], &p, rq->why);
+	return err ? err : control_put_pool(rq, p);
+}
+
+static int control_detach(struct control_request *rq)
+{
+	struct kvd_pool *p;
+	int err = control_pool(rq, &p);
+	char *dir;
+
+	if (err)
+		return err;
+	dir = strdup(p->dir);
+	if (!dir)
+		return -ENOMEM;
+	err = kvd_pool_detach(p, rq->why);
+	if (!err)
+		kvd_attach_forget(dir);
+	free(dir);
+	return err;
+}
+
+static int control_get_pool(struct control_request *rq)
+{
+	struct kvd_pool *p;
+
+	return control_pool(rq, &p) ?: control_put_pool(rq, p);
+}
+
+/* The superblock of all members; kvd_admin is the only one that changes what it says of tenants */
+static int control_write_super(struct kve_pool *p)
+{
+	return kve_members_write_super(p);
+}
+
+static int control_refuse_add(struct control_request *rq, struct kvd_pool *p, const char *name, int err)
+{
+	switch (err) {
+	case -EEXIST:
+		return kvd_refuse(rq->why, err, "tenant %s exists already", name);
+	case -ENOSPC:
+		return kvd_refuse(rq->why, err, "pool %s has no room for another tenant", p->name);
+	case -EINVAL:
+		return kvd_refuse(rq->why, err, "a tenant's name is 1 to 31 of A-Z a-z 0-9 . _ -");
+	default:
+		return kvd_refuse(rq->why, err, "tenant %s cannot be added, error %d", name, -err);
+	}
+}
+
+/* In the configuration and on media, or neither. Its slot */
+static int control_make_tenant(struct control_request *rq, struct kvd_pool *p, const char *name)
+{
+	uint32_t flags = control_number(rq, KVCTX_A_TENANT_FLAGS, 0);
+	struct kve_pool *engine = p->engine;
+	int slot, err = 0;
+
+	pthread_mutex_lock(&engine->super_lock);
+	slot = kvc_tenant_add(engine->core, name, control_number(rq, KVCTX_A_UID, 0),
+			      control_number(rq, KVCTX_A_GID, 0), control_number(rq, KVCTX_A_MODE, 0600),
+			      flags & KVCTX_TENANT_VERIFIED ? KVC_TENANT_VERIFIED : 0);
+	if (slot >= 0)
+		err = control_write_super(engine);
+	if (err) {
+		kvc_tenant_remove(engine->core, name);
+		control_write_super(engine);
+	}
+	pthread_mutex_unlock(&engine->super_lock);
+	if (slot < 0)
+		return control_refuse_add(rq, p, name, slot);
+	return err ? control_refuse(rq, -EIO, "no superblock could be written") : slot;
+}
+
+static int control_unmake_tenant(struct control_request *rq, struct kvd_pool *p, const char *name)
+{
+	struct kve_pool *engine = p->engine;
+	int err;
+
+	pthread_mutex_lock(&engine->super_lock);
+	kvc_tenant_remove(engine->core, name);
+	err = control_write_super(engine);
+	if (!err)
+		kvc_tenants_gone(engine->core);
+	pthread_mutex_unlock(&engine->super_lock);
+	return err ? control_refuse(rq, -EIO, "removed until detach: no superblock could be written") : 0;
+}
+
+static int control_add_tenant(struct control_request *rq)
+{
+	const char *name = control_text(rq, KVCTX_A_TENANT);
+	struct kvd_pool *p;
+	int err = control_pool(rq, &p), slot;
+
+	if (err)
+		return err;
+	if (!name)
+		return control_refuse(rq, -EINVAL, "the request lacks the name of the tenant");
+	if (control_number(rq, KVCTX_A_MODE, 0) & ~0777U ||
+	    control_number(rq, KVCTX_A_TENANT_FLAGS, 0) & ~KVCTX_TENANT_VERIFIED)
+		return -EINVAL;
+	slot = control_make_tenant(rq, p, name);
+	if (slot < 0)
+		return slot;
+	err = kvd_tenant_show(p, (uint32_t)slot, rq->why);
+	if (err) {
+		struct control_request silent = *rq;
+
+		control_unmake_tenant(&silent, p, name);
+	}
+	return err;
+}
+
+static int control_busy(struct control_request *rq, const struct kvd_tenant *t)
+{
+	return kvd_refuse(rq->why, -EBUSY, "%u sessions of tenant %s are open", t->sessions, t->name);
+}
+
+static int control_set_tenant(struct control_request *rq)
+{
+	struct kvd_tenant *t;
+	struct kve_pool *p;
+	int err = control_tenant(rq, &t);
+	uint32_t flags;
+
+	if (err)
+		return err;
+	if (!rq->attrs[KVCTX_A_TENANT_FLAGS])
+		return control_refuse(rq, -EINVAL, "the request lacks the flags of the tenant");
+	flags = nla_get_u32(rq->attrs[KVCTX_A_TENANT_FLAGS]);
+	if (flags & ~KVCTX_TENANT_VERIFIED)
+		return -EINVAL;
+	p = t->pool->engine;
+	pthread_mutex_lock(&p->super_lock);
+	/* who connects from now on waits for the lock, and finds the new flags */
+	pthread_mutex_lock(&kvd_lock);
+	if (t->sessions)
+		err = control_busy(rq, t);
+	else
+		kvc_tenant_set(p->core, t->name, flags ? KVC_TENANT_VERIFIED : 0);
+	pthread_mutex_unlock(&kvd_lock);
+	if (!err && control_write_super(p))
+		err = control_refuse(rq, -EIO, "set until detach: no superblock could be written");
+	pthread_mutex_unlock(&p->super_lock);
+	return err;
+}
+
+static int control_remove_tenant(struct control_request *rq)
+{
+	char name[KVCTX_NAME_MAX];
+	struct kvd_tenant *t;
+	struct kvd_pool *p;
+	int err = control_tenant(rq, &t);
+
+	if (err)
+		return err;
+	p = t->pool;
+	memcpy(name, t->name, sizeof(name));
+	pthread_mutex_lock(&kvd_lock);
+	if (t->sessions)
+		err = control_busy(rq, t);
+	else
+		kvd_tenant_hide(t);
+	pthread_mutex_unlock(&kvd_lock);
+	return err ? err : control_unmake_tenant(rq, p, name);
+}
+
+static int control_no_peers(struct control_request *rq)
+{
+	return control_refuse(rq, -EOPNOTSUPP, "kvctxd does not serve memory of PCI peers");
+}
+
+/* The table */
+
+static const struct {
+	uint8_t cmd;
+	int (*run)(struct control_request *rq);
+	int (*each)(struct control_request *rq, struct kvd_pool *p);	/* of a dump */
+} control_requests[] = {
+	{ KVCTX_CMD_POOL_ATTACH, control_attach, NULL },
+	{ KVCTX_CMD_POOL_DETACH, control_detach, NULL },
+	{ KVCTX_CMD_POOL_GET, control_get_pool, control_put_pool },
+	{ KVCTX_CMD_TENANT_ADD, control_add_tenant, NULL },
+	{ KVCTX_CMD_TENANT_SET, control_set_tenant, NULL },
+	{ KVCTX_CMD_TENANT_REMOVE, control_remove_tenant, NULL },
+	{ KVCTX_CMD_TENANT_GET, NULL, control_put_tenants },
+	{ KVCTX_CMD_STATS_GET, NULL, control_put_stats },
+	{ KVCTX_CMD_PEER_GET, control_no_peers, NULL },
+};
+
+static int control_dump(struct control_request *rq, int (*each)(struct control_request *rq, struct kvd_pool *p))
+{
+	struct kvd_pool *only = NULL;
+	int err = rq->attrs[KVCTX_A_POOL] ? control_pool(rq, &only) : 0;
+
+	for (struct kvd_pool *p = kvd_pools; p && !err; p = p->next)
+		if (!only || p == only)
+			err = each(rq, p);
+	return err;
+}
+
+static int control_dispatch(struct control_request *rq)
+{
+	bool dump = rq->nlh->nlmsg_flags & NLM_F_DUMP;
+
+	if (genlmsg_parse((struct nlmsghdr *)rq->nlh, 0, rq->attrs, KVCTX_A_MAX, control_policy) < 0)
+		return -EINVAL;
+	for (uint32_t i = 0; i < ARRAY_SIZE(control_requests); i++) {
+		if (control_requests[i].cmd != rq->genl->cmd)
+			continue;
+		if (dump && control_requests[i].each)
+			return control_dump(rq, control_requests[i].each);
+		if (control_requests[i].run)
+			return control_requests[i].run(rq);
+	}
+	return control_refuse(rq, -EOPNOTSUPP, "kvctxd does not do this");
+}
+
+/* One packet. false: it is no request */
+static bool control_serve(int sock, void *buf, ssize_t bytes)
+{
+	struct control_request rq = { .sock = sock, .nlh = buf };
+	int err;
+
+	if (bytes < (ssize_t)(NLMSG_HDRLEN + GENL_HDRLEN) || !nlmsg_ok(rq.nlh, (int)bytes) ||
+	    nlmsg_datalen(rq.nlh) < (int)GENL_HDRLEN || rq.nlh->nlmsg_type != KVD_FAMILY)
+		return false;
+	rq.genl = nlmsg_data(rq.nlh);
+	pthread_mutex_lock(&kvd_admin);
+	err = control_dispatch(&rq);
+	pthread_mutex_unlock(&kvd_admin);
+	control_end(&rq, err);
+	return true;
+}
+
+static void *control_run(void *arg)
+{
+	int *slot = arg, sock = *slot;
+	void *buf = malloc(KVD_MESSAGE_MAX);
+	ssize_t n;
+
+	while (buf && (n = recv(sock, buf, KVD_MESSAGE_MAX, 0)) > 0)
+		if (!control_serve(sock, buf, n))
+			break;
+	free(buf);
+	pthread_mutex_lock(&kvd_lock);
+	close(sock);
+	*slot = -1;
+	control_nr--;
+	pthread_cond_broadcast(&control_gone);
+	pthread_mutex_unlock(&kvd_lock);
+	return NULL;
+}
+
+/* A thread for it; kvd_lock held */
+static bool control_begin(int sock)
+{
+	pthread_attr_t attr;
+	pthread_t thread;
+	uint32_t i;
+	int err;
+
+	for (i = 0; i < CONTROL_MAX && control_conns[i] >= 0; i++)
+		;
+	if (i == CONTROL_MAX)
+		return false;
+	control_conns[i] = sock;
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	err = pthread_create(&thread, &attr, control_run, &control_conns[i]);
+	pthread_attr_destroy(&attr);
+	if (err)
+		control_conns[i] = -1;
+	else
+		control_nr++;
+	return !err;
+}
+
+void kvd_control_accept(void)
+{
+	int sock = accept4(control_sock, NULL, NULL, SOCK_CLOEXEC);
+
+	if (sock < 0)
+		return;
+	pthread_mutex_lock(&kvd_lock);
+	if (!control_begin(sock))
+		close(sock);
+	pthread_mutex_unlock(&kvd_lock);
+}
+
+int kvd_control_start(const char *run, char *why)
+{
+	char path[PATH_MAX];
+
+	for (uint32_t i = 0; i < CONTROL_MAX; i++)
+		control_conns[i] = -1;
+	snprintf(path, sizeof(path), "%s/control", run);
+	control_sock = kvd_listen(path, geteuid(), getegid(), 0600, why);
+	return control_sock < 0 ? control_sock : kvd_watch(control_sock, KVD_ID_CONTROL);
+}
+
+void kvd_control_stop(void)
+{
+	if (control_sock >= 0)
+		close(control_sock);
+	control_sock = -1;
+	pthread_mutex_lock(&kvd_lock);
+	for (uint32_t i = 0; i < CONTROL_MAX; i++)
+		if (control_conns[i] >= 0)
+			shutdown(control_conns[i], SHUT_RDWR);
+	while (control_nr)
+		pthread_cond_wait(&control_gone, &kvd_lock);
+	pthread_mutex_unlock(&kvd_lock);
+}

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * kvctxd: options, pools at start, signals, and the loop that accepts.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <syslog.h>
+#include <unistd.h>
+
+#include "attach.h"
+#include "control.h"
+#include "kvctx.h"
+#include "kvctxd.h"
+
+#define EVENTS		16
+
+struct options {
+	const char *run;		/* directory of sockets */
+	const char *pools;		/* directory of directories of pools */
+	bool journal;			/* stderr goes there: say how important a line is */
+};
+
+static const char usage_text[] =
+	"Usage: kvctxd [OPTION]... [DIR]...\n"
+	"Serve pools of kvctx to the processes of this host, without the kernel module.\n"
+	"\n"
+	"Each DIR holds the members of a pool: files, block devices, or links to them. Its\n"
+	"tenants are sockets, RUN/POOL/TENANT, that programs open as they open nodes of the\n"
+	"module. kvctxctl --socket RUN/control manages pools and tenants.\n"
+	"\n"
+	"  -r, --run RUN          directory of the sockets (default /run/kvctx)\n"
+	"  -p, --pools DIR        attach a pool from each directory in DIR, if it can be\n"
+	"  -c, --connections N    serve so many connections at once (default 1024)\n"
+	"  -u, --per-user N       so many of one user (default 512)\n"
+	"  -h, --help             explain this and exit\n"
+	"  -V, --version          tell the version and exit\n"
+	"\n"
+	"SIGTERM and SIGINT close all sessions and detach all pools.\n";
+
+static bool main_journal;
+
+static void main_log(void *arg, int priority, const char *text)
+{
+	(void)arg;
+	if (main_journal)
+		fprintf(stderr, "<%d>%s\n", priority, text);
+	else
+		fprintf(stderr, "kvctxd: %s\n", text);
+}
+
+static int main_usage(const char *why, const char *what)
+{
+	fprintf(stderr, "kvctxd: %s: %s\nTry 'kvctxd --help'.\n", what, why);
+	return 2;
+}
+
+static bool main_number(const char *text, uint32_t *to)
+{
+	char *end;
+	unsigned long n = strtoul(text, &end, 10);
+
+	*to = (uint32_t)n;
+	return *text && !*end && n > 0 && n <= 65536;
+}
+
+/* 0, or an exit status with 1 added */
+static int main_options(int argc, char **argv, struct options *o)
+{
+	static const struct option names[] = {
+		{ "run", required_argument, NULL, 'r' },
+		{ "pools", required_argument, NULL, 'p' },
+		{ "connections", required_argument, NULL, 'c' },
+		{ "per-user", required_argument, NULL, 'u' },
+		{ "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'V' },
+		{ NULL },
+	};
+	int c;
+
+	while ((c = getopt_long(argc, argv, "r:p:c:u:hV", names, NULL)) >= 0) {
+		switch (c) {
+		case 'r':
+			o->run = optarg;
+			break;
+		case 'p':
+			o->pools = optarg;
+			break;
+		case 'c':
+		case 'u':
+			if (!main_number(optarg, c == 'c' ? &kvd_conns_max : &kvd_conns_user))
+				return 1 + main_usage("not a number from 1 to 65536", optarg);
+			break;
+		case 'h':
+			fputs(usage_text, stdout);
+			return 1;
+		case 'V':
+			puts("kvctxd " KVCTX_VERSION);
+			return 1;
+		default:
+			fputs("Try 'kvctxd --help'.\n", stderr);
+			return 1 + 2;
+		}
+	}
+	return 0;
+}
+
+/* Tell the service manager, as sd_notify(3) does, if it has asked for that */
+static void main_notify(const char *state)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	const char *path = getenv("NOTIFY_SOCKET");
+	int sock;
+
+	if (!path || (*path != '/' && *path != '@') || strlen(path) >= sizeof(addr.sun_path))
+		return;
+	memcpy(addr.sun_path, path, strlen(path));
+	if (*path == '@')
+		addr.sun_path[0] = 0;
+	sock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (sock < 0)
+		return;
+	sendto(sock, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&addr,
+	       (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path)));
+	close(sock);
+}
+
+/* Each session has a handful */
+static void main_raise_files(void)
+{
+	struct rlimit limit;
+
+	if (!getrlimit(RLIMIT_NOFILE, &limit)) {
+		limit.rlim_cur = limit.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &limit);
+	}
+}
+
+static int main_attach(const char *dir)
+{
+	char why[KVD_WHY];
+	struct kvd_pool *p;
+	int err;
+
+	pthread_mutex_lock(&kvd_admin);
+	err = kvd_pool_attach(dir, &p, why);
+	pthread_mutex_unlock(&kvd_admin);
+	if (err)
+		main_log(NULL, LOG_ERR, why);
+	return err;
+}
+
+static int main_attach_found(const char *pools)
+{
+	struct dirent **found;
+	int nr = scandir(pools, &found, NULL, alphasort);
+	char *path;
+
+	if (nr < 0) {
+		fprintf(stderr, "kvctxd: %s: %s\n", pools, strerror(errno));
+		return -errno;
+	}
+	for (int i = 0; i < nr; i++) {
+		struct stat st;
+
+		if (found[i]->d_name[0] != '.' && asprintf(&path, "%s/%s", pools, found[i]->d_name) > 0) {
+			if (!stat(path, &st) && S_ISDIR(st.st_mode))
+				main_attach(path);
+			free(path);
+		}
+		free(found[i]);
+	}
+	free(found);
+	return 0;
+}
+
+static int main_pools(const struct options *o, char **dirs)
+{
+	int err = 0;
+
+	for (; *dirs && !err; dirs++)
+		err = main_attach(*dirs);
+	if (!err && o->pools)
+		err = main_attach_found(o->pools);
+	return err;
+}
+
+/* A descriptor to wait for what ends us */
+static int main_signals(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	return signalfd(-1, &set, SFD_CLOEXEC);
+}
+
+static void main_loop(void)
+{
+	struct epoll_event events[EVENTS];
+	bool go_on = true;
+
+	while (go_on) {
+		int nr = epoll_wait(kvd_loop, events, EVENTS, -1);
+
+		for (int i = 0; i < nr; i++) {
+			uint64_t id = events[i].data.u64;
+
+			if (id == KVD_ID_SIGNAL)
+				go_on = false;
+			else if (id == KVD_ID_CONTROL)
+				kvd_control_accept();
+			else
+				kvd_accept(id);
+		}
+	}
+}
+
+static void main_end(void)
+{
+	char why[KVD_WHY];
+
+	kvd_control_stop();
+	kvd_hang_up();
+	pthread_mutex_lock(&kvd_admin);
+	while (kvd_pools)
+		if (kvd_pool_detach(kvd_pools, why))
+			kvd_hang_up();	/* somebody came meanwhile */
+	pthread_mutex_unlock(&kvd_admin);
+	kvd_run_close();
+}
+
+int main(int argc, char **argv)
+{
+	struct options o = { .run = "/run/kvctx" };
+	int status = main_options(argc, argv, &o), signals;
+	char why[KVD_WHY];
+
+	if (status)
+		return status - 1;
+	main_journal = getenv("JOURNAL_STREAM");
+	main_raise_files();
+	kvctx_set_log(main_log, NULL);
+	signals = main_signals();
+	kvd_loop = epoll_create1(EPOLL_CLOEXEC);
+	if (signals < 0 || kvd_loop < 0 || kvd_watch(signals, KVD_ID_SIGNAL)) {
+		fprintf(stderr, "kvctxd: %s\n", strerror(errno));
+		return 1;
+	}
+	if (kvd_run_open(o.run, why) || kvd_control_start(o.run, why)) {
+		main_log(NULL, LOG_ERR, why);
+		return 1;
+	}
+	kvd_attach_forget_all();
+	status = main_pools(&o, argv + optind) ? 1 : 0;
+	if (!status) {
+		main_notify("READY=1");
+		main_loop();
+		main_notify("STOPPING=1");
+	}
+	main_end();
+	return status;
+}

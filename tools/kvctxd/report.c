@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What kvctxctl is told of pools, tenants and counters; as kmod/control/genl_msg.c has it.
+ */
+#include <linux/kvctx_genl.h>
+
+#include "control.h"
+#include "engine.h"
+
+static bool report_removed(const struct kve_member *m)
+{
+	return kve_member_state(m) & KVE_MEMBER_REMOVED;
+}
+
+static u32 report_member_state(const struct kve_member *m)
+{
+	if (kve_member_state(m) & KVE_MEMBER_MISSING)
+		return KVCTX_MEMBER_STATE_MISSING;
+	return kvc_member_online(m->pool->core, m->index) ? KVCTX_MEMBER_STATE_ONLINE : KVCTX_MEMBER_STATE_FAILED;
+}
+
+static int report_member(struct nl_msg *msg, const struct kve_member *m)
+{
+	struct kvc_pool *core = m->pool->core;
+	const struct kvc_super *super = kvc_super_of(core);
+	struct nlattr *nest = nla_nest_start(msg, KVCTX_A_MEMBER);
+	u32 segments, free;
+	int err;
+
+	if (!nest)
+		return -NLE_NOMEM;
+	kvc_member_segments(core, m->index, &segments, &free);
+	err = nla_put_u32(msg, KVCTX_M_INDEX, m->index);
+	if (!err && m->dev)
+		err = nla_put_string(msg, KVCTX_M_DEVICE, m->dev->path);
+	err = err ?: nla_put(msg, KVCTX_M_UUID, KVC_UUID_LEN, super->members[m->index].uuid);
+	err = err ?: nla_put_u64(msg, KVCTX_M_SIZE, super->members[m->index].nr_segments * super->segment_size);
+	err = err ?: nla_put_u32(msg, KVCTX_M_STATE, report_member_state(m));
+	err = err ?: nla_put_u32(msg, KVCTX_M_SEGMENTS, segments);
+	err = err ?: nla_put_u32(msg, KVCTX_M_SEGMENTS_FREE, free);
+	err = err ?: nla_put_u64(msg, KVCTX_M_BYTES, kvc_member_bytes(core, m->index));
+	nla_nest_end(msg, nest);
+	return err;
+}
+
+static u32 report_state(const struct kve_pool *p)
+{
+	for (u32 i = 0; i < p->nr_members; i++)
+		if (!report_removed(&p->members[i]) && !kvc_member_online(p->core, i))
+			return KVCTX_POOL_DEGRADED;
+	return KVCTX_POOL_ONLINE;
+}
+
+int kvd_report_pool(struct nl_msg *msg, struct kvd_pool *pool)
+{
+	const struct kve_pool *p = pool->engine;
+	const struct kvc_super *super = kvc_super_of(p->core);
+	int err;
+
+	err = nla_put_string(msg, KVCTX_A_POOL, pool->name);
+	err = err ?: nla_put(msg, KVCTX_A_UUID, KVC_UUID_LEN, super->pool_uuid);
+	err = err ?: nla_put_u64(msg, KVCTX_A_CAPACITY, kvc_capacity(p->core));
+	err = err ?: nla_put_u64(msg, KVCTX_A_SEGMENT_SIZE, super->segment_size);
+	err = err ?: nla_put_u32(msg, KVCTX_A_CHUNK_SIZE, super->chunk_size);
+	err = err ?: nla_put_u64(msg, KVCTX_A_PAGE_LEN_MAX, kvc_page_max(p->core));
+	err = err ?: nla_put_u32(msg, KVCTX_A_STATE, report_state(p));
+	err = err ?: nla_put_u64(msg, KVCTX_A_ATTACH_BYTES, p->attach_bytes);
+	err = err ?: nla_put_u64(msg, KVCTX_A_ATTACH_US, p->attach_ns / 1000);
+	err = err ?: nla_put_u64(msg, KVCTX_A_DISCARD_RATE, super->settings.discard_rate);
+	err = err ?: nla_put_u64(msg, KVCTX_A_WRITE_BUDGET, super->settings.write_budget);
+	if (!err && super->settings.write_budget)
+		err = nla_put_u64(msg, KVCTX_A_WRITE_BUDGET_LEFT, kvc_budget_left(p->core));
+	for (u32 i = 0; i < p->nr_members && !err; i++)
+		if (!report_removed(&p->members[i]))
+			err = report_member(msg, &p->members[i]);
+	return err;
+}
+
+/* A tenant has no node and so no number: these attributes are left out */
+int kvd_report_tenant(struct nl_msg *msg, struct kvd_tenant *t)
+{
+	u32 flags = kvc_super_of(t->pool->engine->core)->tenants[t->slot].flags;
+	int err;
+
+	err = nla_put_string(msg, KVCTX_A_POOL, t->pool->name);
+	err = err ?: nla_put_string(msg, KVCTX_A_TENANT, t->name);
+	err = err ?: nla_put_u32(msg, KVCTX_A_UID, t->uid);
+	err = err ?: nla_put_u32(msg, KVCTX_A_GID, t->gid);
+	err = err ?: nla_put_u32(msg, KVCTX_A_MODE, t->mode);
+	err = err ?: nla_put_u32(msg, KVCTX_A_SESSIONS, t->sessions);
+	return err ?: nla_put_u32(msg, KVCTX_A_TENANT_FLAGS, flags & KVC_TENANT_VERIFIED ? KVCTX_TENANT_VERIFIED : 0);
+}
+
+static u64 report_sessions(const struct kvd_pool *p)
+{
+	u64 nr = 0;
+
+	for (struct kvd_tenant *t = p->tenants; t; t = t->next)
+		nr += t->sessions;
+	return nr;
+}
+
+int kvd_report_stats(struct nl_msg *msg, struct kvd_pool *p)
+{
+	struct kve_counters *c = &p->engine->counters;
+	struct kvc_stats st;
+
+	kvc_stats_get(p->engine->core, &st);
+
+	const struct {
+		int type;
+		u64 value;
+	} rows[] = {
+		{ KVCTX_S_PAGES,		st.pages },
+		{ KVCTX_S_BYTES,		st.bytes },
+		{ KVCTX_S_STORES,		st.stores },
+		{ KVCTX_S_STORE_BYTES,		st.store_bytes },
+		{ KVCTX_S_DEDUPS,		st.dedups },
+		{ KVCTX_S_LOADS,		st.loads },
+		{ KVCTX_S_LOAD_BYTES,		st.load_bytes },
+		{ KVCTX_S_MISSES,		st.misses },
+		{ KVCTX_S_DELETES,		st.deletes },
+		{ KVCTX_S_BAD_PAGES,		st.bad_pages },
+		{ KVCTX_S_IO_ERRORS,		os_atomic64_read(&c->io_errors) },
+		{ KVCTX_S_FLUSHES,		os_atomic64_read(&c->flushes) },
+		{ KVCTX_S_EVICTED_PAGES,	st.evicted_pages },
+		{ KVCTX_S_MOVED_PAGES,		st.moved_pages },
+		{ KVCTX_S_MOVED_BYTES,		st.moved_bytes },
+		{ KVCTX_S_SEGMENTS_SEALED,	st.segments_sealed },
+		{ KVCTX_S_SEGMENTS_RECLAIMED,	st.segments_reclaimed },
+		{ KVCTX_S_SUMMARY_WRITES,	st.summary_writes },
+		{ KVCTX_S_STORE_WAITS,		os_atomic64_read(&c->store_waits) },
+		{ KVCTX_S_RECOVERED_PAGES,	st.recovered_pages },
+		{ KVCTX_S_RECOVER_SKIPPED,	st.recover_skipped },
+		{ KVCTX_S_BOUNCED_BLOCKS,	os_atomic64_read(&c->bounced) },
+		{ KVCTX_S_SESSIONS,		report_sessions(p) },
+		{ KVCTX_S_REREADS,		os_atomic64_read(&c->rereads) },
+		{ KVCTX_S_TURN_WAITS,		os_atomic64_read(&c->turn_waits) },
+		{ KVCTX_S_SLOT_HITS,		os_atomic64_read(&c->slot_hits) },
+		{ KVCTX_S_PREFETCHES,		os_atomic64_read(&c->prefetches) },
+		{ KVCTX_S_HOST_WRITTEN_BYTES,	os_atomic64_read(&c->host_written) },
+		{ KVCTX_S_RECLAIM_WRITTEN_BYTES, os_atomic64_read(&c->reclaim_written) },
+		{ KVCTX_S_META_WRITTEN_BYTES,	os_atomic64_read(&c->meta_written) },
+		{ KVCTX_S_DISCARDED_BYTES,	os_atomic64_read(&c->discarded) },
+		{ KVCTX_S_UNADMITTED,		st.unadmitted },
+	};
+	int err = nla_put_string(msg, KVCTX_A_POOL, p->name);
+	struct nlattr *nest = nla_nest_start(msg, KVCTX_A_STATS);
+
+	if (!nest)
+		return -NLE_NOMEM;
+	for (u32 i = 0; i < ARRAY_SIZE(rows) && !err; i++)
+		err = nla_put_u64(msg, rows[i].type, rows[i].value);
+	nla_nest_end(msg, nest);
+	return err;
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Messages of wire.h at the daemon's end.
+ *
+ * A long body lies in a memfd that comes with the message. It is read with pread(), which cannot make us sleep or fault
+ * whatever the other side does to the file meanwhile; any other kind of file is refused.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "kvctxd.h"
+
+int kvd_message_init(struct kvd_message *m)
+{
+	memset(m, 0, sizeof(*m));
+	m->inline_body = malloc(WIRE_INLINE_MAX);
+	return m->inline_body ? 0 : -ENOMEM;
+}
+
+static void message_let_go(struct kvd_message *m)
+{
+	for (uint32_t i = 0; i < m->nr_fds; i++)
+		if (m->fds[i] >= 0)
+			close(m->fds[i]);
+	m->nr_fds = 0;
+	free(m->parcel);
+	m->parcel = NULL;
+}
+
+void kvd_message_free(struct kvd_message *m)
+{
+	message_let_go(m);
+	free(m->inline_body);
+}
+
+static void message_keep_fds(struct kvd_message *m, struct msghdr *msg)
+{
+	struct cmsghdr *c;
+
+	for (c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		/* there is room for one control message with no more than these */
+		m->nr_fds = (uint32_t)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+		memcpy(m->fds, CMSG_DATA(c), m->nr_fds * sizeof(int));
+	}
+}
+
+static int message_unpack(struct kvd_message *m)
+{
+	uint64_t done = 0;
+
+	if (m->nr_fds != 1 || m->head.bytes > WIRE_BODY_MAX || fcntl(m->fds[0], F_GET_SEALS) < 0)
+		return -EPROTO;
+	m->parcel = malloc(m->head.bytes + 1);
+	if (!m->parcel)
+		return -ENOMEM;
+	while (done < m->head.bytes) {
+		ssize_t n = pread(m->fds[0], m->parcel + done, m->head.bytes - done, (off_t)done);
+
+		if (n <= 0)
+			return -EPROTO;
+		done += (uint64_t)n;
+	}
+	m->body = m->parcel;
+	return 0;
+}
+
+int kvd_receive(int sock, struct kvd_message *m)
+{
+	union {
+		struct cmsghdr align;
+		char room[CMSG_SPACE(KVD_FDS * sizeof(int))];
+	} control;
+	struct iovec iov[] = {
+		{ &m->head, sizeof(m->head) }, { m->inline_body, WIRE_INLINE_MAX },
+	};
+	struct msghdr msg = {
+		.msg_iov = iov, .msg_iovlen = 2, .msg_control = &control, .msg_controllen = sizeof(control),
+	};
+	ssize_t n;
+
+	message_let_go(m);
+	do {
+		n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);
+	} while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return -errno;
+	message_keep_fds(m, &msg);
+	if (!n && !m->nr_fds)
+		return 0;
+	if ((size_t)n < sizeof(m->head) || msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
+		return -EPROTO;
+	m->body = m->inline_body;
+	m->bytes = m->head.bytes;
+	if (m->head.flags & WIRE_PARCEL)
+		return message_unpack(m) ?: 1;
+	return m->bytes == (size_t)n - sizeof(m->head) ? 1 : -EPROTO;
+}
+
+/* A memfd with the body */
+static int reply_parcel(const struct kvd_reply *r)
+{
+	int fd = memfd_create("kvctxd", MFD_CLOEXEC);
+	const struct iovec iov[] = { { (void *)r->arg, r->arg_bytes }, { r->rest, r->rest_bytes } };
+	ssize_t n = fd < 0 ? -1 : pwritev(fd, iov, 2, 0);
+
+	if (n == (ssize_t)(r->arg_bytes + r->rest_bytes))
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	return -ENOMEM;
+}
+
+int kvd_send(int sock, struct kvd_reply *r)
+{
+	union {
+		struct cmsghdr align;
+		char room[CMSG_SPACE(KVD_FDS * sizeof(int))];
+	} control = { 0 };
+	struct wire_reply head = { .ret = r->ret, .bytes = r->arg_bytes + r->rest_bytes };
+	struct iovec iov[] = {
+		{ &head, sizeof(head) }, { (void *)r->arg, r->arg_bytes }, { r->rest, r->rest_bytes },
+	};
+	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = 3 };
+	int parcel = -1, err = 0;
+
+	if (head.bytes > WIRE_INLINE_MAX) {
+		parcel = reply_parcel(r);
+		if (parcel < 0) {
+			free(r->rest);
+			return parcel;
+		}
+		head.flags = WIRE_PARCEL;
+		msg.msg_iovlen = 1;
+		r->fds[0] = parcel;
+		r->nr_fds = 1;
+	}
+	if (r->nr_fds) {
+		msg.msg_control = &control;
+		msg.msg_controllen = CMSG_SPACE(r->nr_fds * sizeof(int));
+		control.align = (struct cmsghdr){
+			.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(r->nr_fds * sizeof(int)),
+		};
+		memcpy(CMSG_DATA(&control.align), r->fds, r->nr_fds * sizeof(int));
+	}
+	while (sendmsg(sock, &msg, MSG_NOSIGNAL) < 0 && !err)
+		err = errno == EINTR ? 0 : -errno;
+	if (parcel >= 0)
+		close(parcel);
+	free(r->rest);
+	return err;
+}
