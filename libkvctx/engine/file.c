@@ -59,19 +59,23 @@ static int file_same(int fd, const char *path)
 /* The lock may be got from one who has published the file meanwhile: then another one has to be made. */
 static int file_open_temp(struct kve_file *f)
 {
-	f->temp = file_temp(f->path);
-	if (!f->temp)
+	char *temp = file_temp(f->path);
+
+	if (!temp)
 		return -ENOMEM;
 	do {
 		if (f->fd >= 0)
 			close(f->fd);
-		f->fd = open(f->temp, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+		f->fd = open(temp, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 		if (f->fd < 0 || flock(f->fd, LOCK_EX | LOCK_NB)) {
-			free(f->temp);		/* it is not ours */
-			f->temp = NULL;
-			return errno == EWOULDBLOCK ? -EBUSY : -errno;
+			int err = errno == EWOULDBLOCK ? -EBUSY : -errno;
+
+			free(temp);
+			return err;
 		}
-	} while (!file_same(f->fd, f->temp));
+	} while (!file_same(f->fd, temp));
+	/* from here on it is ours */
+	f->temp = temp;
 	return ftruncate(f->fd, 0) ? -errno : 0;
 }
 

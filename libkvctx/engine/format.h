@@ -22,6 +22,7 @@ struct kve_format {
 	} place[KVC_MEMBERS_MAX];
 	/* Before a place is cleared: wipe what else it holds. 0, -errno, with @doing set. NULL: nothing does */
 	int (*wipe)(struct kve_format *f, u32 i);
+	void *owner;			/* for wipe() */
 	/* After a failure */
 	u32 at;				/* the place that it happened at */
 	const char *doing;		/* what was being done: "cannot write" */

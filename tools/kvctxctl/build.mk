@@ -4,7 +4,8 @@
 
 CTL_SRC		:= main table help util out nl objects peers cmd_pool cmd_attach cmd_scan cmd_destroy grow cmd_format \
 		   cmd_tenant cmd_module cmd_fabrics cmd_stat media signature scan cmd_check check_report cmd_dump
-CTL_OBJS	:= $(CTL_SRC:%=$(O)/obj/tools/kvctxctl/%.o) $(O)/obj/tools/common/size.o
+CTL_OBJS	:= $(CTL_SRC:%=$(O)/obj/tools/kvctxctl/%.o) $(O)/obj/tools/common/size.o \
+		   $(O)/obj/libkvctx/engine/format.o $(O)/obj/libkvctx/engine/file.o
 CTL_PKGS	:= libnl-genl-3.0 libnl-3.0 json-c blkid
 CTL_SYS_PKGS	:= libnvme libkmod	# which the tests replace
 CTL		:= $(O)/bin/kvctxctl
@@ -35,7 +36,7 @@ $(CTL_MAN): tools/kvctxctl/kvctxctl.8.in $(CTL)
 CTL_FAKE	:= $(O)/test/kvctxctl-fake
 CTL_FAKE_OBJS	:= $(patsubst %,$(O)/obj/tools/kvctxctl/tests/%.o,fake_kernel fake_kmod fake_nvme fake_system)
 # open64 and the like: as the C library calls those with offsets of 64 bits
-CTL_WRAPPED	:= genl_connect setsockopt access opendir open64 fopen64 stat64 fstat64 ioctl pwrite64 fsync
+CTL_WRAPPED	:= genl_connect setsockopt access opendir open64 fopen64 stat64 fstat64 ioctl pwrite64 fsync fallocate64
 CTL_SUPERDUMP	:= $(O)/test/superdump
 TESTPROGS	+= $(CTL_FAKE) $(CTL_SUPERDUMP)
 

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * pool format: writes the superblocks of a new pool.
+ * pool format: makes the devices of a new pool members of it, or files that it creates for that.
  *
- * Three steps: open and check all devices; clear what identifies their old content; write all superblock slots, at both
- * ends, of all members. A device is written only after all were checked. If writing fails, or cannot be made durable, the
- * slots of all devices begun are cleared again, so that none looks like a member of a pool that does not exist.
- *
- * Old pages need no clearing: they carry the old pool's UUID.
+ * All devices are opened and checked before one is written; libkvctx/engine/format.c writes, and takes back what it
+ * wrote if not all of it can be. A file is created with all its space, and gets its name when it is a member: whatever
+ * goes wrong before leaves nothing.
  */
 #include <errno.h>
 #include <linux/fs.h>
@@ -14,19 +12,19 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "../../libkvctx/engine/format.h"
 #include "media.h"
 #include "out.h"
 
-#define CLEAR_BYTES	KVC_DATA_OFFSET		/* superblocks and whatever stood there before */
-
 struct format {
 	const struct ctl *c;
-	int nr;
-	int begun;			/* devices that may have been written, the first ones */
 	struct media *dev;
-	struct kvc_super *super;	/* of the new pool */
-	u8 *buf;			/* CLEAR_BYTES */
+	struct kve_format new;
 };
+
+/* Those being created; static, as a signal may come */
+static struct kve_file files[KVC_MEMBERS_MAX];
+static int nr_files;
 
 static int sizes_usage(const char *option, const char *why)
 {
@@ -45,8 +43,8 @@ static int set_sizes(struct format *f)
 		return sizes_usage("--segment-size", "not a multiple of 4K between 256K and 1G");
 	if (n < KVC_CHUNK_MIN || n > KVC_CHUNK_MAX || n & (n - 1))
 		return sizes_usage("--chunk-size", "not a power of two between 4K and 1M");
-	f->super->segment_size = s;
-	f->super->chunk_size = (u32)n;
+	f->new.super->segment_size = s;
+	f->new.super->chunk_size = (u32)n;
 	return CTL_OK;
 }
 
@@ -62,21 +60,26 @@ static int refused(const struct media *d, const char *why)
 	return CTL_FAILED;
 }
 
-static int open_device(struct media *d, const char *path)
+/* A new file has no name yet. */
+static int create_file(struct media *d, const char *path, u64 size)
 {
-	int err = media_try_open(d, path, MEDIA_WRITE);
-	char why[MEDIA_WHY];
+	struct kve_file *file = &files[nr_files++];
+	int err = kve_file_begin(file, path, size);
 
-	if (!err)
-		return CTL_OK;
-	media_why(err, why);
-	ctl_error(path, "%s", why);
-	return ctl_status_of(err);
+	*d = (struct media){ .path = path, .fd = -1, .size = size };
+	if (err == -EEXIST)
+		ctl_error(path, "is there already; without --size it is formatted as it is");
+	else if (err)
+		ctl_error(path, "cannot be created: %s", strerror(-err));
+	if (err)
+		return ctl_status_of(-err);
+	d->fd = dup(file->fd);
+	return d->fd < 0 || fstat(d->fd, &d->st) ? failed(d, "cannot be created", errno) : CTL_OK;
 }
 
 static int check_size(const struct format *f, const struct media *d)
 {
-	u64 segment = f->super->segment_size;
+	u64 segment = f->new.super->segment_size;
 	char has[32], needs[32];
 	int block = KVC_BLOCK;
 
@@ -102,6 +105,22 @@ static int check_twice(const struct format *f, int i)
 		return CTL_USAGE;
 	}
 	return CTL_OK;
+}
+
+/* What is in use may be so by ourselves. */
+static int open_device(struct format *f, int i, const char *path)
+{
+	struct media *d = &f->dev[i];
+	int err = media_try_open(d, path, MEDIA_WRITE), status = CTL_OK;
+	char why[MEDIA_WHY];
+
+	if (!err || err == EBUSY)
+		status = check_twice(f, i);
+	if (!err || status)
+		return status;
+	media_why(err, why);
+	ctl_error(path, "%s", why);
+	return ctl_status_of(err);
 }
 
 /* The superblock of an older pool? */
@@ -139,7 +158,7 @@ static int check_signature(const struct media *d)
 /* A member has only so many segments: no error, but nobody should find out later */
 static void tell_unused(const struct format *f, const struct media *d)
 {
-	u64 segment = f->super->segment_size;
+	u64 segment = f->new.super->segment_size;
 	u32 nr = kvc_device_segments(d->size, segment);
 	char used[32], whole[32];
 
@@ -153,132 +172,115 @@ static void tell_unused(const struct format *f, const struct media *d)
 
 static int check_device(struct format *f, int i, const char *path)
 {
+	const struct ctl_value *size = &f->c->opt[OPT_SIZE];
 	struct media *d = &f->dev[i];
-	int status = open_device(d, path) ?: check_twice(f, i) ?: check_size(f, d);
+	int status = size->set ? create_file(d, path, size->num) : open_device(f, i, path);
 
-	if (!status && !f->c->opt[OPT_FORCE].set)
+	status = status ?: check_size(f, d);
+	if (!status && !size->set && !f->c->opt[OPT_FORCE].set)
 		status = check_member(d) ?: check_signature(d);
 	if (!status)
 		tell_unused(f, d);
 	return status;
 }
 
-static int write_all(const struct media *d, const void *buf, size_t len, u64 offset)
+static int wipe_signatures(struct kve_format *new, u32 i)
 {
-	int err = media_write(d, buf, len, offset);
+	const struct format *f = new->owner;
 
-	return err ? failed(d, "cannot write", err) : CTL_OK;
+	new->doing = "cannot wipe its signatures";
+	return -signature_wipe(&f->dev[i]);
 }
 
-static int wipe_signatures(const struct media *d)
+/* Where a device is to be written, now that all were checked */
+static void set_places(struct format *f)
 {
-	int err = signature_wipe(d);
-
-	if (err)
-		ctl_error(d->path, "cannot wipe its signatures: %s", strerror(err));
-	return err ? CTL_FAILED : CTL_OK;
+	for (u32 i = 0; i < f->new.nr; i++)
+		f->new.place[i] = (struct kve_place){ f->dev[i].fd, f->dev[i].size };
+	f->new.owner = f;
+	f->new.wipe = f->c->opt[OPT_FORCE].set ? wipe_signatures : NULL;
 }
 
-static int clear_ends(struct format *f, const struct media *d)
+static int tell_failure(const struct format *f, int err)
 {
-	memset(f->buf, 0, CLEAR_BYTES);
-	return write_all(d, f->buf, CLEAR_BYTES, 0) ?:
-	       write_all(d, f->buf, KVC_TAIL_BYTES, kvc_super_offset(KVC_SUPER_SLOTS / KVC_SUPER_COPIES, d->size));
-}
+	int status = failed(&f->dev[f->new.at], f->new.doing, -err);
 
-static int sync_all(const struct format *f)
-{
-	for (int i = 0; i < f->nr; i++)
-		if (fsync(f->dev[i].fd))
-			return failed(&f->dev[i], "cannot make it durable", errno);
-	return CTL_OK;
-}
-
-static int clear_all(struct format *f)
-{
-	int status = CTL_OK;
-
-	for (int i = 0; i < f->nr && !status; i++) {
-		f->begun = i + 1;
-		if (f->c->opt[OPT_FORCE].set)
-			status = wipe_signatures(&f->dev[i]);
-		status = status ?: clear_ends(f, &f->dev[i]);
-	}
-	return status ?: sync_all(f);
-}
-
-static int write_super(struct format *f, u32 member)
-{
-	const struct media *d = &f->dev[member];
-	int status = CTL_OK;
-
-	kvc_super_encode(f->super, member, f->buf);
-	for (u32 copy = 0; copy < KVC_SUPER_COPIES && !status; copy++)
-		status = write_all(d, f->buf, KVC_SUPER_BYTES,
-				   kvc_super_offset(kvc_super_slot(f->super->seq, copy), d->size));
+	for (u32 i = 0; i < f->new.nr; i++)
+		if (f->new.tainted & 1ULL << i)
+			ctl_error(f->dev[i].path, "may still hold a superblock of the pool that was not made");
 	return status;
 }
 
-static int write_supers(struct format *f)
+static int describe(struct format *f)
 {
-	int status = CTL_OK;
+	struct kvc_super *s = f->new.super;
+	int err;
 
-	for (f->super->seq = 1; f->super->seq <= KVC_SUPER_SLOTS / KVC_SUPER_COPIES; f->super->seq++)
-		for (int i = 0; i < f->nr && !status; i++)
-			status = write_super(f, (u32)i);
-	return status ?: sync_all(f);
+	set_places(f);
+	snprintf(s->pool_name, sizeof(s->pool_name), "%s", f->c->args[0]);
+	err = kve_format_describe(&f->new);
+	if (!err)
+		return CTL_OK;
+	ctl_command_error(f->c, "%s", err == -EINVAL ? kvc_reason_str(kvc_super_check(s)) : strerror(-err));
+	return CTL_FAILED;
 }
 
-/* After a failure: every device that was begun, whatever the others say */
-static void take_back(struct format *f)
+/* The files get their names, or none does. */
+static int publish_files(const struct format *f)
 {
-	for (int i = 0; i < f->begun; i++)
-		if (clear_ends(f, &f->dev[i]) || fsync(f->dev[i].fd))
-			ctl_error(f->dev[i].path, "may still hold a superblock of the pool that was not made");
+	int i, err = 0;
+
+	for (i = 0; i < nr_files && !err; i++)
+		err = kve_file_publish(&files[i]);
+	if (!err)
+		return CTL_OK;
+	failed(&f->dev[i - 1], "cannot get its name", -err);
+	while (--i > 0)
+		unlink(files[i - 1].path);
+	return ctl_status_of(-err);
 }
 
 /* Not to be interrupted half-way */
 static int write_pool(struct format *f)
 {
 	sigset_t all, before;
-	int status;
+	int err, status;
 
 	sigfillset(&all);
 	sigprocmask(SIG_BLOCK, &all, &before);
-	status = clear_all(f) ?: write_supers(f);
-	if (status)
-		take_back(f);
+	err = kve_format_write(&f->new);
+	status = err ? tell_failure(f, err) : publish_files(f);
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	return status;
 }
 
-static int describe(struct format *f)
+/* A file that has a name before it is finished, as some file systems want it, goes when the tool does. */
+static void drop_files(void)
 {
-	struct kvc_super *s = f->super;
-	struct kvc_super_tenant *t = &s->tenants[0];
-	enum kvc_reason why;
-	int err = ctl_uuid_random(s->pool_uuid);
+	while (nr_files)
+		kve_file_drop(&files[--nr_files]);
+}
 
-	snprintf(s->pool_name, sizeof(s->pool_name), "%s", f->c->args[0]);
-	s->nr_members = (u32)f->nr;
-	for (int i = 0; i < f->nr && !err; i++) {
-		s->members[i].nr_segments = kvc_device_segments(f->dev[i].size, s->segment_size);
-		err = ctl_uuid_random(s->members[i].uuid);
-	}
-	snprintf(t->name, sizeof(t->name), "default");
-	t->flags = KVC_TENANT_USED;
-	t->mode = 0600;
-	s->settings.discard_rate = KVC_DISCARD_DEFAULT;
-	why = kvc_super_check(s);
-	if (!err && why == KVC_OK)
-		return CTL_OK;
-	ctl_command_error(f->c, "%s", err ? strerror(-err) : kvc_reason_str(why));
-	return CTL_FAILED;
+static void interrupted(int sig)
+{
+	for (int i = 0; i < nr_files; i++)
+		if (files[i].temp)
+			unlink(files[i].temp);
+	raise(sig);
+}
+
+static void clean_up_at_signals(void)
+{
+	struct sigaction sa = { .sa_handler = interrupted, .sa_flags = (int)SA_RESETHAND | SA_NODEFER };
+
+	sigaction(SIGINT, &sa, NULL);
+	sigaction(SIGTERM, &sa, NULL);
+	sigaction(SIGHUP, &sa, NULL);
 }
 
 static struct json_object *pool_json(const struct format *f)
 {
-	const struct kvc_super *s = f->super;
+	const struct kvc_super *s = f->new.super;
 	struct json_object *pool = out_object(), *members = out_array();
 	u64 segments = 0;
 	char uuid[37];
@@ -312,13 +314,13 @@ static void report(const struct format *f)
 	char segment[32], capacity[32];
 
 	out_add(root, "pool", pool);
-	out_size_text(f->super->segment_size, segment, sizeof(segment));
+	out_size_text(f->new.super->segment_size, segment, sizeof(segment));
 	out_size_text(out_get_number(pool, "capacity"), capacity, sizeof(capacity));
 	if (f->c->json)
 		out_json(root);
 	else
-		printf("Pool %s formatted: %d member%s, %llu segments of %s, %s.\n", f->super->pool_name, f->nr,
-		       f->nr == 1 ? "" : "s", (unsigned long long)out_get_number(pool, "segments"), segment,
+		printf("Pool %s formatted: %u member%s, %llu segments of %s, %s.\n", f->new.super->pool_name, f->new.nr,
+		       f->new.nr == 1 ? "" : "s", (unsigned long long)out_get_number(pool, "segments"), segment,
 		       capacity);
 	json_object_put(root);
 }
@@ -327,9 +329,10 @@ static int format(struct format *f)
 {
 	int status = set_sizes(f);
 
-	for (int i = 0; i < f->nr && !status; i++) {
-		status = check_device(f, i, f->c->args[i + 1]);
-	}
+	if (f->c->opt[OPT_SIZE].set)
+		clean_up_at_signals();
+	for (u32 i = 0; i < f->new.nr && !status; i++)
+		status = check_device(f, (int)i, f->c->args[i + 1]);
 	status = status ?: describe(f) ?: write_pool(f);
 	if (!status)
 		report(f);
@@ -338,26 +341,25 @@ static int format(struct format *f)
 
 int cmd_pool_format(struct ctl *c)
 {
-	struct format f = { .c = c, .nr = c->nr_args - 1 };
+	struct format f = { .c = c, .new.nr = (u32)c->nr_args - 1 };
 	int status = CTL_FAILED;
 
-	if (f.nr > KVC_MEMBERS_MAX) {
+	if (f.new.nr > KVC_MEMBERS_MAX) {
 		ctl_command_error(c, "a pool has at most %d devices", KVC_MEMBERS_MAX);
 		return CTL_USAGE;
 	}
-	f.dev = calloc((size_t)f.nr, sizeof(*f.dev));
-	f.super = calloc(1, sizeof(*f.super));
-	f.buf = malloc(CLEAR_BYTES);
-	for (int i = 0; f.dev && i < f.nr; i++)
+	f.dev = calloc(f.new.nr, sizeof(*f.dev));
+	f.new.super = calloc(1, sizeof(*f.new.super));
+	for (u32 i = 0; f.dev && i < f.new.nr; i++)
 		f.dev[i].fd = -1;
-	if (f.dev && f.super && f.buf)
+	if (f.dev && f.new.super)
 		status = format(&f);
 	else
 		ctl_command_error(c, "%s", strerror(ENOMEM));
-	for (int i = 0; f.dev && i < f.nr; i++)
+	for (u32 i = 0; f.dev && i < f.new.nr; i++)
 		media_close(&f.dev[i]);
-	free(f.buf);
-	free(f.super);
+	drop_files();
+	free(f.new.super);
 	free(f.dev);
 	return status;
 }
@@ -366,19 +368,22 @@ int cmd_pool_format(struct ctl *c)
 int format_clear_device(struct ctl *c, const char *path, uint64_t segment_size)
 {
 	struct media d = { .fd = -1 };
-	struct format f = { .c = c, .nr = 1, .dev = &d };
-	int status = CTL_FAILED;
+	struct format f = { .c = c, .new.nr = 1, .dev = &d };
+	int status = CTL_FAILED, err;
 
-	f.super = calloc(1, sizeof(*f.super));
-	f.buf = malloc(CLEAR_BYTES);
-	if (f.super && f.buf) {
-		f.super->segment_size = segment_size;
-		status = check_device(&f, 0, path) ?: clear_all(&f);
+	f.new.super = calloc(1, sizeof(*f.new.super));
+	if (f.new.super) {
+		f.new.super->segment_size = segment_size;
+		status = check_device(&f, 0, path);
 	} else {
 		ctl_command_error(c, "%s", strerror(ENOMEM));
 	}
+	if (!status) {
+		set_places(&f);
+		err = kve_format_clear(&f.new);
+		status = err ? tell_failure(&f, err) : CTL_OK;
+	}
 	media_close(&d);
-	free(f.buf);
-	free(f.super);
+	free(f.new.super);
 	return status;
 }

@@ -16,6 +16,8 @@
  *	peers.c		paths between the memory of PCI peers and members
  *	cmd_*.c		the commands
  *
+ * What makes a pool (libkvctx/engine/format.c, file.c) is shared with the library.
+ *
  * Vocabulary: a command is a noun and a verb ("pool list") or a noun alone ("connect"). Its words are arguments,
  * by position, and options, by name. Both have a kind, which says how the text is checked, what the value is and
  * what completion offers.
@@ -71,6 +73,7 @@ enum ctl_opt {
 	OPT_VERSION,
 	OPT_SEGMENT_SIZE,
 	OPT_CHUNK_SIZE,
+	OPT_SIZE,
 	OPT_FORCE,
 	OPT_DEGRADED,
 	OPT_DATA,
@@ -103,7 +106,7 @@ enum ctl_opt {
 
 #define CTL_DEFAULT	UINT64_MAX
 
-#define OPT(name)	(1U << OPT_##name)
+#define OPT(name)	(1ULL << OPT_##name)
 #define OPTS_COMMON	(OPT(OUTPUT) | OPT(HELP))
 
 struct ctl_option {
@@ -132,8 +135,8 @@ struct ctl_command {
 	const char *verb;		/* NULL: the noun is the command */
 	int (*run)(struct ctl *c);
 	struct ctl_arg args[CTL_ARGS_MAX + 1];
-	uint32_t options;		/* OPT() bits, besides OPTS_COMMON */
-	uint32_t required;
+	uint64_t options;		/* OPT() bits, besides OPTS_COMMON */
+	uint64_t required;
 	const char *summary;		/* one line, no full stop */
 	const char *text;		/* sentences; lines of at most 78 columns */
 	const char *example;
@@ -179,7 +182,6 @@ int ctl_status_of(int err);				/* exit status for a positive errno */
 const char *ctl_value_parse(enum ctl_kind kind, const char *text, struct ctl_value *v);	/* NULL or why not */
 void ctl_command_name(const struct ctl_command *cmd, char *buf, size_t size);
 void ctl_uuid_text(const uint8_t uuid[16], char text[37]);
-int ctl_uuid_random(uint8_t uuid[16]);
 bool ctl_read_line(const char *path, char *text, size_t size);
 char *path_absolute(const char *path);			/* from the root; NULL: see errno. Free it */
 uint64_t ctl_now_ms(void);				/* monotonic */

@@ -18,7 +18,7 @@ static void put_synopsis(FILE *to, const struct ctl_command *cmd)
 	ctl_command_name(cmd, name, sizeof(name));
 	fprintf(to, "kvctxctl %s", name);
 	for (int i = 0; i < OPT_NR; i++)
-		if (cmd->required & 1U << i)
+		if (cmd->required & 1ULL << i)
 			fprintf(to, " --%s %s", ctl_options[i].name, ctl_options[i].meta);
 	fputs(" [OPTION]...", to);
 	for (const struct ctl_arg *a = cmd->args; a->kind; a++)
@@ -42,12 +42,12 @@ static void put_row(FILE *to, const char *left, const char *right)
 	fprintf(to, "  %-30s %s\n", left, right);
 }
 
-static void put_options(FILE *to, uint32_t set)
+static void put_options(FILE *to, uint64_t set)
 {
 	char left[80];
 
 	for (int i = 0; i < OPT_NR; i++) {
-		if (!(set & 1U << i))
+		if (!(set & 1ULL << i))
 			continue;
 		option_text(&ctl_options[i], left, sizeof(left));
 		put_row(to, left, ctl_options[i].help);
@@ -202,11 +202,11 @@ static void completion_values(FILE *to)
 	fputs("\tesac\n}\n\n", to);
 }
 
-static void completion_option_words(FILE *to, uint32_t set)
+static void completion_option_words(FILE *to, uint64_t set)
 {
 	fputs("opts='", to);
 	for (int i = 0, n = 0; i < OPT_NR; i++)
-		if (set & 1U << i)
+		if (set & 1ULL << i)
 			fprintf(to, "%s--%s", n++ ? " " : "", ctl_options[i].name);
 	fputc('\'', to);
 }
@@ -279,12 +279,12 @@ static void roff(FILE *to, const char *text)
 	}
 }
 
-static void roff_options(FILE *to, uint32_t set)
+static void roff_options(FILE *to, uint64_t set)
 {
 	char left[80];
 
 	for (int i = 0; i < OPT_NR; i++) {
-		if (!(set & 1U << i))
+		if (!(set & 1ULL << i))
 			continue;
 		option_text(&ctl_options[i], left, sizeof(left));
 		fputs(".TP\n.B ", to);

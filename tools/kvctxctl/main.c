@@ -161,14 +161,14 @@ static int check_options(const struct ctl *c)
 	char what[64];
 
 	for (int i = 0; i < OPT_NR; i++) {
-		bool needed = c->cmd->required & 1U << i;
+		bool needed = c->cmd->required & 1ULL << i;
 
 		if (c->opt[i].set == needed && !needed)
 			continue;
 		snprintf(what, sizeof(what), "--%s", ctl_options[i].name);
 		if (needed && !c->opt[i].set)
 			return usage(c->cmd, what, "missing");
-		if (!((c->cmd->options | OPTS_COMMON) & 1U << i))
+		if (!((c->cmd->options | OPTS_COMMON) & 1ULL << i))
 			return usage(c->cmd, what, "not an option of this command");
 	}
 	return CTL_OK;

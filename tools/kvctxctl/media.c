@@ -11,10 +11,12 @@
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "../../kmod/core/media/format_media.h"
+#include "../../libkvctx/engine/format.h"
 #include "media.h"
 
 static int refused(const struct media *d, const char *why)
@@ -23,7 +25,10 @@ static int refused(const struct media *d, const char *why)
 	return CTL_NODEV;
 }
 
-/* O_EXCL on a block device is refused while it is mounted or held by another one, as by an attached pool */
+/*
+ * O_EXCL on a block device is refused while it is mounted or held by another one, as by a pool that the module has
+ * attached. One that is served by a process has a lock, also on files.
+ */
 int media_try_open(struct media *d, const char *path, u32 how)
 {
 	int flags = (how & MEDIA_WRITE ? O_RDWR : O_RDONLY) | O_CLOEXEC;
@@ -44,6 +49,8 @@ int media_try_open(struct media *d, const char *path, u32 how)
 	/* What was opened counts, not what stood there before */
 	if (fstat(d->fd, &d->st) || S_ISBLK(d->st.st_mode) != block)
 		return ESTALE;
+	if (!(how & MEDIA_SHARED) && flock(d->fd, (how & MEDIA_WRITE ? LOCK_EX : LOCK_SH) | LOCK_NB))
+		return errno == EWOULDBLOCK ? EBUSY : errno;
 	d->size = (u64)d->st.st_size;
 	if (block && ioctl(d->fd, BLKGETSIZE64, &d->size))
 		return errno;
@@ -87,34 +94,12 @@ void media_close(struct media *d)
 
 int media_read(const struct media *d, void *buf, size_t len, u64 offset)
 {
-	while (len) {
-		ssize_t n = pread(d->fd, buf, len, (off_t)offset);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n ? errno : EIO;
-		buf = (char *)buf + n;
-		len -= (size_t)n;
-		offset += (u64)n;
-	}
-	return 0;
+	return -kve_read_all(d->fd, buf, len, offset);
 }
 
 int media_write(const struct media *d, const void *buf, size_t len, u64 offset)
 {
-	while (len) {
-		ssize_t n = pwrite(d->fd, buf, len, (off_t)offset);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n ? errno : EIO;
-		buf = (const char *)buf + n;
-		len -= (size_t)n;
-		offset += (u64)n;
-	}
-	return 0;
+	return -kve_write_all(d->fd, buf, len, offset);
 }
 
 bool media_same(const struct media *a, const struct media *b)

@@ -33,6 +33,8 @@ const struct ctl_option ctl_options[OPT_NR] = {
 		"unit of space, 256K to 1G (default 256M)" },
 	[OPT_CHUNK_SIZE] = { "chunk-size", 0, KIND_SIZE, false, "SIZE",
 		"bytes under one checksum, a power of two from 4K to 1M (default 64K)" },
+	[OPT_SIZE] = { "size", 0, KIND_SIZE, false, "SIZE",
+		"create the files, each of so many bytes" },
 	[OPT_FORCE] = { "force", 'f', KIND_FLAG, false, NULL,
 		"format what holds something, look at what is in use, destroy unasked" },
 	[OPT_DEGRADED] = { "degraded", 'D', KIND_FLAG, false, NULL,
@@ -103,7 +105,7 @@ const struct ctl_command ctl_commands[] = {
 			{ KIND_DEVICE, "DEVICE", .many = true,
 			  .help = "block device, or file that holds the image of one" },
 		},
-		.options = OPT(SEGMENT_SIZE) | OPT(CHUNK_SIZE) | OPT(FORCE),
+		.options = OPT(SEGMENT_SIZE) | OPT(CHUNK_SIZE) | OPT(SIZE) | OPT(FORCE),
 		.summary = "make an empty pool of 1 to 64 devices",
 		.text =
 "All devices are checked before the first is written: none may be mounted or\n"
@@ -112,8 +114,13 @@ const struct ctl_command ctl_commands[] = {
 "A command that fails leaves no device that looks like a member of the pool.\n"
 "A device has 16777216 segments at most; when it is larger a warning on\n"
 "standard error says how much of it is used, and larger segments use more.\n"
-"The pool has one tenant, 'default'.",
-		.example = "kvctxctl pool format ctx0 /dev/nvme1n1 /dev/nvme2n1",
+"The pool has one tenant, 'default'.\n"
+"With --size the devices are files that are not there yet. Each is created\n"
+"with all its space, so a file system that is too full is an error now; it\n"
+"gets its name when it is a member. Files alone in a directory of theirs are a\n"
+"pool that libkvctx serves in the process: its path is that of the directory.",
+		.example = "kvctxctl pool format ctx0 /dev/nvme1n1 /dev/nvme2n1\n"
+			   "  kvctxctl pool format --size 200G kv0 /var/lib/kvctx/kv0/member0",
 	}, {
 		.noun = "pool", .verb = "scan", .run = cmd_pool_scan,
 		.args = {

@@ -9,7 +9,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -236,15 +235,6 @@ bool ctl_read_line(const char *path, char *text, size_t size)
 }
 
 /* RFC 9562 version 4 */
-int ctl_uuid_random(uint8_t uuid[16])
-{
-	if (getrandom(uuid, 16, 0) != 16)
-		return -errno;
-	uuid[6] = (uuid[6] & 0x0f) | 0x40;
-	uuid[8] = (uuid[8] & 0x3f) | 0x80;
-	return 0;
-}
-
 uint64_t ctl_now_ms(void)
 {
 	struct timespec ts;

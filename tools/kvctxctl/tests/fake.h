@@ -43,6 +43,7 @@ int __wrap_ioctl(int fd, unsigned long request, void *arg);
 FILE *__wrap_fopen64(const char *path, const char *mode);
 ssize_t __wrap_pwrite64(int fd, const void *buf, size_t len, off_t offset);
 int __wrap_fsync(int fd);
+int __wrap_fallocate64(int fd, int mode, off_t offset, off_t len);
 int __real_access(const char *path, int mode);
 DIR *__real_opendir(const char *path);
 int __real_open64(const char *path, int flags, ...);
@@ -52,5 +53,6 @@ int __real_ioctl(int fd, unsigned long request, void *arg);
 FILE *__real_fopen64(const char *path, const char *mode);
 ssize_t __real_pwrite64(int fd, const void *buf, size_t len, off_t offset);
 int __real_fsync(int fd);
+int __real_fallocate64(int fd, int mode, off_t offset, off_t len);
 
 #endif

@@ -9,6 +9,9 @@
  *	FAKE_DENIED		block devices that may not be opened
  *	FAKE_ACCESS_ERRNO	access() to a node that is there fails so when it asks for writing
  *	FAKE_OPEN_ERRNO		open() fails so
+ *	FAKE_NO_TMPFILE		1: a file system that knows no file without a name
+ *	FAKE_FALLOCATE_ERRNO	fallocate() fails so
+ *	FAKE_FALLOCATE_SIGNAL	fallocate() is interrupted by this signal
  *	FAKE_PWRITE_FAIL	the n-th pwrite() fails with EIO
  *	FAKE_FSYNC_FAIL		the n-th fsync() fails with EIO
  *	FAKE_FAIL_FROM		1: all of them from the n-th on
@@ -17,6 +20,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -195,7 +199,21 @@ int __wrap_open64(const char *path, int flags, ...)
 		errno = flags & O_EXCL && is_listed("FAKE_BUSY", path) ? EBUSY : EACCES;
 		return -1;
 	}
-	return __real_open64(block ? block_file(path, buf, sizeof(buf)) : moved(path, buf, sizeof(buf)), flags);
+	if ((flags & O_TMPFILE) == O_TMPFILE && getenv("FAKE_NO_TMPFILE")) {
+		errno = EOPNOTSUPP;
+		return -1;
+	}
+	return __real_open64(block ? block_file(path, buf, sizeof(buf)) : moved(path, buf, sizeof(buf)), flags, 0600);
+}
+
+int __wrap_fallocate64(int fd, int mode, off_t offset, off_t len)
+{
+	errno = (int)fake_number("FAKE_FALLOCATE_ERRNO", 0);
+	if (errno)
+		return -1;
+	if (getenv("FAKE_FALLOCATE_SIGNAL"))
+		raise((int)fake_number("FAKE_FALLOCATE_SIGNAL", 0));
+	return __real_fallocate64(fd, mode, offset, len);
 }
 
 FILE *__wrap_fopen64(const char *path, const char *mode)

@@ -210,7 +210,8 @@ def test_completion_of_commands():
 
 
 def test_completion_of_options():
-    assert complete("pool", "format", "--") == ["--output", "--help", "--segment-size", "--chunk-size", "--force"]
+    assert complete("pool", "format", "--") == ["--output", "--help", "--segment-size", "--chunk-size", "--size",
+                                              "--force"]
     assert complete("connect", "--tr") == ["--transport", "--traddr", "--trsvcid"]
     assert complete("stat", "--w") == ["--watch"]
 
