@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 /* Handles: opening and closing them, and what they tell. */
 #include <stdlib.h>
+#include <unistd.h>
 #include <sys/mman.h>
 
 #include "handle.h"
@@ -26,7 +27,7 @@ static int read_params(const struct kvctx_params *from, struct kvctx_params *p)
 		if (bytes[i])
 			return -E2BIG;
 	memcpy(p, from, from->size < sizeof(*p) ? from->size : sizeof(*p));
-	return p->flags || p->eventfd < 0 ? -EINVAL : 0;
+	return p->flags || p->eventfd < -1 ? -EINVAL : 0;
 }
 
 static int map_session(struct kvctx *ctx, const struct kvctx_setup *s)
@@ -90,7 +91,7 @@ static int start_session(struct kvctx *ctx, const struct kvctx_params *p)
 		return -EPROTO;
 	memcpy(s.keyspace, p->keyspace, sizeof(s.keyspace));
 	choose_entries(ctx, p->cq_entries, &s);
-	if (p->eventfd) {
+	if (p->eventfd > 0) {
 		s.eventfd = p->eventfd;
 		s.flags |= KVCTX_SETUP_EVENTFD;
 	}
@@ -129,6 +130,7 @@ int kvctx_open(const char *path, int flags, const struct kvctx_params *params, s
 	if (!ctx)
 		return -ENOMEM;
 	pthread_mutex_init(&ctx->lock, NULL);
+	ctx->owner = getpid();
 	ctx->rdonly = (flags & O_ACCMODE) == O_RDONLY;
 	ret = kvctx_sys_open(path, flags & O_ACCMODE, &ctx->file);
 	if (!ret)
@@ -143,21 +145,33 @@ int kvctx_open(const char *path, int flags, const struct kvctx_params *params, s
 	return 0;
 }
 
-void kvctx_close(struct kvctx *ctx)
+/* A child after fork() does not have the mappings: it may have others in their places. */
+static void unmap_session(struct kvctx *ctx)
 {
-	if (!ctx)
-		return;
 	if (ctx->slots)
 		kvctx_sys_munmap(ctx->file, ctx->slots, ctx->slot_bytes * ctx->nr_slots);
 	if (ctx->arena)
 		kvctx_sys_munmap(ctx->file, ctx->arena, ctx->arena_bytes);
 	if (ctx->ring)
 		kvctx_sys_munmap(ctx->file, ctx->ring, ctx->ring_bytes);
+}
+
+void kvctx_close(struct kvctx *ctx)
+{
+	bool child;
+
+	if (!ctx)
+		return;
+	child = ctx->owner != getpid();
+	if (!child)
+		unmap_session(ctx);
 	if (ctx->file)
 		kvctx_sys_close(ctx->file);
 	kvctx_mem_free_all(ctx);
 	kvctx_stage_free(ctx);
-	pthread_mutex_destroy(&ctx->lock);
+	/* another thread may have held it when the child was made */
+	if (!child)
+		pthread_mutex_destroy(&ctx->lock);
 	free(ctx->ready);
 	free(ctx->sqes);
 	free(ctx);

@@ -84,6 +84,7 @@ struct kvctx_stage;
 
 struct kvctx {
 	struct kvctx_file *file;	/* NULL: not open yet */
+	pid_t owner;			/* not a child of it */
 	bool rdonly;
 	struct kvctx_info info;
 	uint64_t timeout_ns;
@@ -121,6 +122,7 @@ struct kvctx {
 struct kvctx_reg *kvctx_mem_get(struct kvctx *ctx, const void *buf, size_t len);
 struct kvctx_reg *kvctx_mem_get_id(struct kvctx *ctx, uint32_t id);
 void kvctx_mem_put(struct kvctx *ctx, struct kvctx_reg *reg);
+int kvctx_mem_locate(const struct kvctx *ctx, uintptr_t p, size_t len, uint32_t *mem, uint64_t *offset);
 void kvctx_mem_free_all(struct kvctx *ctx);
 
 /* ring.c; with ctx->lock held */

@@ -11,7 +11,7 @@
  * Simple callers use the synchronous functions, which take any buffer and may be called by many
  * threads at once. Others fill operations into the handle's queue (kvctx_get_sqe(),
  * kvctx_prep_*()), hand over many with one system call (kvctx_submit()) and take completions
- * without one (kvctx_peek()). Both styles may be mixed on one handle: a synchronous call leaves
+ * without one (kvctx_take()). Both styles may be mixed on one handle: a synchronous call leaves
  * the completions of others alone.
  *
  * Conventions. Functions return 0 or a count, or -errno; <linux/kvctx.h> gives each errno its one
@@ -21,13 +21,14 @@
  *
  * Threads. Each function says one of
  *   "MT-Safe"        any number of threads, also with other MT-Safe calls and one submitter
- *   "One submitter"  these calls, as a group, belong to one thread of a handle at a time
+ *   "One submitter"  these calls, as a group, belong to one thread of a handle at a time; other
+ *                    threads have kvctx_submit_sqes() and operations of their own
  *   "MT-Unsafe"      no other call of the handle at the same time
  * Different handles are independent. No function may be called from a signal handler.
  *
  * Fork. A child inherits the descriptor but neither arena nor completion queue; it must not use
- * the handle. The session ends when parent and child have closed the descriptor, which
- * O_CLOEXEC does at exec.
+ * the handle, but may call kvctx_close(), which closes the descriptor there and does nothing else. The
+ * session ends when parent and child have closed it, which O_CLOEXEC does at exec.
  */
 #ifndef KVCTX_LIB_H
 #define KVCTX_LIB_H
@@ -53,10 +54,11 @@ struct kvctx;
  * @flags: zero
  * @keyspace: fingerprint of model, dtype, layout and parallel shape
  * @arena_bytes: pinned memory to allocate, may be 0
- * @cq_entries: most asynchronous operations submitted and not yet taken by kvctx_peek(), at most
+ * @cq_entries: most asynchronous operations submitted and not yet taken by kvctx_take(), at most
  *	cq_max; 0: 256. With more than half of cq_max synchronous calls may have to wait for
  *	asynchronous operations
- * @eventfd: descriptor of an eventfd to signal at each completion; 0: none. Stays the caller's
+ * @eventfd: descriptor of an eventfd to signal at each completion; -1 or 0: none. Stays the
+ *	caller's
  * @timeout_ns: of each synchronous call: nanoseconds after which an operation that was not yet
  *	started fails with -ETIME; 0: none
  * @slot_bytes: bytes of one slot for a page read ahead, at most slot_bytes_max; 0 with no slots
@@ -194,7 +196,7 @@ void kvctx_close(struct kvctx *ctx);
  * @ctx: handle; keeps owning the descriptor
  *
  * Becomes readable when a completion comes, and stays so until the library has seen it: take
- * completions with kvctx_peek() until there are none, then poll. When other threads make
+ * completions with kvctx_take() until there are none, then poll. When other threads make
  * synchronous calls on the handle, or sleep in kvctx_wait(), they may see it first: use an eventfd
  * (&struct kvctx_params) in such a program.
  *
@@ -267,6 +269,22 @@ int kvctx_mem_register(struct kvctx *ctx, void *addr, size_t len, uint32_t *id);
  * * -EBUSY: operations in flight, or synchronous calls, use it
  */
 int kvctx_mem_unregister(struct kvctx *ctx, uint32_t id);
+
+/**
+ * kvctx_mem_find() - the memory that bytes lie in
+ * @ctx: handle
+ * @addr: first of the bytes
+ * @len: how many, at least 1
+ * @mem: memory id: KVCTX_MEM_ARENA, or of kvctx_mem_register()
+ * @offset: of @addr in that memory
+ *
+ * Context: MT-Safe.
+ *
+ * Return: 0, or
+ *
+ * * -EFAULT: they are not all in the arena, nor all in one registration
+ */
+int kvctx_mem_find(struct kvctx *ctx, const void *addr, size_t len, uint32_t *mem, uint64_t *offset);
 
 /**
  * kvctx_store() - store a page and wait
@@ -540,6 +558,21 @@ int64_t kvctx_match_prefetch(struct kvctx *ctx, const struct kvctx_key *keys, ui
 struct kvctx_sqe *kvctx_get_sqe(struct kvctx *ctx);
 
 /**
+ * kvctx_submit_sqes() - hand operations of the caller's own to the kernel
+ * @ctx: handle
+ * @sqes: operations, filled by kvctx_prep_*() functions into memory that was cleared
+ * @nr: how many, at least 1
+ *
+ * As kvctx_get_sqe() and kvctx_submit() by any number of threads: each has operations of its own, and they share the
+ * handle, its registrations and its completions. Which thread takes a completion is the program's business.
+ *
+ * Context: MT-Safe. Sleeps only for memory, and while synchronous calls of other threads leave no room.
+ *
+ * Return: number taken, from the front, or what kvctx_submit() returns.
+ */
+int kvctx_submit_sqes(struct kvctx *ctx, const struct kvctx_sqe *sqes, uint32_t nr);
+
+/**
  * kvctx_submit() - hand the queued operations to the kernel
  * @ctx: handle
  *
@@ -552,7 +585,7 @@ struct kvctx_sqe *kvctx_get_sqe(struct kvctx *ctx);
  *
  * Return: number taken, from the front, 0 when nothing was queued; or
  *
- * * -EAGAIN: none, cq_entries completions are in flight or wait to be taken by kvctx_peek(); or
+ * * -EAGAIN: none, cq_entries completions are in flight or wait to be taken by kvctx_take(); or
  *	fewer are, and synchronous calls of other threads leave no room at the moment
  */
 int kvctx_submit(struct kvctx *ctx);
@@ -564,7 +597,7 @@ int kvctx_submit(struct kvctx *ctx);
  * @timeout_ns: nanoseconds to wait; 0: as kvctx_submit(); KVCTX_TIMEOUT_NONE: no limit
  *
  * One system call for both, as a rule. The wait can end early, by a signal, by what io_uring does in
- * the task, or when synchronous calls of other threads complete: kvctx_peek() tells what is there. Waits too when
+ * the task, or when synchronous calls of other threads complete: kvctx_take() tells what is there. Waits too when
  * nothing was queued, but not when nothing could be submitted.
  *
  * Context: One submitter. Sleeps.
@@ -579,7 +612,7 @@ int kvctx_submit_and_wait(struct kvctx *ctx, uint32_t nr, uint64_t timeout_ns);
  * @nr: return when so many can be taken, or when nothing is in flight any more
  * @timeout_ns: nanoseconds; 0: only look; KVCTX_TIMEOUT_NONE: no limit
  *
- * Counts completions of asynchronous operations only, and takes none: kvctx_peek() does. While other
+ * Counts completions of asynchronous operations only, and takes none: kvctx_take() does. While other
  * threads make synchronous calls a signal may not end it: use a limit there.
  *
  * Context: MT-Safe. Sleeps.
@@ -597,7 +630,7 @@ int kvctx_wait(struct kvctx *ctx, uint32_t nr, uint64_t timeout_ns);
  * @nr: operations of a KVCTX_URING_SUBMIT that will be handed to a ring, see
  *	kvctx_uring_prep_submit(); below 0: so many were expected that the kernel has not taken
  *
- * Their completions come to kvctx_peek() and count as those of kvctx_submit(). Call it before they
+ * Their completions come to kvctx_take() and count as those of kvctx_submit(). Call it before they
  * are submitted, and with what was not taken when the ring has told how many were. kvctx_wait() takes
  * none of them for in flight before the ring has passed them on.
  *
@@ -611,7 +644,7 @@ int kvctx_wait(struct kvctx *ctx, uint32_t nr, uint64_t timeout_ns);
 int kvctx_expect(struct kvctx *ctx, int nr);
 
 /**
- * kvctx_peek() - take completions of asynchronous operations
+ * kvctx_take() - take completions of asynchronous operations
  * @ctx: handle
  * @cqes: where to copy them
  * @max: room in @cqes
@@ -622,13 +655,13 @@ int kvctx_expect(struct kvctx *ctx, int nr);
  *
  * Return: number taken, 0 when none wait.
  */
-unsigned int kvctx_peek(struct kvctx *ctx, struct kvctx_cqe *cqes, unsigned int max);
+unsigned int kvctx_take(struct kvctx *ctx, struct kvctx_cqe *cqes, unsigned int max);
 
 /*
  * Staging. A page can lie on a member that peer memory has no path to, or the memory is of a device
  * whose driver publishes none: the operation has to go through host memory then, copied by who can
  * reach both. The caller gives the library a part of the arena and a function that copies, and tells
- * which operations may be staged. The library has no threads: kvctx_peek() and kvctx_wait() copy and
+ * which operations may be staged. The library has no threads: kvctx_take() and kvctx_wait() copy and
  * submit anew while they are at it, and so do synchronous calls that need a slot or give one back.
  */
 
@@ -680,7 +713,7 @@ int kvctx_stage_init(struct kvctx *ctx, kvctx_copy_fn copy, void *copy_ctx, uint
  * slot, in the order of completion as slots become free, and the caller sees only the end of it:
  * with KVCTX_CQE_STAGED, and VERIFIED as the kernel has verified the bytes in the slot. Scatter list
  * and CRCs have to stay, and memory to be registered, until the operation has completed. Its time
- * limit counts anew. An eventfd and kvctx_fd() tell of the first end too: call kvctx_peek() then,
+ * limit counts anew. An eventfd and kvctx_fd() tell of the first end too: call kvctx_take() then,
  * which goes on with it and may return nothing.
  *
  * Context: One submitter.

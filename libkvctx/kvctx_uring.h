@@ -190,7 +190,7 @@ static inline int kvctx_uring_prep_fixed(struct io_uring_sqe *sqe, int fd,
  * @nr: how many, 1 to batch_max
  *
  * Call kvctx_expect() with @nr before the entry is submitted. Each operation taken completes in the
- * handle: kvctx_peek(). The ring's completion comes after all of these. Its result is the number of
+ * handle: kvctx_take(). The ring's completion comes after all of these. Its result is the number of
  * operations taken, from the front, or -EAGAIN when there was no room for one. Tell kvctx_expect()
  * about the rest: it may be tried again, when completions have been taken.
  *

@@ -79,16 +79,55 @@ int kvctx_mem_unregister(struct kvctx *ctx, uint32_t id)
 	return ret;
 }
 
+static bool holds(uintptr_t start, size_t bytes, uintptr_t p, size_t len)
+{
+	return p >= start && p - start <= bytes && len <= bytes - (p - start);
+}
+
+static struct kvctx_reg *find_reg(const struct kvctx *ctx, uintptr_t p, size_t len)
+{
+	struct kvctx_reg *reg;
+
+	for (reg = ctx->regs; reg && !holds(reg->addr, reg->len, p, len); reg = reg->next)
+		;
+	return reg;
+}
+
+/* As kvctx_mem_find(), with ctx->lock held */
+int kvctx_mem_locate(const struct kvctx *ctx, uintptr_t p, size_t len, uint32_t *mem, uint64_t *offset)
+{
+	const struct kvctx_reg *reg;
+
+	if (ctx->arena && holds((uintptr_t)ctx->arena, ctx->arena_bytes, p, len)) {
+		*mem = KVCTX_MEM_ARENA;
+		*offset = p - (uintptr_t)ctx->arena;
+		return 0;
+	}
+	reg = find_reg(ctx, p, len);
+	if (!reg)
+		return -EFAULT;
+	*mem = reg->id;
+	*offset = p - reg->addr;
+	return 0;
+}
+
+int kvctx_mem_find(struct kvctx *ctx, const void *addr, size_t len, uint32_t *mem, uint64_t *offset)
+{
+	int ret;
+
+	pthread_mutex_lock(&ctx->lock);
+	ret = len ? kvctx_mem_locate(ctx, (uintptr_t)addr, len, mem, offset) : -EFAULT;
+	pthread_mutex_unlock(&ctx->lock);
+	return ret;
+}
+
 /* The registration that holds all of the buffer, to be given back; or NULL */
 struct kvctx_reg *kvctx_mem_get(struct kvctx *ctx, const void *buf, size_t len)
 {
-	uintptr_t p = (uintptr_t)buf;
 	struct kvctx_reg *reg;
 
 	pthread_mutex_lock(&ctx->lock);
-	for (reg = ctx->regs; reg; reg = reg->next)
-		if (p >= reg->addr && p - reg->addr <= reg->len && len <= reg->len - (p - reg->addr))
-			break;
+	reg = find_reg(ctx, (uintptr_t)buf, len);
 	if (reg)
 		reg->users++;
 	pthread_mutex_unlock(&ctx->lock);

@@ -29,14 +29,15 @@ static uint32_t more_for(const struct kvctx *ctx, uint32_t nr, uint64_t timeout_
 }
 
 /* @waited: out: the wait for @wait_nr is over */
-static int submit_locked(struct kvctx *ctx, uint32_t wait_nr, uint64_t timeout_ns, bool *waited)
+static int submit_locked(struct kvctx *ctx, const struct kvctx_sqe *sqes, uint32_t queued, uint32_t wait_nr,
+			 uint64_t timeout_ns, bool *waited)
 {
 	uint32_t room, nr, more;
 	int ret;
 
 	for (;;) {
 		room = ctx->busy < ctx->limit ? ctx->limit - ctx->busy : 0;
-		nr = ctx->queued < room ? ctx->queued : room;
+		nr = queued < room ? queued : room;
 		if (!nr)
 			return -EAGAIN;
 		if (wait_nr)
@@ -44,7 +45,7 @@ static int submit_locked(struct kvctx *ctx, uint32_t wait_nr, uint64_t timeout_n
 		more = more_for(ctx, wait_nr, timeout_ns);
 		*waited = more != 0;
 		ctx->busy += nr;
-		ret = kvctx_ring_submit(ctx, ctx->sqes, nr, more, timeout_ns);
+		ret = kvctx_ring_submit(ctx, sqes, nr, more, timeout_ns);
 		ctx->busy -= ret < 0 ? nr : nr - (uint32_t)ret;
 		/* fewer may be busy than a waiting thread had to believe */
 		kvctx_wake_ready(ctx);
@@ -62,7 +63,7 @@ static int submit(struct kvctx *ctx, uint32_t wait_nr, uint64_t timeout_ns, bool
 	if (!ctx->queued)
 		return 0;
 	pthread_mutex_lock(&ctx->lock);
-	ret = submit_locked(ctx, wait_nr, timeout_ns, waited);
+	ret = submit_locked(ctx, ctx->sqes, ctx->queued, wait_nr, timeout_ns, waited);
 	pthread_mutex_unlock(&ctx->lock);
 	if (ret > 0) {
 		ctx->queued -= (uint32_t)ret;
@@ -77,6 +78,20 @@ int kvctx_submit(struct kvctx *ctx)
 	bool waited;
 
 	return submit(ctx, 0, 0, &waited);
+}
+
+int kvctx_submit_sqes(struct kvctx *ctx, const struct kvctx_sqe *sqes, uint32_t nr)
+{
+	uint32_t max = ctx->info.batch_max;
+	bool waited;
+	int ret;
+
+	if (!nr)
+		return 0;
+	pthread_mutex_lock(&ctx->lock);
+	ret = submit_locked(ctx, sqes, nr < max ? nr : max, 0, 0, &waited);
+	pthread_mutex_unlock(&ctx->lock);
+	return ret;
 }
 
 int kvctx_submit_and_wait(struct kvctx *ctx, uint32_t nr, uint64_t timeout_ns)
@@ -106,7 +121,7 @@ int kvctx_expect(struct kvctx *ctx, int nr)
 	return ret;
 }
 
-unsigned int kvctx_peek(struct kvctx *ctx, struct kvctx_cqe *cqes, unsigned int max)
+unsigned int kvctx_take(struct kvctx *ctx, struct kvctx_cqe *cqes, unsigned int max)
 {
 	unsigned int n;
 

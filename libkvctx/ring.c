@@ -7,7 +7,7 @@
  * opened read-only cannot write head; the kernel does it for us.
  *
  * Whoever comes first copies all there is: the completion of a pending operation goes to the function
- * that it carries, others to the ready list, from where kvctx_peek() takes them. wait.c tells why
+ * that it carries, others to the ready list, from where kvctx_take() takes them. wait.c tells why
  * nothing is published while a thread sleeps.
  */
 #include "handle.h"

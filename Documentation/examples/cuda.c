@@ -58,7 +58,7 @@ int main(int argc, char **argv)
 		sqe = kvctx_get_sqe(ctx);
 		kvctx_prep_load(sqe, &key, &seg, 1, 0, PAGE);
 		kvctx_stage(ctx, sqe);
-		if (kvctx_submit_and_wait(ctx, 1, KVCTX_TIMEOUT_NONE) != 1 || kvctx_peek(ctx, &cqe, 1) != 1)
+		if (kvctx_submit_and_wait(ctx, 1, KVCTX_TIMEOUT_NONE) != 1 || kvctx_take(ctx, &cqe, 1) != 1)
 			return fail("submit", -EAGAIN);
 	}
 	cudaMemcpy(&first, gpu + PAGE - 1, 1, cudaMemcpyDefault);

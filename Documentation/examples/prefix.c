@@ -52,7 +52,7 @@ int main(int argc, char **argv)
 	}
 	if (kvctx_submit_and_wait(ctx, found, KVCTX_TIMEOUT_NONE) != found)
 		return fail("submit", -EAGAIN);
-	while (kvctx_peek(ctx, &cqe, 1))
+	while (kvctx_take(ctx, &cqe, 1))
 		printf("page %d: %s, %sverified, '%c'\n", (int)cqe.user_data, kvctx_strerror(cqe.res),
 		       cqe.flags & KVCTX_CQE_VERIFIED ? "" : "not ", arena[cqe.user_data * PAGE]);
 	kvctx_close(ctx);			/* ends the lease, too */

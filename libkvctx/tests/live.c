@@ -142,7 +142,7 @@ TEST_F(lib, read_only_session)
 		ASSERT_EQ(sizeof(buf), kvctx_load(ro, &key, buf, sizeof(buf), NULL));
 		kvctx_prep_query(kvctx_get_sqe(ro), &key);
 		ASSERT_EQ(1, kvctx_submit_and_wait(ro, 1, KVCTX_TIMEOUT_NONE));
-		ASSERT_EQ(1, kvctx_peek(ro, &cqe, 1));
+		ASSERT_EQ(1, kvctx_take(ro, &cqe, 1));
 		ASSERT_EQ(sizeof(buf), cqe.res);
 	}
 	EXPECT_TRUE(is_filled(buf, sizeof(buf), 9));
@@ -175,7 +175,7 @@ TEST_F(lib, full_queue)
 	EXPECT_EQ(LIMIT, sent);
 	EXPECT_EQ(PAGE, kvctx_query(self->ctx, &key));	/* calls have room */
 	EXPECT_EQ(LIMIT, kvctx_wait(self->ctx, LIMIT, KVCTX_TIMEOUT_NONE));
-	EXPECT_EQ(LIMIT, kvctx_peek(self->ctx, cqe, LIMIT));
+	EXPECT_EQ(LIMIT, kvctx_take(self->ctx, cqe, LIMIT));
 	EXPECT_EQ(0, kvctx_wait(self->ctx, 1, KVCTX_TIMEOUT_NONE));
 	EXPECT_GT(kvctx_submit(self->ctx), 0);
 }
@@ -211,7 +211,7 @@ TEST_F(lib, batch_of_a_ring)
 	EXPECT_EQ(-EAGAIN, kvctx_submit(self->ctx));
 	EXPECT_EQ(PAGE, kvctx_query(self->ctx, &key));	/* calls have room */
 	EXPECT_EQ(LIMIT, kvctx_wait(self->ctx, LIMIT, KVCTX_TIMEOUT_NONE));
-	ASSERT_EQ(LIMIT, kvctx_peek(self->ctx, cqe, LIMIT));
+	ASSERT_EQ(LIMIT, kvctx_take(self->ctx, cqe, LIMIT));
 	for (i = 0; i < LIMIT; i++) {
 		EXPECT_EQ(PAGE, cqe[i].res);
 		sum += cqe[i].user_data;
@@ -262,7 +262,7 @@ TEST(eventfd_and_poll)
 	EXPECT_EQ(1, poll(&p, 1, 10000));
 	EXPECT_EQ(8, read(efd, &n, 8));
 	EXPECT_EQ(1, n);
-	EXPECT_EQ(1, kvctx_peek(ctx, &cqe, 1));
+	EXPECT_EQ(1, kvctx_take(ctx, &cqe, 1));
 	EXPECT_EQ(-ENOENT, cqe.res);
 	p.fd = kvctx_fd(ctx);
 	EXPECT_EQ(0, poll(&p, 1, 0));
@@ -332,7 +332,7 @@ static void *submit(void *arg)
 		}
 		CHECK(kvctx_submit_and_wait(w->ctx, 16, KVCTX_TIMEOUT_NONE) == 16);
 		CHECK(kvctx_wait(w->ctx, 16, KVCTX_TIMEOUT_NONE) == 16);
-		n = kvctx_peek(w->ctx, cqe, 16);
+		n = kvctx_take(w->ctx, cqe, 16);
 		CHECK(n == 16);
 		for (i = 0; i < 16; i++) {
 			CHECK(cqe[i].res == PAGE);

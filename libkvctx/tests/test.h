@@ -76,7 +76,7 @@ static inline void expect_cqes(uint64_t from, unsigned int n)
 	struct kvctx_cqe cqe[64];
 	unsigned int i;
 
-	assert_int_equal(kvctx_peek(ctx, cqe, 64), n);
+	assert_int_equal(kvctx_take(ctx, cqe, 64), n);
 	for (i = 0; i < n; i++) {
 		assert_int_equal(cqe[i].user_data, from + i);
 		assert_int_equal(cqe[i].res, -ENOENT);

@@ -2,6 +2,8 @@
 /* Opening, what can fail in it, and what a handle tells. */
 #include <stdio.h>
 
+#include <sys/wait.h>
+
 #include "test.h"
 
 /* The allocations of the library, which the linker sends here; the one with that number fails */
@@ -57,8 +59,12 @@ static void flags_and_parameters(void **state)
 	kvctx_close(c);
 	p = (struct kvctx_params){ .size = sizeof(p), .flags = 1 };
 	refuse(O_RDWR, &p, -EINVAL);
-	p = (struct kvctx_params){ .size = sizeof(p), .eventfd = -1 };
+	p = (struct kvctx_params){ .size = sizeof(p), .eventfd = -2 };
 	refuse(O_RDWR, &p, -EINVAL);
+	p = (struct kvctx_params){ .size = sizeof(p), .eventfd = -1 };
+	assert_int_equal(kvctx_open(FAKE_PATH, O_RDWR, &p, &c), 0);
+	assert_int_equal(fake.setup.flags + fake.setup.eventfd, 0);
+	kvctx_close(c);
 	p = (struct kvctx_params){ .size = sizeof(p), .cq_entries = 1025 };
 	refuse(O_RDWR, &p, -EINVAL);
 	long_params.later = 1;
@@ -257,6 +263,52 @@ _Static_assert(offsetof(struct kvctx_params, timeout_ns) == 48, "layout");
 _Static_assert(offsetof(struct kvctx_params, slot_bytes) == 56, "layout");
 _Static_assert(sizeof(struct kvctx_params) == 64, "layout");
 
+/* A child closes the descriptor, and touches neither mappings nor locks, which are the parent's. */
+static void closing_in_a_child(void **state)
+{
+	struct kvctx_key key = kvctx_key_from_u64(1, 1);
+	int status = -1;
+	pid_t child;
+
+	(void)state;
+	pthread_mutex_lock(&ctx->lock);
+	child = fork();
+	if (!child) {
+		unsigned int maps = fake.maps;
+
+		kvctx_close(ctx);
+		_exit(fake.fds != 0 || fake.maps != maps);
+	}
+	pthread_mutex_unlock(&ctx->lock);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	assert_int_equal(kvctx_query(ctx, &key), -ENOENT);
+}
+
+static void finding_memory(void **state)
+{
+	static uint8_t mem[100];
+	uint8_t *arena = kvctx_arena(ctx, NULL);
+	uint64_t at = 0;
+	uint32_t id, found = 7;
+
+	(void)state;
+	assert_int_equal(kvctx_mem_find(ctx, arena + 5, ARENA - 5, &found, &at), 0);
+	assert_int_equal(found, KVCTX_MEM_ARENA);
+	assert_int_equal(at, 5);
+	assert_int_equal(kvctx_mem_find(ctx, arena + 5, ARENA - 4, &found, &at), -EFAULT);
+	assert_int_equal(kvctx_mem_find(ctx, mem, 1, &found, &at), -EFAULT);
+	assert_int_equal(kvctx_mem_register(ctx, mem + 10, 50, &id), 0);
+	assert_int_equal(kvctx_mem_find(ctx, mem + 20, 40, &found, &at), 0);
+	assert_int_equal(found, id);
+	assert_int_equal(at, 10);
+	assert_int_equal(kvctx_mem_find(ctx, mem + 20, 41, &found, &at), -EFAULT);
+	assert_int_equal(kvctx_mem_find(ctx, mem + 9, 2, &found, &at), -EFAULT);
+	assert_int_equal(kvctx_mem_find(ctx, mem + 20, 0, &found, &at), -EFAULT);
+	assert_int_equal(kvctx_mem_unregister(ctx, id), 0);
+	assert_int_equal(kvctx_mem_find(ctx, mem + 20, 1, &found, &at), -EFAULT);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -268,6 +320,8 @@ int main(void)
 		cmocka_unit_test(errors_have_texts),
 		cmocka_unit_test(completion_flags_have_names),
 		cmocka_unit_test(keys_of_64_bits),
+		TEST(closing_in_a_child),
+		TEST(finding_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -47,7 +47,7 @@ static void partial_submits_keep_the_rest(void **state)
 	assert_int_equal(kvctx_submit(ctx), 4);		/* LIMIT */
 	assert_int_equal(kvctx_submit(ctx), -EAGAIN);
 	assert_int_equal(kvctx_submit_and_wait(ctx, 1, KVCTX_TIMEOUT_NONE), -EAGAIN);
-	assert_int_equal(kvctx_peek(ctx, cqe, 5), 5);
+	assert_int_equal(kvctx_take(ctx, cqe, 5), 5);
 	assert_int_equal(cqe[4].user_data, 4);
 	assert_int_equal(kvctx_submit(ctx), 5);
 	expect_cqes(5, 32);
@@ -119,12 +119,12 @@ static void submitting_and_waiting(void **state)
 	assert_int_equal(kvctx_wait(ctx, 10, 0), 10);
 	/* nothing is queued, and there is nothing to wait for */
 	assert_int_equal(kvctx_submit_and_wait(ctx, 11, KVCTX_TIMEOUT_NONE), 0);
-	assert_int_equal(kvctx_peek(ctx, cqe, 8), 8);
+	assert_int_equal(kvctx_take(ctx, cqe, 8), 8);
 	/* nothing is queued, and something is there to wait for */
 	assert_int_equal(queue(10, 3), 3);
 	assert_int_equal(kvctx_submit(ctx), 3);
 	assert_int_equal(kvctx_submit_and_wait(ctx, 5, KVCTX_TIMEOUT_NONE), 0);
-	assert_int_equal(kvctx_peek(ctx, cqe, 8), 5);
+	assert_int_equal(kvctx_take(ctx, cqe, 8), 5);
 	fake_disk_stop();
 	/* of two to wait for one is there and another comes; two more never do */
 	assert_int_equal(queue(13, 3), 3);
@@ -134,7 +134,7 @@ static void submitting_and_waiting(void **state)
 	fake.hold = false;
 	assert_int_equal(queue(16, 1), 1);
 	assert_int_equal(kvctx_submit_and_wait(ctx, 2, KVCTX_TIMEOUT_NONE), 1);
-	assert_int_equal(kvctx_peek(ctx, cqe, 8), 2);
+	assert_int_equal(kvctx_take(ctx, cqe, 8), 2);
 }
 
 /* With all of cq_max for the queue the wait is done in small steps */
@@ -149,7 +149,7 @@ static void waiting_in_the_longest_queue(void **state)
 
 		assert_int_equal(queue(0, 16), 16);
 		assert_int_equal(kvctx_submit_and_wait(ctx, 16, KVCTX_TIMEOUT_NONE), 16);
-		assert_int_equal(kvctx_peek(ctx, cqe, 16), 16);
+		assert_int_equal(kvctx_take(ctx, cqe, 16), 16);
 	}
 	fake_disk_stop();
 }
@@ -205,7 +205,7 @@ static void prepared_operations(void **state)
 	kvctx_prep_lease(kvctx_get_sqe(ctx), &key, 10);
 	kvctx_prep_flush(kvctx_get_sqe(ctx));
 	assert_int_equal(kvctx_submit(ctx), 3);
-	assert_int_equal(kvctx_peek(ctx, cqe, 4), 4);
+	assert_int_equal(kvctx_take(ctx, cqe, 4), 4);
 	assert_int_equal(cqe[0].res, 11);
 	assert_int_equal(cqe[1].res, 4);
 	assert_int_equal(cqe[1].flags, 0);
@@ -213,7 +213,7 @@ static void prepared_operations(void **state)
 	kvctx_prep_release(kvctx_get_sqe(ctx), (uint32_t)cqe[2].res);
 	kvctx_prep_delete(kvctx_get_sqe(ctx), &key);
 	assert_int_equal(kvctx_submit(ctx), 2);
-	assert_int_equal(kvctx_peek(ctx, cqe, 4), 2);
+	assert_int_equal(kvctx_take(ctx, cqe, 4), 2);
 	assert_int_equal(cqe[0].res, 0);
 	assert_int_equal(cqe[1].res, 0);
 	assert_int_equal(fake_pages(), 0);
@@ -233,7 +233,7 @@ static void bad_operations(void **state)
 	kvctx_prep_store(kvctx_get_sqe(ctx), &key, &good, 1, 3, 0);
 	kvctx_prep_store(kvctx_get_sqe(ctx), &key, &good, 1, 2, 0);
 	assert_int_equal(kvctx_submit(ctx), 4);
-	assert_int_equal(kvctx_peek(ctx, cqe, 4), 4);
+	assert_int_equal(kvctx_take(ctx, cqe, 4), 4);
 	assert_int_equal(cqe[0].res, -EFAULT);
 	assert_int_equal(cqe[1].res, -EINVAL);
 	assert_int_equal(cqe[2].res, -EMSGSIZE);
@@ -312,7 +312,7 @@ static void completions_by_looking(void **state)
 	fake.by_looking = true;
 	assert_int_equal(queue(0, 3), 3);
 	assert_int_equal(kvctx_submit(ctx), 3);
-	assert_int_equal(kvctx_peek(ctx, cqe, 2), 2);
+	assert_int_equal(kvctx_take(ctx, cqe, 2), 2);
 	assert_int_equal(fake.looks, 1);
 	expect_cqes(2, 1);
 	assert_int_equal(fake.looks, 1);

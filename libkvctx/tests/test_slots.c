@@ -179,13 +179,13 @@ static void queued_operations(void **state)
 	kvctx_prep_get(sqe, &key, 500);
 	assert_int_equal(sqe->lease_ms, 500);
 	assert_int_equal(kvctx_submit(ctx), 2);
-	assert_int_equal(kvctx_peek(ctx, cqe, 3), 2);
+	assert_int_equal(kvctx_take(ctx, cqe, 3), 2);
 	assert_int_equal(cqe[0].res, sizeof(text));
 	assert_in_range(cqe[1].res, 0, SLOTS - 1);
 	sqe = kvctx_get_sqe(ctx);
 	kvctx_prep_put(sqe, (uint32_t)cqe[1].res);
 	assert_int_equal(kvctx_submit(ctx), 1);
-	assert_int_equal(kvctx_peek(ctx, cqe, 3), 1);
+	assert_int_equal(kvctx_take(ctx, cqe, 3), 1);
 	assert_int_equal(cqe[0].res, 0);
 }
 

@@ -163,8 +163,8 @@ static void move_queued(uint8_t opcode, uint64_t n, size_t len, bool staged)
 static void reap(struct kvctx_cqe *cqes, unsigned int n)
 {
 	assert_int_equal(kvctx_wait(ctx, n, KVCTX_TIMEOUT_NONE), n);
-	assert_int_equal(kvctx_peek(ctx, cqes, n), n);
-	assert_int_equal(kvctx_peek(ctx, cqes + n, 1), 0);
+	assert_int_equal(kvctx_take(ctx, cqes, n), n);
+	assert_int_equal(kvctx_take(ctx, cqes + n, 1), 0);
 }
 
 static void parameters(void **state)
@@ -415,17 +415,17 @@ static void peeking_only(void **state)
 	fake.hold_calls = true;
 	assert_int_equal(kvctx_submit(ctx), 5);
 	fake_release(5);
-	assert_int_equal(kvctx_peek(ctx, &cqe, 1), 0);	/* three have a slot */
+	assert_int_equal(kvctx_take(ctx, &cqe, 1), 0);	/* three have a slot */
 	assert_int_equal(kvctx_wait(ctx, 1, 0), -ETIME);
 	assert_int_equal(kvctx_wait(ctx, 1, 1000000), -ETIME);
 	fake_release(2);
 	for (n = 0; n < 2; n++) {
-		assert_int_equal(kvctx_peek(ctx, &cqe, 1), 1);
+		assert_int_equal(kvctx_take(ctx, &cqe, 1), 1);
 		assert_int_equal(cqe.user_data, 1000 + n);
 	}
 	fake_release(3);
 	for (; n < 5; n++) {
-		assert_int_equal(kvctx_peek(ctx, &cqe, 1), 1);
+		assert_int_equal(kvctx_take(ctx, &cqe, 1), 1);
 		assert_int_equal(cqe.user_data, 1000 + n);
 		assert_true(is_filled(bytes + n * SLOT, SLOT, n));
 	}
@@ -444,13 +444,13 @@ static void full_queue(void **state)
 	assert_int_equal(kvctx_submit(ctx), 1);
 	fake_release(1);
 	fake.fail_submit = -EAGAIN;
-	assert_int_equal(kvctx_peek(ctx, &cqe, 1), 0);
-	assert_int_equal(kvctx_peek(ctx, &cqe, 1), 0);
+	assert_int_equal(kvctx_take(ctx, &cqe, 1), 0);
+	assert_int_equal(kvctx_take(ctx, &cqe, 1), 0);
 	assert_int_equal(kvctx_wait(ctx, 1, 1000000), -ETIME);
 	fake.fail_submit = 0;
-	assert_int_equal(kvctx_peek(ctx, &cqe, 1), 0);
+	assert_int_equal(kvctx_take(ctx, &cqe, 1), 0);
 	fake_release(1);
-	assert_int_equal(kvctx_peek(ctx, &cqe, 1), 1);
+	assert_int_equal(kvctx_take(ctx, &cqe, 1), 1);
 	assert_int_equal(cqe.res, SLOT);
 	assert_int_equal(copies.ends, 1);
 }
@@ -467,20 +467,20 @@ static void memory_that_is_gone(void **state)
 	move_queued(KVCTX_OP_LOAD, 1, SLOT, true);
 	assert_int_equal(kvctx_submit(ctx), 1);
 	fake_release(1);
-	assert_int_equal(kvctx_peek(ctx, &cqe, 1), 0);
+	assert_int_equal(kvctx_take(ctx, &cqe, 1), 0);
 	id = mem;
 	assert_int_equal(kvctx_mem_unregister(ctx, id), 0);
 	fake_release(1);
-	assert_int_equal(kvctx_peek(ctx, &cqe, 1), 1);
+	assert_int_equal(kvctx_take(ctx, &cqe, 1), 1);
 	assert_int_equal(cqe.res, -EINVAL);
 	assert_int_equal(kvctx_mem_register(ctx, peer, 1000, &mem), 0);
 	assert_int_equal(mem, id);
 	move_queued(KVCTX_OP_LOAD, 1, SLOT, true);
 	assert_int_equal(kvctx_submit(ctx), 1);
 	fake_release(1);
-	assert_int_equal(kvctx_peek(ctx, &cqe, 1), 0);
+	assert_int_equal(kvctx_take(ctx, &cqe, 1), 0);
 	fake_release(1);
-	assert_int_equal(kvctx_peek(ctx, &cqe, 1), 1);
+	assert_int_equal(kvctx_take(ctx, &cqe, 1), 1);
 	assert_int_equal(cqe.res, -EFAULT);
 }
 
@@ -518,7 +518,7 @@ static void *reaper(void *arg)
 
 	while (__atomic_load_n(left, __ATOMIC_ACQUIRE)) {
 		kvctx_wait(ctx, 1, 2000000);
-		if (!kvctx_peek(ctx, &cqe, 1))
+		if (!kvctx_take(ctx, &cqe, 1))
 			continue;
 		assert_int_equal(cqe.res, SLOT);
 		assert_true(is_filled(bytes + (cqe.user_data - 1000) * SLOT, SLOT, cqe.user_data - 1000));
@@ -613,7 +613,7 @@ static void submitting_and_waiting(void **state)
 	for (i = 0; i < 20; i++) {
 		move_queued(KVCTX_OP_LOAD, 1, SLOT, true);
 		assert_int_equal(kvctx_submit_and_wait(ctx, 1, KVCTX_TIMEOUT_NONE), 1);
-		assert_int_equal(kvctx_peek(ctx, &cqe, 1), 1);
+		assert_int_equal(kvctx_take(ctx, &cqe, 1), 1);
 		assert_int_equal(cqe.res, SLOT);
 		assert_int_equal(cqe.flags, KVCTX_CQE_STAGED | KVCTX_CQE_VERIFIED);
 	}
@@ -706,7 +706,7 @@ static void read_only(void **state)
 	assert_int_equal(kvctx_stage(ctx, sqe), 0);
 	assert_int_equal(kvctx_submit(ctx), 1);
 	assert_int_equal(kvctx_wait(ctx, 1, KVCTX_TIMEOUT_NONE), 1);
-	assert_int_equal(kvctx_peek(ctx, &cqe, 1), 1);
+	assert_int_equal(kvctx_take(ctx, &cqe, 1), 1);
 	assert_int_equal(cqe.res, -EREMOTEIO);
 	key.qualifier++;
 	/* the copy would write the arena: nothing is stored, and nothing is touched */

@@ -20,6 +20,64 @@ static void finish(pthread_t t)
 	assert_int_equal((uintptr_t)ret, 0);
 }
 
+#define SUBMITTERS	4
+#define SENT		2000
+
+static unsigned int taken[SUBMITTERS][SENT];
+
+/* Operations of the thread's own, on the one handle; completions are whoever's that takes them */
+static void *submit_own(void *arg)
+{
+	uint64_t n = (uintptr_t)arg, i = 0, k;
+	struct kvctx_key key = kvctx_key_from_u64(n, 1);
+	struct kvctx_cqe cqe[8];
+
+	while (i < SENT) {
+		struct kvctx_sqe sqes[4];
+		int ret;
+
+		memset(sqes, 0, sizeof(sqes));
+		for (k = 0; k < 4; k++) {
+			kvctx_prep_query(&sqes[k], &key);
+			kvctx_sqe_set_data(&sqes[k], n << 32 | (i + k));
+		}
+		ret = kvctx_submit_sqes(ctx, sqes, i + 4 > SENT ? SENT - i : 4);
+		CHECK(ret > 0 || ret == -EAGAIN);
+		i += ret > 0 ? (unsigned int)ret : 0;
+		ret = (int)kvctx_take(ctx, cqe, 8);
+		for (k = 0; k < (unsigned int)ret; k++) {
+			CHECK(cqe[k].res == -ENOENT);
+			__atomic_fetch_add(&taken[cqe[k].user_data >> 32][(uint32_t)cqe[k].user_data], 1,
+					   __ATOMIC_RELAXED);
+		}
+	}
+	return NULL;
+}
+
+static void many_submitters(void **state)
+{
+	pthread_t t[SUBMITTERS];
+	struct kvctx_cqe cqe;
+	uintptr_t i, k;
+
+	(void)state;
+	memset(taken, 0, sizeof(taken));
+	fake.hold = true;
+	fake_disk_start(7);
+	for (i = 0; i < SUBMITTERS; i++)
+		t[i] = start(submit_own, (void *)i);
+	for (i = 0; i < SUBMITTERS; i++)
+		finish(t[i]);
+	while (kvctx_wait(ctx, 1, KVCTX_TIMEOUT_NONE) > 0)
+		while (kvctx_take(ctx, &cqe, 1))
+			taken[cqe.user_data >> 32][(uint32_t)cqe.user_data]++;
+	fake_disk_stop();
+	for (i = 0; i < SUBMITTERS; i++)
+		for (k = 0; k < SENT; k++)
+			assert_int_equal(taken[i][k], 1);
+	assert_int_equal(kvctx_submit_sqes(ctx, NULL, 0), 0);
+}
+
 /* Store, load and delete pages of the thread's own, in memory of its own */
 static void *hammer(void *arg)
 {
@@ -93,7 +151,7 @@ static void *run_engine(void *arg)
 		sent += queue(sent, n);
 		ret = kvctx_submit_and_wait(ctx, e->wait, KVCTX_TIMEOUT_NONE);
 		CHECK(ret >= 0 || ret == -EAGAIN);
-		n = kvctx_peek(ctx, cqe, 16);
+		n = kvctx_take(ctx, cqe, 16);
 		for (i = 0; i < n; i++) {
 			CHECK(cqe[i].user_data < total && !seen[cqe[i].user_data]);
 			seen[cqe[i].user_data] = 1;
@@ -518,6 +576,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(synchronous_calls_of_many_threads),
 		TEST(many_threads_in_a_short_ring),
+		TEST(many_submitters),
 		TEST(both_styles_at_once),
 		TEST(calls_overlap),
 		TEST(calls_beside_a_sleeper),

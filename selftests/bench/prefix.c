@@ -66,7 +66,7 @@ static void take(uint32_t nr, int32_t res)
 	unsigned int n, i;
 
 	while (nr) {
-		n = kvctx_peek(ctx, cqes, BATCH);
+		n = kvctx_take(ctx, cqes, BATCH);
 		if (!n)
 			die("completion missing", -EIO);
 		for (i = 0; i < n; i++)

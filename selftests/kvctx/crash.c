@@ -287,7 +287,7 @@ static void complete_all(struct worker *w, struct op *ops, unsigned int nr)
 	while (nr) {
 		if (kvctx_wait(w->ctx, 1, KVCTX_TIMEOUT_NONE) < 0)
 			fail("worker %u: wait", w->id);
-		got = kvctx_peek(w->ctx, cqes, 2 * BATCH);
+		got = kvctx_take(w->ctx, cqes, 2 * BATCH);
 		for (i = 0; i < got; i++) {
 			struct op *op = &ops[cqes[i].user_data / 2];
 

@@ -281,7 +281,7 @@ static unsigned int take(struct job *j, unsigned int nr, unsigned int max)
 {
 	unsigned int got, i;
 
-	got = kvctx_peek(j->ctx, j->cqes, max - nr);
+	got = kvctx_take(j->ctx, j->cqes, max - nr);
 	for (i = 0; i < got; i++) {
 		struct io_u *io_u = (struct io_u *)(uintptr_t)j->cqes[i].user_data;
 

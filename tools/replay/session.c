@@ -252,7 +252,7 @@ static int reap(struct session *s, struct run *r)
 	int ret = 0;
 
 	do {
-		nr = kvctx_peek(s->ctx, cqes, REAP_MAX);
+		nr = kvctx_take(s->ctx, cqes, REAP_MAX);
 		now = clock_ns();
 		for (i = 0; i < nr && !ret; i++)
 			ret = complete(r, &cqes[i], now);

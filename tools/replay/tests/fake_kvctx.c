@@ -255,7 +255,7 @@ int kvctx_submit_and_wait(struct kvctx *ctx, uint32_t nr, uint64_t timeout_ns)
 	return ret;
 }
 
-unsigned int kvctx_peek(struct kvctx *ctx, struct kvctx_cqe *cqes, unsigned int max)
+unsigned int kvctx_take(struct kvctx *ctx, struct kvctx_cqe *cqes, unsigned int max)
 {
 	size_t nr = ctx->nr_done < max ? ctx->nr_done : max;
 
