@@ -269,7 +269,7 @@ TEST(eventfd_and_poll)
 	kvctx_prep_query(kvctx_get_sqe(ctx), &key);
 	ASSERT_EQ(1, kvctx_submit(ctx));
 	EXPECT_EQ(1, poll(&p, 1, 10000));
-	EXPECT_EQ(1, kvctx_peek(ctx, &cqe, 1));
+	EXPECT_EQ(1, kvctx_take(ctx, &cqe, 1));
 	EXPECT_EQ(0, poll(&p, 1, 0));
 	kvctx_close(ctx);
 	close(efd);
