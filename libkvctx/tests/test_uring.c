@@ -212,7 +212,7 @@ static void refusals(void **state)
 		{ { .opcode = KVCTX_OP_FLUSH, .depth = 1 }, -EINVAL },
 	};
 	unsigned int i;
-	uint8_t byte;
+	uint8_t byte = 0;
 
 	(void)state;
 	for (i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -231,7 +231,7 @@ static void refusals(void **state)
 static void refusals_of_memory(void **state)
 {
 	struct kvctx_sqe op = { .opcode = KVCTX_OP_LOAD, .length = 1 };
-	uint8_t byte;
+	uint8_t byte = 0;
 
 	(void)state;
 	op.segs = 1;
