@@ -35,7 +35,10 @@ int kvctx_sys_open(const char *path, int flags, struct kvctx_file **out)
 	if (!there && errno != ENOENT)
 		return -errno;
 	kind = sys_kind(st.st_mode);
-	if (servers[kind])
+	/* a tenant of a pool in a directory is no file there */
+	if (kind == SYS_POOL && there)
+		ret = -ENOTTY;
+	else if (servers[kind])
 		ret = servers[kind]->open(path, flags, out);
 	else
 		ret = kind == SYS_SOCKET ? -EPROTONOSUPPORT : -ENOTTY;

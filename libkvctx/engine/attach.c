@@ -14,6 +14,7 @@
  */
 #include <dirent.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <syslog.h>
 #include <unistd.h>
 
@@ -25,7 +26,7 @@
 struct gathering {
 	const char *dir;
 	char *why;
-	u32 nr;					/* entries of the directory */
+	u32 nr;					/* members in the directory */
 	struct kvc_super *super;		/* the newest configuration */
 	struct kvc_super *scratch;
 	bool worn;				/* a member has a copy that is none */
@@ -82,43 +83,92 @@ static int gather_compare(struct gathering *g, const struct kve_candidate *c, bo
 	return 0;
 }
 
-static int gather_entry(struct gathering *g, const char *name)
+/* Nothing but a file or a link is looked at: the devices in /dev are nobody's members. */
+static bool gather_skips(const char *path)
 {
-	struct kve_candidate *c;
-	char *path;
+	struct stat st;
+
+	return !lstat(path, &st) && !S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode);
+}
+
+static int gather_candidate(struct gathering *g, struct kve_candidate *c, const char *path)
+{
+	struct stat st;
 	int err;
 
-	if (g->nr == KVC_MEMBERS_MAX)
-		return kve_refuse(g->why, -EMEDIUMTYPE, "%s: more than %u members", g->dir, KVC_MEMBERS_MAX);
-	c = &g->given[g->nr++];
+	if (!stat(path, &st) && S_ISREG(st.st_mode) && (u64)st.st_size < KVC_DEVICE_MIN)
+		return kve_refuse(g->why, -EMEDIUMTYPE, "%s: no member of a pool, too small for one", path);
 	c->dev = calloc(1, sizeof(*c->dev));
-	if (!c->dev || asprintf(&path, "%s/%s", g->dir, name) < 0) {
-		free(c->dev);
-		c->dev = NULL;
+	if (!c->dev)
 		return kve_refuse(g->why, -ENOMEM, "out of memory");
-	}
 	err = kve_device_open(c->dev, path, g->why);
-	free(path);
 	if (!err)
 		err = kve_candidate_read(c, g->scratch, g->why);
 	if (!err)
-		err = gather_compare(g, c, g->nr == 1);
+		err = gather_compare(g, c, !g->nr);
+	if (err) {
+		device_drop(c->dev);
+		c->dev = NULL;
+	}
+	return err;
+}
+
+/* -EMEDIUMTYPE: it is no member of the pool */
+static int gather_entry(struct gathering *g, const char *name)
+{
+	int err = 0;
+	char *path;
+
+	if (g->nr == KVC_MEMBERS_MAX)
+		return kve_refuse(g->why, -EMEDIUMTYPE, "%s: more than %u members", g->dir, KVC_MEMBERS_MAX);
+	if (asprintf(&path, "%s/%s", g->dir, name) < 0)
+		return kve_refuse(g->why, -ENOMEM, "out of memory");
+	if (!gather_skips(path)) {
+		err = gather_candidate(g, &g->given[g->nr], path);
+		g->nr += !err;
+	}
+	free(path);
+	return err;
+}
+
+/* All entries are looked at: with a member among them one that is none is a mistake, without one there is no pool. */
+static int gather_all(struct gathering *g, DIR *d)
+{
+	char *why = g->why, other[KVE_WHY];
+	bool foreign = false;
+	struct dirent *e;
+	int err = 0;
+
+	while (!err && (e = readdir(d))) {
+		if (e->d_name[0] == '.')
+			continue;
+		err = gather_entry(g, e->d_name);
+		if (err == -EMEDIUMTYPE) {
+			/* the first one is what is told, unless there is worse */
+			err = 0;
+			foreign = true;
+			g->why = other;
+		}
+	}
+	if (err && g->why == other)
+		memcpy(why, other, sizeof(other));
+	g->why = why;
+	if (!err && foreign)
+		return g->nr ? -EMEDIUMTYPE : -ENOTTY;
 	return err;
 }
 
 static int gather(struct gathering *g)
 {
-	struct dirent *e;
-	int err = 0;
+	int err;
 	DIR *d;
 
 	kve_fork_lock();	/* the directory's own descriptor is nothing for a child either */
 	d = opendir(g->dir);
 	if (!d)
 		err = kve_refuse(g->why, -errno, "%s: %s", g->dir, strerror(errno));
-	while (!err && (e = readdir(d)))
-		if (e->d_name[0] != '.')
-			err = gather_entry(g, e->d_name);
+	else
+		err = gather_all(g, d);
 	if (d)
 		closedir(d);
 	kve_fork_unlock();

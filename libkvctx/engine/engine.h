@@ -170,12 +170,13 @@ struct kve_pool {
 extern pthread_mutex_t kve_admin_lock;
 
 /*
- * The pool of the directory @dir, whose members are its files, block devices and links to such, but for those whose name
- * begins with a dot. Attaches it unless this process has it attached. A member may be missing where the directory has
+ * The pool of the directory @dir, whose members are its files and its links to files and block devices, but for those
+ * whose name begins with a dot. Attaches it unless this process has it attached. A member may be missing where the directory has
  * an entry ".degraded". 0, or with a sentence in @why
  *   -ENOENT      no such directory, or nothing in it
  *   -EBUSY       another process has it, or something else
- *   -EMEDIUMTYPE an entry that is no member of this pool
+ *   -ENOTTY      nothing in it is a member of a pool
+ *   -EMEDIUMTYPE an entry beside members that is no member of this pool
  *   -EUCLEAN     members are damaged, missing, too small, there twice, or have two histories
  *   -EOPNOTSUPP  a member of a later format, or a device that cannot be used
  *   -EIO         a member cannot be read or written

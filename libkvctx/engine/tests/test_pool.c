@@ -67,7 +67,7 @@ static void directories_without_a_pool(void **state)
 	rig_refused(-ENOENT, "empty");
 	assert_int_equal(kve_pool_get(rig_path("nowhere"), &p, rig_why), -ENOENT);
 	rig_file(rig_path("notes"), "hello", 5, RIG_BYTES);
-	rig_refused(-EMEDIUMTYPE, "notes: no member of a pool");
+	rig_refused(-ENOTTY, "notes: no member of a pool");
 	assert_int_equal(kve_pool_get(rig_path("notes"), &p, rig_why), -ENOTDIR);
 }
 
@@ -81,7 +81,7 @@ static void what_else_is_in_the_directory(void **state)
 	rig_refused(-EMEDIUMTYPE, "short: no member of a pool, too small");
 	unlink(rig_path("short"));
 	mkdir(rig_path("sub"), 0700);
-	rig_refused(-EMEDIUMTYPE, "sub: neither a file nor a block device");
+	kve_pool_put(rig_attach());
 	rig_make(rig_path("sub"), 1);
 	rename(rig_path("sub/m0"), rig_path("other"));
 	rmdir(rig_path("sub"));
