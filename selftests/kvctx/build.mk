@@ -6,7 +6,7 @@ CONTRACT_TESTS	:= abi data match replace session edges slots blocked faults
 KTESTS		:= $(CONTRACT_TESTS) pages parked prio scatter throughput p2p uring peers
 KTEST_PROGS	:= $(KTESTS:%=$(O)/selftests/%)
 KTEST_HARNESS	:= $(O)/obj/selftests/kvctx/harness.o $(O)/obj/selftests/kvctx/excused.o
-CONTRACT_PROGS	:= $(CONTRACT_TESTS:%=$(O)/selftests/%) $(O)/selftests/library
+CONTRACT_PROGS	:= $(CONTRACT_TESTS:%=$(O)/selftests/%) $(O)/selftests/library $(O)/selftests/pages
 
 TESTPROGS	+= $(CONTRACT_PROGS)
 GUESTPROGS	+= $(KTEST_PROGS)
@@ -17,10 +17,29 @@ $(O)/obj/selftests/kvctx/%.o: OBJ_CFLAGS := -Ilibkvctx -Wno-sign-compare
 $(O)/selftests/p2p $(O)/selftests/peers: $(O)/obj/selftests/kvctx/peer.o
 
 $(O)/selftests/uring $(O)/selftests/faults: KTEST_LIBS := -luring
+$(O)/selftests/slots: $(O)/obj/selftests/kvctx/slow_here.o
+$(O)/selftests/slots: KTEST_LIBS := -Wl,--wrap=preadv64v2,--wrap=pwritev64v2
 $(KTEST_PROGS): $(O)/selftests/%: $(O)/obj/selftests/kvctx/%.o $(O)/obj/selftests/kvctx/ktest.o $(KTEST_HARNESS) \
 				  $(LIBKVCTX_A)
 	@mkdir -p $(@D)
 	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ $(LIBKVCTX_LIBS) $(KTEST_LIBS)
+
+# The contract, served in the process
+CONTRACT_MAKER	:= $(O)/selftests/new_pool
+CONTRACT_TSAN	:= CFLAGS="-O1 -g -fsanitize=thread -Wno-tsan" LDFLAGS=-fsanitize=thread
+CHECKS		+= check-contract
+
+$(CONTRACT_MAKER): $(O)/obj/selftests/kvctx/new_pool.o $(LIBKVCTX_A)
+	@mkdir -p $(@D)
+	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ $(LIBKVCTX_LIBS)
+
+.PHONY: check-contract contract-programs
+contract-programs: $(CONTRACT_PROGS)
+
+check-contract: $(CONTRACT_PROGS) $(CONTRACT_MAKER)
+	@$(MAKE) --no-print-directory -s O=$(O)/asan SAN=1 contract-programs
+	@$(MAKE) --no-print-directory -s O=$(O)/tsan SAN= $(CONTRACT_TSAN) contract-programs
+	@selftests/kvctx/contract $(O)
 
 # Commands with failures in them
 GUESTPROGS	+= $(O)/selftests/fail_nth

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -86,6 +87,7 @@ static int test_run(struct __test_metadata *t, const void *variant)
 	volatile bool is_set_up = false;
 
 	setpgid(0, 0);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (!setjmp(way_out)) {
 		if (f->setup)
 			f->setup(t, self, variant);

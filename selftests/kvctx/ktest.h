@@ -88,8 +88,12 @@ int kt_op(struct kt *k, enum kvctx_opcode op, struct kvctx_key key);
 void kt_fill(void *p, size_t n, uint64_t seed);
 long kt_check(const void *p, size_t n, uint64_t seed);
 
-/* Do that with the device "slow", by slow.sh in $KVCTX_SCRIPTS; the number it prints, -1 when it fails */
+/*
+ * Do that with the device "slow": by slow.sh in $KVCTX_SCRIPTS, or in this process (slow_here.c, where it is linked); the
+ * number it tells, -1 when it fails
+ */
 long kt_slow(const char *verb);
+long kt_slow_here(const char *verb) __attribute__((weak));
 
 uint64_t kt_now(void);	/* ns */
 
