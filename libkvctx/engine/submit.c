@@ -133,13 +133,6 @@ static s32 submit_one(struct kve_session *s, const struct kvctx_sqe *sqe, u64 no
 	return res ? res : -EINPROGRESS;
 }
 
-/* What was queued goes to the devices. */
-static void submit_send(struct kve_session *s, struct kve_batch *batch)
-{
-	kve_ring_send(s->ring);
-	kve_store_crcs(batch);
-}
-
 int kve_submit(struct kve_session *s, const struct kvctx_submit *arg)
 {
 	const struct kvctx_sqe *sqes = (const struct kvctx_sqe *)arg->sqes;
@@ -163,9 +156,11 @@ int kve_submit(struct kve_session *s, const struct kvctx_submit *arg)
 			pthread_mutex_unlock(&s->lock);
 		}
 		if (i % SUBMIT_BATCH == SUBMIT_BATCH - 1)
-			submit_send(s, &batch);
+			kve_ring_send(s->ring);
 	}
-	submit_send(s, &batch);
+	kve_ring_send(s->ring);
+	/* when all are on the way: who loads does not wait for the checksums of those that store */
+	kve_store_crcs(&batch);
 	if (arg->wait_nr)
 		kve_cq_wait(s, arg->wait_nr, &timeout_ns);
 	return (int)nr;
