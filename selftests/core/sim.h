@@ -24,6 +24,7 @@
  * holds wherever the member that has its tombstone takes part; so the model remembers which one that was.
  *
  *   sim_main.c   options, seeds, scheduling     sim_model.c  the model
+ *   sim_shape.c  what a seed means              sim_settle.c  until nothing is left to do
  *   sim_ops.c    users: store, delete           sim_read.c   users: load, match, lease
  *   sim_admin.c  flush, tenants                 sim_work.c   members' workers
  *   sim_recover.c  recovery                     sim_format.c  format
@@ -52,6 +53,7 @@ struct sim_cfg {
 	u32	chunk_size;
 	u32	nr_keys;		/* of each keyspace */
 	u32	typical_len;
+	u32	first_keyspace;		/* numbers of keyspaces go on from here */
 	bool	roomy;			/* the pool is larger than what is stored: nothing may be evicted */
 	bool	leases, tenants, member_fails, alloc_fails, corrupts, io_errors, vanish, limits, grow;
 	bool	misreads, lies, rolls_back, budget, leaves;
@@ -207,7 +209,8 @@ struct worker {
 	bool	asking;			/* in a call of the engine */
 	struct kvc_work w;
 	u8	*buf;			/* of a move */
-	bool	writing;		/* second half of a move */
+	bool	leased;			/* somebody leases what is moved, for as long as that takes */
+	struct kvc_lease lease;
 };
 
 /* What users do changes from time to time, and a device may be slow with what it is told to force. */
@@ -299,9 +302,14 @@ void sim_trace(const struct sim *s, const char *fmt, ...) __attribute__((format(
 			sim_fail("check failed: %s: " fmt, #cond, __VA_ARGS__);	\
 	} while (0)
 void sim_alloc_fails(struct sim *s, bool on);
+void sim_fail_member(struct sim *s, u32 member);
 void phase_end(struct sim *s);
 void phase_stall(struct sim *s, u32 member);	/* what it is told to force takes until the phase ends */
-/* Everything in flight ends, nobody holds anything, workers have nothing left to do. */
+
+/* sim_shape.c */
+void sim_configure(struct sim *s);
+
+/* sim_settle.c: everything in flight ends, nobody holds anything, workers have nothing left to do. */
 void sim_settle(struct sim *s);
 
 /* sim_model.c */
@@ -340,6 +348,7 @@ struct op *op_new(struct sim *s, enum op_type type, struct mkey *k);
 void op_free(struct op *op);
 void ops_note_failures(struct sim *s);
 struct kvc_domain *sim_domain(struct sim *s, const struct mkey *k);
+void sim_keyspace(const struct sim *s, u8 keyspace[KVC_KEYSPACE_LEN], u32 n);
 void ops_random(struct sim *s);
 void ops_delete_key(struct sim *s, struct mkey *k);
 void ops_retry(struct sim *s);
@@ -356,7 +365,10 @@ void op_load(struct sim *s);
 void op_query(struct sim *s);
 void op_match(struct sim *s);
 void op_lease(struct sim *s);
-void ops_drop_leases(struct sim *s);
+void ops_lease_key(struct sim *s, struct mkey *k);
+/* All of them; or not those on a member that leaves, of users who renew them again and again */
+void ops_drop_leases(struct sim *s, bool renew);
+bool ops_renew_leases(struct sim *s);	/* false: there are none */
 
 /* sim_window.c. @key: what the call is about, or NULL. end: did anything happen meanwhile? */
 void window_begin(struct sim *s, struct window *w, struct mkey *key);

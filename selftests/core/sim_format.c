@@ -45,15 +45,15 @@ void sim_litter(struct sim *s, struct dev *d)
 #define GAP		BIT_ULL(32)
 #define ATTACHES	BIT_ULL(28)
 
-/* A segment by hand: its header, and an extent with one record, of a page. */
-static void plant_as(struct sim *s, u32 member, u32 segment, struct kvc_seg_id *id, struct kvc_rec *rec)
+/* A segment by hand: its header, and an extent with one record, of a page. @behind: what the extent says it is of */
+static void plant_as(struct sim *s, u32 member, u32 segment, const struct kvc_seg_id *id,
+		     const struct kvc_seg_id *behind, struct kvc_rec *rec)
 {
 	u64 at = KVC_DATA_OFFSET + segment * s->cfg.segment_size;
 	struct kvc_extent_writer w;
 	u8 buf[KVC_BLOCK];
 	void *crcs;
 
-	id->salt = rng_u64(&s->rng);
 	kvc_extent_begin(&w, buf, sizeof(buf));
 	dev_pwrite(s->devs[member], at, buf, kvc_extent_end(&w, id, 0));
 	kvc_extent_begin(&w, buf, sizeof(buf));
@@ -64,7 +64,7 @@ static void plant_as(struct sim *s, u32 member, u32 segment, struct kvc_seg_id *
 	if (!kvc_extent_add(&w, rec, &crcs))
 		sim_fail("no room for a record");
 	kvc_put_crc(crcs, 0, 0);
-	dev_pwrite(s->devs[member], at + KVC_BLOCK, buf, kvc_extent_end(&w, id, 1));
+	dev_pwrite(s->devs[member], at + KVC_BLOCK, buf, kvc_extent_end(&w, behind, 1));
 }
 
 static void plant(struct sim *s, u32 member, u32 segment, u64 generation, struct kvc_rec *rec)
@@ -72,24 +72,33 @@ static void plant(struct sim *s, u32 member, u32 segment, u64 generation, struct
 	struct kvc_seg_id id = { .member = member, .segment = segment, .generation = generation };
 
 	memcpy(id.pool_uuid, s->super->pool_uuid, KVC_UUID_LEN);
-	plant_as(s, member, segment, &id, rec);
+	id.salt = rng_u64(&s->rng);
+	plant_as(s, member, segment, &id, &id, rec);
 }
 
-/* Segments of another pool, of another member, of another place: devices, or parts of them, that were swapped */
+/*
+ * Segments of another pool, of another member, of another place: devices, or parts of them, that were swapped; and what
+ * another use of the segment has left behind its header, told by its generation or by its salt.
+ */
 static void plant_foreign(struct sim *s)
 {
 	u32 m = rng_below(&s->rng, s->cfg.nr_members), seg = rng_below(&s->rng, s->cfg.nr_segs[m]);
 	struct kvc_seg_id id = { .member = m, .segment = seg, .generation = 1 + rng_below(&s->rng, 10) };
 	struct kvc_rec rec = { .tenant = s->tenants[0].slot, .seq = BIT_ULL(40) };
-	u32 how = rng_below(&s->rng, 3);
+	struct kvc_seg_id behind;
+	u32 how = rng_below(&s->rng, 5);
 
 	memcpy(id.pool_uuid, s->super->pool_uuid, KVC_UUID_LEN);
 	id.pool_uuid[0] += how == 0;
 	id.member += how == 1;
 	id.segment += how == 2;
+	id.salt = rng_u64(&s->rng);
+	behind = id;
+	behind.generation += how == 3;
+	behind.salt += how == 4;
 	key_make(rec.key, rng_below(&s->rng, s->cfg.nr_keys));
-	keyspace_make(rec.keyspace, 0);
-	plant_as(s, m, seg, &id, &rec);
+	sim_keyspace(s, rec.keyspace, 0);
+	plant_as(s, m, seg, &id, &behind, &rec);
 }
 
 /*
@@ -113,7 +122,7 @@ static void plant_limits(struct sim *s)
 	plant(s, 0, 0, last, &rec);
 	rec.tenant = s->tenants[0].slot;
 	key_make(rec.key, 0);
-	keyspace_make(rec.keyspace, 0);
+	sim_keyspace(s, rec.keyspace, 0);
 	rec.seq = 1;
 	plant(s, m, 1, beyond, &rec);
 	rec.seq = beyond;

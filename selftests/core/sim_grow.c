@@ -105,6 +105,21 @@ static bool room_without(const struct sim *s, u32 member)
 	return s->placed < left / KVC_BLOCK / 10;
 }
 
+/* Of some of its pages it is known that somebody needs them. */
+static void lease_some(struct sim *s, u32 member)
+{
+	u32 n = s->cfg.leases ? rng_below(&s->rng, 6) : 0, i;
+
+	for (i = rng_below(&s->rng, s->nr_keys); n && i < s->nr_keys; i++) {
+		struct mkey *k = &s->keys[i];
+
+		if (!k->cur.version || k->at.member != member || k->busy || !ops_present(s, k))
+			continue;
+		ops_lease_key(s, k);
+		n--;
+	}
+}
+
 /* What its users delete meanwhile needs tombstones, which go to others. */
 static void delete_some(struct sim *s, u32 member)
 {
@@ -141,6 +156,7 @@ static void leave(struct sim *s)
 	for (i = 0; i < s->nr_keys; i++)
 		if (s->keys[i].tombs & BIT(m))
 			s->keys[i].tombs |= BIT(SIM_MEMBERS_MAX) - 1;
+	lease_some(s, m);
 	delete_some(s, m);
 	s->phase.left = 200;
 	s->phase.kind = rng_range(&s->rng, PHASE_DELETES, PHASE_STORES);

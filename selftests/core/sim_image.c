@@ -83,7 +83,7 @@ void image_init(struct sim *s)
 		im->ids[at] = i + 1;
 	}
 	for (i = 0; i < SIM_KEYSPACES; i++)
-		keyspace_make(im->keyspaces[i], i);
+		sim_keyspace(s, im->keyspaces[i], i);
 	s->image = im;
 }
 

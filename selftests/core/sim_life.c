@@ -460,7 +460,7 @@ void life_end(struct sim *s)
 		bus_power_cut(s->bus);
 	}
 	ops_drop_waiters(s);
-	ops_drop_leases(s);
+	ops_drop_leases(s, false);
 	while (s->ops) {
 		struct op *op = s->ops;
 

@@ -72,135 +72,21 @@ void sim_alloc_fails(struct sim *s, bool on)
 	os_alloc_fault = on && s->cfg.alloc_fails ? alloc_fault : NULL;
 }
 
-static void set_faults(struct sim *s)
+void sim_fail_member(struct sim *s, u32 member)
 {
-	struct bus_faults f = { 0 };
-
-	if (s->cfg.corrupts) {
-		f.lost = rng_below(&s->fault_rng, 60);
-		f.misdirected = rng_below(&s->fault_rng, 30);
-		f.flip = rng_below(&s->fault_rng, 80);
-	}
-	if (s->cfg.io_errors) {
-		f.read_error = rng_below(&s->fault_rng, 300);
-		f.write_error = rng_below(&s->fault_rng, 60);
-		f.bad = rng_below(&s->fault_rng, 150);
-	}
-	f.misread = s->cfg.misreads ? 200 : 0;
-	f.lying = s->cfg.lies ? 5000 : 0;
-	bus_faults(s->bus, &f);
+	if (s->hole[member] || (s->grow.state == G_ADDING && s->grow.member == member))
+		return;
+	kvc_member_fail(s->pool, member);
+	model_member_failed(s, member);
 }
 
-/*
- * Most histories have the shape that matters: members large enough for a head of each queue, and full. The others are
- * shorter, on pools of few segments, where corners are near.
- */
-struct size {
-	u32	weight;			/* of 100 */
-	u32	lives, steps, members, segs_min, segs, keys;
-	u32	lens[4];		/* bytes of a typical page */
-};
-
-static const struct size sizes[] = {
-	{ 15, 3, 150, 2, KVC_SEGMENTS_MIN, 5, 16, { 2000, 24000, 60000, 120000 } },
-	{ 10, 4, 300, 3, KVC_SEGMENTS_MIN, 7, 30, { 2000, 9000, 40000, 65536 } },
-	{ 45, 4, 1200, 3, 12, 14, 60, { 24000, 60000, 120000, 200000 } },
-	{ 25, 4, 2000, 3, 12, 16, 100, { 9000, 40000, 65536, 120000 } },
-	{ 5, 6, 4000, 4, 12, 20, 250, { 2000, 9000, 20000, 65536 } },
-};
-
-static const struct size *pick_size(struct rng *r)
-{
-	u32 n = rng_below(r, 100), i;
-
-	for (i = 0; n >= sizes[i].weight; i++)
-		n -= sizes[i].weight;
-	return &sizes[i];
-}
-
-/*
- * Small members that are full, one of which leaves, and nothing else that could make tombstones stay: those of its
- * pages lie on the others, which reclaim while it is being emptied.
- */
-static void leavers(struct sim *s)
-{
-	struct sim_cfg *c = &s->cfg;
-	struct rng *r = &s->rng;
-	u32 i;
-
-	c->nr_members = rng_range(r, 2, 3);
-	for (i = 0; i < c->nr_members; i++)
-		c->nr_segs[i] = rng_range(r, 5, 9);
-	c->lives = rng_range(r, 1, 2);
-	c->steps = rng_range(r, 600, 1200);
-	c->nr_keys = 60;
-	c->typical_len = 60000;
-	c->leaves = true;
-	c->grow = true;
-	c->roomy = false;
-	c->vanish = false;
-	c->member_fails = false;
-	c->corrupts = false;
-	c->io_errors = false;
-	c->misreads = false;
-	c->limits = false;
-	c->lies = false;
-	c->rolls_back = false;
-	c->windows = 800 << rng_below(r, 3);
-	c->images = 1;
-}
-
-static void set_cfg(struct sim *s)
-{
-	struct sim_cfg *c = &s->cfg;
-	struct rng *r = &s->rng;
-	const struct size *z = pick_size(r);
-	bool others;
-	u32 i;
-
-	c->lives = rng_range(r, 2, z->lives);
-	c->steps = rng_range(r, z->steps / 10, z->steps);
-	c->nr_members = rng_range(r, 1, z->members);
-	c->segment_size = KVC_SEGMENT_MIN << (z->segs_min < 12 ? rng_below(r, 2) : 0);
-	if (rng_chance(r, 3000))
-		c->segment_size += KVC_BLOCK * rng_below(r, 64);
-	c->chunk_size = KVC_CHUNK_MIN << rng_below(r, 5);
-	c->vanish = c->nr_members > 1 && rng_chance(r, 4000);
-	if (c->vanish)
-		c->lives += rng_below(r, 3);
-	c->roomy = !c->vanish && rng_chance(r, 1500);
-	for (i = 0; i < c->nr_members; i++)
-		c->nr_segs[i] = c->roomy ? rng_range(r, 48, 64) : rng_range(r, z->segs_min, z->segs);
-	c->nr_keys = rng_range(r, 4, z->keys);
-	c->typical_len = z->lens[rng_below(r, ARRAY_SIZE(z->lens))];
-	c->leases = rng_chance(r, 5000);
-	c->tenants = rng_chance(r, 4000);
-	c->member_fails = rng_chance(r, 2000);
-	c->alloc_fails = rng_chance(r, 2000);
-	c->corrupts = rng_chance(r, 2500);
-	c->io_errors = rng_chance(r, 2500);
-	c->limits = !c->vanish && rng_chance(r, 1000);
-	c->discards = rng_below(r, 4);
-	c->grow = !c->vanish && !c->limits && rng_chance(r, 4000);
-	c->windows = rng_chance(r, 7000) ? 100 << rng_below(r, 6) : 0;
-	c->images = rng_chance(r, 8500) ? rng_range(r, 1, 3) : 0;
-	c->budget = rng_chance(r, 1500);
-	c->misreads = !c->limits && rng_chance(r, 3500);
-	/* the newest superblock has to be on another member */
-	others = c->nr_members > 1 && !c->vanish && !c->member_fails && !c->io_errors && !c->grow;
-	c->lies = others && rng_chance(r, 1500);
-	c->rolls_back = others && !c->lies && !c->limits && rng_chance(r, 1000);
-	c->corrupts |= c->rolls_back;
-	if (rng_chance(r, 1000))
-		leavers(s);
-	set_faults(s);
-}
-
-/* Members vanish, and sooner or later somebody tells the engine. */
+/* Members vanish, and sooner or later somebody tells the engine; or are lost while another one leaves. */
 static void lose_members(struct sim *s)
 {
 	u32 i;
 
+	if (s->cfg.member_fails && s->grow.state == G_LEAVING && rng_chance(&s->fault_rng, s->cfg.leaves ? 150 : 20))
+		sim_fail_member(s, rng_below(&s->fault_rng, s->cfg.nr_members));
 	if (!s->cfg.vanish)
 		return;
 	if (rng_chance(&s->fault_rng, 40))
@@ -208,8 +94,7 @@ static void lose_members(struct sim *s)
 	for (i = 0; i < s->cfg.nr_members; i++) {
 		if (!dev_gone(s->devs[i]) || s->failed[i] || !rng_chance(&s->fault_rng, 500))
 			continue;
-		kvc_member_fail(s->pool, i);
-		model_member_failed(s, i);
+		sim_fail_member(s, i);
 	}
 }
 
@@ -286,45 +171,8 @@ static void step(struct sim *s)
 	grow_look(s);
 	if (rng_chance(&s->rng, 1000))
 		super_look(s);
-}
-
-/* I/O ends one by one, and workers get as far as they can before the next: what it ends has to wake them. */
-static bool settle_step(struct sim *s)
-{
-	bool any = false;
-	u32 i;
-
-	s->step_windows = 0;
-	s->lost = false;
-	for (i = 0; i < s->cfg.nr_members; i++)
-		any |= work_step(s, i);
-	if (!any)
-		any = bus_step(s->bus);
-	if (s->step_windows)
-		model_look(s);
-	ops_flush_look(s);
-	grow_look(s);
-	if (!any && s->nr_waiters) {
-		sim_check(s->space, "%u stores wait for space, and nobody will tell them", s->nr_waiters);
-		ops_retry(s);
-		any = true;
-	}
-	return any;
-}
-
-void sim_settle(struct sim *s)
-{
-	u32 rounds = 0;
-
-	ops_drop_leases(s);
-	phase_end(s);
-	s->settling = true;
-	grow_look(s);
-	while (settle_step(s))
-		sim_check(++rounds < 100000, "no end of work: %u stores wait", s->nr_waiters);
-	sim_check(s->nr_ops == 0, "%u operations never ended", s->nr_ops);
-	s->settling = false;
-	grow_settled(s);
+	if (!s->early && rng_chance(&s->rng, 10))
+		sim_settle(s);
 }
 
 /* Sums and the digest, of all seeds so far */
@@ -364,7 +212,7 @@ static void run_seed(u64 seed, bool verbose, struct total *total)
 	s->fault_rng.state = rng_mix(seed + 3);
 	s->window_rng.state = rng_mix(seed + 4);
 	s->bus = bus_new(&s->bus_rng);
-	set_cfg(s);
+	sim_configure(s);
 	sim_trace(s, "%u members, segments of %llu, chunks of %u, %s%s%s%s%s%s%s%s%s%s%s", s->cfg.nr_members,
 		  (unsigned long long)s->cfg.segment_size, s->cfg.chunk_size,
 		  s->cfg.windows ? "windows " : "", s->cfg.roomy ? "roomy " : "",

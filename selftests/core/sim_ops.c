@@ -10,12 +10,17 @@ u32 padded(u32 length)
 	return kvc_blocks(length) << KVC_BLOCK_SHIFT;
 }
 
+void sim_keyspace(const struct sim *s, u8 keyspace[KVC_KEYSPACE_LEN], u32 n)
+{
+	keyspace_make(keyspace, s->cfg.first_keyspace + n);
+}
+
 struct kvc_domain *sim_domain(struct sim *s, const struct mkey *k)
 {
 	u8 keyspace[KVC_KEYSPACE_LEN];
 	struct kvc_domain *d;
 
-	keyspace_make(keyspace, k->keyspace);
+	sim_keyspace(s, keyspace, k->keyspace);
 	sim_alloc_fails(s, false);
 	d = kvc_domain_get(s->pool, s->tenants[k->tenant].slot, keyspace);
 	sim_alloc_fails(s, true);
@@ -487,18 +492,12 @@ static const struct mix {
 
 static void op_rare(struct sim *s)
 {
-	u32 n;
-
 	if (rng_chance(&s->rng, 1000))
 		op_settings(s);
 	else if (s->cfg.tenants && rng_chance(&s->rng, 5000)) {
 		op_tenant(s);
 	} else if (s->cfg.member_fails && rng_chance(&s->rng, 2000) && s->cfg.nr_members > 1) {
-		n = rng_below(&s->rng, s->cfg.nr_members);
-		if (s->hole[n] || (s->grow.state == G_ADDING && s->grow.member == n))
-			return;
-		kvc_member_fail(s->pool, n);
-		model_member_failed(s, n);
+		sim_fail_member(s, rng_below(&s->rng, s->cfg.nr_members));
 	}
 }
 

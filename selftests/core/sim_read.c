@@ -190,10 +190,54 @@ static void lease_put(struct sim *s, u32 i)
 	kvc_lease_put(s->pool, &lease);
 }
 
-void ops_drop_leases(struct sim *s)
+static bool delays(const struct sim *s, const struct mlease *l)
 {
-	while (s->nr_leases)
-		lease_put(s, s->nr_leases - 1);
+	return grow_leaving(s, l->member) && kvc_member_leaves(s->pool, l->member);
+}
+
+void ops_drop_leases(struct sim *s, bool renew)
+{
+	u32 i;
+
+	for (i = s->nr_leases; i-- > 0;)
+		if (!renew || !delays(s, &s->leases[i]))
+			lease_put(s, i);
+}
+
+/* Another lease of the same page, or of its neighbour, ahead of the end of this one */
+static void renew(struct sim *s, u32 i)
+{
+	const struct mlease l = s->leases[i];
+	struct kvc_lease lease;
+	struct kvc_domain *d;
+	u8 key[KVC_KEY_LEN];
+	struct mkey *k;
+	u32 n;
+
+	for (n = 0; n < s->nr_keys; n++) {
+		k = &s->keys[n];
+		if (!ops_present(s, k) || k->at.member != l.member || segment_of(s, k->at.offset) != l.segment)
+			continue;
+		key_make(key, k->id);
+		d = sim_domain(s, k);
+		if (kvc_lease_get(s->pool, d, key, &lease) == 0)
+			lease_add(s, k, lease);
+		kvc_domain_put(s->pool, d);
+		break;
+	}
+	lease_put(s, i);
+}
+
+bool ops_renew_leases(struct sim *s)
+{
+	u32 i, nr = s->nr_leases;
+
+	for (i = nr; i-- > 0;)
+		if (delays(s, &s->leases[i]))
+			renew(s, i);
+		else
+			lease_put(s, i);
+	return nr > 0;
 }
 
 #define MATCH_MAX 24
@@ -248,20 +292,13 @@ void op_match(struct sim *s)
 	sim_check(found == n, "match found %u, and says %u", found, n);
 }
 
-void op_lease(struct sim *s)
+void ops_lease_key(struct sim *s, struct mkey *k)
 {
-	struct mkey *k = model_random_key(s);
 	struct kvc_lease lease;
 	struct kvc_domain *d;
 	u8 key[KVC_KEY_LEN];
 	int r;
 
-	if (s->nr_leases && rng_chance(&s->rng, 5500)) {
-		lease_put(s, rng_below(&s->rng, s->nr_leases));
-		return;
-	}
-	if (!k || s->nr_leases > 200)
-		return;
 	key_make(key, k->id);
 	d = sim_domain(s, k);
 	r = kvc_lease_get(s->pool, d, key, &lease);
@@ -274,4 +311,14 @@ void op_lease(struct sim *s)
 	} else {
 		sim_check(r == -ENOENT, "lease of present %s: %d", model_name(k), r);
 	}
+}
+
+void op_lease(struct sim *s)
+{
+	struct mkey *k = model_random_key(s);
+
+	if (s->nr_leases && rng_chance(&s->rng, 5500))
+		lease_put(s, rng_below(&s->rng, s->nr_leases));
+	else if (k && s->nr_leases <= 200)
+		ops_lease_key(s, k);
 }

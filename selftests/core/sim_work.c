@@ -85,6 +85,8 @@ static void work_end(struct worker *wk, int err)
 	kvc_work_done(s->pool, &wk->w, err);
 	if (wk->w.type != KVC_WORK_MOVE)
 		window_end(s, &win);
+	if (wk->leased)
+		kvc_lease_put(s->pool, &wk->lease);
 	free(wk->buf);
 	wk->buf = NULL;
 	wk->busy = false;
@@ -93,8 +95,13 @@ static void work_end(struct worker *wk, int err)
 		return;
 	if (!kvc_member_online(s->pool, wk->member))
 		model_member_failed(s, wk->member);
-	if (wk->w.type == KVC_WORK_MOVE && !err)
+	if (wk->w.type == KVC_WORK_MOVE && !err && !wk->leased)
 		model_moved(s, &wk->w);
+	wk->leased = false;
+	/* lost, with a copy that is not durable yet */
+	if (wk->w.type == KVC_WORK_MOVE && wk->w.member != wk->member && s->cfg.member_fails &&
+	    rng_chance(&s->fault_rng, 200))
+		sim_fail_member(s, wk->w.member);
 	if (wk->w.type == KVC_WORK_MOVE && err == -EBADMSG)
 		model_move_bad(s, &wk->w);
 	s->n.ioerrs += err && err != -EBADMSG;
@@ -132,11 +139,38 @@ static void move_read_done(void *arg, int err)
 		dev_write(wk->sim->devs[wk->w.member], wk->w.offset, wk->buf, padded(wk->w.len), 0, plain_done, wk);
 }
 
+static struct mkey *page_at(struct sim *s, u32 member, u64 offset)
+{
+	u32 i;
+
+	for (i = 0; i < s->nr_keys; i++)
+		if (s->keys[i].cur.version && s->keys[i].at.member == member && s->keys[i].at.offset == offset)
+			return &s->keys[i];
+	return NULL;
+}
+
+static void lease_moved(struct worker *wk)
+{
+	struct sim *s = wk->sim;
+	struct mkey *k = page_at(s, wk->w.src_member, wk->w.src_offset);
+	struct kvc_domain *d;
+	u8 key[KVC_KEY_LEN];
+
+	if (!k || k->busy || !ops_present(s, k))
+		return;
+	key_make(key, k->id);
+	d = sim_domain(s, k);
+	wk->leased = kvc_lease_get(s->pool, d, key, &wk->lease) == 0;
+	kvc_domain_put(s->pool, d);
+}
+
 static void start_move(struct worker *wk)
 {
 	const struct kvc_work *w = &wk->w;
 	struct sim *s = wk->sim;
 
+	if (s->cfg.leases && rng_chance(&s->rng, 500))
+		lease_moved(wk);
 	model_check_free(s, w->member, w->offset, padded(w->len), "move");
 	wk->buf = calloc(1, padded(w->len));
 	if (!wk->buf)
@@ -164,6 +198,9 @@ static void start(struct worker *wk)
 		  w->member, wk->member);
 	sim_trace(s, "member %u: %s at %llu + %llu", wk->member, names[w->type], (unsigned long long)w->offset,
 		  (unsigned long long)(w->type == KVC_WORK_DISCARD ? w->discard_len : w->len));
+	sim_check(w->type != KVC_WORK_WRITE || w->stream == KVC_STREAM_META, "summary in stream %u", w->stream);
+	sim_check(w->type != KVC_WORK_MOVE || w->src_member != w->member || w->stream > KVC_STREAM_NEW,
+		  "move in stream %u", w->stream);
 	if (w->type != KVC_WORK_DISCARD)
 		budget_spend(s, padded(w->len));
 	switch (w->type) {
