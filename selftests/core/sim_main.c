@@ -11,6 +11,7 @@
 #include <malloc.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -33,6 +34,23 @@ static void on_abort(int sig)
 {
 	signal(sig, SIG_DFL);
 	on_fail("aborted");
+}
+
+/* Of one core; the longest history takes a second, under sanitizers some. */
+#define HISTORY_SECONDS	30
+
+static void on_time(int sig)
+{
+	(void)sig;
+	on_fail("does not end");
+}
+
+static void set_timer(void)
+{
+	const struct itimerval t = { .it_value.tv_sec = HISTORY_SECONDS };
+
+	if (setitimer(ITIMER_PROF, &t, NULL))
+		abort();
 }
 
 const char *__asan_default_options(void);
@@ -205,6 +223,7 @@ static void run_seed(u64 seed, bool verbose, struct total *total)
 	if (!s)
 		abort();
 	running = s;
+	set_timer();
 	s->seed = seed;
 	s->verbose = verbose;
 	s->rng.state = rng_mix(seed + 1);
@@ -337,6 +356,7 @@ int main(int argc, char **argv)
 	program = argv[0];
 	harness_fail = on_fail;
 	signal(SIGABRT, on_abort);
+	signal(SIGPROF, on_time);
 	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		if (c == 's') {
 			base = strtoull(optarg, NULL, 0);
