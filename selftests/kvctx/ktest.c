@@ -153,18 +153,11 @@ struct kvctx_key kt_key(uint64_t n)
 	static uint64_t first;
 	uint64_t mine = kt_now() ^ ((uint64_t)getpid() << 40), base = 0;
 	struct kvctx_key key = { .qualifier = n };
-	uint64_t none = 0, mine = kt_now() ^ ((uint64_t)getpid() << 40);
 
-<<<<<<< HEAD
 	/* threads agree on one */
-	if (!__atomic_compare_exchange_n(&base, &none, mine, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-		mine = none;
-	memcpy(key.digest, &mine, sizeof(mine));
-=======
 	if (__atomic_compare_exchange_n(&first, &base, mine, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 		base = mine;
 	memcpy(key.digest, &base, sizeof(base));
->>>>>>> 7dc1eed (selftests/kvctx: make check-contract runs the tests of the contract in the process)
 	memcpy(key.digest + 24, &n, sizeof(n));
 	return key;
 }
