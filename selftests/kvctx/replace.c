@@ -117,7 +117,7 @@ TEST_F(replace, slots_do_not_serve_the_old_page)
 struct reader {
 	struct kt k;
 	struct kvctx_key key;
-	volatile bool stop;
+	bool stop;	/* atomically */
 	int loads, misses, wrong;
 };
 
@@ -125,7 +125,7 @@ static void *read_all_the_time(void *arg)
 {
 	struct reader *r = arg;
 
-	while (!r->stop) {
+	while (!__atomic_load_n(&r->stop, __ATOMIC_RELAXED)) {
 		int res = kt_load(&r->k, r->key, 0, PAGE, NULL);
 		int v = 0;
 
@@ -164,7 +164,7 @@ TEST_F(replace, readers_see_one_version_or_another)
 			EXPECT_EQ(PAGE, cqe.res);
 		}
 	}
-	r.stop = true;
+	__atomic_store_n(&r.stop, true, __ATOMIC_RELAXED);
 	pthread_join(thread, NULL);
 	EXPECT_LT(0, r.loads);
 	EXPECT_EQ(0, r.misses);
