@@ -98,12 +98,18 @@ static void read_and_feed(struct sim *s, struct job *j)
 		free(buf);
 }
 
+/* Those of a member that is not there are left alone. */
+static u32 segments(const struct sim *s, u32 member)
+{
+	return s->missing & BIT(member) ? 0 : kvc_nr_segments(s->pool, member);
+}
+
 static void start_job(struct sim *s, struct job *j, u32 segment)
 {
 	u32 member = 0;
 
-	while (segment >= kvc_nr_segments(s->pool, member))
-		segment -= kvc_nr_segments(s->pool, member++);
+	while (segment >= segments(s, member))
+		segment -= segments(s, member++);
 	kvc_recover_start(s->pool, member, segment, &j->r);
 	if (rng_chance(&s->rng, 9000))
 		j->r.keep = j->keep;
@@ -122,7 +128,7 @@ static bool recover(struct sim *s, u32 reads)
 	for (i = 0; i < JOBS; i++)
 		jobs[i].keep = keep[i];
 	for (i = 0; i < s->cfg.nr_members; i++)
-		n += kvc_nr_segments(s->pool, i);
+		n += segments(s, i);
 	start = rng_below(&s->rng, n);
 	while (any) {
 		struct job *j = &jobs[rng_below(&s->rng, JOBS)];

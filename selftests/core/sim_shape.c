@@ -50,11 +50,8 @@ static const struct size *pick_size(struct rng *r)
 	return &sizes[i];
 }
 
-/*
- * Small members that are full, one of which leaves, and nothing else that could make tombstones stay: those of its
- * pages lie on the others, which reclaim while it is being emptied.
- */
-static void leavers(struct sim *s)
+/* Small members that are full, and nothing that could make tombstones stay but what a history is about */
+static void plain(struct sim *s)
 {
 	struct sim_cfg *c = &s->cfg;
 	struct rng *r = &s->rng;
@@ -63,23 +60,34 @@ static void leavers(struct sim *s)
 	c->nr_members = rng_range(r, 2, 3);
 	for (i = 0; i < c->nr_members; i++)
 		c->nr_segs[i] = rng_range(r, 5, 9);
-	c->lives = rng_range(r, 1, 2);
-	c->steps = rng_range(r, 600, 1200);
 	c->nr_keys = 60;
 	c->typical_len = 60000;
-	c->leaves = true;
-	c->grow = true;
 	c->roomy = false;
 	c->vanish = false;
-	c->member_fails = c->nr_members > 2 && rng_chance(r, 4000);
+	c->member_fails = false;
+	c->grow = false;
 	c->corrupts = false;
 	c->io_errors = false;
 	c->misreads = false;
 	c->limits = false;
 	c->lies = false;
 	c->rolls_back = false;
-	c->windows = 800 << rng_below(r, 3);
 	c->images = 1;
+}
+
+/* Members leave: tombstones of their pages lie on the others, which reclaim while they are being emptied. */
+static void leavers(struct sim *s)
+{
+	struct sim_cfg *c = &s->cfg;
+	struct rng *r = &s->rng;
+
+	plain(s);
+	c->lives = rng_range(r, 1, 2);
+	c->steps = rng_range(r, 600, 1200);
+	c->member_fails = c->nr_members > 2 && rng_chance(r, 4000);
+	c->leaves = true;
+	c->grow = true;
+	c->windows = 800 << rng_below(r, 3);
 }
 
 void sim_configure(struct sim *s)
