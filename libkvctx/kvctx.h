@@ -168,6 +168,9 @@ int kvctx_pool_create(const char *dir, const struct kvctx_pool_params *params);
  * * -EINVAL: other flags; parameters or sizes that the module refuses
  * * -E2BIG: parameters of a later version of the library, and not zero
  * * -ENOENT: no such pool or tenant
+ * * -EBUSY: another process has the pool, or something else a member of it
+ * * -EMEDIUMTYPE: something beside members in the pool's directory is no member of that pool
+ * * -EUCLEAN: a member is damaged or missing, or they were attached without each other
  * * -EACCES: no permission for the tenant or a member
  * * -ENOTTY: neither a node of kvctx nor a pool's directory
  * * -EPROTONOSUPPORT: the daemon is of another version
@@ -175,7 +178,8 @@ int kvctx_pool_create(const char *dir, const struct kvctx_pool_params *params);
  * * -ENODEV: the pool is being detached, or the daemon is gone
  * * -ENOMEM: out of memory, or arena and slots are over RLIMIT_MEMLOCK
  *
- * and what else open() may give.
+ * and what else open() may give. kvctx_set_log() tells why a pool's directory is refused. Members
+ * may be missing where it has an entry ".degraded".
  */
 int kvctx_open(const char *path, int flags, const struct kvctx_params *params, struct kvctx **out);
 

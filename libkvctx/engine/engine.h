@@ -15,13 +15,12 @@
  * caller; the last kve_pool_put() detaches it. A child after fork() owns nothing: see fork.c.
  *
  * Floors, lowest first; a file calls only what is below it. The core is below all of them.
- *   1  log fork format file
+ *   1  log fork format file attend
  *   2  os/os device create
- *   3  attend
- *   4  member super
- *   5  worker recover
- *   6  attach
- *   7  pool
+ *   3  member super
+ *   4  worker recover
+ *   5  attach
+ *   6  pool
  *
  * Locks, outermost first: kve_admin_lock (attach and detach; held over I/O), pool->super_lock (everything that changes
  * a superblock; held over I/O), a session's, the engine's, pool->lock (jobs, flushes; never held over I/O). No function

@@ -195,7 +195,7 @@ static void errors_have_texts(void **state)
 	static const int errnos[] = {
 		ENOENT, EBADMSG, EIO, ENODEV, ETIME, EREMOTEIO, EDQUOT, ENOSPC, EAGAIN, EMSGSIZE,
 		ERANGE, E2BIG, EACCES, EINVAL, EFAULT, EOPNOTSUPP, ENOMEM, EBADFD, EEXIST, EBUSY,
-		EINTR, ENOTTY, EPROTO,
+		EINTR, ENOTTY, EPROTO, EMEDIUMTYPE, EUCLEAN, EFBIG,
 	};
 	char version[20];
 	size_t i, j;
