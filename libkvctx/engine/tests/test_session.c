@@ -323,7 +323,8 @@ static void a_child_owns_nothing(void **state)
 
 		if (shares_descriptors())
 			_exit(1);
-		if (mincore(k.arena, 4096, &vec) != -1 || mincore(k.ring, 4096, &vec) != -1)
+		if (mincore(k.arena, 4096, &vec) != -1 || mincore(k.ring, 4096, &vec) != -1 ||
+		    mincore(k.s->arena_map.addr, 4096, &vec) != -1 || mincore(k.s->cq.ring, 4096, &vec) != -1)
 			_exit(2);
 		if (ioctl_of(&k, KVCTX_IOC_INFO, &info) != -EBADF)
 			_exit(3);
@@ -541,6 +542,29 @@ static void *unstall(void *arg)
 	return NULL;
 }
 
+/* Who sleeps in the ring is woken by what does not come by it */
+static void a_flush_wakes_who_waits(void **state)
+{
+	struct kvctx_sqe sqe = sqe_of(KVCTX_OP_FLUSH, 0, 0, 0);
+	struct sess k;
+	pthread_t thread;
+	u64 start;
+	u32 i;
+
+	(void)state;
+	sess_open(&k);
+	for (i = 0; i < 3; i++) {
+		assert_int_equal(store(&k, i, PAGE), PAGE);
+		WRITE_ONCE(rig_stalled, true);
+		assert_int_equal(pthread_create(&thread, NULL, unstall, NULL), 0);
+		start = kve_now();
+		assert_int_equal(run(&k, sqe, NULL), 0);
+		assert_in_range(kve_now() - start, KVE_NSEC / 10, KVE_NSEC * 10);
+		pthread_join(thread, NULL);
+	}
+	sess_close(&k);
+}
+
 /* Transfers on the way, and a store that waits for space */
 static void close_with_all_under_way(void **state)
 {
@@ -717,6 +741,7 @@ int main(void)
 		BOTH(many_pieces),
 		BOTH(odd_pieces),
 		BOTH(stores_wait_for_space),
+		BOTH(a_flush_wakes_who_waits),
 		BOTH(close_with_all_under_way),
 		BOTH(turns),
 		BOTH(signals),
