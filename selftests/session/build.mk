@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # What kmod/session has, natively.
-#   make check-session   part of `make check`: which operations are valid
+#   make check-session   part of `make check`: which operations and calls are valid, what a LOAD reads
 
 SESSION_TEST	:= $(O)/test/session
-SESSION_OBJS	:= $(O)/obj/selftests/session/sqe.o $(O)/obj/kmod/session/sqe.o
+SESSION_OBJS	:= $(patsubst %,$(O)/obj/%.o,selftests/session/sqe selftests/session/call kmod/session/sqe kmod/session/call)
 
 TESTPROGS	+= $(SESSION_TEST)
 CHECKS		+= check-session

@@ -213,9 +213,11 @@ static void test_masks(void)
 	expect(&none, &all, -EINVAL, "no opcode", "number 0");
 }
 
+int test_calls(int *failed);	/* call.c */
+
 int main(void)
 {
-	int i;
+	int i, more = 0;
 
 	for (i = 0; i < LENGTH(ops); i++) {
 		test_fields(&ops[i]);
@@ -226,6 +228,8 @@ int main(void)
 	}
 	test_match();
 	test_masks();
+	passed += test_calls(&more);
+	failed += more;
 	printf("session: %d passed, %d failed, 0 skipped\n", passed, failed);
 	return failed != 0;
 }
