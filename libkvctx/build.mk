@@ -7,7 +7,7 @@ LIBKVCTX_SO	:= $(O)/lib/libkvctx.so
 LIBKVCTX_A	:= $(O)/lib/libkvctx.a
 LIBKVCTX_MAP	:= libkvctx/libkvctx.map
 LIBKVCTX_H	:= libkvctx/kvctx.h libkvctx/kvctx_uring.h
-LIBKVCTX_SRC	:= handle mem ring wait queue sync slots stage paths crc text
+LIBKVCTX_SRC	:= handle mem ring wait queue sync batch slots stage paths crc text
 LIBKVCTX_SERVERS := sys sys_kernel
 LIBKVCTX_ABOVE	:= $(LIBKVCTX_SRC:%=$(O)/obj/libkvctx/%.o)
 LIBKVCTX_OWN	:= $(LIBKVCTX_ABOVE) $(LIBKVCTX_SERVERS:%=$(O)/obj/libkvctx/%.o)
@@ -79,7 +79,7 @@ cuda:
 endif
 
 # The tests: what is above the seam, over that kernel
-LIB_TESTS	:= open sync ring threads stage slots crc gpu_crc uring
+LIB_TESTS	:= open sync ring threads batch stage slots crc gpu_crc uring
 LIB_TESTPROGS	:= $(LIB_TESTS:%=$(LIB_TEST)/test_%)
 
 $(O)/obj/libkvctx/tests/test_gpu_crc.o: OBJ_CFLAGS := -Ilibkvctx -IDocumentation

@@ -172,6 +172,9 @@ void kvctx_close(struct kvctx *ctx)
 	/* another thread may have held it when the child was made */
 	if (!child)
 		pthread_mutex_destroy(&ctx->lock);
+	while (ctx->nr_batches)		/* whose operations the end of the session has ended */
+		free(ctx->batches[--ctx->nr_batches]);
+	free(ctx->batches);
 	free(ctx->ready);
 	free(ctx->sqes);
 	free(ctx);

@@ -14,6 +14,7 @@
  *   queue.c	asynchronous operations: their queue, and taking their completions
  *   sync.c	synchronous calls
  *   handle.c	open, close, what a handle is
+ *   batch.c	many pages in one call
  *   slots.c	synchronous calls that read pages ahead
  *
  * Floors, lowest first; a file calls only what is below it.
@@ -21,7 +22,7 @@
  *   2  sys mem paths ring
  *   3  stage
  *   4  wait
- *   5  queue sync handle
+ *   5  queue sync batch handle
  *   6  slots
  *
  * Vocabulary
@@ -80,7 +81,11 @@ struct kvctx_pending {
 
 #define KVCTX_PENDING_LISTS	64
 
+/* user_data of operations of batches: the place of theirs, and 16 bits for the page; pending operations' are below */
+#define KVCTX_BATCH_TAG		(KVCTX_USER_DATA_END + (1ULL << 31))
+
 struct kvctx_stage;
+struct kvctx_batch_work;
 
 struct kvctx {
 	struct kvctx_file *file;	/* NULL: not open yet */
@@ -111,7 +116,10 @@ struct kvctx {
 	uint32_t busy;
 	uint32_t next_tag;
 	struct kvctx_pending *pending[KVCTX_PENDING_LISTS];	/* by tag */
-	uint32_t nr_pending;
+	uint32_t nr_pending;		/* with batches */
+	struct kvctx_batch_work **batches;	/* by place; room for nr_batches */
+	uint32_t nr_batches;
+	bool (*batch_done)(struct kvctx *ctx, const struct kvctx_cqe *cqe);	/* as that of a pending one */
 	struct kvctx_waiter *waiters;
 	unsigned int sleepers;
 	bool watched;			/* a sleeper wakes at any completion */

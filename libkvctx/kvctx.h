@@ -544,6 +544,79 @@ int kvctx_put(struct kvctx *ctx, uint32_t slot);
 int64_t kvctx_match_prefetch(struct kvctx *ctx, const struct kvctx_key *keys, uint32_t nr,
 			     uint32_t *lens, uint32_t ms, uint32_t *prefetched);
 
+/**
+ * struct kvctx_batch - many pages in one call
+ * @size: bytes of the structure, sizeof(struct kvctx_batch)
+ * @flags: zero
+ * @opcode: KVCTX_OP_STORE or KVCTX_OP_LOAD, of all pages
+ * @prio: one of enum kvctx_prio
+ * @reserved: zero
+ * @nr: pages, at least 1; kvctx_batch_submit(): at most cq_entries of the handle; kvctx_batch_run(): 65536
+ * @op_flags: KVCTX_OP_* of each operation, as kvctx_sqe_set_flags()
+ * @depth: STORE: position of the first page in its prefix, from 1, the others follow; 0: unknown
+ * @reserved2: zero
+ * @keys: @nr names
+ * @addrs: where the pieces of all pages are, those of a page behind each other: in the arena or in registered memory
+ * @lens: their bytes; a page is as long as its pieces together. LOAD: the first bytes of a page
+ * @pieces: @nr numbers of pieces, each 1 to segs_max; NULL: every page is one piece
+ * @res: receives @nr results, each as of kvctx_store() and kvctx_load()
+ * @cqe_flags: receives @nr times KVCTX_CQE_*; or NULL
+ * @user_data: kvctx_batch_submit(): of the completion, below KVCTX_USER_DATA_END
+ *
+ * Clear it before use: it grows at the end in later versions, and zeros mean the default. The handle's time limit holds
+ * for each operation.
+ */
+struct kvctx_batch {
+	size_t size;
+	uint32_t flags;
+	uint8_t opcode;
+	uint8_t prio;
+	uint16_t reserved;
+	uint32_t nr;
+	uint32_t op_flags;
+	uint32_t depth;
+	uint32_t reserved2;
+	const struct kvctx_key *keys;
+	void *const *addrs;
+	const uint32_t *lens;
+	const uint32_t *pieces;
+	int32_t *res;
+	uint32_t *cqe_flags;
+	uint64_t user_data;
+};
+
+/**
+ * kvctx_batch_submit() - begin to store or load many pages
+ * @ctx: handle
+ * @b: the pages; what it points to is read before the return, but for @res and @cqe_flags, which have to stay until the
+ *	batch has completed
+ *
+ * One completion, for kvctx_take(), tells that all of them have ended: its result is the number of those that succeeded,
+ * its flags are zero. Each page has a result of its own. The batch counts as so many operations as it has pages.
+ *
+ * Context: MT-Safe. Sleeps only for memory, and while the kernel has no room.
+ *
+ * Return: 0, or, with nothing done
+ *
+ * * -EAGAIN: too many operations are in flight, or completions wait to be taken
+ * * -EFAULT: a piece is neither in the arena nor in one registration
+ * * -EINVAL: another opcode, no page, or a field that is not as above
+ * * -E2BIG: more pages than cq_entries, or a page of more than 65535 pieces
+ * * -ENOMEM: out of memory
+ */
+int kvctx_batch_submit(struct kvctx *ctx, const struct kvctx_batch *b);
+
+/**
+ * kvctx_batch_run() - store or load many pages and wait
+ * @ctx: handle
+ * @b: the pages
+ *
+ * Context: MT-Safe. Sleeps; a signal does not end it.
+ *
+ * Return: number of pages that succeeded, or what kvctx_batch_submit() returns, but for -EAGAIN.
+ */
+int64_t kvctx_batch_run(struct kvctx *ctx, const struct kvctx_batch *b);
+
 /* Values of user_data from here on are the library's own: do not use them */
 #define KVCTX_USER_DATA_END	0xffffffff00000000ULL
 

@@ -44,7 +44,7 @@ void kvctx_pending_add(struct kvctx *ctx, struct kvctx_pending *p)
 
 	/* numbers come back, and an operation can be pending for as long as its caller likes */
 	do {
-		p->tag = KVCTX_USER_DATA_END + ctx->next_tag++;
+		p->tag = KVCTX_USER_DATA_END + (ctx->next_tag++ & (KVCTX_BATCH_TAG - KVCTX_USER_DATA_END - 1));
 		link = pending_link(ctx, p->tag);
 	} while (*link);
 	p->next = NULL;
@@ -77,8 +77,11 @@ void kvctx_ready_add(struct kvctx *ctx, const struct kvctx_cqe *cqe)
 /* Where a completion belongs. Returns whether those who wait on the ready list have to look */
 static bool ring_sort(struct kvctx *ctx, const struct kvctx_cqe *cqe)
 {
-	struct kvctx_pending *p = *pending_link(ctx, cqe->user_data);
+	struct kvctx_pending *p;
 
+	if (cqe->user_data >= KVCTX_BATCH_TAG)
+		return ctx->batch_done(ctx, cqe);
+	p = *pending_link(ctx, cqe->user_data);
 	if (p)
 		return p->done(ctx, p, cqe);
 	kvctx_ready_add(ctx, cqe);
