@@ -744,6 +744,58 @@ static void stored_again_stays(void **state)
 	rig_free(b.r);
 }
 
+/* Store pages of a prompt that was matched, from @i on, as long as there is room; what the next one is told in *ret */
+static u32 store_row(struct rig *r, const struct prompt *t, u32 i, enum kvc_head head, int *ret)
+{
+	struct kvc_store st;
+	u8 key[KVC_KEY_LEN];
+
+	for (; i < t->nr; i++) {
+		key_make(key, t->id[i]);
+		*ret = kvc_store_begin(r->pool, r->d, key, PAGE, i + 1, KVC_ANY_MEMBER, &st);
+		if (*ret)
+			return i;
+		rig_write_page(r, &st, t->id[i]);
+		kvc_store_commit(r->pool, &st);
+		if (st.stream != KVC_STREAM_NEW + head)
+			return i;
+	}
+	return i;
+}
+
+/* Pages of one kind wait for room rather than go among those of the other, unless none is to come. */
+static void kinds_wait(void **state)
+{
+	struct prompt a = row(100, 60);
+	struct rig *r = rig_segments(40);
+	struct kvc_lease l;
+	u32 i, j;
+	int ret;
+
+	(void)state;
+	rig_fill(r, 1000, PAGE, 300);
+	match(r, &a);
+	i = store_row(r, &a, 0, KVC_HEAD_LONG, &ret);
+	assert_in_range(i, 7, a.nr - 1);
+	assert_int_equal(ret, -EAGAIN);
+	rig_work(r);
+	j = store_row(r, &a, i, KVC_HEAD_LONG, &ret);
+	assert_true(j > i);
+	assert_int_equal(ret, -EAGAIN);
+	for (i = 1000; i < 1300; i++)
+		rig_lease(r, r->d, i, &l);
+	rig_flush(r);
+	while (ret == -EAGAIN) {
+		rig_work(r);
+		j = store_row(r, &a, j, KVC_HEAD_LONG, &ret);
+		for (i = 100; i < 160; i++)
+			rig_lease(r, r->d, i, &l);
+	}
+	assert_int_equal(ret, 0);
+	assert_true(j < a.nr);
+	rig_free(r);
+}
+
 /* More requests than are remembered: what was forgotten is worth nothing, and goes. */
 static void forgotten(void **state)
 {
@@ -844,6 +896,7 @@ static const struct CMUnitTest prefix_tests[] = {
 	TEST(newest_stays),
 	TEST(forgotten),
 	TEST(worth_of_ages),
+	cmocka_unit_test(kinds_wait),
 	cmocka_unit_test(rewriting_has_a_limit),
 	cmocka_unit_test(moves_of_hot_pages_have_a_limit),
 	cmocka_unit_test(conversations_stay),

@@ -77,7 +77,10 @@ static int check_index(struct kvc_pool *p, u32 bucket, struct kvc_domain *d, con
 	return r;
 }
 
-/* Room for a new page in the head where it belongs, or else in the other one. Member locked. */
+/*
+ * Room for a new page in the head where it belongs. The other one takes it when no room is to come: pages of both kinds
+ * in one segment cost more than to wait for reclaim. Member locked.
+ */
 int kvc_page_prepare(struct kvc_member *m, bool lasting, u32 length, u32 beside, struct kvc_seg **seg)
 {
 	u32 blocks = kvc_blocks(length), nr_crcs = kvc_chunks(m->pool, length);
@@ -85,7 +88,7 @@ int kvc_page_prepare(struct kvc_member *m, bool lasting, u32 length, u32 beside,
 	enum kvc_head head = both && lasting ? KVC_HEAD_LONG : KVC_HEAD_NEW;
 	int r = kvc_head_prepare(m, head, blocks, nr_crcs, beside, seg);
 
-	if (r == -EAGAIN && both)
+	if (r == -EAGAIN && both && !kvc_member_hope(m))
 		r = kvc_head_prepare(m, lasting ? KVC_HEAD_NEW : KVC_HEAD_LONG, blocks, nr_crcs, beside, seg);
 	return r;
 }
