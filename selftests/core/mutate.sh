@@ -163,6 +163,8 @@ prefix-fresh@kmod/core/policy/victim.c@s/part->fresh || (/(/@pages loaded lately
 prefix-carried@kmod/core/policy/victim.c@/^void kvc_victim_plan/,/^}/s/^\tconsider(.*/\t(void)seg; (void)lost;/@of a segment that goes whatever it costs nothing is moved
 prefix-anchor@kmod/core/policy/request.c@s/if (a->anchored)/if (0)/@a document that comes back behind another question is not known
 prefix-takes-over@kmod/core/policy/request.c@s/if (!by_tail || f->depth >= ANCHORED)/if (0)/@the first question about a document is taken for the last
+prefix-gap@kmod/core/policy/value.c@s/return gap \&\& gap <= .* ? /return 0 ? /@what came back after long is not expected again
+prefix-gap-ends@kmod/core/policy/value.c@s/age <= gap + gap \/ 4 ? /age <= KVC_AGE_MAX ? /@what came back once is expected for ever
 prefix-kinds@kmod/core/log/store.c@s/ \&\& !kvc_member_hope(m))/)/@pages of the other kind get what is left of a segment
 prefix-kinds-stuck@kmod/core/log/store.c@s/both \&\& !kvc_member_hope(m))/both \&\& m->offline)/@pages of one kind do not get what is left of the other
 prefix-most@kmod/core/policy/request.c@s/if (!by_tail \&\& f->depth < anchor_of(prev->pages))/if (0)/@who has half of a prompt in common continues it

@@ -744,6 +744,50 @@ static void stored_again_stays(void **state)
 	rig_free(b.r);
 }
 
+/*
+ * What came back after a long time is expected after that time again, whatever became of others of its class; not when
+ * it is late, nor if nothing can be kept for so long.
+ */
+static void back_after_long(void **state)
+{
+	struct prompt first = question(100, 20, 1000, 1), second = question(100, 20, 2000, 1);
+	struct prompt talk = question(300, 20, 3000, 1), next = question(300, 20, 4000, 1), same = row(500, 3);
+	struct rig *r = rig_segments(40);
+	struct kvc_values *v = r->pool->requests.values;
+	struct kvc_request late, soon;
+	u32 n = 10000, i;
+
+	(void)state;
+	serve(r, &first);
+	serve(r, &same);
+	n = rig_fill(r, n, PAGE, 90);
+	serve(r, &second);
+	serve(r, &same);
+	serve(r, &talk);
+	serve(r, &next);
+	late = request_of(r, 100);
+	soon = request_of(r, 300);
+	assert_int_equal(late.class, soon.class);
+	assert_in_range(late.gap, KVC_AGE_UNITS / 4, KVC_AGE_UNITS / 2);
+	assert_in_range(request_of(r, 500).gap, KVC_AGE_UNITS / 4, KVC_AGE_UNITS / 2);
+	assert_true(soon.gap < KVC_AGE_UNITS / 8);
+	os_lock(&r->pool->requests.lock);
+	for (i = 0; i < 1000; i++)
+		kvc_values_seen(v, late.class);
+	os_unlock(&r->pool->requests.lock);
+	kvc_values_refresh(r->pool);
+	n = rig_fill(r, n, PAGE, 70);
+	assert_true(kvc_request_worth(r->pool, &late, late.class, kvc_clock(r->pool)) >
+		    4 * kvc_request_worth(r->pool, &soon, soon.class, kvc_clock(r->pool)));
+	rig_fill(r, n, PAGE, 70);
+	assert_true(kvc_request_worth(r->pool, &late, late.class, kvc_clock(r->pool)) <=
+		    kvc_request_worth(r->pool, &soon, soon.class, kvc_clock(r->pool)));
+	rig_free(r);
+	assert_int_equal(kvc_worth_again(0, 0), 0);
+	assert_true(kvc_worth_again(KVC_AGE_UNITS, KVC_AGE_UNITS));
+	assert_int_equal(kvc_worth_again(KVC_AGE_UNITS + 1, 0), 0);
+}
+
 /* Store pages of a prompt that was matched, from @i on, as long as there is room; what the next one is told in *ret */
 static u32 store_row(struct rig *r, const struct prompt *t, u32 i, enum kvc_head head, int *ret)
 {
@@ -897,6 +941,7 @@ static const struct CMUnitTest prefix_tests[] = {
 	TEST(forgotten),
 	TEST(worth_of_ages),
 	cmocka_unit_test(kinds_wait),
+	cmocka_unit_test(back_after_long),
 	cmocka_unit_test(rewriting_has_a_limit),
 	cmocka_unit_test(moves_of_hot_pages_have_a_limit),
 	cmocka_unit_test(conversations_stay),

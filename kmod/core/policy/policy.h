@@ -42,6 +42,7 @@ struct kvc_request {
 	u32	reach;			/* depth of the deepest page that was found or stored */
 	u32	cut;			/* lowest depth of a page that was lost since, U32_MAX: none was */
 	u32	tail, last;		/* hashes of the last key but one, or of the only one, and of the last */
+	u32	gap;			/* the age at which the one before returned, 0: none did */
 	u8	class, turn;
 	u8	continued;		/* by so many requests, at most 2 */
 	u64	when;			/* on the pool's clock */
@@ -164,6 +165,7 @@ u32 kvc_class_shared(u32 shared);
 u32 kvc_class_stray(u32 mark);
 u32 kvc_bin_of(const struct kvc_values *v, u32 age);
 u32 kvc_worth(const struct kvc_values *v, u32 class, u32 age);
+u32 kvc_worth_again(u32 gap, u32 age);
 bool kvc_ends_return(const struct kvc_values *v);
 
 /* victim.c */

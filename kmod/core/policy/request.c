@@ -272,6 +272,8 @@ static void repeat(const struct kvc_pool *p, struct kvc_request *r, struct kvc_a
 	a->age = age_of(p, r->when, now);
 	a->repeated = a->age >= AGE_MIN;
 	a->branch = a->repeated;
+	if (a->repeated)
+		r->gap = a->age;
 	r->when = now;
 	r->cut = U32_MAX;
 	a->id = r->id;
@@ -296,7 +298,8 @@ static void go_on(const struct kvc_pool *p, struct kvc_request *r, struct kvc_re
 		return;
 	a->branch = !by_tail;
 	r->turn = (u8)min(prev->turn + 1U, TURNS_MAX);
-	kvc_values_returned(p->requests.values, prev->class, age_of(p, prev->when, r->when), whole);
+	r->gap = age_of(p, prev->when, r->when);
+	kvc_values_returned(p->requests.values, prev->class, r->gap, whole);
 }
 
 /* Before the keys are looked up */
@@ -525,7 +528,9 @@ void kvc_request_lost(struct kvc_pool *p, u32 id, u32 depth)
 /* Of a class of shared pages, or the request's own */
 u32 kvc_request_worth(const struct kvc_pool *p, const struct kvc_request *r, u32 class, u64 now)
 {
-	return kvc_worth(p->requests.values, class, age_of(p, r->when, now));
+	u32 age = age_of(p, r->when, now);
+
+	return max(kvc_worth(p->requests.values, class, age), kvc_worth_again(r->gap, age));
 }
 
 void kvc_page_lose(struct kvc_pool *p, u32 bucket, u32 entry)

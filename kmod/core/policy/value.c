@@ -34,6 +34,7 @@
 #define NR_TAILS	KVC_CLASS_SHARED
 #define PRIOR_LOADED	(ONE * 9 / 10)	/* return probability of a stray that was loaded, before anything is known */
 #define ENDS		30U		/* returns before ends are judged */
+#define AGAIN		3U		/* of so many that came back one does so after as long again */
 #define STALE		100U		/* requests until the values are made again */
 
 struct counts {
@@ -317,6 +318,16 @@ void kvc_values_refresh(struct kvc_pool *p)
 u32 kvc_worth(const struct kvc_values *v, u32 class, u32 age)
 {
 	return READ_ONCE(v->worth[READ_ONCE(v->in_use)][class][kvc_bin_of(v, age)]);
+}
+
+/*
+ * The least value of what came back after @gap, 0: it did not. One of AGAIN does so again, a quarter later at most; for
+ * longer than the capacity lasts nothing is kept. Its class may say less: of documents that are asked about one after
+ * the other it has seen none return until all have become as old, and takes them for conversations that are over.
+ */
+u32 kvc_worth_again(u32 gap, u32 age)
+{
+	return gap && gap <= KVC_AGE_UNITS && age <= gap + gap / 4 ? ONE * (KVC_AGE_UNITS / AGAIN) / gap : 0;
 }
 
 /* Do the ends of prompts come back with them? Supposed until a few have not. */
