@@ -165,6 +165,7 @@ prefix-anchor@kmod/core/policy/request.c@s/if (a->anchored)/if (0)/@a document t
 prefix-takes-over@kmod/core/policy/request.c@s/if (!by_tail || f->depth >= ANCHORED)/if (0)/@the first question about a document is taken for the last
 prefix-gap@kmod/core/policy/value.c@s/return gap \&\& gap <= .* ? /return 0 ? /@what came back after long is not expected again
 prefix-gap-ends@kmod/core/policy/value.c@s/age <= gap + gap \/ 4 ? /age <= KVC_AGE_MAX ? /@what came back once is expected for ever
+prefix-gain@kmod/core/policy/victim.c@s/^\t\tif (part->pages \&\& !(part->id .*/\t\tif (0)/@what is behind a page is no reason to move it
 prefix-kinds@kmod/core/log/store.c@s/ \&\& !kvc_member_hope(m))/)/@pages of the other kind get what is left of a segment
 prefix-kinds-stuck@kmod/core/log/store.c@s/both \&\& !kvc_member_hope(m))/both \&\& m->offline)/@pages of one kind do not get what is left of the other
 prefix-most@kmod/core/policy/request.c@s/if (!by_tail \&\& f->depth < anchor_of(prev->pages))/if (0)/@who has half of a prompt in common continues it
@@ -184,7 +185,7 @@ prefix-floor@kmod/core/policy/victim.c@s/^\t\*floor = rises .*/\tif (rises)\n\t\
 prefix-floors@kmod/core/policy/victim.c@s/bool rises = .*/bool rises = false;/@groups are looked at for ever once one of theirs was cheap
 order-age@kmod/core/log/reclaim.c@s/seg->open_seq < oldest->open_seq/seg->open_seq > oldest->open_seq/@the youngest goes where the oldest should
 order-leased@kmod/core/log/segment.c@/^bool kvc_seg_can_go/,/^}/s/ \&\& !os_atomic_read(&seg->leases)//@leased segments are chosen
-prefix-moves@kmod/core/policy/victim.c@s/(least \&\& part->worth > least /(0 \&\& part->worth > least /@nothing is rewritten but what was loaded lately
+prefix-moves@kmod/core/policy/victim.c@s/(least \&\& part->gain > least /(0 \&\& part->gain > least /@nothing is rewritten but what was loaded lately
 LIST
 }
 

@@ -788,6 +788,38 @@ static void back_after_long(void **state)
 	assert_int_equal(kvc_worth_again(KVC_AGE_UNITS + 1, 0), 0);
 }
 
+/* Of pages that are worth the same those are moved that have more behind them elsewhere. */
+static void moved_for_what_is_behind(void **state)
+{
+	struct prompt a = row(100, 24), b = row(200, 4);
+	struct rig *r = *state;
+	struct kvc_member *m = &r->pool->members[0];
+	struct kvc_store st;
+	struct kvc_load ld;
+	u32 i;
+
+	serve_some(r, &a, 3);
+	serve(r, &b);
+	for (i = 3; i < a.nr; i++) {
+		assert_int_equal(begin(r, a.id[i], i + 1, &st), 0);
+		rig_write_page(r, &st, a.id[i]);
+		kvc_store_commit(r->pool, &st);
+		rig_work(r);
+	}
+	rig_flush(r);
+	assert_int_equal(rig_hold(r, r->d, 200, &ld), 0);
+	kvc_load_end(r->pool, &ld, 0);
+	m->credit = KVC_CREDIT * 3 * kvc_blocks(PAGE);
+	m->reclaim.price = 1;
+	kvc_victim_plan(m, kvc_seg(r->pool, ld.gseg));
+	assert_int_equal(m->survey->nr, 2);
+	for (i = 0; i < 2; i++) {
+		const struct kvc_part *part = &m->survey->part[i];
+
+		assert_int_equal(part->moved, part->id == mark_of(r, 100) ? 3 : 0);
+	}
+}
+
 /* Store pages of a prompt that was matched, from @i on, as long as there is room; what the next one is told in *ret */
 static u32 store_row(struct rig *r, const struct prompt *t, u32 i, enum kvc_head head, int *ret)
 {
@@ -940,6 +972,7 @@ static const struct CMUnitTest prefix_tests[] = {
 	TEST(newest_stays),
 	TEST(forgotten),
 	TEST(worth_of_ages),
+	TEST(moved_for_what_is_behind),
 	cmocka_unit_test(kinds_wait),
 	cmocka_unit_test(back_after_long),
 	cmocka_unit_test(rewriting_has_a_limit),

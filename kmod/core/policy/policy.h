@@ -106,6 +106,7 @@ struct kvc_part {
 	u32	id, own_class;		/* the request, and its class */
 	u32	class;			/* that of the shared pages that these are, or 0 */
 	u32	worth, own;		/* the value of a block here, and of those of the request behind */
+	u64	gain;			/* of moving a block: its value, and some of those behind */
 	u8	bin;			/* of a stray's age */
 	bool	fresh;			/* strays that were loaded since the capacity was written once */
 	bool	rest;			/* stands for all that found no part any more */

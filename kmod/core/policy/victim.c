@@ -19,6 +19,7 @@
 #define IN_TURN		96U	/* segments looked at for each that goes */
 #define FAR		2U	/* so many times as dear as the last that went: surveyed in one of ROUNDS turns only */
 #define ROUNDS		6U
+#define BEHIND		4U	/* so many pages behind others count as one that is here */
 #define SEGMENTS_FEW	8U	/* hardly more than heads */
 
 /* How many floors a member with @nr_segs segments has */
@@ -158,43 +159,6 @@ static os_racy void survey_entry(struct kvc_pool *p, struct kvc_survey *s, const
 	}
 }
 
-static void sort_parts(struct kvc_survey *s)
-{
-	struct kvc_part t;
-	u32 i, j;
-
-	for (i = 1; i < s->nr; i++) {
-		t = s->part[i];
-		for (j = i; j && s->part[j - 1].worth < t.worth; j--)
-			s->part[j] = s->part[j - 1];
-		s->part[j] = t;
-	}
-	for (i = 0; i < s->nr; i++)
-		if (s->part[i].id == KVC_STRAY)
-			s->strays[s->part[i].own_class - KVC_CLASS_STRAY][s->part[i].bin] = (u8)(i + 1);
-}
-
-/* Entries below @nr; those that come later are tombstones. */
-static void survey(struct kvc_member *m, const struct kvc_seg *seg, u32 nr, struct kvc_survey *s)
-{
-	const struct kvc_eblock *eb = NULL;
-	struct kvc_pool *p = m->pool;
-	u32 i;
-
-	s->nr = 0;
-	s->tombs = 0;
-	memset(s->strays, 0, sizeof(s->strays));
-	s->ends = kvc_ends_return(p->requests.values);
-	for (i = 0; i < nr; i++) {
-		if (i % KVC_EBLOCK_ENTRIES == 0)
-			eb = kvc_table_get(&p->eblocks, eb ? eb->next : seg->first_eblock);
-		survey_entry(p, s, seg, &eb->e[i % KVC_EBLOCK_ENTRIES]);
-		if (i % 1024 == 1023)
-			os_relax();
-	}
-	sort_parts(s);
-}
-
 /* The first depth that is not moved, of a part whose depths are known: with several members every so many are here. */
 static u64 goes_from(const struct kvc_part *part)
 {
@@ -223,6 +187,61 @@ static u64 behind(const struct kvc_survey *s, const struct kvc_part *part)
 	return (u64)(part->end - first + 1 - pages) * (part->blocks / part->pages);
 }
 
+/*
+ * Before anything is moved. What is behind counts little: it is lost once, and found again when what was before it is
+ * stored anew; on each member its share.
+ */
+static void note_gains(const struct kvc_pool *p, struct kvc_survey *s)
+{
+	u32 share = BEHIND * kvc_nr_members(p), i;
+	struct kvc_part *part;
+
+	for (i = 0; i < s->nr; i++) {
+		part = &s->part[i];
+		part->gain = part->worth;
+		if (part->pages && !(part->id & KVC_STRAY))
+			part->gain += part->own * behind(s, part) / ((u64)share * part->blocks);
+	}
+}
+
+static void sort_parts(struct kvc_survey *s)
+{
+	struct kvc_part t;
+	u32 i, j;
+
+	for (i = 1; i < s->nr; i++) {
+		t = s->part[i];
+		for (j = i; j && s->part[j - 1].gain < t.gain; j--)
+			s->part[j] = s->part[j - 1];
+		s->part[j] = t;
+	}
+	for (i = 0; i < s->nr; i++)
+		if (s->part[i].id == KVC_STRAY)
+			s->strays[s->part[i].own_class - KVC_CLASS_STRAY][s->part[i].bin] = (u8)(i + 1);
+}
+
+/* Entries below @nr; those that come later are tombstones. */
+static void survey(struct kvc_member *m, const struct kvc_seg *seg, u32 nr, struct kvc_survey *s)
+{
+	const struct kvc_eblock *eb = NULL;
+	struct kvc_pool *p = m->pool;
+	u32 i;
+
+	s->nr = 0;
+	s->tombs = 0;
+	memset(s->strays, 0, sizeof(s->strays));
+	s->ends = kvc_ends_return(p->requests.values);
+	for (i = 0; i < nr; i++) {
+		if (i % KVC_EBLOCK_ENTRIES == 0)
+			eb = kvc_table_get(&p->eblocks, eb ? eb->next : seg->first_eblock);
+		survey_entry(p, s, seg, &eb->e[i % KVC_EBLOCK_ENTRIES]);
+		if (i % 1024 == 1023)
+			os_relax();
+	}
+	note_gains(p, s);
+	sort_parts(s);
+}
+
 /* What a page has to be worth to be moved: the dearer the less credit is left. Unless it is a stray nobody loaded. */
 static u64 threshold(const struct kvc_member *m, u32 budget)
 {
@@ -249,7 +268,7 @@ static u64 cost_of(const struct kvc_member *m, struct kvc_survey *s, u32 budget,
 		if (!part->pages)
 			continue;
 		each = part->blocks / part->pages;
-		if (part->fresh || (least && part->worth > least && part->own_class != KVC_CLASS_STRAY && !part->rest))
+		if (part->fresh || (least && part->gain > least && part->own_class != KVC_CLASS_STRAY && !part->rest))
 			part->moved = min(left / each, part->pages);
 		left -= part->moved * each;
 		room -= part->moved * each;
