@@ -46,7 +46,7 @@ static int alloc_segments(struct kvc_member *m, u32 nr_segs)
 	m->floors = floors;
 	m->segs = segs;
 	m->nr_segs = nr_segs;
-	m->low = nr_segs < 8 ? 2 : max_t(u32, 3, min_t(u32, nr_segs / 50, LOW_MAX));
+	m->low = nr_segs < 8 ? 2 : max_t(u32, 3, min_t(u32, nr_segs / 100, LOW_MAX));
 	for (i = 0; i < nr_segs; i++) {
 		segs[i].member = (u8)m->index;
 		kvc_seg_reset(m->pool, &segs[i]);
