@@ -56,7 +56,7 @@ struct sim_cfg {
 	u32	first_keyspace;		/* numbers of keyspaces go on from here */
 	bool	roomy;			/* the pool is larger than what is stored: nothing may be evicted */
 	bool	leases, tenants, member_fails, alloc_fails, corrupts, io_errors, vanish, limits, grow;
-	bool	misreads, lies, rolls_back, budget, leaves;
+	bool	misreads, lies, rolls_back, budget, leaves, hoards;
 	u32	discards;		/* 0: never, n: at one of n times when there is nothing else to do */
 	u32	windows;		/* of 10,000 windows those in which something happens; 0: none */
 	u32	images;			/* 0: never, n: media is looked at after one of n writes that change it */
@@ -224,6 +224,13 @@ struct phase {
 enum phase_kind { PHASE_MIXED, PHASE_DELETES, PHASE_STORES, NR_PHASES };
 
 /* A call of the engine in which others get their turn wherever no lock is held */
+struct misread {
+	bool	on;
+	u32	member;
+	u64	offset;			/* of a byte */
+	u8	flips;
+};
+
 struct window {
 	struct mkey *key;
 	u64	before;			/* s->n.windows */
@@ -290,6 +297,7 @@ struct sim {
 	bool	degraded;		/* members were missing once */
 	struct place newest[SIM_MEMBERS_MAX];
 	u32	read_errors;		/* reads that failed in recoveries */
+	struct misread misread;		/* as often as this recovery reads it */
 	u64	unread[SIM_MEMBERS_MAX]; /* segments that the last recovery did not read as they are; a mask */
 };
 

@@ -41,6 +41,11 @@ static void load_end(struct op *op)
 
 	if (!r && !s->ending)
 		r = load_check(op);
+	/* or it is misread both times */
+	if (!r && !s->ending && s->cfg.misreads && rng_chance(&s->fault_rng, s->cfg.hoards ? 1000 : 100)) {
+		op->again = true;
+		r = -EBADMSG;
+	}
 	if (r == -EBADMSG && !op->again) {
 		op->again = true;
 		dev_read_again(s->devs[op->ld.member],
@@ -317,7 +322,7 @@ void op_lease(struct sim *s)
 {
 	struct mkey *k = model_random_key(s);
 
-	if (s->nr_leases && rng_chance(&s->rng, 5500))
+	if (s->nr_leases && rng_chance(&s->rng, s->cfg.hoards ? 3000 : 5500))
 		lease_put(s, rng_below(&s->rng, s->nr_leases));
 	else if (k && s->nr_leases <= 200)
 		ops_lease_key(s, k);

@@ -56,6 +56,36 @@ static bool another_header(const struct sim *s, const struct kvc_recover *r, con
 	       kvc_extent_open(&xr, got, bytes, &id, 0, blocks, s->cfg.chunk_size) == KVC_OK;
 }
 
+/* A block of a log, in its first half, where records are */
+static void choose_misread(struct sim *s)
+{
+	u32 m, segment;
+
+	s->misread.on = s->cfg.misreads && rng_chance(&s->fault_rng, 4000);
+	if (!s->misread.on)
+		return;
+	do
+		m = rng_below(&s->fault_rng, s->cfg.nr_members);
+	while (s->hole[m]);
+	segment = rng_below(&s->fault_rng, s->cfg.nr_segs[m]);
+	s->misread.member = m;
+	s->misread.offset = KVC_DATA_OFFSET + segment * s->cfg.segment_size +
+			    rng_range(&s->fault_rng, 1, 6) * KVC_BLOCK + rng_below(&s->fault_rng, 512);
+	s->misread.flips = (u8)(1U << rng_below(&s->fault_rng, 8));
+}
+
+/* The same again and again, until the next attach */
+static void misread_always(struct sim *s, const struct kvc_recover *r, u8 *got)
+{
+	const struct misread *mr = &s->misread;
+
+	if (!mr->on || r->member != mr->member || mr->offset < r->offset || mr->offset >= r->offset + r->len)
+		return;
+	got[mr->offset - r->offset] ^= mr->flips;
+	s->n.misread++;
+	s->unread[r->member] |= BIT_ULL(segment_of(s, r->offset));
+}
+
 /* Now and then the device returns something else. */
 static void misread(struct sim *s, const struct kvc_recover *r, u8 *got, const u8 *real)
 {
@@ -92,6 +122,7 @@ static void read_and_feed(struct sim *s, struct job *j)
 	if (!err) {
 		memcpy(buf + j->r.at, real, j->r.len);
 		misread(s, &j->r, buf + j->r.at, real);
+		misread_always(s, &j->r, buf + j->r.at);
 	}
 	j->busy = feed(s, j, buf, err) == 1;
 	if (buf != j->keep)
@@ -125,6 +156,7 @@ static bool recover(struct sim *s, u32 reads)
 	bool any = true;
 
 	memset(s->unread, 0, sizeof(s->unread));
+	choose_misread(s);
 	for (i = 0; i < JOBS; i++)
 		jobs[i].keep = keep[i];
 	for (i = 0; i < s->cfg.nr_members; i++)

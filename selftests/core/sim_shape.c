@@ -90,6 +90,23 @@ static void leavers(struct sim *s)
 	c->windows = 800 << rng_below(r, 3);
 }
 
+/* Pages are found damaged, stored anew and deleted, while others keep their segments, which are misread afterwards. */
+static void misreaders(struct sim *s)
+{
+	struct sim_cfg *c = &s->cfg;
+	struct rng *r = &s->rng;
+
+	plain(s);
+	c->nr_members = rng_range(r, 1, 2);
+	c->lives = rng_range(r, 3, 5);
+	c->steps = rng_range(r, 400, 1200);
+	c->nr_keys = 20;
+	c->typical_len = 30000;
+	c->misreads = true;
+	c->leases = true;
+	c->hoards = true;
+}
+
 void sim_configure(struct sim *s)
 {
 	struct sim_cfg *c = &s->cfg;
@@ -135,5 +152,7 @@ void sim_configure(struct sim *s)
 	c->corrupts |= c->rolls_back;
 	if (rng_chance(r, 1000))
 		leavers(s);
+	else if (rng_chance(r, 1500))
+		misreaders(s);
 	set_faults(s);
 }
