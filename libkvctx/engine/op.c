@@ -50,13 +50,15 @@ static int op_add_piece(struct kve_op *op, const struct kvctx_seg *seg)
 	if (!seg->length || seg->mem >= s->nr_mems || !s->mems[seg->mem])
 		return -EINVAL;
 	mem = s->mems[seg->mem];
+	if (seg->offset > mem->length || seg->length > mem->length - seg->offset)
+		return -EFAULT;
 	if (!i || op->mem.ids[i - 1] != seg->mem)
 		mem->users++;
 	op->mem.ids[i] = seg->mem;
 	op->mem.vec[i] = (struct iovec){ .iov_base = mem->addr + seg->offset, .iov_len = seg->length };
 	op->mem.buffer = i ? -1 : kve_mem_buffer(mem, op->mem.vec[i].iov_base, seg->length);
 	op->mem.nr++;
-	return seg->offset > mem->length || seg->length > mem->length - seg->offset ? -EFAULT : 0;
+	return 0;
 }
 
 /* Resolve the caller's segments, @nr of them, and hold their memories. Each is read once. */
