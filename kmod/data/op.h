@@ -344,6 +344,7 @@ int kvctx_queue_add(struct kvctx_queue *q, u32 rank, struct kvctx_op *op, bool f
 void kvctx_queue_out(struct kvctx_queue *q, struct kvctx_op *op);
 void kvctx_queue_weed(struct kvctx_queue *q, bool late);
 void kvctx_queues_sweep(struct kvctx_pool *p);
+s32 kvctx_queues_cancel(struct kvctx_session *s, const struct kvctx_sqe *sqe);
 void kvctx_sweep_work(struct work_struct *work);
 
 /* park.c */

@@ -6,7 +6,7 @@
  * an operation gives up, which calls queue->drop() with the reason, when
  *
  *   -ETIME       its deadline has passed
- *   -ECANCELED   its session closes, or its io_uring command was cancelled
+ *   -ECANCELED   its session closes, a CANCEL names it, or its io_uring command was cancelled
  *   -ENODEV      it names memory of a peer that is gone
  *
  * The last two are said first, and then the queues are swept; who queues an operation looks under the queue's lock. So
@@ -39,6 +39,16 @@ void kvctx_queue_out(struct kvctx_queue *q, struct kvctx_op *op)
 	atomic_dec(&q->waiting);
 }
 
+static void queue_drop(struct kvctx_queue *q, struct list_head *out)
+{
+	struct kvctx_op *op;
+
+	while ((op = list_first_entry_or_null(out, struct kvctx_op, wait.node))) {
+		list_del(&op->wait.node);
+		q->drop(op, op->wait.err);
+	}
+}
+
 /* Take out who gives up. @late: only if a deadline has passed. */
 void kvctx_queue_weed(struct kvctx_queue *q, bool late)
 {
@@ -62,10 +72,42 @@ void kvctx_queue_weed(struct kvctx_queue *q, bool late)
 	if (i)
 		q->until = until;
 	spin_unlock(&q->lock);
-	while ((op = list_first_entry_or_null(&out, struct kvctx_op, wait.node))) {
-		list_del(&op->wait.node);
-		q->drop(op, op->wait.err);
+	queue_drop(q, &out);
+}
+
+/* End those of the session that wait here under that user_data, but what slots and io_uring are told of. How many? */
+static u32 queue_cancel(struct kvctx_queue *q, const struct kvctx_session *s, u64 user_data)
+{
+	struct kvctx_op *op, *next;
+	LIST_HEAD(out);
+	u32 i, nr = 0;
+
+	if (!atomic_read(&q->waiting))
+		return 0;
+	spin_lock(&q->lock);
+	for (i = 0; i < ARRAY_SIZE(q->ops); i++) {
+		list_for_each_entry_safe(op, next, &q->ops[i], wait.node) {
+			if (op->session != s || op->call.user_data != user_data || op->to.done)
+				continue;
+			op->wait.err = -ECANCELED;
+			kvctx_queue_out(q, op);
+			list_add_tail(&op->wait.node, &out);
+			nr++;
+		}
 	}
+	spin_unlock(&q->lock);
+	queue_drop(q, &out);
+	return nr;
+}
+
+s32 kvctx_queues_cancel(struct kvctx_session *s, const struct kvctx_sqe *sqe)
+{
+	struct kvctx_pool *p = s->pool;
+	u32 i, nr = queue_cancel(&p->space, s, sqe->offset);
+
+	for (i = 0; i < KVC_MEMBERS_MAX; i++)
+		nr += queue_cancel(&p->members[i].turn.queue, s, sqe->offset);
+	return nr;
 }
 
 /* Some of the operations that wait may have given up. */

@@ -39,7 +39,7 @@ struct kvctx_rule {
 	u32 fields;			/* of those that not every opcode uses, see sqe.c */
 };
 
-#define KVCTX_OPS		(KVCTX_OP_MATCH + 1)
+#define KVCTX_OPS		(KVCTX_OP_CANCEL + 1)
 
 /* Of MATCH's flags in those of the operation */
 #define KVCTX_OP_MATCH_SHIFT	8

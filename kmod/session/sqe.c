@@ -42,6 +42,7 @@ const struct kvctx_rule kvctx_rules[KVCTX_OPS] = {
 		.known = true, .flags = KVCTX_OP_MATCH_LEASE | KVCTX_OP_MATCH_PREFETCH | KVCTX_OP_MATCH_ALL,
 		.fields = F_SEGS | F_LEASE_MS | F_KEYS,
 	},
+	[KVCTX_OP_CANCEL] = { .known = true, .fields = F_OFFSET },
 };
 
 /* For INFO */

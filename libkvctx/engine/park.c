@@ -57,6 +57,11 @@ static struct kve_op *park_first(struct kve_waits *w)
 	return op;
 }
 
+u32 kve_park_cancel(struct kve_session *s, u64 user_data)
+{
+	return kve_queue_cancel(&s->waits->space, s, user_data, park_drop);
+}
+
 /* When the engine says that there is space, and on the tick */
 void kve_park_retry(struct kve_waits *w)
 {

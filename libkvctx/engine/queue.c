@@ -42,6 +42,16 @@ static int queue_gives_up(const struct kve_op *op, u64 now)
 	return op->call.deadline <= now ? -ETIME : 0;
 }
 
+static void queue_drop(struct kve_ops *out, void (*drop)(struct kve_op *op, int err))
+{
+	struct kve_op *op;
+
+	while ((op = TAILQ_FIRST(out))) {
+		TAILQ_REMOVE(out, op, wait.node);
+		drop(op, op->wait.err);
+	}
+}
+
 /* Take out who gives up, and @drop it. @late: only if a deadline has passed. */
 void kve_queue_weed(struct kve_waits *w, struct kve_queue *q, bool late, void (*drop)(struct kve_op *op, int err))
 {
@@ -66,8 +76,32 @@ void kve_queue_weed(struct kve_waits *w, struct kve_queue *q, bool late, void (*
 	if (i)
 		q->until = until;
 	pthread_mutex_unlock(&w->lock);
-	while ((op = TAILQ_FIRST(&out))) {
-		TAILQ_REMOVE(&out, op, wait.node);
-		drop(op, op->wait.err);
+	queue_drop(&out, drop);
+}
+
+/* End those of the session that wait here under that user_data, but what slots are told of. How many? */
+u32 kve_queue_cancel(struct kve_queue *q, const struct kve_session *s, u64 user_data,
+		     void (*drop)(struct kve_op *op, int err))
+{
+	struct kve_ops out = TAILQ_HEAD_INITIALIZER(out);
+	struct kve_op *op, *next;
+	u32 i, nr = 0;
+
+	if (!__atomic_load_n(&q->waiting, __ATOMIC_ACQUIRE))
+		return 0;
+	pthread_mutex_lock(&s->waits->lock);
+	for (i = 0; i < ARRAY_SIZE(q->ops); i++) {
+		for (op = TAILQ_FIRST(&q->ops[i]); op; op = next) {
+			next = TAILQ_NEXT(op, wait.node);
+			if (op->session != s || op->call.user_data != user_data || op->done)
+				continue;
+			op->wait.err = -ECANCELED;
+			kve_queue_out(q, op);
+			TAILQ_INSERT_TAIL(&out, op, wait.node);
+			nr++;
+		}
 	}
+	pthread_mutex_unlock(&s->waits->lock);
+	queue_drop(&out, drop);
+	return nr;
 }

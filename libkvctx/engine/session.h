@@ -395,6 +395,10 @@ void kve_turn_end(struct kve_op *op);
 bool kve_turn_recall(struct kve_op *op);
 void kve_turns_weed(struct kve_waits *w);
 void kve_park_weed(struct kve_waits *w);
+u32 kve_queue_cancel(struct kve_queue *q, const struct kve_session *s, u64 user_data,
+		     void (*drop)(struct kve_op *op, int err));
+u32 kve_park_cancel(struct kve_session *s, u64 user_data);
+u32 kve_turns_cancel(struct kve_session *s, u64 user_data);
 void kve_park_retry(struct kve_waits *w);
 
 /* io.c */

@@ -147,6 +147,15 @@ static void turn_drop(struct kve_op *op, int err)
 	op->kind->go(op, err);
 }
 
+u32 kve_turns_cancel(struct kve_session *s, u64 user_data)
+{
+	u32 i, nr = 0;
+
+	for (i = 0; i < KVC_MEMBERS_MAX; i++)
+		nr += kve_queue_cancel(&s->waits->turns[i].queue, s, user_data, turn_drop);
+	return nr;
+}
+
 void kve_turns_weed(struct kve_waits *w)
 {
 	u32 i;

@@ -3,7 +3,7 @@
  * STOREs that wait for space. For stuck.sh, which fills the pool and then suspends its member, so that reclaim cannot
  * go on: stores what still finds a place (and hangs), then shows how a STORE that finds none behaves.
  *
- *	parked SECONDS    prints "again: N late: N after MS parked: N", then stays that long with an operation waiting
+ *	parked SECONDS    prints "again: N late: N after MS parked: N canceled: N", then stays that long with an operation waiting
  */
 #include "ktest.h"
 
@@ -38,6 +38,7 @@ static int result(struct kt *k, uint64_t n, uint64_t limit_ns)
 int main(int argc, char **argv)
 {
 	uint64_t n, start;
+	struct kvctx_sqe cancel;
 	int res = 1, late;
 	struct kt k;
 
@@ -58,7 +59,14 @@ int main(int argc, char **argv)
 	printf("late: %d after %llu ms ", late == -ETIME, (unsigned long long)((kt_now() - start) / 1000000));
 	if (store(&k, 1001, 0, 0))
 		return 1;
-	printf("parked: %d\n", result(&k, 1001, KT_SEC) == 1);
+	printf("parked: %d ", result(&k, 1001, KT_SEC) == 1);
+	cancel = kt_sqe(KVCTX_OP_CANCEL, (struct kvctx_key){ 0 });
+	cancel.offset = 1001;
+	if (kt_submit(&k, &cancel, 1, 0) != 1)
+		return 1;
+	printf("canceled: %d\n", result(&k, 1001, KT_SEC) == -ECANCELED);
+	if (store(&k, 1002, 0, 0))
+		return 1;
 	fflush(stdout);
 	sleep(atoi(argv[1]));
 	return 0;

@@ -55,10 +55,11 @@ check "its pages are right or missing" prints 'wrong=0 bad=0 .*gone=0 errors=0' 
 check "fill the pool" prints 'again=0 errors=0' pages store 5000 600 500000
 check "suspend the full member" suspend
 parked 300 > /tmp/parked.out 2>&1 & client=$!
-until_true 90 grep -q parked /tmp/parked.out
+until_true 90 grep -q canceled /tmp/parked.out
 check "without waiting: try again" grep -q '^again: 1 ' /tmp/parked.out
 check "with a deadline of 700 ms: late, and not before" grep -qE ' late: 1 after ([7-9][0-9]{2}|[0-9]{4,}) ms ' /tmp/parked.out
-check "without one: waits" grep -q ' parked: 1$' /tmp/parked.out
+check "without one: waits" grep -q ' parked: 1 ' /tmp/parked.out
+check "canceled: no longer" grep -q ' canceled: 1$' /tmp/parked.out
 check "stores that waited are counted" test "$(stat_of store_waits)" -ge 2
 kill -9 $client
 start=$SECONDS

@@ -40,6 +40,7 @@ check "$kind: there is a device" test -b "$dev"
 check "$kind: format and attach" make_pool "$dev"
 program data
 program replace
+program cancel
 KT_DEVICE=$dev program scatter
 check "$kind: no chunk had to be read twice" test "$(stat_of rereads)" = 0
 if [ "$kind" = plain ]; then

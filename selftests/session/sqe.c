@@ -35,6 +35,7 @@ static const struct op ops[] = {
 	{ "FLUSH", KVCTX_OP_FLUSH, "", 0, false },
 	{ "GET", KVCTX_OP_GET, "ktp", 0, false },
 	{ "PUT", KVCTX_OP_PUT, "i", 0, false },
+	{ "CANCEL", KVCTX_OP_CANCEL, "o", 0, false },
 	/* lease_ms: see below */
 	{ "MATCH", KVCTX_OP_MATCH, "slnm", KVCTX_OP_MATCH_LEASE | KVCTX_OP_MATCH_PREFETCH | KVCTX_OP_MATCH_ALL, false },
 };

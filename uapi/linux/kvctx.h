@@ -44,7 +44,8 @@
  *   -EPERM       res    the tenant requires verified pages, and this operation would not verify, or the page it stores
  *                       never could
  *   -EILSEQ      res    STORE: the bytes do not have the CRCs that came with them; nothing is kept
- *   -ECANCELED   res    io_uring: the ring died, or the request was cancelled, before the operation was started
+ *   -ECANCELED   res    a CANCEL named it before the operation was started; io_uring: the ring died, or the request was
+ *                       cancelled, before that
  *   -EINVAL      both   unknown flag, opcode, memory id, lease, reserved field not zero, zero length
  *   -EFAULT      both   a pointer cannot be read or written; res: a segment leaves its memory
  *   -EOPNOTSUPP  res    PREFETCH, GET, PUT in a session without slots; PREFETCH and GET, and LOAD with @crcs, of a page
@@ -334,6 +335,7 @@ enum kvctx_opcode {
 	KVCTX_OP_GET		= 9,	/* PREFETCH, and keep the slot until PUT; res: slot number, from 0 */
 	KVCTX_OP_PUT		= 10,	/* end of a GET */
 	KVCTX_OP_MATCH		= 11,	/* KVCTX_IOC_MATCH, answered to memory; res: number of pages found */
+	KVCTX_OP_CANCEL		= 12,	/* end what was not started of an @offset for user_data; res: how many */
 };
 
 /* Priorities of operations */
@@ -374,8 +376,10 @@ enum kvctx_prio {
  *	turn at the device, and carries a higher I/O priority
  * @flags: KVCTX_OP_*
  * @user_data: returned in the completion
- * @key: page key; zero for RELEASE, PUT, FLUSH, MATCH
- * @offset: LOAD: first byte of the range inside the page; others 0
+ * @key: page key; zero for RELEASE, PUT, FLUSH, MATCH, CANCEL
+ * @offset: LOAD: first byte of the range inside the page; CANCEL: user_data of operations of this session that are to
+ *	end. Those that wait for space, or for their turn at a device, complete with -ECANCELED, and nothing was done;
+ *	others go on, and are not counted; others 0
  * @length: STORE: bytes of the page; LOAD: bytes of the range; MATCH: room for the answer, at least that of
  *	&struct kvctx_found; others 0. Equals the sum of the segments' lengths
  * @segs: nr_segs > 0: user address of struct kvctx_seg[nr_segs], read during SUBMIT only; STORE, LOAD, MATCH with 0:
