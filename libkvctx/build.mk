@@ -7,7 +7,7 @@ LIBKVCTX_SO	:= $(O)/lib/libkvctx.so
 LIBKVCTX_A	:= $(O)/lib/libkvctx.a
 LIBKVCTX_MAP	:= libkvctx/libkvctx.map
 LIBKVCTX_H	:= libkvctx/kvctx.h libkvctx/kvctx_uring.h
-LIBKVCTX_SRC	:= handle mem ring wait queue sync batch slots stage paths crc text
+LIBKVCTX_SRC	:= handle mem ring wait queue sync batch slots stage paths crc keys text inline
 LIBKVCTX_SERVERS := sys sys_kernel
 LIBKVCTX_ABOVE	:= $(LIBKVCTX_SRC:%=$(O)/obj/libkvctx/%.o)
 LIBKVCTX_OWN	:= $(LIBKVCTX_ABOVE) $(LIBKVCTX_SERVERS:%=$(O)/obj/libkvctx/%.o)
@@ -24,7 +24,8 @@ include libkvctx/engine/build.mk
 KVS_OBJS	:= $(addprefix $(O)/obj/libkvctx/socket/,wire.o mem.o ring.o wait.o submit.o server.o)
 $(KVS_OBJS): OBJ_CFLAGS := $(KVE_CFLAGS)
 LIBKVCTX_OBJ	:= $(LIBKVCTX_OWN) $(KVS_OBJS) $(KVE_OBJS) $(KVE_CORE)
-LIBKVCTX_LIBS	:= $(KVE_LIBS)		# what who links the archive needs beside it
+LIBKVCTX_KEYS	:= -lcrypto
+LIBKVCTX_LIBS	:= $(KVE_LIBS) $(LIBKVCTX_KEYS)	# what who links the archive needs beside it
 
 $(LIBKVCTX_SO): $(LIBKVCTX_OBJ) $(LIBKVCTX_MAP)
 	@mkdir -p $(@D)
@@ -56,7 +57,7 @@ $(LIB_TEST)/example: $(LIB_EXAMPLE) $(LIBKVCTX_SO)
 
 $(LIB_TEST)/example-fake: $(LIB_EXAMPLE) $(O)/obj/libkvctx/tests/fake_example.o $(LIB_FAKED)
 	@mkdir -p $(@D)
-	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^
+	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ $(LIBKVCTX_KEYS)
 
 # The example of a GPU's memory, over that kernel and a CUDA runtime in host memory; and as it is, where nvcc is
 LIB_CUDA_FAKE	:= $(LIB_TEST)/cuda-fake
@@ -64,7 +65,7 @@ LIB_CUDA_FAKE	:= $(LIB_TEST)/cuda-fake
 $(O)/obj/Documentation/examples/cuda.o: OBJ_CFLAGS := -Ilibkvctx -Ilibkvctx/tests/cuda
 $(LIB_CUDA_FAKE): $(O)/obj/Documentation/examples/cuda.o $(O)/obj/libkvctx/tests/fake_example.o $(LIB_FAKED)
 	@mkdir -p $(@D)
-	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^
+	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ $(LIBKVCTX_KEYS)
 
 NVCC		?= nvcc
 .PHONY: cuda
@@ -86,7 +87,7 @@ $(O)/obj/libkvctx/tests/test_gpu_crc.o: OBJ_CFLAGS := -Ilibkvctx -IDocumentation
 $(LIB_TEST)/test_open: LIB_LDFLAGS := -Wl,--wrap=calloc,--wrap=malloc
 $(LIB_TESTPROGS): $(LIB_TEST)/%: $(O)/obj/libkvctx/tests/%.o $(LIB_FAKED)
 	@mkdir -p $(@D)
-	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) $(LIB_LDFLAGS) -o $@ $^ $(call pkglibs,cmocka)
+	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) $(LIB_LDFLAGS) -o $@ $^ $(LIBKVCTX_KEYS) $(call pkglibs,cmocka)
 
 # Who serves a path: the whole library
 LIB_WHOLE	:= $(LIB_TEST)/whole/test_paths

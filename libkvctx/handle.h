@@ -5,6 +5,8 @@
  *   sys.c	which server a path is for; sys.h is the seam
  *   sys_kernel.c the kernel as a server: system calls, alone
  *   crc.c	CRC32C
+ *   keys.c	names from bytes
+ *   inline.c	the header's helpers as symbols
  *   text.c	words for numbers
  *   mem.c	registrations, and which of them a buffer lies in
  *   paths.c	which members a memory reaches
@@ -18,12 +20,12 @@
  *   slots.c	synchronous calls that read pages ahead
  *
  * Floors, lowest first; a file calls only what is below it.
- *   1  sys_kernel crc text
+ *   1  sys_kernel crc keys text
  *   2  sys mem paths ring
  *   3  stage
  *   4  wait
  *   5  queue sync batch handle
- *   6  slots
+ *   6  slots inline
  *
  * Vocabulary
  *   seen	entries of the ring that were copied out of it

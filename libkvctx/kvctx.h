@@ -52,7 +52,7 @@ struct kvctx;
  * struct kvctx_params - how to open a handle
  * @size: bytes of the structure, sizeof(struct kvctx_params)
  * @flags: zero
- * @keyspace: fingerprint of model, dtype, layout and parallel shape
+ * @keyspace: fingerprint of model, dtype, layout and parallel shape, see kvctx_keyspace_from_string()
  * @arena_bytes: pinned memory to allocate, may be 0
  * @cq_entries: most asynchronous operations submitted and not yet taken by kvctx_take(), at most
  *	cq_max; 0: 256. With more than half of cq_max synchronous calls may have to wait for
@@ -449,6 +449,21 @@ int kvctx_lease(struct kvctx *ctx, const struct kvctx_key *key, uint32_t ms, uin
  */
 int kvctx_release(struct kvctx *ctx, uint32_t lease);
 
+/**
+ * kvctx_cancel() - end what was not started
+ * @ctx: handle
+ * @user_data: of operations that were submitted to the handle's queue, or by kvctx_submit_sqes()
+ *
+ * Operations that wait for space, or for their turn at a device, complete with -ECANCELED. Others go on.
+ *
+ * Context: MT-Safe.
+ *
+ * Return: how many operations it ended, or
+ *
+ * * -ENODEV: the pool is gone
+ */
+int kvctx_cancel(struct kvctx *ctx, uint64_t user_data);
+
 /*
  * Slots: pages read ahead into memory of the kernel's, which the handle maps for reading. A page that
  * lies in a slot is loaded without the device (KVCTX_CQE_FROM_DRAM), or read where it lies
@@ -524,6 +539,25 @@ int64_t kvctx_get(struct kvctx *ctx, const struct kvctx_key *key, uint32_t ms, c
  * * -EOPNOTSUPP: the session has no slots
  */
 int kvctx_put(struct kvctx *ctx, uint32_t slot);
+
+/**
+ * kvctx_match_all() - which pages are here
+ * @ctx: handle
+ * @keys: keys in prefix order
+ * @nr: how many, 1 to match_max
+ * @present: (@nr + 63) / 64 words; bit n % 64 of word n / 64 tells whether key n's page is here
+ * @lens: room for @nr lengths in bytes, 0 where a page is missing; or NULL
+ * @lease_ms: milliseconds to lease the pages found, at most lease_ms_max; 0: no lease
+ * @lease: one lease id for all of them, as of kvctx_match(); NULL only without @lease_ms
+ *
+ * As kvctx_match(), but goes on behind a page that is missing.
+ *
+ * Context: MT-Safe.
+ *
+ * Return: number of pages present, or what kvctx_match() returns.
+ */
+int64_t kvctx_match_all(struct kvctx *ctx, const struct kvctx_key *keys, uint32_t nr, uint64_t *present,
+			uint32_t *lens, uint32_t lease_ms, uint32_t *lease);
 
 /**
  * kvctx_match_prefetch() - how many leading pages are here, and start to read them ahead
@@ -700,6 +734,23 @@ int kvctx_submit_and_wait(struct kvctx *ctx, uint32_t nr, uint64_t timeout_ns);
  * * -EINTR: a signal was handled first
  */
 int kvctx_wait(struct kvctx *ctx, uint32_t nr, uint64_t timeout_ns);
+
+/**
+ * kvctx_drain() - wait until nothing is in flight
+ * @ctx: handle
+ * @timeout_ns: limit; 0: only look; KVCTX_TIMEOUT_NONE: none
+ *
+ * Then nothing of the handle's queue, of kvctx_submit_sqes() and of batches moves any byte, until more is submitted: the
+ * memory may go. Completions are there for kvctx_take().
+ *
+ * Context: MT-Safe. Sleeps.
+ *
+ * Return: 0, or
+ *
+ * * -ETIME: the limit passed
+ * * -EINTR: a signal was handled
+ */
+int kvctx_drain(struct kvctx *ctx, uint64_t timeout_ns);
 
 /**
  * kvctx_expect() - tell of operations that the library does not submit
@@ -882,6 +933,31 @@ int kvctx_paths(struct kvctx *ctx, uint32_t mem, struct kvctx_path *paths, uint3
 int kvctx_path_text(const struct kvctx_path *path, char *buf, size_t len);
 
 /**
+ * kvctx_key_from_bytes() - key of an engine whose pages have names of any length
+ * @key: the key
+ * @data: the name; NULL only when @len is 0
+ * @len: its bytes
+ * @qualifier: group, rank, layer, part
+ *
+ * The digest is the SHA-256 of the bytes: in Python, hashlib.sha256(data).digest().
+ *
+ * Context: MT-Safe.
+ */
+void kvctx_key_from_bytes(struct kvctx_key *key, const void *data, size_t len, uint64_t qualifier);
+
+/**
+ * kvctx_keyspace_from_bytes() - keyspace from what tells model, dtype, layout and parallel shape
+ * @keyspace: the keyspace, as in &struct kvctx_params
+ * @data: any bytes; NULL only when @len is 0
+ * @len: how many
+ *
+ * The first 16 bytes of the SHA-256 of the bytes: in Python, hashlib.sha256(data).digest()[:16].
+ *
+ * Context: MT-Safe.
+ */
+void kvctx_keyspace_from_bytes(uint8_t *keyspace, const void *data, size_t len);
+
+/**
  * kvctx_crc32c() - CRC32C of bytes
  * @crc: that of the bytes before these; 0: there are none
  * @buf: the bytes
@@ -965,6 +1041,18 @@ static inline struct kvctx_key kvctx_key_from_u64(uint64_t hash, uint64_t qualif
 	memcpy(key.digest, &hash, sizeof(hash));
 	key.qualifier = qualifier;
 	return key;
+}
+
+/**
+ * kvctx_keyspace_from_string() - the same as kvctx_keyspace_from_bytes() of a string
+ * @keyspace: the keyspace
+ * @text: the string; the NUL at its end does not count
+ *
+ * Context: MT-Safe.
+ */
+static inline void kvctx_keyspace_from_string(uint8_t *keyspace, const char *text)
+{
+	kvctx_keyspace_from_bytes(keyspace, text, strlen(text));
 }
 
 /**
@@ -1241,6 +1329,50 @@ static inline void kvctx_prep_put(struct kvctx_sqe *sqe, uint32_t slot)
 {
 	sqe->opcode = KVCTX_OP_PUT;
 	sqe->lease = slot;
+}
+
+/**
+ * kvctx_prep_cancel() - make an operation a CANCEL
+ * @sqe: operation
+ * @user_data: of the operations that are to end, see kvctx_cancel()
+ *
+ * The completion's result is the number of operations that it ended.
+ *
+ * Context: One submitter.
+ */
+static inline void kvctx_prep_cancel(struct kvctx_sqe *sqe, uint64_t user_data)
+{
+	sqe->opcode = KVCTX_OP_CANCEL;
+	sqe->offset = user_data;
+}
+
+/**
+ * kvctx_prep_match() - make an operation a MATCH
+ * @sqe: operation
+ * @keys: names of pages in prefix order; have to stay until the operation is submitted
+ * @nr: how many, 1 to match_max
+ * @flags: KVCTX_OP_MATCH_*; or 0
+ * @lease_ms: milliseconds, with KVCTX_OP_MATCH_LEASE or KVCTX_OP_MATCH_PREFETCH; otherwise 0
+ * @mem: memory id of where the answer goes: KVCTX_MEM_ARENA, or of kvctx_mem_register()
+ * @at: bytes from the start of that memory
+ * @length: room there: a &struct kvctx_found, a bit for each key in words of 64, 4 bytes for each length. What does not
+ *	fit is left out
+ *
+ * The completion's result is the number of pages found.
+ *
+ * Context: One submitter.
+ */
+static inline void kvctx_prep_match(struct kvctx_sqe *sqe, const struct kvctx_key *keys, uint32_t nr, uint32_t flags,
+				    uint32_t lease_ms, uint32_t mem, uint64_t at, uint64_t length)
+{
+	sqe->opcode = KVCTX_OP_MATCH;
+	sqe->flags = flags;
+	sqe->keys = (uint64_t)(uintptr_t)keys;
+	sqe->nr_keys = nr;
+	sqe->lease_ms = lease_ms;
+	sqe->mem = mem;
+	sqe->segs = at;
+	sqe->length = length;
 }
 
 /**

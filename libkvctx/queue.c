@@ -104,6 +104,14 @@ int kvctx_submit_and_wait(struct kvctx *ctx, uint32_t nr, uint64_t timeout_ns)
 	return ret;
 }
 
+/* More than there can be: it ends when nothing is in flight. */
+int kvctx_drain(struct kvctx *ctx, uint64_t timeout_ns)
+{
+	int ret = kvctx_wait(ctx, UINT32_MAX, timeout_ns);
+
+	return ret < 0 ? ret : 0;
+}
+
 int kvctx_expect(struct kvctx *ctx, int nr)
 {
 	int ret = 0;

@@ -265,6 +265,28 @@ int kvctx_release(struct kvctx *ctx, uint32_t lease)
 	return (int)kvctx_call(ctx, &sqe, NULL);
 }
 
+int kvctx_cancel(struct kvctx *ctx, uint64_t user_data)
+{
+	struct kvctx_sqe sqe = { 0 };
+
+	kvctx_prep_cancel(&sqe, user_data);
+	return (int)kvctx_call(ctx, &sqe, NULL);
+}
+
+static int64_t match(struct kvctx *ctx, struct kvctx_match *m, uint32_t *lease)
+{
+	int ret;
+
+	if (m->lease_ms && !lease)
+		return -EINVAL;
+	ret = kvctx_sys_ioctl(ctx->file, KVCTX_IOC_MATCH, m);
+	if (ret)
+		return ret;
+	if (lease)
+		*lease = m->lease;
+	return m->nr_present;
+}
+
 int64_t kvctx_match(struct kvctx *ctx, const struct kvctx_key *keys, uint32_t nr, uint32_t *lens,
 		    uint32_t lease_ms, uint32_t *lease)
 {
@@ -276,14 +298,22 @@ int64_t kvctx_match(struct kvctx *ctx, const struct kvctx_key *keys, uint32_t nr
 		.nr_keys = nr,
 		.lease_ms = lease_ms,
 	};
-	int ret;
 
-	if (lease_ms && !lease)
-		return -EINVAL;
-	ret = kvctx_sys_ioctl(ctx->file, KVCTX_IOC_MATCH, &m);
-	if (ret)
-		return ret;
-	if (lease)
-		*lease = m.lease;
-	return m.nr_present;
+	return match(ctx, &m, lease);
+}
+
+int64_t kvctx_match_all(struct kvctx *ctx, const struct kvctx_key *keys, uint32_t nr, uint64_t *present,
+			uint32_t *lens, uint32_t lease_ms, uint32_t *lease)
+{
+	struct kvctx_match m = {
+		.size = sizeof(m),
+		.flags = KVCTX_MATCH_ALL | (lease_ms ? KVCTX_MATCH_LEASE : 0),
+		.keys = (uintptr_t)keys,
+		.lens = (uintptr_t)lens,
+		.nr_keys = nr,
+		.lease_ms = lease_ms,
+		.present = (uintptr_t)present,
+	};
+
+	return match(ctx, &m, lease);
 }

@@ -26,7 +26,7 @@ static int copy(void *stream, void *dst, const void *src, size_t bytes, enum kvc
 
 int main(int argc, char **argv)
 {
-	struct kvctx_params params = { .size = sizeof(params), .keyspace = "model-bf16-tp1", .arena_bytes = SLOTS * PAGE };
+	struct kvctx_params params = { .size = sizeof(params), .arena_bytes = SLOTS * PAGE };
 	struct kvctx_key key = kvctx_key_from_u64(0xc0da, 1);
 	struct kvctx_sqe *sqe;
 	struct kvctx_seg seg = { .length = PAGE };
@@ -40,6 +40,7 @@ int main(int argc, char **argv)
 	if (cudaStreamCreate(&stream) != cudaSuccess || cudaMalloc((void **)&gpu, PAGE) != cudaSuccess ||
 	    cudaMemset(gpu, 'g', PAGE) != cudaSuccess)
 		return fprintf(stderr, "no GPU\n"), 1;
+	kvctx_keyspace_from_string(params.keyspace, "model, bf16, tp=1");
 	res = kvctx_open(argc > 1 ? argv[1] : "/dev/kvctx/pool0/default", O_RDWR, &params, &ctx);
 	if (res)
 		return fail("open", res);

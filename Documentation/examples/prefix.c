@@ -16,7 +16,7 @@ static int fail(const char *what, int64_t res)
 int main(int argc, char **argv)
 {
 	struct kvctx_params params = {
-		.size = sizeof(params), .keyspace = "model-bf16-tp1", .arena_bytes = PAGES * PAGE,
+		.size = sizeof(params), .arena_bytes = PAGES * PAGE,
 	};
 	struct kvctx_key keys[PAGES];
 	struct kvctx_seg segs[PAGES];
@@ -26,6 +26,7 @@ int main(int argc, char **argv)
 	int64_t res, found;
 	char *arena;
 
+	kvctx_keyspace_from_string(params.keyspace, "model, bf16, tp=1");
 	res = kvctx_open(argc > 1 ? argv[1] : "/dev/kvctx/pool0/default", O_RDWR, &params, &ctx);
 	if (res)
 		return fail("open", res);

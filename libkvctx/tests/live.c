@@ -127,6 +127,76 @@ TEST_F(lib, results)
 	EXPECT_EQ(0, kvctx_match(self->ctx, keys, 3, NULL, 0, NULL));
 }
 
+TEST_F(lib, many_pages_in_one_call)
+{
+	const struct kvctx_info *info = kvctx_get_info(self->ctx);
+	struct kvctx_found *found = (void *)(self->arena + 3 * PAGE);
+	struct kvctx_key keys[16];
+	uint32_t lens[32], pieces[16], seen[16], mem = 7;
+	uint8_t *heap = malloc(16 * PAGE);
+	void *addrs[32];
+	uint64_t at = 0, present = 0;
+	int32_t res[16];
+	struct kvctx_batch b = {
+		.size = sizeof(b), .opcode = KVCTX_OP_STORE, .nr = 16, .keys = keys, .addrs = addrs, .lens = lens,
+		.res = res, .user_data = 5, .depth = 1,
+	};
+	struct kvctx_sqe sqe = { 0 };
+	struct kvctx_cqe cqe;
+	uint32_t id;
+
+	ASSERT_EQ(0, kvctx_mem_register(self->ctx, heap, 16 * PAGE, &id));
+	ASSERT_EQ(0, kvctx_mem_find(self->ctx, heap + PAGE, PAGE, &mem, &at));
+	EXPECT_EQ(id, mem);
+	EXPECT_EQ(PAGE, at);
+	for (int i = 0; i < 16; i++) {
+		keys[i] = key_of(500 + i);
+		addrs[i] = heap + i * PAGE;
+		lens[i] = PAGE;
+		fill(heap + i * PAGE, PAGE, 500 + i);
+	}
+	EXPECT_EQ(16, kvctx_batch_run(self->ctx, &b));
+	EXPECT_EQ(0, kvctx_delete(self->ctx, &keys[3]));
+	EXPECT_EQ(15, kvctx_match_all(self->ctx, keys, 16, &present, seen, 0, NULL));
+	EXPECT_EQ(0xfff7, present);
+	EXPECT_EQ(0, seen[3]);
+	EXPECT_EQ(PAGE, seen[15]);
+
+	/* loaded in two pieces each, a page that is missing among them */
+	memset(heap, 0, 16 * PAGE);
+	for (int i = 0; i < 32; i++) {
+		addrs[i] = heap + i * (PAGE / 2);
+		lens[i] = PAGE / 2;
+		pieces[i / 2] = 2;
+	}
+	b.opcode = KVCTX_OP_LOAD;
+	b.depth = 0;
+	b.pieces = pieces;
+	ASSERT_EQ(0, kvctx_batch_submit(self->ctx, &b));
+	ASSERT_EQ(1, kvctx_wait(self->ctx, 1, KVCTX_TIMEOUT_NONE));
+	ASSERT_EQ(1, kvctx_take(self->ctx, &cqe, 1));
+	EXPECT_EQ(5, cqe.user_data);
+	EXPECT_EQ(15, cqe.res);
+	for (int i = 0; i < 16; i++) {
+		EXPECT_EQ(i == 3 ? -ENOENT : PAGE, res[i]);
+		EXPECT_TRUE(i == 3 || is_filled(heap + i * PAGE, PAGE, 500 + i));
+	}
+
+	ASSERT_TRUE(info->op_mask >> KVCTX_OP_MATCH & 1);
+	kvctx_prep_match(&sqe, keys, 16, KVCTX_OP_MATCH_ALL, 0, KVCTX_MEM_ARENA, 3 * PAGE,
+			 sizeof(*found) + sizeof(uint64_t));
+	kvctx_sqe_set_data(&sqe, 6);
+	ASSERT_EQ(1, kvctx_submit_sqes(self->ctx, &sqe, 1));
+	EXPECT_EQ(0, kvctx_drain(self->ctx, KVCTX_TIMEOUT_NONE));
+	ASSERT_EQ(1, kvctx_take(self->ctx, &cqe, 1));
+	EXPECT_EQ(15, cqe.res);
+	EXPECT_EQ(0xfff7, found->present[0]);
+	EXPECT_EQ(0, kvctx_drain(self->ctx, 0));
+	EXPECT_EQ(0, kvctx_cancel(self->ctx, 6));
+	EXPECT_EQ(0, kvctx_mem_unregister(self->ctx, id));
+	free(heap);
+}
+
 TEST_F(lib, read_only_session)
 {
 	struct kvctx_key key = key_of(1);

@@ -285,6 +285,30 @@ static void closing_in_a_child(void **state)
 	assert_int_equal(kvctx_query(ctx, &key), -ENOENT);
 }
 
+/* The vectors of FIPS 180-4, and what Python's hashlib says of the last one */
+static void names_from_bytes(void **state)
+{
+	static const uint8_t abc[] = {
+		0xba, 0x78, 0x16, 0xbf, 0x8f, 0x01, 0xcf, 0xea, 0x41, 0x41, 0x40, 0xde, 0x5d, 0xae, 0x22, 0x23,
+		0xb0, 0x03, 0x61, 0xa3, 0x96, 0x17, 0x7a, 0x9c, 0xb4, 0x10, 0xff, 0x61, 0xf2, 0x00, 0x15, 0xad,
+	};
+	static const uint8_t none[] = { 0xe3, 0xb0, 0xc4, 0x42, 0x98, 0xfc, 0x1c, 0x14 };
+	uint8_t keyspace[KVCTX_KEYSPACE_LEN], same[KVCTX_KEYSPACE_LEN];
+	struct kvctx_key key;
+
+	(void)state;
+	kvctx_key_from_bytes(&key, "abc", 3, 77);
+	assert_memory_equal(key.digest, abc, sizeof(abc));
+	assert_int_equal(key.qualifier, 77);
+	kvctx_key_from_bytes(&key, NULL, 0, 0);
+	assert_memory_equal(key.digest, none, sizeof(none));
+	kvctx_keyspace_from_string(keyspace, "abc");
+	assert_memory_equal(keyspace, abc, sizeof(keyspace));
+	kvctx_keyspace_from_bytes(keyspace, "a longer text than 16 bytes, one", 32);
+	kvctx_keyspace_from_bytes(same, "a longer text than 16 bytes, two", 32);
+	assert_memory_not_equal(keyspace, same, sizeof(same));
+}
+
 static void finding_memory(void **state)
 {
 	static uint8_t mem[100];
@@ -320,6 +344,7 @@ int main(void)
 		cmocka_unit_test(errors_have_texts),
 		cmocka_unit_test(completion_flags_have_names),
 		cmocka_unit_test(keys_of_64_bits),
+		cmocka_unit_test(names_from_bytes),
 		TEST(closing_in_a_child),
 		TEST(finding_memory),
 	};
