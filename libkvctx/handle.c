@@ -190,6 +190,22 @@ const struct kvctx_info *kvctx_get_info(const struct kvctx *ctx)
 	return &ctx->info;
 }
 
+int kvctx_usage(struct kvctx *ctx, uint64_t *pages, uint64_t *bytes, uint64_t *limit)
+{
+	struct kvctx_info info = { .size = sizeof(info) };
+	int ret = kvctx_sys_ioctl(ctx->file, KVCTX_IOC_INFO, &info);
+
+	if (ret)
+		return ret;
+	if (pages)
+		*pages = info.tenant_pages;
+	if (bytes)
+		*bytes = info.tenant_bytes;
+	if (limit)
+		*limit = info.tenant_limit;
+	return 0;
+}
+
 void *kvctx_arena(const struct kvctx *ctx, size_t *len)
 {
 	if (len)

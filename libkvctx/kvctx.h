@@ -226,6 +226,21 @@ int kvctx_fd(const struct kvctx *ctx);
 const struct kvctx_info *kvctx_get_info(const struct kvctx *ctx);
 
 /**
+ * kvctx_usage() - what the tenant has in the pool
+ * @ctx: handle
+ * @pages: pages of all its keyspaces, now; or NULL
+ * @bytes: their bytes; or NULL
+ * @limit: bytes that it may have, 0: no limit but the pool's capacity; or NULL
+ *
+ * Context: MT-Safe.
+ *
+ * Return: 0, or
+ *
+ * * -ENODEV: the pool is gone
+ */
+int kvctx_usage(struct kvctx *ctx, uint64_t *pages, uint64_t *bytes, uint64_t *limit);
+
+/**
  * kvctx_arena() - the session's arena
  * @ctx: handle
  * @len: its bytes, a whole number of memory pages; or NULL

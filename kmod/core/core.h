@@ -74,6 +74,7 @@ u32 kvc_nr_members(const struct kvc_pool *p);
 u32 kvc_chunk_size(const struct kvc_pool *p);
 u64 kvc_capacity(const struct kvc_pool *p);		/* bytes of all segments */
 void kvc_stats_get(struct kvc_pool *p, struct kvc_stats *st);
+void kvc_tenant_usage(const struct kvc_pool *p, u32 slot, u64 *pages, u64 *bytes);	/* now, in the index */
 void kvc_member_segments(struct kvc_pool *p, u32 member, u32 *total, u32 *free);
 
 /*

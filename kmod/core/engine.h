@@ -274,6 +274,11 @@ struct kvc_domains {
 	struct kvc_table table;
 };
 
+/* What is in the index of a tenant's slot, also of who had it before until the pages have left */
+struct kvc_usage {
+	struct os_atomic64 pages, bytes;
+};
+
 #define KVC_HASH_WORDS		(KVC_KEY_LEN / 4 + 2)
 
 struct kvc_pool {
@@ -303,6 +308,7 @@ struct kvc_pool {
 	struct os_atomic nr_leaving;
 	struct os_atomic rooms;		/* times that tombstones may have got room, or ceased to be needed; from 1 */
 	struct os_atomic nr_tombs_chained;
+	struct kvc_usage usage[KVC_TENANTS_MAX];	/* by slot */
 	struct kvc_shard shards[KVC_SHARDS];
 };
 

@@ -174,6 +174,12 @@ static void add_shards(struct kvc_pool *p, struct kvc_stats *st)
 	}
 }
 
+void kvc_tenant_usage(const struct kvc_pool *p, u32 slot, u64 *pages, u64 *bytes)
+{
+	*pages = os_atomic64_read(&p->usage[slot].pages);
+	*bytes = os_atomic64_read(&p->usage[slot].bytes);
+}
+
 void kvc_stats_get(struct kvc_pool *p, struct kvc_stats *st)
 {
 	u32 i;

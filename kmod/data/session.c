@@ -85,6 +85,7 @@ static long session_info(struct kvctx_session *s, union kvctx_arg *arg)
 	if (session_ready(s))
 		info->session_flags |= KVCTX_SESSION_READY;
 	kvctx_info_limits(info);
+	kvc_tenant_usage(s->pool->core, s->tenant->slot, &info->tenant_pages, &info->tenant_bytes);
 	memcpy(info->pool_uuid, super->pool_uuid, sizeof(info->pool_uuid));
 	strscpy_pad(info->pool, s->pool->name, sizeof(info->pool));
 	strscpy_pad(info->tenant, s->tenant->name, sizeof(info->tenant));

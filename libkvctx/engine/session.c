@@ -69,6 +69,7 @@ static int session_info(struct kve_session *s, union kvctx_arg *arg)
 {
 	const struct kvc_super *super = kvc_super_of(s->pool->core);
 	struct kvctx_info *info = &arg->info;
+	u64 pages, bytes;
 
 	*info = (struct kvctx_info){
 		.size = info->size,
@@ -86,6 +87,9 @@ static int session_info(struct kve_session *s, union kvctx_arg *arg)
 		.tenant_flags = s->tenant_flags,
 		.slot_bytes_max = session_slot_bytes_max(s),
 	};
+	kvc_tenant_usage(s->pool->core, s->slot, &pages, &bytes);
+	info->tenant_pages = pages;
+	info->tenant_bytes = bytes;
 	kvctx_info_limits(info);
 	memcpy(info->pool_uuid, super->pool_uuid, sizeof(info->pool_uuid));
 	snprintf(info->pool, sizeof(info->pool), "%s", s->pool->name);

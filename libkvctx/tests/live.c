@@ -135,7 +135,7 @@ TEST_F(lib, many_pages_in_one_call)
 	uint32_t lens[32], pieces[16], seen[16], mem = 7;
 	uint8_t *heap = malloc(16 * PAGE);
 	void *addrs[32];
-	uint64_t at = 0, present = 0;
+	uint64_t at = 0, present = 0, before, before_bytes, pages, bytes, limit = 1;
 	int32_t res[16];
 	struct kvctx_batch b = {
 		.size = sizeof(b), .opcode = KVCTX_OP_STORE, .nr = 16, .keys = keys, .addrs = addrs, .lens = lens,
@@ -155,7 +155,12 @@ TEST_F(lib, many_pages_in_one_call)
 		lens[i] = PAGE;
 		fill(heap + i * PAGE, PAGE, 500 + i);
 	}
+	ASSERT_EQ(0, kvctx_usage(self->ctx, &before, &before_bytes, NULL));
 	EXPECT_EQ(16, kvctx_batch_run(self->ctx, &b));
+	ASSERT_EQ(0, kvctx_usage(self->ctx, &pages, &bytes, &limit));
+	EXPECT_EQ(before + 16, pages);
+	EXPECT_EQ(before_bytes + 16 * PAGE, bytes);
+	EXPECT_EQ(0, limit);
 	EXPECT_EQ(0, kvctx_delete(self->ctx, &keys[3]));
 	EXPECT_EQ(15, kvctx_match_all(self->ctx, keys, 16, &present, seen, 0, NULL));
 	EXPECT_EQ(0xfff7, present);

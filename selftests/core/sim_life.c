@@ -393,7 +393,7 @@ void life_attach(struct sim *s)
 static void check_stats(struct sim *s)
 {
 	struct kvc_stats st;
-	u64 pages = 0, bytes = 0, sum;
+	u64 pages = 0, bytes = 0, of_pages[SIM_TENANTS] = { 0 }, of_bytes[SIM_TENANTS] = { 0 }, sum;
 	u32 i, total, free;
 
 	for (i = 0; i < s->cfg.nr_members; i++) {
@@ -408,6 +408,17 @@ static void check_stats(struct sim *s)
 	for (i = 0; i < s->nr_keys; i++) {
 		pages += s->keys[i].cur.version != 0;
 		bytes += s->keys[i].cur.length;
+		of_pages[s->keys[i].tenant] += s->keys[i].cur.version != 0;
+		of_bytes[s->keys[i].tenant] += s->keys[i].cur.length;
+	}
+	for (i = 0; i < SIM_TENANTS; i++) {
+		u64 has_pages, has_bytes;
+
+		if (s->tenants[i].state != T_LIVE)
+			continue;
+		kvc_tenant_usage(s->pool, s->tenants[i].slot, &has_pages, &has_bytes);
+		sim_check(has_pages == of_pages[i] && has_bytes == of_bytes[i], "tenant %u has %llu pages, %llu bytes", i,
+			  (unsigned long long)has_pages, (unsigned long long)has_bytes);
 	}
 	for (i = 0, sum = 0; i < s->cfg.nr_members; i++)
 		sum += kvc_member_bytes(s->pool, i);

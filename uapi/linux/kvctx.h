@@ -134,6 +134,9 @@ struct kvctx_key {
  * @tenant: name of the tenant, NUL-terminated
  * @slots_max: most slots of one session
  * @slot_bytes_max: largest slot in bytes
+ * @tenant_pages: pages of the tenant that the pool has now, of all its keyspaces
+ * @tenant_bytes: their bytes
+ * @tenant_limit: bytes that the tenant may have; 0: no limit but the pool's capacity
  *
  * Works before and after SETUP. The masks are those that SUBMIT validates with. Which members a peer's memory reaches
  * is what KVCTX_IOC_PATHS tells.
@@ -167,6 +170,9 @@ struct kvctx_info {
 	char	tenant[KVCTX_NAME_MAX];
 	__u32	slots_max;
 	__u32	slot_bytes_max;
+	__u64	tenant_pages;
+	__u64	tenant_bytes;
+	__u64	tenant_limit;
 };
 
 /* Flags of SETUP */

@@ -131,12 +131,20 @@ void kvc_index_remove(struct kvc_pool *p, u32 bucket, u32 entry)
 	e->indexed = 0;
 }
 
+static struct kvc_usage *usage_of(struct kvc_pool *p, const struct kvc_entry *e)
+{
+	return &p->usage[kvc_domain(p, e->domain)->slot];
+}
+
 void kvc_page_publish(struct kvc_pool *p, struct kvc_shard *sh, u32 entry)
 {
 	struct kvc_entry *e = kvc_entry(p, entry);
+	struct kvc_usage *u = usage_of(p, e);
 
 	e->state = KVC_E_LIVE;
 	os_atomic64_add(&kvc_entry_seg(p, entry)->live_bytes, e->length);
+	os_atomic64_add(&u->pages, 1);
+	os_atomic64_add(&u->bytes, e->length);
 	sh->pages++;
 	sh->bytes += e->length;
 }
@@ -145,9 +153,12 @@ void kvc_page_drop(struct kvc_pool *p, u32 bucket, u32 entry)
 {
 	struct kvc_shard *sh = kvc_shard(p, bucket);
 	struct kvc_entry *e = kvc_entry(p, entry);
+	struct kvc_usage *u = usage_of(p, e);
 
 	kvc_index_remove(p, bucket, entry);
 	e->state = KVC_E_DEAD;
+	os_atomic64_sub(&u->pages, 1);
+	os_atomic64_sub(&u->bytes, e->length);
 	os_atomic64_sub(&kvc_entry_seg(p, entry)->live_bytes, e->length);
 	sh->pages--;
 	sh->bytes -= e->length;
