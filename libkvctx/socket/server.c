@@ -118,14 +118,26 @@ static int socket_setup(struct socket_file *s, struct kvctx_setup *arg)
 
 /* Calls whose structures point to more */
 
+/* Without what pads it */
+static uint64_t socket_match_lens(const struct kvctx_match *m)
+{
+	uint32_t nr = m->flags & KVCTX_MATCH_ALL ? m->nr_keys : m->nr_present;
+
+	return m->lens ? (uint64_t)nr * sizeof(uint32_t) : 0;
+}
+
 static int socket_match(struct socket_file *s, struct kvctx_match *arg)
 {
-	const uint64_t keys = arg->keys, lens = arg->lens;
+	const uint64_t keys = arg->keys, lens = arg->lens, present = arg->present;
 	struct answer a;
+	const uint32_t nr_keys = arg->nr_keys, flags = arg->flags;
 	struct packet p;
 	uint64_t at;
 	int ret;
 
+	ret = kvctx_match_check(arg);
+	if (ret)
+		return ret;
 	kvs_packet_begin(&p, KVCTX_IOC_MATCH, 0);
 	kvs_packet_add(&p, arg, sizeof(*arg));
 	if (arg->nr_keys <= s->limits.match_max)
@@ -133,9 +145,16 @@ static int socket_match(struct socket_file *s, struct kvctx_match *arg)
 	ret = kvs_packet_exchange(s, &p, &a);
 	if (ret >= 0) {
 		at = kvs_answer_arg(&a, arg, sizeof(*arg));
-		kvs_answer_rest(&a, at, (void *)(uintptr_t)lens, arg->nr_present * sizeof(uint32_t));
+		/* what the daemon says of it is not believed */
 		arg->keys = keys;
 		arg->lens = lens;
+		arg->present = present;
+		arg->nr_keys = nr_keys;
+		arg->flags = flags;
+		if (arg->nr_present > nr_keys)
+			arg->nr_present = nr_keys;
+		kvs_answer_rest(&a, at, (void *)(uintptr_t)lens, socket_match_lens(arg));
+		kvs_answer_rest(&a, at + wire_match_lens(arg), (void *)(uintptr_t)present, wire_match_present(arg));
 	}
 	kvs_answer_free(&a);
 	return ret;
@@ -225,6 +244,10 @@ static int socket_call(struct socket_file *s, unsigned long nr, union kvctx_arg 
 	int ret;
 
 	switch (nr) {
+	case KVCTX_IOC_INFO:
+		ret = kvs_packet_plain(s, nr, arg, size, -1);
+		arg->info.op_mask &= ~WIRE_NOT_SERVED;
+		return ret;
 	case KVCTX_IOC_SETUP:
 		return socket_setup(s, &arg->setup);
 	case KVCTX_IOC_MEM_REGISTER:

@@ -98,6 +98,22 @@ static inline uint64_t wire_pad(uint64_t bytes)
 	return (bytes + 7) & ~7ULL;
 }
 
+/* Opcodes whose pointers the daemon does not follow, and that it has no other use for: they are refused as unknown */
+#define WIRE_NOT_SERVED		(1ULL << KVCTX_OP_MATCH | 1ULL << KVCTX_OP_CANCEL)
+
+/* Bytes of what MATCH answers behind its structure: lengths, then a bit for each key in words of 64 */
+static inline uint64_t wire_match_lens(const struct kvctx_match *m)
+{
+	uint32_t nr = m->flags & KVCTX_MATCH_ALL ? m->nr_keys : m->nr_present;
+
+	return m->lens ? wire_pad((uint64_t)nr * sizeof(uint32_t)) : 0;
+}
+
+static inline uint64_t wire_match_present(const struct kvctx_match *m)
+{
+	return m->flags & KVCTX_MATCH_ALL ? ((uint64_t)m->nr_keys + 63) / 64 * sizeof(uint64_t) : 0;
+}
+
 static inline bool wire_moves(const struct kvctx_sqe *sqe, const struct wire_limits *l)
 {
 	return (sqe->opcode == KVCTX_OP_STORE || sqe->opcode == KVCTX_OP_LOAD) && sqe->length &&

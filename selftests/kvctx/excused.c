@@ -17,6 +17,7 @@
 #define ONE_PROCESS	"a pool is one process's; others use a daemon"
 #define SLOW		"needs a device that can be made stuck, slow or broken: slow_here.c is one only below threads"
 #define COMMANDS	"io_uring commands are the kernel's; INFO does not promise them"
+#define NOT_SERVED	"the daemon does not serve this operation yet; INFO says so"
 #define MAPPINGS	"plain shared memory of the process, which it can map and change as any other"
 
 static const struct {
@@ -29,6 +30,12 @@ static const struct {
 	{ "edges.unwritable_argument_does_nothing", BOTH, POINTERS },
 	{ "edges.match_that_cannot_deliver", BOTH, POINTERS },
 	{ "match.bad_pointers", BOTH, POINTERS },
+	{ "match.as_an_operation", DAEMON, NOT_SERVED },
+	{ "match.answers_in_pieces", DAEMON, NOT_SERVED },
+	{ "match.many_in_flight", DAEMON, NOT_SERVED },
+	{ "match.close_while_in_flight", DAEMON, NOT_SERVED },
+	{ "match.refusals_of_operations", DAEMON, NOT_SERVED },
+	{ "cancel.*", DAEMON, NOT_SERVED },
 	{ "blocked.*", BOTH, "pages that come late (userfaultfd) keep the thread that touches them, which is the caller's own" },
 	{ "session.memory_outlives_its_mapping", BOTH, "nothing pins the pages; the library asks to unregister first" },
 	{ "session.memlock_is_accounted", PROCESS, "memory over the limit is used without being pinned, and INFO says so" },

@@ -136,14 +136,17 @@ TEST_F(match, bad_pointers)
 TEST_F(match, refusals)
 {
 	struct kvctx_match m = match_of(self, 0, 0);
-	struct kvctx_sqe sqe;
 
 	m.present = (uintptr_t)self->present;
 	EXPECT_EQ(-EINVAL, kt_ioctl(self->k.file, KVCTX_IOC_MATCH, &m));
 	m = match_of(self, KVCTX_MATCH_ALL, 1);
 	EXPECT_EQ(-EINVAL, kt_ioctl(self->k.file, KVCTX_IOC_MATCH, &m));
+}
 
-	sqe = op_of(self, 0, 0);
+TEST_F(match, refusals_of_operations)
+{
+	struct kvctx_sqe sqe = op_of(self, 0, 0);
+
 	sqe.length = sizeof(struct kvctx_found) - 1;
 	EXPECT_EQ(-EINVAL, kt_do(&self->k, &sqe, NULL));
 	sqe = op_of(self, 0, 0);

@@ -20,6 +20,9 @@
 /* What an engine would take for a pointer that it may not follow */
 #define NOWHERE		8U
 
+/* Bytes of a structure up to a field. As first published: what is shorter no engine looks into */
+#define FIRST(type, last)	(offsetof(struct type, last) + sizeof(((struct type *)0)->last))
+
 struct request {
 	struct kvd_session *s;
 	struct kvd_message *m;
@@ -145,6 +148,8 @@ static int request_operands(struct request *rq, struct kvctx_sqe *sqes, uint32_t
 		struct kvctx_sqe *sqe = &sqes[i];
 		uint64_t segs = wire_segs(sqe, l), crcs = wire_crcs_in(sqe, l);
 
+		if (sqe->opcode < 64 && WIRE_NOT_SERVED >> sqe->opcode & 1)
+			sqe->opcode = 0;
 		if (sqe->nr_segs)
 			sqe->segs = segs ? (uintptr_t)request_take(rq, segs) : NOWHERE;
 		if (sqe->crcs)
@@ -201,26 +206,48 @@ static int request_wait(struct request *rq)
 	return request_plain(rq);
 }
 
+/* Room for the answer, which @arg points to from now on */
+static int request_match_room(struct request *rq, struct kvctx_match *arg)
+{
+	struct kvctx_match most = *arg;
+	uint64_t lens, present;
+
+	most.nr_present = most.nr_keys;
+	lens = wire_match_lens(&most);
+	present = wire_match_present(&most);
+	if (!lens && !present)
+		return 0;
+	rq->r->rest = calloc(1, lens + present);
+	if (!rq->r->rest)
+		return -ENOMEM;
+	if (lens)
+		arg->lens = (uintptr_t)rq->r->rest;
+	if (present)
+		arg->present = (uintptr_t)rq->r->rest + lens;
+	return 0;
+}
+
 static int request_match(struct request *rq)
 {
 	struct kvctx_match *arg = &rq->arg->match;
-	bool lens = arg->lens;
+	int err;
 
-	arg->lens = 0;
+	/* where an engine does not see the place for the answer, it would have none */
+	if (arg->flags & KVCTX_MATCH_ALL && arg->size < FIRST(kvctx_match, present)) {
+		rq->r->ret = -EINVAL;
+		return 0;
+	}
 	if (arg->nr_keys && arg->nr_keys <= rq->s->limits.match_max) {
 		arg->keys = (uintptr_t)request_take(rq, arg->nr_keys * sizeof(struct kvctx_key));
 		if (!arg->keys)
 			return -EPROTO;
-		if (lens) {
-			rq->r->rest = calloc(arg->nr_keys, sizeof(uint32_t));
-			if (!rq->r->rest)
-				return -ENOMEM;
-			arg->lens = (uintptr_t)rq->r->rest;
-		}
+		err = request_match_room(rq, arg);
+		if (err)
+			return err;
 	}
 	rq->r->ret = request_ioctl(rq);
-	if (lens && !rq->r->ret && arg->nr_present <= arg->nr_keys)
-		rq->r->rest_bytes = arg->nr_present * sizeof(uint32_t);
+	if (!rq->r->ret && arg->nr_present <= arg->nr_keys)
+		rq->r->rest_bytes = wire_match_lens(arg) + wire_match_present(arg);
 	return 0;
 }
 
@@ -240,9 +267,6 @@ static int request_paths(struct request *rq)
 	return 0;
 }
 
-/* As they were first published: what is shorter is refused by the engine before it looks at any pointer */
-#define FIRST(type, last)	(offsetof(struct type, last) + sizeof(((struct type *)0)->last))
-
 static const struct {
 	uint32_t nr;
 	bool out;			/* the structure goes back */
@@ -255,7 +279,7 @@ static const struct {
 	{ KVCTX_IOC_MEM_UNREGISTER,	false,	FIRST(kvctx_mem_unregister, reserved), request_unregister },
 	{ KVCTX_IOC_SUBMIT,		false,	FIRST(kvctx_submit, reserved), request_submit },
 	{ KVCTX_IOC_WAIT,		true,	FIRST(kvctx_wait, timeout_ns), request_wait },
-	{ KVCTX_IOC_MATCH,		true,	FIRST(kvctx_match, reserved), request_match },
+	{ KVCTX_IOC_MATCH,		true,	FIRST(kvctx_match, lease), request_match },
 	{ KVCTX_IOC_PATHS,		true,	FIRST(kvctx_paths, paths), request_paths },
 };
 
