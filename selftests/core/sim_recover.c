@@ -56,7 +56,7 @@ static bool another_header(const struct sim *s, const struct kvc_recover *r, con
 	       kvc_extent_open(&xr, got, bytes, &id, 0, blocks, s->cfg.chunk_size) == KVC_OK;
 }
 
-/* A block of a log, in its first half, where records are */
+/* A block of a log, or the header in front of it: in its first half, where records are */
 static void choose_misread(struct sim *s)
 {
 	u32 m, segment;
@@ -70,7 +70,7 @@ static void choose_misread(struct sim *s)
 	segment = rng_below(&s->fault_rng, s->cfg.nr_segs[m]);
 	s->misread.member = m;
 	s->misread.offset = KVC_DATA_OFFSET + segment * s->cfg.segment_size +
-			    rng_range(&s->fault_rng, 1, 6) * KVC_BLOCK + rng_below(&s->fault_rng, 512);
+			    rng_below(&s->fault_rng, 6) * KVC_BLOCK + rng_below(&s->fault_rng, 512);
 	s->misread.flips = (u8)(1U << rng_below(&s->fault_rng, 8));
 }
 
