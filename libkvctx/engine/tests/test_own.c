@@ -171,6 +171,7 @@ static pid_t start_child(struct kve_pool *p, int *gate)
 	assert_int_equal(pipe(pipes), 0);
 	pid = fork();
 	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		status = in_child(p, fds, 2);
 		/* lives until it is let go */
 		if (read(pipes[0], &c, 1) != 1)
