@@ -32,7 +32,7 @@
  */
 #include "log/log.h"
 
-/* May media hold a record of this page, or an older one of its key that no other tombstone covers? NULL: it is absent */
+/* May media hold a record of the page, or an older one of its key that no other tombstone covers? NULL: it is absent */
 bool kvc_tomb_wanted(const struct kvc_pool *p, const struct kvc_entry *e)
 {
 	return (e && (e->logged || e->copy)) || os_atomic_read(&p->nr_undead) || os_atomic_read(&p->nr_offline);
