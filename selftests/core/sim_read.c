@@ -256,7 +256,7 @@ void op_match(struct sim *s)
 	u32 lens[MATCH_MAX], nr, n, i, found = 0;
 	struct kvc_domain *d;
 	struct window win;
-	u64 start, present = 0;
+	u64 start, present[1];
 	bool lease, all;
 
 	if (!k)
@@ -267,12 +267,13 @@ void op_match(struct sim *s)
 	for (i = 0; i < nr && !k[i].busy; i++)
 		key_make(keys[i], k->id + i);
 	nr = i;
+	memset(present, 0, kvc_bits(nr) * sizeof(*present));
 	d = sim_domain(s, k);
 	start = s->event;
 	/* a lease that was got ahead of a window would be news to those who move pages */
 	if (!lease)
 		window_begin(s, &win, NULL);
-	n = kvc_match(s->pool, d, (const u8 (*)[KVC_KEY_LEN])keys, nr, all ? &present : NULL, lens,
+	n = kvc_match(s->pool, d, (const u8 (*)[KVC_KEY_LEN])keys, nr, all ? present : NULL, lens,
 		      lease ? leases : NULL);
 	if (!lease)
 		window_end(s, &win);
@@ -280,7 +281,7 @@ void op_match(struct sim *s)
 	s->n.matches++;
 	for (i = 0; i < nr && (all || i <= n); i++) {
 		m = k + i;
-		if (all ? !(present & BIT_ULL(i)) : i == n) {
+		if (all ? !(present[0] & BIT_ULL(i)) : i == n) {
 			/* A page of a segment that is about to be reclaimed cannot be leased. */
 			sim_check(lease || m->changed > start || !ops_present(s, m), "match missed present %s",
 				  model_name(m));
