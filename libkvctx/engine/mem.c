@@ -125,7 +125,7 @@ static void mem_buffers_add(struct kve_session *s, struct kve_mem *mem, u32 nr)
 		*b = s->ring->kind->buffer_add(s->ring, mem->addr + at, min(mem->length - at, (u64)MEM_BUFFER));
 		if (*b >= 0)
 			continue;
-		s->unregistered += *b != -EOPNOTSUPP;
+		__atomic_add_fetch(&s->unregistered, *b != -EOPNOTSUPP, __ATOMIC_RELAXED);
 		while (mem->nr_buffers)
 			s->ring->kind->buffer_remove(s->ring, mem->buffers[--mem->nr_buffers]);
 		return;
@@ -201,18 +201,17 @@ int kve_mem_register(struct kve_session *s, u64 addr, u64 length)
 	err = mem_probe((u8 *)start, (u8 *)((end + page - 1) & ~(page - 1)));
 	if (err)
 		return err;
-	pthread_mutex_lock(&s->lock);
 	mem = mem_new(s, (void *)addr, length);
-	err = -ENOMEM;
-	if (mem)
-		mem->id = mem_id(s);
-	if (mem && mem->id) {
+	if (!mem)
+		return -ENOMEM;
+	pthread_mutex_lock(&s->lock);
+	mem->id = mem_id(s);
+	if (mem->id)
 		s->mems[mem->id] = mem;
-		err = (int)mem->id;
-		mem = NULL;
-	}
-	kve_mem_free(s, mem);
+	err = mem->id ? (int)mem->id : -ENOMEM;
 	pthread_mutex_unlock(&s->lock);
+	if (err < 0)
+		kve_mem_free(s, mem);
 	return err;
 }
 
@@ -226,11 +225,11 @@ int kve_mem_unregister(struct kve_session *s, u32 id)
 		mem = s->mems[id];
 	if (mem)
 		err = mem->users ? -EBUSY : 0;
-	if (!err) {
+	if (!err)
 		s->mems[id] = NULL;
-		kve_mem_free(s, mem);
-	}
 	pthread_mutex_unlock(&s->lock);
+	if (!err)
+		kve_mem_free(s, mem);
 	return err;
 }
 

@@ -59,7 +59,7 @@ static u64 session_features(struct kve_session *s)
 	pthread_mutex_lock(&s->lock);
 	if (s->ring && s->ring->kind->threads)
 		features |= KVCTX_FEAT_IOTHREADS;
-	if (s->unregistered)
+	if (READ_ONCE(s->unregistered))
 		features |= KVCTX_FEAT_UNREGISTERED;
 	pthread_mutex_unlock(&s->lock);
 	return features;

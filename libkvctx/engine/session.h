@@ -235,7 +235,7 @@ struct kve_session {
 	struct kve_map arena_map;
 	struct kve_mem **mems;		/* by id; room for nr_mems; id 0 is the arena */
 	u32 nr_mems;
-	u32 unregistered;		/* memories that the ring does not know, though it knows others */
+	u32 unregistered;		/* atomically; memories that the ring does not know, though it knows others */
 	struct kve_slots *slots;	/* NULL: none */
 
 	struct kve_lease **leases;	/* by id */
