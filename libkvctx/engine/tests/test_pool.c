@@ -368,6 +368,43 @@ static u32 runs(u32 i)
 	return __atomic_load_n(&jobs[i].runs, __ATOMIC_SEQ_CST);
 }
 
+static struct { struct kve_job job; struct kve_pool *p; u32 begun, ended; } slow;
+
+static void slow_runs(struct kve_job *job)
+{
+	__atomic_add_fetch(&slow.begun, 1, __ATOMIC_SEQ_CST);
+	kve_job_queue(slow.p, job, 0);
+	usleep(20000);
+	__atomic_add_fetch(&slow.ended, 1, __ATOMIC_SEQ_CST);
+}
+
+static void a_job_that_is_cancelled_is_over(void **state)
+{
+	struct kve_pool *p;
+	u32 i, ended;
+
+	(void)state;
+	rig_make(rig_dir, 1);
+	p = rig_attach();
+	slow.p = p;
+	slow.job.fn = slow_runs;
+	for (i = 0; i < 5; i++) {
+		slow.begun = 0;
+		slow.ended = 0;
+		kve_job_queue(p, &slow.job, 0);
+		while (!__atomic_load_n(&slow.begun, __ATOMIC_SEQ_CST))
+			usleep(100);
+		kve_job_cancel(p, &slow.job);
+		/* also where it has queued itself again while it ran */
+		ended = slow.ended;
+		assert_int_equal(slow.begun, ended);
+		assert_false(slow.job.queued);
+		usleep(30000);
+		assert_int_equal(slow.begun, ended);
+	}
+	kve_pool_put(p);
+}
+
 static void jobs_run_in_time(void **state)
 {
 	struct kve_pool *p;
@@ -449,6 +486,7 @@ int main(void)
 		TEST(all_members_lost),
 		TEST(space_is_made),
 		TEST(jobs_run_in_time),
+		TEST(a_job_that_is_cancelled_is_over),
 		TEST(files_beyond_the_limit),
 		TEST(a_file_system_without_direct_io),
 	};
