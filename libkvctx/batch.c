@@ -191,9 +191,14 @@ static bool batch_result(struct kvctx *ctx, struct kvctx_batch_work *w, uint32_t
 
 static bool batch_done(struct kvctx *ctx, const struct kvctx_cqe *cqe)
 {
-	uint32_t at = (uint32_t)(cqe->user_data - KVCTX_BATCH_TAG);
+	uint32_t at = (uint32_t)(cqe->user_data - KVCTX_BATCH_TAG), place = at >> BATCH_SHIFT;
 
-	return batch_result(ctx, ctx->batches[at >> BATCH_SHIFT], at & (BATCH_MAX - 1), cqe->res, cqe->flags);
+	/* a program that does not keep below KVCTX_USER_DATA_END gets its own back */
+	if (place >= ctx->nr_batches || !ctx->batches[place]) {
+		kvctx_ready_add(ctx, cqe);
+		return true;
+	}
+	return batch_result(ctx, ctx->batches[place], at & (BATCH_MAX - 1), cqe->res, cqe->flags);
 }
 
 /* Who waits for it may sleep in the call that submits, if nobody else needs the ring meanwhile. Locked. */

@@ -79,7 +79,7 @@ static bool ring_sort(struct kvctx *ctx, const struct kvctx_cqe *cqe)
 {
 	struct kvctx_pending *p;
 
-	if (cqe->user_data >= KVCTX_BATCH_TAG)
+	if (cqe->user_data >= KVCTX_BATCH_TAG && ctx->batch_done)
 		return ctx->batch_done(ctx, cqe);
 	p = *pending_link(ctx, cqe->user_data);
 	if (p)

@@ -15,9 +15,7 @@ static int fail(const char *what, int64_t res)
 
 int main(int argc, char **argv)
 {
-	struct kvctx_params params = {
-		.size = sizeof(params), .arena_bytes = PAGES * PAGE,
-	};
+	struct kvctx_params params = { .size = sizeof(params), .arena_bytes = PAGES * PAGE };
 	struct kvctx_key keys[PAGES];
 	struct kvctx_seg segs[PAGES];
 	struct kvctx_cqe cqe;
