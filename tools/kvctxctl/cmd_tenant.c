@@ -36,7 +36,7 @@ static struct json_object *names(const struct ctl *c)
 
 	out_text(obj, "pool", c->args[0]);
 	out_text(obj, "tenant", c->args[1]);
-	snprintf(node, sizeof(node), "/dev/kvctx/%s/%s", c->args[0], c->args[1]);
+	nl_node(c->args[0], c->args[1], node, sizeof(node));
 	out_text(obj, "node", node);
 	return obj;
 }

@@ -8,6 +8,7 @@
  *	util.c		values of arguments, messages
  *	out.c		tables and JSON
  *	nl.c		generic netlink
+ *	nl_socket.c	the same messages to kvctxd
  *	objects.c	netlink objects to JSON
  *	media.c		devices of pools that are not attached
  *	signature.c	what else libblkid finds on them
@@ -101,6 +102,7 @@ enum ctl_opt {
 	OPT_DISCARD,
 	OPT_WRITE_BUDGET,
 	OPT_VERBOSE,
+	OPT_SOCKET,
 	OPT_NR,
 };
 

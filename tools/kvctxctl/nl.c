@@ -243,6 +243,10 @@ static int report(const struct ctl *c, const struct answer *a, int ret)
 {
 	const char *why = a->why;
 
+	if (ret == -NLE_NODEV && nl_socket_path(c)) {
+		ctl_command_error(c, "kvctxd has ended");
+		return CTL_NODEV;
+	}
 	if (ret) {
 		ctl_command_error(c, "netlink: %s", nl_geterror(ret));
 		return CTL_FAILED;
@@ -268,9 +272,10 @@ int nl_request(const struct ctl *c, const struct nl_request *rq, struct json_obj
 		ctl_command_error(c, "%s", strerror(ENOMEM));
 		return CTL_FAILED;
 	}
-	status = open_family(c, sk, &family);
+	status = nl_socket_path(c) ? nl_socket_open(c, sk, &family) : open_family(c, sk, &family);
 	if (!status)
 		status = report(c, &a, exchange_again(sk, family, &a));
+	nl_socket_close();
 	nl_socket_free(sk);
 	return status;
 }

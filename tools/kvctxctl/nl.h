@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Requests to the kernel over the generic-netlink family of the control plane.
+ * Requests over the generic-netlink family of the control plane, to the kernel or to kvctxd.
  */
 #ifndef CTL_NL_H
 #define CTL_NL_H
@@ -9,6 +9,8 @@
 #include <netlink/attr.h>
 
 #include "ctl.h"
+
+struct nl_sock;
 
 /* A message from the kernel: its attributes by type, and as they stand for those that repeat */
 struct nl_object {
@@ -38,6 +40,13 @@ struct nl_request {
  * and has told the user what went wrong, in the kernel's words where it gave any.
  */
 int nl_request(const struct ctl *c, const struct nl_request *rq, struct json_object *objects);
+
+/* nl_socket.c: to kvctxd, where --socket or KVCTX_SOCKET says so */
+const char *nl_socket_path(const struct ctl *c);	/* NULL: to the module */
+int nl_socket_open(const struct ctl *c, struct nl_sock *sk, int *family);	/* an exit status */
+void nl_socket_close(void);
+/* What a program opens to use a tenant, of whom nl_socket_path() has last told */
+void nl_node(const char *pool, const char *tenant, char *node, size_t size);
 
 /* objects.c */
 struct json_object *object_pool(const struct nl_object *o);

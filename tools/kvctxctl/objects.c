@@ -171,7 +171,7 @@ struct json_object *object_tenant(const struct nl_object *o)
 	add_u32(obj, "minor", o->attrs[KVCTX_A_DEV_MINOR]);
 	if (o->attrs[KVCTX_A_TENANT_FLAGS])
 		out_bool(obj, "require_verified", nla_get_u32(o->attrs[KVCTX_A_TENANT_FLAGS]) & KVCTX_TENANT_VERIFIED);
-	snprintf(node, sizeof(node), "/dev/kvctx/%s/%s", out_get_text(obj, "pool"), out_get_text(obj, "tenant"));
+	nl_node(out_get_text(obj, "pool"), out_get_text(obj, "tenant"), node, sizeof(node));
 	out_text(obj, "node", node);
 	return obj;
 }

@@ -87,6 +87,8 @@ const struct ctl_option ctl_options[OPT_NR] = {
 		"on (1G), off, or bytes a second on each member, 1M to 1T" },
 	[OPT_VERBOSE] = { "verbose", 'v', KIND_FLAG, false, NULL,
 		"tell too which block devices were skipped, and why" },
+	[OPT_SOCKET] = { "socket", 'S', KIND_DEVICE, false, "PATH",
+		"ask the kvctxd that has this socket, not the module" },
 	[OPT_WRITE_BUDGET] = { "write-budget", 0, KIND_LIMIT, false, "SIZE",
 		"off, or bytes a day that may be written to all members together, from 1M" },
 };
@@ -143,7 +145,7 @@ const struct ctl_command ctl_commands[] = {
 			{ KIND_DEVICE, "POOL|DEVICE", .many = true,
 			  .help = "name or UUID of a pool; or paths of all its members" },
 		},
-		.options = OPT(DEGRADED),
+		.options = OPT(SOCKET) | OPT(DEGRADED),
 		.summary = "bring a pool into service",
 		.text =
 "One word without a slash is a pool, which is looked for as by scan; where two\n"
@@ -158,6 +160,7 @@ const struct ctl_command ctl_commands[] = {
 	}, {
 		.noun = "pool", .verb = "detach", .run = cmd_pool_detach,
 		.args = { { KIND_POOL, "POOL", .help = "name of an attached pool" } },
+		.options = OPT(SOCKET),
 		.summary = "take a pool out of service",
 		.text =
 "Pages stay on the devices and are there again after the next attach. Refused\n"
@@ -184,7 +187,7 @@ const struct ctl_command ctl_commands[] = {
 			{ KIND_POOL, "POOL", .help = "name of an attached pool" },
 			{ KIND_DEVICE, "DEVICE", .many = true, .help = "block device that becomes a member" },
 		},
-		.options = OPT(FORCE),
+		.options = OPT(SOCKET) | OPT(FORCE),
 		.summary = "add devices to a pool in service",
 		.text =
 "Each device is checked as by format, with the same warning, and what it holds\n"
@@ -196,7 +199,7 @@ const struct ctl_command ctl_commands[] = {
 			{ KIND_POOL, "POOL", .help = "name of an attached pool" },
 			{ KIND_TEXT, "MEMBER", .help = "its device, or its number as shown" },
 		},
-		.options = OPT(DROP) | OPT(MOVE) | OPT(NO_WAIT),
+		.options = OPT(SOCKET) | OPT(DROP) | OPT(MOVE) | OPT(NO_WAIT),
 		.summary = "remove a member from a pool in service",
 		.text =
 "Its pages go to the other members, as far as these have room without\n"
@@ -209,12 +212,14 @@ const struct ctl_command ctl_commands[] = {
 		.example = "kvctxctl pool remove ctx0 /dev/nvme3n1 --drop",
 	}, {
 		.noun = "pool", .verb = "list", .run = cmd_pool_list,
+		.options = OPT(SOCKET),
 		.summary = "list the attached pools",
 		.text = "One line for each pool.",
 		.example = "kvctxctl pool list -o json",
 	}, {
 		.noun = "pool", .verb = "show", .run = cmd_pool_show,
 		.args = { { KIND_POOL, "POOL", .help = "name of an attached pool" } },
+		.options = OPT(SOCKET),
 		.summary = "show a pool and its members",
 		.text =
 "A failed member's pages are misses; the pool's state is then 'degraded' and\n"
@@ -225,7 +230,7 @@ const struct ctl_command ctl_commands[] = {
 	}, {
 		.noun = "pool", .verb = "set", .run = cmd_pool_set,
 		.args = { { KIND_POOL, "POOL", .help = "name of an attached pool" } },
-		.options = OPT(DISCARD) | OPT(WRITE_BUDGET),
+		.options = OPT(SOCKET) | OPT(DISCARD) | OPT(WRITE_BUDGET),
 		.summary = "change how a pool treats its devices",
 		.text =
 "In force at once and kept on the devices. --discard: the devices are told\n"
@@ -241,7 +246,7 @@ const struct ctl_command ctl_commands[] = {
 			{ KIND_POOL, "POOL", .help = "name of an attached pool" },
 			{ KIND_NAME, "TENANT", .help = "name of the new tenant" },
 		},
-		.options = OPT(UID) | OPT(GID) | OPT(MODE) | OPT(REQUIRE_VERIFIED),
+		.options = OPT(SOCKET) | OPT(UID) | OPT(GID) | OPT(MODE) | OPT(REQUIRE_VERIFIED),
 		.summary = "add a tenant to a pool",
 		.text =
 "Creates the node /dev/kvctx/POOL/TENANT. Who may open it may use the tenant's\n"
@@ -253,7 +258,7 @@ const struct ctl_command ctl_commands[] = {
 			{ KIND_POOL, "POOL", .help = "name of an attached pool" },
 			{ KIND_TENANT, "TENANT", .help = "name of one of its tenants" },
 		},
-		.options = OPT(REQUIRE_VERIFIED) | OPT(ALLOW_UNVERIFIED),
+		.options = OPT(SOCKET) | OPT(REQUIRE_VERIFIED) | OPT(ALLOW_UNVERIFIED),
 		.summary = "change what a tenant requires",
 		.text =
 "Kept on the devices. With --require-verified each page is checked against\n"
@@ -268,6 +273,7 @@ const struct ctl_command ctl_commands[] = {
 			{ KIND_POOL, "POOL", .help = "name of an attached pool" },
 			{ KIND_TENANT, "TENANT", .help = "name of one of its tenants" },
 		},
+		.options = OPT(SOCKET),
 		.summary = "remove a tenant and all its pages",
 		.text = "Refused while a process has the tenant's node open.",
 		.example = "kvctxctl tenant remove ctx0 llama",
@@ -276,6 +282,7 @@ const struct ctl_command ctl_commands[] = {
 		.args = {
 			{ KIND_POOL, "POOL", .optional = true, .help = "only the tenants of this pool" },
 		},
+		.options = OPT(SOCKET),
 		.summary = "list tenants and their device nodes",
 		.text = "One line for each tenant.",
 		.example = "kvctxctl tenant list ctx0",
@@ -305,7 +312,7 @@ const struct ctl_command ctl_commands[] = {
 		.args = {
 			{ KIND_POOL, "POOL", .optional = true, .help = "only this pool" },
 		},
-		.options = OPT(WATCH) | OPT(COUNT),
+		.options = OPT(SOCKET) | OPT(WATCH) | OPT(COUNT),
 		.summary = "show counters",
 		.text =
 "Counted since attach, except pages, bytes, sessions and inflight, which are\n"
