@@ -450,9 +450,13 @@ int kvs_stage_begin(struct socket_file *s, struct record *r, struct kvctx_sqe *s
 		err = stage_enter(s, r, bytes);
 	if (err)
 		return err;
-	r->load = sqe->opcode != KVCTX_OP_STORE;
-	if (!r->load)
+	r->load = sqe->opcode == KVCTX_OP_LOAD;
+	if (sqe->opcode == KVCTX_OP_STORE)
 		stage_copy(s, r, sqe->length, true);
+	if (sqe->opcode == KVCTX_OP_MATCH)
+		r->answer = sizeof(struct kvctx_found) + wire_bitmap(sqe->nr_keys) + sqe->nr_keys * sizeof(uint32_t);
+	if (r->answer > sqe->length)
+		r->answer = sqe->length;
 	stage_rewrite(s, r, sqe, bytes);
 	return 0;
 }

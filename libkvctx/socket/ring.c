@@ -160,14 +160,15 @@ void kvs_ring_publish(struct socket_file *s)
 static void ring_end(struct socket_file *s, uint32_t nr, const struct kvctx_cqe *cqe)
 {
 	struct record *r = &s->records[nr];
+	uint64_t bytes = cqe->res < 0 ? 0 : r->load ? (uint32_t)cqe->res : r->answer;
 	uint32_t flags = cqe->flags;
 
 	if (r->segs) {
 		flags |= KVCTX_CQE_STAGED;
-		if (r->load && cqe->res > 0) {
+		if (bytes) {
 			r->state = RECORD_ENDING;
 			pthread_mutex_unlock(&s->lock);
-			kvs_stage_copy_out(s, r, (uint32_t)cqe->res);
+			kvs_stage_copy_out(s, r, bytes);
 			pthread_mutex_lock(&s->lock);
 		}
 	}
@@ -210,14 +211,12 @@ bool kvs_ring_idle(const struct socket_file *s)
 void kvs_ring_settle(struct socket_file *s)
 {
 	bool again = false;
-	char byte;
 
 	if (!__atomic_load_n(&s->polled, __ATOMIC_RELAXED))
 		return;
 	pthread_mutex_lock(&s->lock);
 	if (kvs_ring_idle(s)) {
-		while (recv(s->fds[WIRE_FD_LIGHT], &byte, 1, MSG_DONTWAIT) > 0)
-			;
+		kvs_drain(s, WIRE_FD_LIGHT);
 		__atomic_thread_fence(__ATOMIC_SEQ_CST);
 		again = !kvs_ring_idle(s);
 	}

@@ -13,6 +13,8 @@
 #include "session/session.h"
 #include "socket.h"
 
+#define LOOKS_GONE	256U
+
 static struct socket_file *socket_of(struct kvctx_file *f)
 {
 	return (struct socket_file *)f;
@@ -118,34 +120,28 @@ static int socket_setup(struct socket_file *s, struct kvctx_setup *arg)
 
 /* Calls whose structures point to more */
 
-/* Without what pads it */
-static uint64_t socket_match_lens(const struct kvctx_match *m)
-{
-	uint32_t nr = m->flags & KVCTX_MATCH_ALL ? m->nr_keys : m->nr_present;
-
-	return m->lens ? (uint64_t)nr * sizeof(uint32_t) : 0;
-}
-
 static int socket_match(struct socket_file *s, struct kvctx_match *arg)
 {
 	const uint64_t keys = arg->keys, lens = arg->lens, present = arg->present;
-	struct answer a;
 	const uint32_t nr_keys = arg->nr_keys, flags = arg->flags;
+	bool all = flags & KVCTX_MATCH_ALL;
+	struct answer a;
 	struct packet p;
 	uint64_t at;
 	int ret;
 
 	ret = kvctx_match_check(arg);
+	if (!ret && all && !present)
+		ret = -EFAULT;
 	if (ret)
 		return ret;
 	kvs_packet_begin(&p, KVCTX_IOC_MATCH, 0);
 	kvs_packet_add(&p, arg, sizeof(*arg));
-	if (arg->nr_keys <= s->limits.match_max)
-		kvs_packet_add(&p, (const void *)(uintptr_t)keys, arg->nr_keys * sizeof(struct kvctx_key));
+	kvs_packet_add(&p, (const void *)(uintptr_t)keys, nr_keys * sizeof(struct kvctx_key));
 	ret = kvs_packet_exchange(s, &p, &a);
 	if (ret >= 0) {
 		at = kvs_answer_arg(&a, arg, sizeof(*arg));
-		/* what the daemon says of it is not believed */
+		/* what the daemon says of these is not believed */
 		arg->keys = keys;
 		arg->lens = lens;
 		arg->present = present;
@@ -153,8 +149,11 @@ static int socket_match(struct socket_file *s, struct kvctx_match *arg)
 		arg->flags = flags;
 		if (arg->nr_present > nr_keys)
 			arg->nr_present = nr_keys;
-		kvs_answer_rest(&a, at, (void *)(uintptr_t)lens, socket_match_lens(arg));
-		kvs_answer_rest(&a, at + wire_match_lens(arg), (void *)(uintptr_t)present, wire_match_present(arg));
+		kvs_answer_rest(&a, at, (void *)(uintptr_t)lens, (all ? nr_keys : arg->nr_present) * sizeof(uint32_t));
+		if (lens)
+			at += wire_pad(nr_keys * sizeof(uint32_t));
+		if (all)
+			kvs_answer_rest(&a, at, (void *)(uintptr_t)present, wire_bitmap(nr_keys));
 	}
 	kvs_answer_free(&a);
 	return ret;
@@ -192,8 +191,16 @@ static void socket_look(struct kvctx_file *f)
 		return;
 	pthread_mutex_lock(&s->lock);
 	kvs_ring_harvest(s);
+	/* who only ever looks has to hear of the daemon's end too */
+	if (s->inflight && kvs_ring_idle(s) && !(++s->looks % LOOKS_GONE))
+		kvs_drain(s, WIRE_FD_BELL);
 	pthread_mutex_unlock(&s->lock);
 	kvs_ring_settle(s);
+	if (!kvs_gone(s))
+		return;
+	pthread_mutex_lock(&s->lock);
+	kvs_ring_harvest(s);
+	pthread_mutex_unlock(&s->lock);
 }
 
 static void socket_consumed(struct kvctx_file *f)

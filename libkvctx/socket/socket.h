@@ -77,6 +77,7 @@ struct record {
 	uint8_t **addrs;		/* of the local memories of those */
 	uint32_t unit, nr_units;	/* of the stage */
 	bool counted;			/* as a user of its memories */
+	uint64_t answer;		/* bytes of a MATCH's answer */
 	bool load;
 };
 
@@ -120,6 +121,7 @@ struct socket_file {
 	bool watched;			/* a sleeper is at the bell */
 	uint32_t sleepers;		/* the watcher too */
 	uint32_t rounds;		/* moved when sleepers should look */
+	uint32_t looks;			/* of callers who found nothing */
 	struct socket_local *locals;
 	uint32_t nr_locals, next_local;
 	bool hall_used;
@@ -158,6 +160,8 @@ void kvs_answer_rest(const struct answer *a, uint64_t at, void *to, uint64_t byt
 int kvs_packet_plain(struct socket_file *s, unsigned long nr, void *arg, uint32_t size, int fd);
 /* One that is a number and no more, without a reply */
 void kvs_packet_ask(struct socket_file *s, uint32_t nr);
+/* Take what is to be read on bell or light; there one sees it when the daemon is gone */
+void kvs_drain(struct socket_file *s, enum wire_fd which);
 bool kvs_gone(const struct socket_file *s);
 
 /* mem.c */

@@ -33,6 +33,7 @@ static void load_pack(const struct socket_file *s, struct packet *p, struct kvct
 
 		kvs_packet_add(p, (const void *)(uintptr_t)sqe->segs, wire_segs(sqe, &s->limits));
 		kvs_packet_add(p, (const void *)(uintptr_t)sqe->crcs, wire_crcs_in(sqe, &s->limits));
+		kvs_packet_add(p, (const void *)(uintptr_t)sqe->keys, wire_keys(sqe, &s->limits));
 	}
 }
 
@@ -90,7 +91,8 @@ static uint32_t load_return(struct socket_file *s, const struct load *l)
 /* Would one more fit in the message? */
 static bool load_room(const struct socket_file *s, struct load *l, const struct kvctx_sqe *sqe)
 {
-	uint64_t bytes = sizeof(*sqe) + wire_segs(sqe, &s->limits) + wire_pad(wire_crcs_in(sqe, &s->limits));
+	uint64_t bytes = sizeof(*sqe) + wire_segs(sqe, &s->limits) + wire_pad(wire_crcs_in(sqe, &s->limits)) +
+			 wire_keys(sqe, &s->limits);
 	uint64_t crcs = wire_pad(wire_crcs_out(sqe, &s->limits));
 
 	if (l->nr == LOAD_OPS || (l->nr && (l->bytes + bytes > WIRE_INLINE_MAX || l->crcs + crcs > WIRE_INLINE_MAX ||

@@ -77,7 +77,6 @@ static int sleep_watch(struct socket_file *s, uint32_t min, uint64_t until)
 	uint32_t more = sleep_more(s, min);
 	struct timespec ts;
 	eventfd_t kicks;
-	char byte;
 	int ret = 0;
 
 	if (s->sleepers > 1 && more)
@@ -88,10 +87,7 @@ static int sleep_watch(struct socket_file *s, uint32_t min, uint64_t until)
 	pthread_mutex_unlock(&s->lock);
 	if (ppoll(fds, 2, sleep_left(until, &ts), NULL) < 0)
 		ret = errno == EINTR ? -EINTR : 0;
-	else if (fds[0].revents & POLLHUP)
-		__atomic_store_n(&s->gone, true, __ATOMIC_RELEASE);
-	while (recv(fds[0].fd, &byte, 1, MSG_DONTWAIT) > 0)
-		;
+	kvs_drain(s, WIRE_FD_BELL);
 	if (fds[1].revents)
 		eventfd_read(s->kick_fd, &kicks);
 	pthread_mutex_lock(&s->lock);

@@ -183,10 +183,24 @@ uint64_t kvs_answer_arg(const struct answer *a, void *arg, uint32_t size)
 
 void kvs_answer_rest(const struct answer *a, uint64_t at, void *to, uint64_t bytes)
 {
+	if (at > a->head.bytes)
+		return;
 	if (bytes > a->head.bytes - at)
 		bytes = a->head.bytes - at;
 	if (to)
 		memcpy(to, a->body + at, bytes);
+}
+
+void kvs_drain(struct socket_file *s, enum wire_fd which)
+{
+	ssize_t n;
+	char byte;
+
+	do {
+		n = recv(s->fds[which], &byte, 1, MSG_DONTWAIT);
+	} while (n > 0);
+	if (!n)
+		wire_gone(s);
 }
 
 int kvs_packet_plain(struct socket_file *s, unsigned long nr, void *arg, uint32_t size, int fd)

@@ -4,14 +4,14 @@
  *
  * A request is a head and a body: the number of an ioctl of <linux/kvctx.h>, its structure by value, and behind it what
  * the structure's pointers name, in this order, each piece padded to 8 bytes:
- *   SUBMIT	sqes; then, operation by operation, segments, and the CRCs that a STORE brings
+ *   SUBMIT	sqes; then, operation by operation, segments, the CRCs that a STORE brings, the keys of a MATCH
  *   MATCH	keys
  * Pointers of the structures say only whether there is something. MEM_REGISTER names memory by a descriptor that comes
  * with the message: a memfd that cannot shrink; @addr is an offset in it. SETUP brings the caller's eventfd, if any.
  *
  * A reply is a head and a body: the structure as the ioctl leaves it, if it leaves anything, and behind it
  *   SUBMIT	for each LOAD with @crcs, in order, its CRCs
- *   MATCH	lengths of the pages found, if asked for
+ *   MATCH	nr_keys lengths, if asked for; with ALL, the bitmap
  *   PATHS	rows
  * A request that wants no reply (WIRE_QUIET) gets none; when it fails the daemon ends the connection. Nobody but a
  * misbehaving caller sees that: what the library sends so cannot fail but by operation, and operations have completions.
@@ -98,26 +98,13 @@ static inline uint64_t wire_pad(uint64_t bytes)
 	return (bytes + 7) & ~7ULL;
 }
 
-/* Opcodes whose pointers the daemon does not follow, and that it has no other use for: they are refused as unknown */
-#define WIRE_NOT_SERVED		(1ULL << KVCTX_OP_MATCH | 1ULL << KVCTX_OP_CANCEL)
-
-/* Bytes of what MATCH answers behind its structure: lengths, then a bit for each key in words of 64 */
-static inline uint64_t wire_match_lens(const struct kvctx_match *m)
-{
-	uint32_t nr = m->flags & KVCTX_MATCH_ALL ? m->nr_keys : m->nr_present;
-
-	return m->lens ? wire_pad((uint64_t)nr * sizeof(uint32_t)) : 0;
-}
-
-static inline uint64_t wire_match_present(const struct kvctx_match *m)
-{
-	return m->flags & KVCTX_MATCH_ALL ? ((uint64_t)m->nr_keys + 63) / 64 * sizeof(uint64_t) : 0;
-}
+/* Opcodes that name operations by the caller's user_data, which the daemon does not know: refused as unknown */
+#define WIRE_NOT_SERVED		(1ULL << KVCTX_OP_CANCEL)
 
 static inline bool wire_moves(const struct kvctx_sqe *sqe, const struct wire_limits *l)
 {
-	return (sqe->opcode == KVCTX_OP_STORE || sqe->opcode == KVCTX_OP_LOAD) && sqe->length &&
-	       sqe->length <= l->page_max && sqe->nr_segs <= l->segs_max;
+	return (sqe->opcode == KVCTX_OP_STORE || sqe->opcode == KVCTX_OP_LOAD || sqe->opcode == KVCTX_OP_MATCH) &&
+	       sqe->length && sqe->length <= l->page_max && sqe->nr_segs <= l->segs_max;
 }
 
 /* Bytes of an operation's segments behind the structure; none of one that is refused whatever they are */
@@ -132,6 +119,19 @@ static inline uint64_t wire_crcs_in(const struct kvctx_sqe *sqe, const struct wi
 	if (!sqe->crcs || sqe->opcode != KVCTX_OP_STORE || !wire_moves(sqe, l))
 		return 0;
 	return ((sqe->length - 1) / l->chunk_size + 1) * sizeof(uint32_t);
+}
+
+/* Bytes of the keys of a MATCH */
+static inline uint64_t wire_keys(const struct kvctx_sqe *sqe, const struct wire_limits *l)
+{
+	if (sqe->opcode != KVCTX_OP_MATCH || sqe->nr_keys > l->match_max || !wire_moves(sqe, l))
+		return 0;
+	return sqe->nr_keys * sizeof(struct kvctx_key);
+}
+
+static inline uint64_t wire_bitmap(uint32_t nr_keys)
+{
+	return ((uint64_t)nr_keys + 63) / 64 * sizeof(uint64_t);
 }
 
 /* Bytes of the CRCs that a LOAD gets */

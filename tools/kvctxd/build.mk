@@ -4,14 +4,43 @@
 
 KVCTXD_SRC	:= access sock memory session request pools conn report attach control main
 KVCTXD_OBJS	:= $(KVCTXD_SRC:%=$(O)/obj/tools/kvctxd/%.o)
+KVCTXD_SHARED	:= $(O)/obj/tools/common/size.o
 KVCTXD_PKGS	:= libnl-genl-3.0 libnl-3.0 liburing
 KVCTXD		:= $(O)/bin/kvctxd
 
 PROGRAMS	+= $(KVCTXD)
+INSTALLS	+= install-kvctxd
 
 $(O)/obj/tools/kvctxd/%.o: OBJ_CFLAGS = -pthread -Ilibkvctx -Ilibkvctx/engine -Ilibkvctx/engine/os -Ikmod/core -Ikmod \
 					$(call pkg,$(KVCTXD_PKGS))
 
-$(KVCTXD): $(KVCTXD_OBJS) $(LIBKVCTX_A)
+$(KVCTXD): $(KVCTXD_OBJS) $(KVCTXD_SHARED) $(LIBKVCTX_A)
 	@mkdir -p $(@D)
 	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ $(call pkglibs,$(KVCTXD_PKGS)) $(LIBKVCTX_LIBS)
+
+# Its tests, with sanitizers on both sides
+KVCTXD_CLIENT	:= $(O)/test/kvctxd-client
+TESTPROGS	+= $(KVCTXD_CLIENT)
+CHECKS		+= check-kvctxd
+
+$(O)/obj/tools/kvctxd/tests/%.o: OBJ_CFLAGS := -pthread -Ilibkvctx
+$(KVCTXD_CLIENT): $(O)/obj/tools/kvctxd/tests/client.o $(LIBKVCTX_A)
+	@mkdir -p $(@D)
+	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ $(LIBKVCTX_LIBS)
+
+.PHONY: check-kvctxd check-kvctxd-run
+check-kvctxd:
+	@$(MAKE) --no-print-directory O=$(O)/asan SAN=1 check-kvctxd-run
+
+check-kvctxd-run: $(KVCTXD) $(KVCTXD_CLIENT) $(CTL) $(CONTRACT_PROGS)
+	@selftests/floors tools/kvctxd/kvctxd.h $(KVCTXD_OBJS)
+	@python3 tools/kvctxd/tests/run.py $(O)
+
+.PHONY: install-kvctxd
+UNITDIR		?= $(PREFIX)/lib/systemd/system
+
+install-kvctxd: $(KVCTXD)
+	install -D -m 755 $(KVCTXD) $(DESTDIR)$(PREFIX)/sbin/kvctxd
+	install -D -m 644 tools/kvctxd/kvctxd.8 $(DESTDIR)$(PREFIX)/share/man/man8/kvctxd.8
+	install -d $(DESTDIR)$(UNITDIR)
+	sed 's|@PREFIX@|$(PREFIX)|' tools/kvctxd/kvctxd.service.in > $(DESTDIR)$(UNITDIR)/kvctxd.service

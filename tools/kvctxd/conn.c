@@ -46,7 +46,7 @@ static int conn_open(struct conn *c, struct kvd_session **out)
 		return -EINVAL;
 	if (!kvd_may_open(&c->peer, c->tenant->uid, c->tenant->gid, c->tenant->mode, (int)open->flags))
 		return -EACCES;
-	return kvd_session_open(c->path, (int)open->flags, out);
+	return kvd_session_open(c->path, (int)open->flags, c->peer.uid, out);
 }
 
 /* The first request. 0 with a session that works */

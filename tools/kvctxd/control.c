@@ -226,17 +226,47 @@ static int control_detach(struct control_request *rq)
 	return err;
 }
 
+/* The superblock of all members; kvd_admin is the only one that changes what it says of tenants */
+static int control_write_super(struct kve_pool *p)
+{
+	return kve_members_write_super(p);
+}
+
+static int control_set_pool(struct control_request *rq)
+{
+	const struct nlattr *rate = rq->attrs[KVCTX_A_DISCARD_RATE], *budget = rq->attrs[KVCTX_A_WRITE_BUDGET];
+	struct kvc_settings settings;
+	struct kve_pool *engine;
+	struct kvd_pool *p;
+	int err = control_pool(rq, &p);
+
+	if (err)
+		return err;
+	if (!rate && !budget)
+		return control_refuse(rq, -EINVAL, "the request lacks the settings of the pool");
+	engine = p->engine;
+	pthread_mutex_lock(&engine->super_lock);
+	settings = kvc_super_of(engine->core)->settings;
+	if (rate)
+		settings.discard_rate = nla_get_u64(rate);
+	if (budget)
+		settings.write_budget = nla_get_u64(budget);
+	err = kvc_pool_set(engine->core, &settings);
+	if (err)
+		control_refuse(rq, err, err == -EINVAL ? "discard rate: 1M to 1T, write budget: from 1M" : "out of memory");
+	else if (control_write_super(engine))
+		err = control_refuse(rq, -EIO, "set until detach: no superblock could be written");
+	pthread_mutex_unlock(&engine->super_lock);
+	for (uint32_t i = 0; i < engine->nr_members && !err; i++)
+		kve_member_kick(&engine->members[i]);
+	return err;
+}
+
 static int control_get_pool(struct control_request *rq)
 {
 	struct kvd_pool *p;
 
 	return control_pool(rq, &p) ?: control_put_pool(rq, p);
-}
-
-/* The superblock of all members; kvd_admin is the only one that changes what it says of tenants */
-static int control_write_super(struct kve_pool *p)
-{
-	return kve_members_write_super(p);
 }
 
 static int control_refuse_add(struct control_request *rq, struct kvd_pool *p, const char *name, int err)
@@ -383,6 +413,7 @@ static const struct {
 } control_requests[] = {
 	{ KVCTX_CMD_POOL_ATTACH, control_attach, NULL },
 	{ KVCTX_CMD_POOL_DETACH, control_detach, NULL },
+	{ KVCTX_CMD_POOL_SET, control_set_pool, NULL },
 	{ KVCTX_CMD_POOL_GET, control_get_pool, control_put_pool },
 	{ KVCTX_CMD_TENANT_ADD, control_add_tenant, NULL },
 	{ KVCTX_CMD_TENANT_SET, control_set_tenant, NULL },
@@ -492,21 +523,31 @@ void kvd_control_accept(void)
 	pthread_mutex_unlock(&kvd_lock);
 }
 
-int kvd_control_start(const char *run, char *why)
+static void control_path(char *path)
+{
+	snprintf(path, PATH_MAX, "%s/control", kvd_run);
+}
+
+int kvd_control_start(char *why)
 {
 	char path[PATH_MAX];
 
 	for (uint32_t i = 0; i < CONTROL_MAX; i++)
 		control_conns[i] = -1;
-	snprintf(path, sizeof(path), "%s/control", run);
+	control_path(path);
 	control_sock = kvd_listen(path, geteuid(), getegid(), 0600, why);
 	return control_sock < 0 ? control_sock : kvd_watch(control_sock, KVD_ID_CONTROL);
 }
 
 void kvd_control_stop(void)
 {
-	if (control_sock >= 0)
+	char path[PATH_MAX];
+
+	if (control_sock >= 0) {
+		control_path(path);
+		unlink(path);
 		close(control_sock);
+	}
 	control_sock = -1;
 	pthread_mutex_lock(&kvd_lock);
 	for (uint32_t i = 0; i < CONTROL_MAX; i++)

@@ -19,7 +19,7 @@
 #define KVD_MESSAGE_MAX	65536U
 
 /* control.c */
-int kvd_control_start(const char *run, char *why);
+int kvd_control_start(char *why);
 void kvd_control_accept(void);
 void kvd_control_stop(void);		/* no request is under way when it returns, and none comes */
 

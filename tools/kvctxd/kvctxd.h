@@ -118,7 +118,11 @@ struct kvd_session {
 	struct kvctx_file *file;
 	struct wire_limits limits;
 	bool rdonly;
+	uid_t uid;			/* of the client */
 	struct kvd_memory *memories;
+	struct kvd_session *next;	/* of all; with @bytes under a lock of session.c's */
+	uint64_t bytes;			/* of arena and slots */
+	uint64_t arena_max;		/* what the engine takes at most, of either */
 	/* from SETUP on */
 	struct kvctx_cq_ring *ring;
 	size_t ring_bytes;
@@ -130,7 +134,12 @@ struct kvd_session {
 	uint32_t told;			/* tail when the hook was last called */
 };
 
-int kvd_session_open(const char *path, int flags, struct kvd_session **out);
+extern uint64_t kvd_memory_user;	/* most bytes of one user's arenas and slots */
+
+int kvd_session_open(const char *path, int flags, uid_t uid, struct kvd_session **out);
+/* Before SETUP by the engine: take memory for it; 0, -ENOMEM. And give it back, if that failed */
+int kvd_session_reserve(struct kvd_session *s, const struct kvctx_setup *arg);
+void kvd_session_unreserve(struct kvd_session *s);
 void kvd_session_close(struct kvd_session *s);
 /* Before SETUP by the engine: the client's eventfd, or -1. 0, -EINVAL: it is none */
 int kvd_session_signal(struct kvd_session *s, int eventfd);

@@ -18,6 +18,7 @@
 #include <syslog.h>
 #include <unistd.h>
 
+#include "../common/size.h"
 #include "attach.h"
 #include "control.h"
 #include "kvctx.h"
@@ -43,6 +44,7 @@ static const char usage_text[] =
 	"  -p, --pools DIR        attach a pool from each directory in DIR, if it can be\n"
 	"  -c, --connections N    serve so many connections at once (default 1024)\n"
 	"  -u, --per-user N       so many of one user (default 512)\n"
+	"  -m, --memory SIZE      for arenas and slots of one user (default: a quarter of all)\n"
 	"  -h, --help             explain this and exit\n"
 	"  -V, --version          tell the version and exit\n"
 	"\n"
@@ -82,13 +84,14 @@ static int main_options(int argc, char **argv, struct options *o)
 		{ "pools", required_argument, NULL, 'p' },
 		{ "connections", required_argument, NULL, 'c' },
 		{ "per-user", required_argument, NULL, 'u' },
+		{ "memory", required_argument, NULL, 'm' },
 		{ "help", no_argument, NULL, 'h' },
 		{ "version", no_argument, NULL, 'V' },
 		{ NULL },
 	};
 	int c;
 
-	while ((c = getopt_long(argc, argv, "r:p:c:u:hV", names, NULL)) >= 0) {
+	while ((c = getopt_long(argc, argv, "r:p:c:u:m:hV", names, NULL)) >= 0) {
 		switch (c) {
 		case 'r':
 			o->run = optarg;
@@ -100,6 +103,10 @@ static int main_options(int argc, char **argv, struct options *o)
 		case 'u':
 			if (!main_number(optarg, c == 'c' ? &kvd_conns_max : &kvd_conns_user))
 				return 1 + main_usage("not a number from 1 to 65536", optarg);
+			break;
+		case 'm':
+			if (parse_size(optarg, &kvd_memory_user))
+				return 1 + main_usage("not a size such as 512M, 64GiB", optarg);
 			break;
 		case 'h':
 			fputs(usage_text, stdout);
@@ -239,6 +246,7 @@ static void main_end(void)
 	while (kvd_pools)
 		if (kvd_pool_detach(kvd_pools, why))
 			kvd_hang_up();	/* somebody came meanwhile */
+	kvd_attach_forget_all();
 	pthread_mutex_unlock(&kvd_admin);
 	kvd_run_close();
 }
@@ -246,9 +254,11 @@ static void main_end(void)
 int main(int argc, char **argv)
 {
 	struct options o = { .run = "/run/kvctx" };
-	int status = main_options(argc, argv, &o), signals;
 	char why[KVD_WHY];
+	int status, signals;
 
+	kvd_memory_user = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 4;
+	status = main_options(argc, argv, &o);
 	if (status)
 		return status - 1;
 	main_journal = getenv("JOURNAL_STREAM");
@@ -260,11 +270,15 @@ int main(int argc, char **argv)
 		fprintf(stderr, "kvctxd: %s\n", strerror(errno));
 		return 1;
 	}
-	if (kvd_run_open(o.run, why) || kvd_control_start(o.run, why)) {
+	if (kvd_run_open(o.run, why)) {
 		main_log(NULL, LOG_ERR, why);
 		return 1;
 	}
 	kvd_attach_forget_all();
+	if (kvd_control_start(why)) {
+		main_log(NULL, LOG_ERR, why);
+		return 1;
+	}
 	status = main_pools(&o, argv + optind) ? 1 : 0;
 	if (!status) {
 		main_notify("READY=1");

@@ -3,6 +3,7 @@
  * What kvctxctl is told of pools, tenants and counters; as kmod/control/genl_msg.c has it.
  */
 #include <linux/kvctx_genl.h>
+#include <stdlib.h>
 
 #include "control.h"
 #include "engine.h"
@@ -24,20 +25,24 @@ static int report_member(struct nl_msg *msg, const struct kve_member *m)
 	struct kvc_pool *core = m->pool->core;
 	const struct kvc_super *super = kvc_super_of(core);
 	struct nlattr *nest = nla_nest_start(msg, KVCTX_A_MEMBER);
-	u32 segments, free;
+	u32 segments, unused;
+	char *device;
 	int err;
 
 	if (!nest)
 		return -NLE_NOMEM;
-	kvc_member_segments(core, m->index, &segments, &free);
+	kvc_member_segments(core, m->index, &segments, &unused);
 	err = nla_put_u32(msg, KVCTX_M_INDEX, m->index);
-	if (!err && m->dev)
-		err = nla_put_string(msg, KVCTX_M_DEVICE, m->dev->path);
+	if (!err && m->dev) {
+		device = realpath(m->dev->path, NULL);	/* the directory may be one of links that we have made */
+		err = nla_put_string(msg, KVCTX_M_DEVICE, device ? device : m->dev->path);
+		free(device);
+	}
 	err = err ?: nla_put(msg, KVCTX_M_UUID, KVC_UUID_LEN, super->members[m->index].uuid);
 	err = err ?: nla_put_u64(msg, KVCTX_M_SIZE, super->members[m->index].nr_segments * super->segment_size);
 	err = err ?: nla_put_u32(msg, KVCTX_M_STATE, report_member_state(m));
 	err = err ?: nla_put_u32(msg, KVCTX_M_SEGMENTS, segments);
-	err = err ?: nla_put_u32(msg, KVCTX_M_SEGMENTS_FREE, free);
+	err = err ?: nla_put_u32(msg, KVCTX_M_SEGMENTS_FREE, unused);
 	err = err ?: nla_put_u64(msg, KVCTX_M_BYTES, kvc_member_bytes(core, m->index));
 	nla_nest_end(msg, nest);
 	return err;

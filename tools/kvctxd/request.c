@@ -14,14 +14,12 @@
 #include <unistd.h>
 
 #include "kvctxd.h"
+#include "session/session.h"
 
 #define PATHS_MAX	256U
 
 /* What an engine would take for a pointer that it may not follow */
 #define NOWHERE		8U
-
-/* Bytes of a structure up to a field. As first published: what is shorter no engine looks into */
-#define FIRST(type, last)	(offsetof(struct type, last) + sizeof(((struct type *)0)->last))
 
 struct request {
 	struct kvd_session *s;
@@ -29,18 +27,7 @@ struct request {
 	struct kvd_reply *r;
 	uint8_t *at;			/* what is left of the body */
 	uint64_t left;
-	union {
-		struct {
-			uint32_t size, flags;
-		};
-		struct kvctx_setup setup;
-		struct kvctx_mem_register reg;
-		struct kvctx_mem_unregister unreg;
-		struct kvctx_submit submit;
-		struct kvctx_wait wait;
-		struct kvctx_match match;
-		struct kvctx_paths paths;
-	} *arg;
+	union kvctx_arg *arg;
 };
 
 /* The next piece of the body; NULL: it ends before */
@@ -82,7 +69,12 @@ static int request_setup(struct request *rq)
 	}
 	ret = rq->s->ring ? -EEXIST : kvd_session_signal(rq->s, signals ? rq->m->fds[0] : -1);
 	if (!ret)
+		ret = kvd_session_reserve(rq->s, arg);
+	if (!ret) {
 		ret = request_ioctl(rq);
+		if (ret)
+			kvd_session_unreserve(rq->s);
+	}
 	if (!ret)
 		ret = kvd_session_share(rq->s, arg, rq->r->fds);
 	if (signals) {
@@ -146,7 +138,7 @@ static int request_operands(struct request *rq, struct kvctx_sqe *sqes, uint32_t
 	*out = 0;
 	for (uint32_t i = 0; i < nr; i++) {
 		struct kvctx_sqe *sqe = &sqes[i];
-		uint64_t segs = wire_segs(sqe, l), crcs = wire_crcs_in(sqe, l);
+		uint64_t segs = wire_segs(sqe, l), crcs = wire_crcs_in(sqe, l), keys = wire_keys(sqe, l);
 
 		if (sqe->opcode < 64 && WIRE_NOT_SERVED >> sqe->opcode & 1)
 			sqe->opcode = 0;
@@ -154,7 +146,9 @@ static int request_operands(struct request *rq, struct kvctx_sqe *sqes, uint32_t
 			sqe->segs = segs ? (uintptr_t)request_take(rq, segs) : NOWHERE;
 		if (sqe->crcs)
 			sqe->crcs = crcs ? (uintptr_t)request_take(rq, crcs) : NOWHERE;
-		if ((sqe->nr_segs && !sqe->segs) || (crcs && !sqe->crcs))
+		if (sqe->keys)
+			sqe->keys = keys ? (uintptr_t)request_take(rq, keys) : NOWHERE;
+		if ((sqe->nr_segs && !sqe->segs) || (crcs && !sqe->crcs) || (keys && !sqe->keys))
 			return -EPROTO;
 		*out += wire_pad(wire_crcs_out(sqe, l));
 		if (*out > WIRE_BODY_MAX)
@@ -195,7 +189,6 @@ static int request_submit(struct request *rq)
 	arg->wait_nr = 0;
 	arg->timeout_ns = 0;
 	rq->r->ret = request_ioctl(rq);
-	/* nobody will hear of it but by the end of the connection */
 	return rq->m->head.flags & WIRE_QUIET && rq->r->ret != (int)arg->nr ? -EPROTO : 0;
 }
 
@@ -206,48 +199,46 @@ static int request_wait(struct request *rq)
 	return request_plain(rq);
 }
 
-/* Room for the answer, which @arg points to from now on */
+/* Lengths and bitmap of the answer, whether asked for or not: a caller who says no may mean yes in another field */
 static int request_match_room(struct request *rq, struct kvctx_match *arg)
 {
-	struct kvctx_match most = *arg;
-	uint64_t lens, present;
+	uint64_t lens = arg->lens ? wire_pad(arg->nr_keys * sizeof(uint32_t)) : 0;
+	uint64_t bitmap = arg->flags & KVCTX_MATCH_ALL ? wire_bitmap(arg->nr_keys) : 0;
+	uint8_t *rest = calloc(1, lens + bitmap + 1);
 
-	most.nr_present = most.nr_keys;
-	lens = wire_match_lens(&most);
-	present = wire_match_present(&most);
-	if (!lens && !present)
-		return 0;
-	rq->r->rest = calloc(1, lens + present);
-	if (!rq->r->rest)
+	if (!rest)
 		return -ENOMEM;
+	rq->r->rest = rest;
+	rq->r->rest_bytes = lens + bitmap;
 	if (lens)
-		arg->lens = (uintptr_t)rq->r->rest;
-	if (present)
-		arg->present = (uintptr_t)rq->r->rest + lens;
+		arg->lens = (uintptr_t)rest;
+	if (bitmap)
+		arg->present = (uintptr_t)(rest + lens);
+	else if (arg->present)
+		arg->present = NOWHERE;
 	return 0;
 }
 
 static int request_match(struct request *rq)
 {
 	struct kvctx_match *arg = &rq->arg->match;
-	int err;
 
-	/* where an engine does not see the place for the answer, it would have none */
-	if (arg->flags & KVCTX_MATCH_ALL && arg->size < FIRST(kvctx_match, present)) {
+	/* where an engine does not see the place for the bitmap, it would have none */
+	if (arg->flags & KVCTX_MATCH_ALL && arg->size < sizeof(*arg)) {
 		rq->r->ret = -EINVAL;
 		return 0;
 	}
+	/* otherwise for the engine to refuse */
 	if (arg->nr_keys && arg->nr_keys <= rq->s->limits.match_max) {
 		arg->keys = (uintptr_t)request_take(rq, arg->nr_keys * sizeof(struct kvctx_key));
 		if (!arg->keys)
 			return -EPROTO;
-		err = request_match_room(rq, arg);
-		if (err)
-			return err;
+		if (request_match_room(rq, arg))
+			return -ENOMEM;
+	} else {
+		arg->keys = NOWHERE;
 	}
 	rq->r->ret = request_ioctl(rq);
-	if (!rq->r->ret && arg->nr_present <= arg->nr_keys)
-		rq->r->rest_bytes = wire_match_lens(arg) + wire_match_present(arg);
 	return 0;
 }
 
@@ -267,25 +258,25 @@ static int request_paths(struct request *rq)
 	return 0;
 }
 
-static const struct {
-	uint32_t nr;
-	bool out;			/* the structure goes back */
-	uint32_t first;			/* bytes */
-	int (*run)(struct request *rq);
-} requests[] = {
-	{ KVCTX_IOC_INFO,		true,	0,	request_plain },
-	{ KVCTX_IOC_SETUP,		true,	FIRST(kvctx_setup, reserved), request_setup },
-	{ KVCTX_IOC_MEM_REGISTER,	true,	FIRST(kvctx_mem_register, reserved), request_register },
-	{ KVCTX_IOC_MEM_UNREGISTER,	false,	FIRST(kvctx_mem_unregister, reserved), request_unregister },
-	{ KVCTX_IOC_SUBMIT,		false,	FIRST(kvctx_submit, reserved), request_submit },
-	{ KVCTX_IOC_WAIT,		true,	FIRST(kvctx_wait, timeout_ns), request_wait },
-	{ KVCTX_IOC_MATCH,		true,	FIRST(kvctx_match, lease), request_match },
-	{ KVCTX_IOC_PATHS,		true,	FIRST(kvctx_paths, paths), request_paths },
+/* By number */
+static int (*const requests[KVCTX_CALLS])(struct request *rq) = {
+	[_IOC_NR(KVCTX_IOC_INFO)]		= request_plain,
+	[_IOC_NR(KVCTX_IOC_SETUP)]		= request_setup,
+	[_IOC_NR(KVCTX_IOC_MEM_REGISTER)]	= request_register,
+	[_IOC_NR(KVCTX_IOC_MEM_UNREGISTER)]	= request_unregister,
+	[_IOC_NR(KVCTX_IOC_SUBMIT)]		= request_submit,
+	[_IOC_NR(KVCTX_IOC_WAIT)]		= request_wait,
+	[_IOC_NR(KVCTX_IOC_MATCH)]		= request_match,
+	[_IOC_NR(KVCTX_IOC_PATHS)]		= request_paths,
 };
 
-/* Copy the structure to @arg, with zeros behind a short one. */
-static int request_dispatch(struct request *rq, uint32_t i, void *arg)
+/*
+ * Copy the structure to @arg, with zeros behind a short one. One that is shorter than any published may lack its
+ * pointers, so that the engine would look at others: it is refused here.
+ */
+static int request_dispatch(struct request *rq, void *arg)
 {
+	const struct kvctx_call *call = &kvctx_calls[_IOC_NR(rq->m->head.nr)];
 	const uint32_t *given = (const void *)rq->at;
 	uint32_t size;
 	void *p;
@@ -294,14 +285,18 @@ static int request_dispatch(struct request *rq, uint32_t i, void *arg)
 	if (rq->left < 8)
 		return -EPROTO;
 	size = *given;
-	p = size < 8 || size > WIRE_ARG_MAX ? NULL : request_take(rq, size);
+	if (size < call->min) {
+		rq->r->ret = -EINVAL;
+		return 0;
+	}
+	p = size > WIRE_ARG_MAX ? NULL : request_take(rq, size);
 	if (!p)
 		return -EPROTO;
-	memset(arg, 0, size < 256 ? 256 : size);
+	memset(arg, 0, WIRE_ARG_MAX);
 	memcpy(arg, p, size);
 	rq->arg = arg;
-	err = size < requests[i].first ? request_plain(rq) : requests[i].run(rq);
-	if (!err && requests[i].out && rq->r->ret >= 0) {
+	err = requests[_IOC_NR(rq->m->head.nr)](rq);
+	if (!err && call->out && rq->r->ret >= 0) {
 		rq->r->arg = arg;
 		rq->r->arg_bytes = wire_pad(size);
 	}
@@ -321,9 +316,11 @@ int kvd_request(struct kvd_session *s, struct kvd_message *m, struct kvd_reply *
 		kvd_session_light(s);
 		return m->head.flags & WIRE_QUIET ? 0 : -EPROTO;
 	}
-	for (uint32_t i = 0; i < ARRAY_SIZE(requests); i++)
-		if (requests[i].nr == m->head.nr)
-			err = request_dispatch(&rq, i, arg);
+	if (_IOC_NR(m->head.nr) < KVCTX_CALLS && m->head.nr == _IO(KVCTX_IOC_TYPE, _IOC_NR(m->head.nr)))
+		err = request_dispatch(&rq, arg);
+	/* nobody will hear of it but by the end of the connection */
+	if (!err && r->ret < 0 && m->head.flags & WIRE_QUIET)
+		err = -EPROTO;
 	if (err || r->ret < 0 || m->head.flags & WIRE_QUIET) {
 		free(r->rest);
 		r->rest = NULL;

@@ -20,6 +20,11 @@
 #include "kvctxd.h"
 #include "engine/share.h"
 
+uint64_t kvd_memory_user;
+
+static pthread_mutex_t sessions_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct kvd_session *sessions;
+
 struct kvd_signal {
 	struct io_uring ring;
 };
@@ -183,6 +188,52 @@ int kvd_session_share(struct kvd_session *s, const struct kvctx_setup *arg, int 
 	return session_lend(s, arg, fds);
 }
 
+int kvd_session_reserve(struct kvd_session *s, const struct kvctx_setup *arg)
+{
+	uint64_t slots = (uint64_t)arg->slot_bytes * arg->nr_slots, taken = 0;
+	int err = -ENOMEM;
+
+	/* for the engine to refuse */
+	if (arg->arena_bytes > s->arena_max || slots > s->arena_max)
+		return 0;
+	pthread_mutex_lock(&sessions_lock);
+	for (const struct kvd_session *other = sessions; other; other = other->next)
+		taken += other->uid == s->uid ? other->bytes : 0;
+	if (taken <= kvd_memory_user && slots <= kvd_memory_user - taken &&
+	    arg->arena_bytes <= kvd_memory_user - taken - slots) {
+		s->bytes = arg->arena_bytes + slots;
+		err = 0;
+	}
+	pthread_mutex_unlock(&sessions_lock);
+	return err;
+}
+
+void kvd_session_unreserve(struct kvd_session *s)
+{
+	pthread_mutex_lock(&sessions_lock);
+	s->bytes = 0;
+	pthread_mutex_unlock(&sessions_lock);
+}
+
+static void session_list(struct kvd_session *s)
+{
+	pthread_mutex_lock(&sessions_lock);
+	s->next = sessions;
+	sessions = s;
+	pthread_mutex_unlock(&sessions_lock);
+}
+
+static void session_unlist(struct kvd_session *s)
+{
+	struct kvd_session **link;
+
+	pthread_mutex_lock(&sessions_lock);
+	for (link = &sessions; *link != s; link = &(*link)->next)
+		;
+	*link = s->next;
+	pthread_mutex_unlock(&sessions_lock);
+}
+
 static void session_limits(struct kvd_session *s, const struct kvctx_info *info)
 {
 	s->limits = (struct wire_limits){
@@ -191,7 +242,7 @@ static void session_limits(struct kvd_session *s, const struct kvctx_info *info)
 	};
 }
 
-int kvd_session_open(const char *path, int flags, struct kvd_session **out)
+int kvd_session_open(const char *path, int flags, uid_t uid, struct kvd_session **out)
 {
 	struct kvd_session *s = calloc(1, sizeof(*s));
 	struct kvctx_info info = { .size = sizeof(info) };
@@ -200,11 +251,13 @@ int kvd_session_open(const char *path, int flags, struct kvd_session **out)
 	if (!s)
 		return -ENOMEM;
 	s->rdonly = (flags & O_ACCMODE) == O_RDONLY;
+	s->uid = uid;
 	s->bell = -1;
 	s->light = -1;
 	for (int i = 0; i < WIRE_FDS; i++)
 		s->fds[i] = -1;
 	pthread_mutex_init(&s->lock, NULL);
+	session_list(s);
 	err = kvctx_sys_open(path, flags, &s->file);
 	if (!err)
 		err = kvctx_sys_ioctl(s->file, KVCTX_IOC_INFO, &info);
@@ -213,6 +266,7 @@ int kvd_session_open(const char *path, int flags, struct kvd_session **out)
 		return err;
 	}
 	session_limits(s, &info);
+	s->arena_max = info.arena_max;
 	*out = s;
 	return 0;
 }
@@ -240,6 +294,7 @@ void kvd_session_close(struct kvd_session *s)
 	if (s->light >= 0)
 		close(s->light);
 	signal_free(s->signal);
+	session_unlist(s);
 	pthread_mutex_destroy(&s->lock);
 	free(s);
 }
