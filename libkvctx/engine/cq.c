@@ -65,6 +65,17 @@ void kve_waiter_wake(struct kve_waiter **link)
 	sem_post(&w->sem);
 }
 
+/* Somebody wants to know of each completion: who sleeps in the ring shall not sleep for several. */
+void kve_cq_hurry(struct kve_session *s)
+{
+	struct kve_waiter *w = s->cq.sleeper;
+
+	if (!w || w->eager)
+		return;
+	w->eager = true;
+	kve_ring_poke(s->ring);
+}
+
 /* After a completion, or after something that waited for completions has ended. */
 static void cq_wake(struct kve_session *s)
 {
@@ -212,6 +223,7 @@ int kve_cq_pollfd(struct kve_session *s)
 		WRITE_ONCE(s->cq.pollfd, fd);
 	}
 	fd = s->cq.pollfd;
+	kve_cq_hurry(s);
 	if (s->cq.ring)
 		cq_wake(s);
 	pthread_mutex_unlock(&s->lock);

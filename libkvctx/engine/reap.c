@@ -6,7 +6,8 @@
  * operations, which is where pages are verified. A caller in WAIT does that himself if nobody is there, and sleeps in
  * the ring; other callers sleep on semaphores of their own. What completes elsewhere (a flush, a deadline, an operation
  * of another thread) wakes a sleeper in the ring by a poke, if it is what he waits for. Who leaves hands over to another
- * caller who waits.
+ * caller who waits. A caller who waits for several completions sleeps until so many transfers are over, unless others
+ * want to know of each (w->eager): they wait too, poll, or were told to look at an eventfd.
  *
  * The session's reaper makes progress when callers do not. While they come it only looks, every TICK, whether somebody
  * has come since the last time. If nobody has, and operations are in flight, it goes into the ring itself until callers
@@ -27,16 +28,26 @@ static void reap_hand_over(struct kve_cq *cq)
 		kve_waiter_wake(&cq->waiters);
 }
 
+/* How many transfers' ends a waiter sleeps for; there is not enough for him. Lock held. */
+static u32 reap_want(const struct kve_cq *cq, struct kve_waiter *w)
+{
+	u32 missing = w->min - kve_cq_consumable(cq);
+
+	w->eager |= missing == 1 || cq->waiters || cq->eventfd >= 0 || cq->pollfd >= 0 || cq->posted;
+	return w->eager ? 1 : missing;
+}
+
 /* Go into the ring, where nobody is, and end what is over. Lock held, but not meanwhile. */
 static int reap_once(struct kve_session *s, struct kve_waiter *w, u64 until)
 {
+	u32 want = w ? reap_want(&s->cq, w) : 1;
 	struct kve_io *over, *io;
 	int err;
 
 	s->cq.reaping = true;
 	s->cq.sleeper = w;
 	pthread_mutex_unlock(&s->lock);
-	err = kve_ring_wait(s->ring, until, &over);
+	err = kve_ring_wait(s->ring, until, want, &over);
 	pthread_mutex_lock(&s->lock);
 	s->cq.sleeper = NULL;
 	s->cq.reaping = false;
@@ -61,6 +72,7 @@ static int reap_sleep(struct kve_session *s, struct kve_waiter *w, u64 until)
 	w->woken = false;
 	w->next = s->cq.waiters;
 	s->cq.waiters = w;
+	kve_cq_hurry(s);
 	pthread_mutex_unlock(&s->lock);
 	if (until == KVE_NEVER)
 		err = sem_wait(&w->sem) ? errno : 0;
@@ -142,6 +154,8 @@ void kve_cq_look(struct kve_session *s)
 	if (s->cq.inflight && !s->cq.reaping) {
 		reap_once(s, NULL, 0);
 		reap_hand_over(&s->cq);
+	} else {
+		kve_cq_hurry(s);
 	}
 	pthread_mutex_unlock(&s->lock);
 }

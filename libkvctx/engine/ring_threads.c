@@ -100,12 +100,13 @@ static bool iothreads_take(struct iothreads *r, struct kve_io **over)
 	return came;
 }
 
-static int iothreads_wait(struct kve_ring *ring, u64 until, struct kve_io **over)
+static int iothreads_wait(struct kve_ring *ring, u64 until, u32 want, struct kve_io **over)
 {
 	struct timespec ts = { .tv_sec = (time_t)(until / KVE_NSEC), .tv_nsec = (long)(until % KVE_NSEC) };
 	struct iothreads *r = iothreads_of(ring);
 	int err = 0;
 
+	(void)want;
 	while (!iothreads_take(r, over) && until && !err) {
 		if (until == KVE_NEVER)
 			err = sem_wait(&r->event) ? errno : 0;

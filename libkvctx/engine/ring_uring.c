@@ -6,6 +6,9 @@
  * that is full, or a kernel that cannot take more for now, delays them and nothing else: whoever sleeps in the ring
  * sends what is left.
  *
+ * Who sleeps may do so for several completions, which costs fewer turns of the scheduler than one after the other. He
+ * sleeps for no more than are on their way, and a poke brings as many as he sleeps for.
+ *
  * Completions are taken by one thread at a time. The lock, which he takes too, is what orders a transfer's submission
  * before its end in the eyes of the program; the kernel does so in fact.
  *
@@ -28,6 +31,9 @@ struct uring {
 	struct io_uring u;
 	pthread_mutex_t lock;
 	struct kve_io *todo, **todo_end;
+	u32 coming;			/* completions of what was given to the kernel, or is about to be */
+	u32 nops;			/* pokes among them */
+	u32 want;			/* that the sleeper waits for */
 	u64 files;			/* members that are registered, by number */
 	bool has_files, has_buffers;
 	u32 buffer_next;
@@ -75,6 +81,7 @@ static void uring_prepare(struct uring *r, struct io_uring_sqe *sqe, struct kve_
 		sqe->flags |= IOSQE_FIXED_FILE;
 	sqe->ioprio = IOPRIO_PRIO_VALUE(IOPRIO_CLASS_BE, io->level);
 	io_uring_sqe_set_data(sqe, io);
+	r->coming++;
 }
 
 /* Send what is queued, as far as the kernel takes it. */
@@ -134,8 +141,10 @@ static bool uring_take(struct uring *r, struct kve_io **over)
 	pthread_mutex_lock(&r->lock);
 	for (i = 0; i < nr; i++) {
 		io = io_uring_cqe_get_data(cqes[i]);
-		if (!io)
+		if (!io) {
+			r->nops--;
 			continue;
+		}
 		if (kve_io_step(io, cqes[i]->res)) {
 			io->next = *over;
 			*over = io;
@@ -144,28 +153,32 @@ static bool uring_take(struct uring *r, struct kve_io **over)
 		}
 	}
 	io_uring_cq_advance(&r->u, nr);
+	r->coming -= nr;
+	r->want = 1;
 	if (r->todo || io_uring_sq_ready(&r->u))
 		uring_flush(r);
 	pthread_mutex_unlock(&r->lock);
 	return nr;
 }
 
-/* Is anything queued that the kernel has not taken? */
-static bool uring_unsent(struct uring *r)
+/* For how many completions to sleep, at most @want. *@unsent: is anything queued that the kernel has not taken? */
+static u32 uring_sleep_for(struct uring *r, u32 want, bool *unsent)
 {
-	bool unsent;
-
 	pthread_mutex_lock(&r->lock);
-	unsent = r->todo || io_uring_sq_ready(&r->u);
+	*unsent = r->todo || io_uring_sq_ready(&r->u);
+	/* after a poke that has come just now nobody sleeps for more */
+	want = *unsent || r->nops ? 1 : min(min(want, r->coming), URING_TAKE);
+	r->want = want = max(want, 1U);
 	pthread_mutex_unlock(&r->lock);
-	return unsent;
+	return want;
 }
 
-static int uring_wait(struct kve_ring *ring, u64 until, struct kve_io **over)
+static int uring_wait(struct kve_ring *ring, u64 until, u32 want, struct kve_io **over)
 {
 	struct uring *r = uring_of(ring);
 	struct __kernel_timespec ts;
 	struct io_uring_cqe *cqe;
+	bool unsent;
 	u64 now;
 	int err;
 
@@ -173,13 +186,14 @@ static int uring_wait(struct kve_ring *ring, u64 until, struct kve_io **over)
 	if (uring_take(r, over) || !until)
 		return 0;
 	now = kve_now();
-	if (uring_unsent(r))
+	want = uring_sleep_for(r, want, &unsent);
+	if (unsent)
 		until = min(until, (u64)(now + URING_AGAIN));
 	if (until <= now)
 		return 0;
 	ts.tv_sec = (s64)((until - now) / KVE_NSEC);
 	ts.tv_nsec = (s64)((until - now) % KVE_NSEC);
-	err = io_uring_wait_cqes(&r->u, &cqe, 1, until == KVE_NEVER ? NULL : &ts, NULL);
+	err = io_uring_wait_cqes(&r->u, &cqe, want, until == KVE_NEVER ? NULL : &ts, NULL);
 	uring_take(r, over);
 	/* forbidden by now (seccomp): what is on the way is found by looking */
 	if (err && err != -EINTR && err != -ETIME && err != -EAGAIN && !*over)
@@ -187,21 +201,26 @@ static int uring_wait(struct kve_ring *ring, u64 until, struct kve_io **over)
 	return err == -EINTR && !*over ? -EINTR : 0;
 }
 
-/* An operation that does nothing comes back at once. */
+/* Operations that do nothing come back at once. */
 static void uring_poke(struct kve_ring *ring)
 {
 	struct uring *r = uring_of(ring);
 	struct io_uring_sqe *sqe;
+	u32 i;
 
 	pthread_mutex_lock(&r->lock);
-	sqe = io_uring_get_sqe(&r->u);
-	if (!sqe && io_uring_submit(&r->u) >= 0)
+	for (i = 0; i < r->want; i++) {
 		sqe = io_uring_get_sqe(&r->u);
-	if (sqe) {
+		if (!sqe && io_uring_submit(&r->u) >= 0)
+			sqe = io_uring_get_sqe(&r->u);
+		if (!sqe)
+			break;
 		io_uring_prep_nop(sqe);
 		io_uring_sqe_set_data(sqe, NULL);
-		io_uring_submit(&r->u);
+		r->coming++;
+		r->nops++;
 	}
+	io_uring_submit(&r->u);
 	pthread_mutex_unlock(&r->lock);
 }
 
@@ -322,6 +341,7 @@ int kve_uring_open(struct kve_ring **out, u32 entries)
 	}
 	r->ring.kind = &uring_kind;
 	r->todo_end = &r->todo;
+	r->want = 1;
 	pthread_mutex_init(&r->lock, NULL);
 	r->has_files = !io_uring_register_files_sparse(&r->u, KVC_MEMBERS_MAX);
 	r->has_buffers = !io_uring_register_buffers_sparse(&r->u, URING_BUFFERS);

@@ -101,7 +101,7 @@ struct kve_ring_kind {
 	bool threads;
 	void (*queue)(struct kve_ring *r, struct kve_io *io);
 	void (*send)(struct kve_ring *r);
-	int (*wait)(struct kve_ring *r, u64 until, struct kve_io **over);
+	int (*wait)(struct kve_ring *r, u64 until, u32 want, struct kve_io **over);
 	void (*poke)(struct kve_ring *r);
 	s32 (*buffer_add)(struct kve_ring *r, void *addr, size_t len);
 	void (*buffer_remove)(struct kve_ring *r, s32 buffer);
@@ -129,12 +129,12 @@ static inline void kve_ring_send(struct kve_ring *r)
 }
 
 /*
- * Sleep until a transfer is over, it is poked or the time is @until (0: do not sleep). One thread at a time. *@over
- * gets those that are over. 0, -EINTR.
+ * Sleep until a transfer is over, it is poked or the time is @until (0: do not sleep). One thread at a time. A ring that
+ * can sleeps until @want transfers are over, if so many are on their way. *@over gets those that are over. 0, -EINTR.
  */
-static inline int kve_ring_wait(struct kve_ring *r, u64 until, struct kve_io **over)
+static inline int kve_ring_wait(struct kve_ring *r, u64 until, u32 want, struct kve_io **over)
 {
-	return r->kind->wait(r, until, over);
+	return r->kind->wait(r, until, want, over);
 }
 
 /* Who sleeps, or sleeps next, returns from kve_ring_wait() */
@@ -190,6 +190,7 @@ struct kve_waiter {
 	struct kve_waiter *next;
 	u32 min;
 	bool woken;			/* off the list */
+	bool eager;			/* in the ring it wakes at each transfer's end, for others want to know */
 	sem_t sem;
 };
 
@@ -256,6 +257,7 @@ int kve_cq_pollfd(struct kve_session *s);
 u32 kve_cq_consumable(const struct kve_cq *cq);		/* lock held, as in the next two */
 bool kve_cq_enough(const struct kve_cq *cq, u32 min);
 void kve_waiter_wake(struct kve_waiter **link);
+void kve_cq_hurry(struct kve_session *s);		/* lock held */
 
 /* op.c */
 

@@ -18,6 +18,7 @@
 #define ENTRIES		256U
 #define PAGE		100000U
 #define LIMIT		(60 * KVE_NSEC)
+#define PIPED		8192U			/* a page that a pipe holds */
 
 struct sess {
 	struct kve_session *s;
@@ -442,7 +443,7 @@ static void many_pieces(void **state)
 		kve_ring_queue(ring, &io);
 		kve_ring_send(ring);
 		while (!over)
-			kve_ring_wait(ring, KVE_NEVER, &over);
+			kve_ring_wait(ring, KVE_NEVER, 1, &over);
 		assert_ptr_equal(over, &io);
 		assert_int_equal(io.err, 0);
 		over = NULL;
@@ -456,6 +457,140 @@ static void many_pieces(void **state)
 	ring->kind->close(ring);
 	kve_pool_put(p);
 	free(mem);
+}
+
+struct sleeper {
+	struct kve_ring *ring;
+	u32 want;
+	struct kve_io *over;
+	pthread_t thread;
+	u32 back;			/* atomically */
+};
+
+static void *sleeper_main(void *arg)
+{
+	struct sleeper *s = arg;
+
+	kve_ring_wait(s->ring, KVE_NEVER, s->want, &s->over);
+	__atomic_store_n(&s->back, 1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+static void sleeper_start(struct sleeper *s, u32 want)
+{
+	s->want = want;
+	s->back = 0;
+	assert_int_equal(pthread_create(&s->thread, NULL, sleeper_main, s), 0);
+	usleep(50000);
+}
+
+/* A sleeper in an io_uring is woken by the last of the transfers that he waits for, and by a poke at any time. */
+static void sleeps_for_several(void **state)
+{
+	struct kve_device dev = { .align = 1 };
+	struct kve_member member = { .dev = &dev };
+	struct kve_io ios[3];
+	struct sleeper s = { .want = 1 };
+	u64 words[3], sent[2] = { 1, 2 };
+	struct iovec vecs[3];
+	int fds[2];
+	u32 i;
+
+	(void)state;
+	if (kve_uring_open(&s.ring, 8))
+		skip();
+	/* reads that end when the test says so */
+	assert_int_equal(pipe(fds), 0);
+	dev.fd = fds[0];
+	for (i = 0; i < 3; i++) {
+		vecs[i] = (struct iovec){ &words[i], sizeof(words[i]) };
+		ios[i] = (struct kve_io){ .member = &member, .vec = &vecs[i], .nr = 1, .bytes = sizeof(u64), .buffer = -1 };
+		kve_ring_queue(s.ring, &ios[i]);
+	}
+	kve_ring_send(s.ring);
+	sleeper_start(&s, 3);
+	assert_int_equal(write(fds[1], sent, sizeof(sent[0])), sizeof(sent[0]));
+	usleep(50000);
+	assert_int_equal(__atomic_load_n(&s.back, __ATOMIC_ACQUIRE), 0);
+	kve_ring_poke(s.ring);
+	pthread_join(s.thread, NULL);
+	assert_true(s.over && !s.over->next && !s.over->err);
+
+	/* more than are on their way */
+	sleeper_start(&s, 30);
+	assert_int_equal(write(fds[1], sent, sizeof(sent)), sizeof(sent));
+	pthread_join(s.thread, NULL);
+	assert_true(s.over && s.over->next && !s.over->next->next);
+
+	/* none is on its way, and one who pokes before he sleeps */
+	kve_ring_poke(s.ring);
+	sleeper_start(&s, 30);
+	pthread_join(s.thread, NULL);
+	assert_null(s.over);
+	s.ring->kind->close(s.ring);
+	close(fds[0]);
+	close(fds[1]);
+}
+
+struct several {
+	struct sess *k;
+	const struct kvctx_sqe *sqes;
+	int ret;
+	u32 back;			/* atomically */
+};
+
+static void *several_main(void *arg)
+{
+	struct several *w = arg;
+
+	/* the reaper shall not be in the ring first */
+	kve_cq_look(w->k->s);
+	w->ret = submit(w->k, w->sqes, 2, 2);
+	__atomic_store_n(&w->back, 1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+/* One waits for two completions, in the ring; another for one. He is told of the first. */
+static void waits_for_fewer(void **state)
+{
+	struct kvctx_sqe sqes[2] = { sqe_of(KVCTX_OP_LOAD, 1, 0, PIPED), sqe_of(KVCTX_OP_LOAD, 2, PIPED, PIPED) };
+	static const u8 bytes[PIPED];
+	struct several w = { 0 };
+	int fds[2], device, saved;
+	pthread_t thread;
+	struct sess k;
+
+	(void)state;
+	sess_open(&k);
+	sqes[0].flags = sqes[1].flags = KVCTX_OP_NO_VERIFY;
+	if (k.s->ring->kind->threads) {
+		sess_close(&k);
+		skip();
+	}
+	assert_int_equal(store(&k, 1, PIPED), PIPED);
+	assert_int_equal(store(&k, 2, PIPED), PIPED);
+	/* another session, whose ring reads from a pipe instead of the device: nothing is there until the test says so */
+	sess_close(&k);
+	sess_start(&k, 0, -1);
+	assert_int_equal(pipe(fds), 0);
+	device = k.s->pool->members[0].dev->fd;
+	saved = dup(device);
+	assert_true(saved >= 0 && dup2(fds[0], device) == device);
+	w.k = &k;
+	w.sqes = sqes;
+	assert_int_equal(pthread_create(&thread, NULL, several_main, &w), 0);
+	usleep(50000);
+	assert_int_equal(write(fds[1], bytes, PIPED), PIPED);
+	assert_int_equal(wait_for(&k, 1, 5 * KVE_NSEC), 1);
+	assert_int_equal(__atomic_load_n(&w.back, __ATOMIC_ACQUIRE), 0);
+	assert_int_equal(write(fds[1], bytes, PIPED), PIPED);
+	pthread_join(thread, NULL);
+	assert_int_equal(w.ret, 2);
+	assert_int_equal(dup2(saved, device), device);
+	close(saved);
+	sess_close(&k);
+	close(fds[0]);
+	close(fds[1]);
 }
 
 /* Pieces that no device takes as they are, between those that it does */
@@ -742,6 +877,8 @@ int main(void)
 		BOTH(short_transfers),
 		BOTH(errors_of_the_device),
 		BOTH(many_pieces),
+		TEST(sleeps_for_several),
+		BOTH(waits_for_fewer),
 		BOTH(odd_pieces),
 		BOTH(stores_wait_for_space),
 		BOTH(a_flush_wakes_who_waits),
