@@ -57,7 +57,7 @@ static unsigned int cq_entries(const struct thread_data *td)
 	return min(2 * td->o.iodepth + 2, 65536U);
 }
 
-static int open_session(struct thread_data *td, struct job *j, const char *node, size_t arena)
+static int open_session(struct thread_data *td, struct job *j, const char *path, size_t arena)
 {
 	struct kvctx_params params = { .size = sizeof(params), .cq_entries = cq_entries(td) };
 	int err;
@@ -67,18 +67,18 @@ static int open_session(struct thread_data *td, struct job *j, const char *node,
 	memcpy(params.keyspace, j->o->keyspace, strlen(j->o->keyspace));
 	params.arena_bytes = arena;
 	/* also to read: a read-only session pays a system call for what it reaps, and cannot write to its arena */
-	err = kvctx_open(node, O_RDWR, &params, &j->ctx);
+	err = kvctx_open(path, O_RDWR, &params, &j->ctx);
 	if (err == -EACCES && !arena && !td_write(td) && !td_trim(td))
-		err = kvctx_open(node, O_RDONLY, &params, &j->ctx);
+		err = kvctx_open(path, O_RDONLY, &params, &j->ctx);
 	switch (err) {
 	case 0:
 		return 0;
 	case -ENOENT:
-		return fail(td, -err, "pool=%s, tenant=%s: no such pool or tenant (%s)", j->o->pool, j->o->tenant, node);
+		return fail(td, -err, "no such pool or tenant: %s", path);
 	case -ENOMEM:
 		return fail(td, -err, "memory=arena: %zu bytes (see ulimit -l)", arena);
 	default:
-		return fail(td, -err, "pool=%s, tenant=%s (%s)", j->o->pool, j->o->tenant, node);
+		return fail(td, -err, "%s", path);
 	}
 }
 
@@ -121,17 +121,29 @@ static void job_free(struct job *j)
 	free(j);
 }
 
+/* The path that the options tell */
+static int session_path(struct thread_data *td, const struct options *o, char *path, size_t room)
+{
+	int len;
+
+	if (!o->path == !o->pool)
+		return fail(td, EINVAL, "needs path= or pool=, one of them");
+	if (o->path)
+		len = snprintf(path, room, "%s", o->path);
+	else
+		len = snprintf(path, room, "/dev/kvctx/%s/%s", o->pool, o->tenant);
+	return len < (int)room ? 0 : fail(td, ENAMETOOLONG, "%s", o->path ? "path=" : "pool=");
+}
+
 static int engine_init(struct thread_data *td)
 {
 	const struct options *o = td->eo;
 	size_t arena = o->memory == MEMORY_ARENA ? (td->o.iodepth * td_max_bs(td)) + 4 * page_size : 0;
-	char node[256];
+	char path[PATH_MAX];
 	struct job *j;
 
-	if (!o->pool)
-		return fail(td, EINVAL, "needs pool=");
-	if (snprintf(node, sizeof(node), "/dev/kvctx/%s/%s", o->pool, o->tenant) >= (int)sizeof(node))
-		return fail(td, ENAMETOOLONG, "pool=%s", o->pool);
+	if (session_path(td, o, path, sizeof(path)))
+		return 1;
 	j = calloc(1, sizeof(*j));
 	if (!j || alloc_tables(j, td->o.iodepth))
 		goto no_memory;
@@ -139,7 +151,7 @@ static int engine_init(struct thread_data *td)
 	/* no two jobs, nor two runs of one, use the same */
 	j->generation = ((uint64_t)time(NULL) << 32) ^ ((uint64_t)td->thread_number << 48) ^ (uint64_t)getpid() << 20;
 	j->flags = o->verify_load ? 0 : KVCTX_OP_NO_VERIFY;
-	if (open_session(td, j, node, arena) || check_limits(td, j) ||
+	if (open_session(td, j, path, arena) || check_limits(td, j) ||
 	    (o->entry == ENTRY_URING && uring_open(td, j, td->o.iodepth)))
 		goto err_job;
 	td->io_ops_data = j;

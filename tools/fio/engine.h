@@ -28,6 +28,7 @@ enum miss { MISS_ERROR, MISS_IGNORE };
 /* What a job's options set; fio fills it by offset. The first member is fio's */
 struct options {
 	void *pad;
+	char *path;
 	char *pool;
 	char *tenant;
 	char *keyspace;

@@ -9,11 +9,14 @@
 
 struct fio_option kvctx_fio_options[] = {
 	{
+		.name = "path", .lname = "kvctx path", .type = FIO_OPT_STR_STORE, OFF(path), GROUP,
+		.help = "The tenant's node, its socket of kvctxd, or DIRECTORY/TENANT of a pool that fio serves itself",
+	}, {
 		.name = "pool", .lname = "kvctx pool", .type = FIO_OPT_STR_STORE, OFF(pool), GROUP,
-		.help = "Name of the pool",
+		.help = "Name of the kernel's pool, instead of path",
 	}, {
 		.name = "tenant", .lname = "kvctx tenant", .type = FIO_OPT_STR_STORE, OFF(tenant), GROUP,
-		.def = "default", .help = "Name of the tenant",
+		.def = "default", .help = "Name of the tenant of pool",
 	}, {
 		.name = "keyspace", .lname = "kvctx keyspace", .type = FIO_OPT_STR_STORE, OFF(keyspace), GROUP,
 		.def = "fio", .help = "Keyspace of the pages, at most 16 characters",
@@ -22,7 +25,7 @@ struct fio_option kvctx_fio_options[] = {
 		.help = "Bytes of a page; writes have this size, reads any that stays inside a page (default: bs)",
 	}, {
 		.name = "segments", .lname = "kvctx segments", .type = FIO_OPT_INT, OFF(segments), GROUP,
-		.def = "1", .minval = 1, .maxval = 256, .help = "Scattered pieces of the buffer that make up a page",
+		.def = "1", .minval = 1, .maxval = 4096, .help = "Scattered pieces of the buffer that make up a page",
 	}, {
 		.name = "entry", .lname = "kvctx entry point", .type = FIO_OPT_STR, OFF(entry), GROUP, .def = "ioctl",
 		.help = "How operations reach the module",
