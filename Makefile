@@ -80,7 +80,7 @@ help:
 	@echo "                     a kernel with kvctx.ko replays requests against an NVMe/TCP namespace"
 	@echo "Test it"
 	@echo "  make test          everything: native tests, then the module on kernels $(KERNELS)"
-	@echo "  make check         the native tests alone (engine, library, tools), under sanitizers"
+	@echo "  make check         the native tests alone (engine, library, contract, tools), under sanitizers"
 	@echo "  make sim           the engine on devices that lose, tear and rot (SECONDS=60); SEED=n repeats one history"
 	@echo "  make fuzz          long fuzzing of what reads media, with libFuzzer (FUZZ_SECONDS=600)"
 	@echo "  make mutate        break the engine on purpose and see the tests fail"
