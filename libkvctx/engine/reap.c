@@ -10,7 +10,7 @@
  * want to know of each (w->eager): they wait too, poll, or were told to look at an eventfd.
  *
  * The session's reaper makes progress when callers do not. While they come it only looks, every TICK, whether somebody
- * has come since the last time. If nobody has, and operations are in flight, it goes into the ring itself until callers
+ * has come since the last time, and less often where they have come for long. If nobody has, and operations are in flight, it goes into the ring itself until callers
  * come again. It sleeps for long (cq->idle) when for a while nothing was in flight; the next operation wakes it. Where
  * callers are other processes (share.h) none will ever come, and it is always in the ring.
  */
@@ -20,6 +20,7 @@
 
 #define REAP_TICK	(KVE_NSEC / 1000)
 #define REAP_TICKS_IDLE	100U
+#define REAP_TICKS_STEADY	20U	/* of callers who come; then it looks at every fourth */
 
 /* Out of the ring: another caller who waits goes in. Lock held. */
 static void reap_hand_over(struct kve_cq *cq)
@@ -173,7 +174,7 @@ static void *reap_main(void *arg)
 {
 	struct kve_session *s = arg;
 	struct kve_cq *cq = &s->cq;
-	u32 ticks = 0;
+	u32 ticks = 0, steady = 0;
 	u64 seen = 0;
 
 	pthread_mutex_lock(&s->lock);
@@ -190,8 +191,10 @@ static void *reap_main(void *arg)
 			reap_hand_over(cq);
 		} else {
 			ticks = busy || cq->visits != seen ? 0 : ticks + 1;
+			steady = cq->visits != seen ? steady + 1 : 0;
 			seen = cq->visits;
-			kve_cond_wait(&cq->wake, &s->lock, kve_now() + REAP_TICK);
+			kve_cond_wait(&cq->wake, &s->lock,
+				      kve_now() + (steady < REAP_TICKS_STEADY ? 1 : 4) * REAP_TICK);
 		}
 	}
 	pthread_mutex_unlock(&s->lock);
