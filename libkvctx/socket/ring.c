@@ -103,7 +103,7 @@ int kvs_record_take(struct socket_file *s, uint64_t user_data)
 	if (nr == NO_RECORD || used > s->entries - s->inflight || used + s->inflight == s->entries)
 		return -EAGAIN;
 	s->free = s->records[nr].next;
-	s->records[nr] = (struct record){ .state = RECORD_FLYING, .user_data = user_data };
+	s->records[nr] = (struct record){ .state = RECORD_NEW, .user_data = user_data };
 	s->inflight++;
 	return (int)nr;
 }
@@ -193,7 +193,7 @@ void kvs_ring_harvest(struct socket_file *s)
 		struct kvctx_cqe cqe = s->far->cqes[s->seen++ & (s->entries - 1)];
 
 		if (!s->rdonly)
-			__atomic_store_n(&s->far->head, s->seen, __ATOMIC_RELEASE);
+			__atomic_store_n(&s->far->head, s->seen, __ATOMIC_SEQ_CST);
 		if (cqe.user_data < s->entries && s->records[cqe.user_data].state == RECORD_FLYING)
 			ring_end(s, (uint32_t)cqe.user_data, &cqe);
 	}
@@ -203,9 +203,14 @@ void kvs_ring_harvest(struct socket_file *s)
 		kvs_ring_wake(s);
 }
 
+uint32_t kvs_door_tail(const struct socket_file *s)
+{
+	return __atomic_load_n(&s->door->tail, __ATOMIC_SEQ_CST);
+}
+
 bool kvs_ring_idle(const struct socket_file *s)
 {
-	return !ring_ready(s) && s->seen == far_tail(s);
+	return !ring_ready(s) && s->seen == far_tail(s) && (int32_t)(kvs_door_tail(s) - s->seen) <= 0;
 }
 
 void kvs_ring_settle(struct socket_file *s)
@@ -217,7 +222,6 @@ void kvs_ring_settle(struct socket_file *s)
 	pthread_mutex_lock(&s->lock);
 	if (kvs_ring_idle(s)) {
 		kvs_drain(s, WIRE_FD_LIGHT);
-		__atomic_thread_fence(__ATOMIC_SEQ_CST);
 		again = !kvs_ring_idle(s);
 	}
 	pthread_mutex_unlock(&s->lock);

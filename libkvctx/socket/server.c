@@ -216,8 +216,7 @@ static int socket_poll_fd(struct kvctx_file *f)
 	if (!s->ready)
 		return s->sock;
 	if (!__atomic_exchange_n(&s->polled, true, __ATOMIC_RELAXED)) {
-		__atomic_store_n(&s->door->lit, 1, __ATOMIC_RELAXED);
-		__atomic_thread_fence(__ATOMIC_SEQ_CST);
+		__atomic_store_n(&s->door->lit, 1, __ATOMIC_SEQ_CST);
 		pthread_mutex_lock(&s->lock);
 		idle = kvs_ring_idle(s);
 		pthread_mutex_unlock(&s->lock);

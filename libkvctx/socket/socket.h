@@ -63,6 +63,7 @@ struct socket_local {
 
 enum record_state {
 	RECORD_FREE,
+	RECORD_NEW,			/* of the thread in SUBMIT */
 	RECORD_FLYING,			/* the daemon has it, or will have */
 	RECORD_ENDING,			/* its bytes are being copied */
 };
@@ -188,6 +189,7 @@ void kvs_ring_harvest(struct socket_file *s);
 uint32_t kvs_ring_consumable(const struct socket_file *s);
 int kvs_ring_consume(struct socket_file *s, uint32_t nr);
 void kvs_ring_publish(struct socket_file *s);				/* before the daemon gets more; lock held */
+uint32_t kvs_door_tail(const struct socket_file *s);
 bool kvs_ring_idle(const struct socket_file *s);				/* nothing for the caller; lock held */
 void kvs_ring_settle(struct socket_file *s);				/* the caller has moved head */
 void kvs_ring_wake(struct socket_file *s);					/* sleepers look; lock held */

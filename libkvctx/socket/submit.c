@@ -68,17 +68,30 @@ static int load_send(struct socket_file *s, const struct load *l)
 	return ret < 0 ? ret : ret == (int)l->nr ? 0 : -ENODEV;
 }
 
+/* From now on their completions may come. false: none will, the daemon is gone */
+static bool load_fly(struct socket_file *s, const struct load *l)
+{
+	bool there;
+
+	pthread_mutex_lock(&s->lock);
+	there = !s->buried;
+	for (uint32_t i = 0; i < l->nr && there; i++)
+		s->records[l->sqes[i].user_data].state = RECORD_FLYING;
+	pthread_mutex_unlock(&s->lock);
+	return there;
+}
+
 /*
  * They could not be sent: as if never taken. But if the daemon is gone they may have ended, as all in flight have.
  * Returns how many the caller is to think taken.
  */
-static uint32_t load_return(struct socket_file *s, const struct load *l)
+static uint32_t load_return(struct socket_file *s, const struct load *l, bool flew)
 {
 	uint32_t taken = 0;
 
 	pthread_mutex_lock(&s->lock);
 	for (uint32_t i = 0; i < l->nr; i++) {
-		if (s->buried)
+		if (flew && s->buried)
 			taken++;
 		else
 			kvs_record_drop(s, (uint32_t)l->sqes[i].user_data);
@@ -170,10 +183,11 @@ static int submit_all(struct socket_file *s, struct load *l, const struct kvctx_
 		for (; i < nr && !later && !err && load_room(s, l, &sqes[i]); i += !later && !err)
 			err = load_add(s, l, &sqes[i], &later) < 0 ? -EAGAIN : 0;
 		if (l->nr) {
-			int sent = load_send(s, l);
+			bool flew = load_fly(s, l);
+			int sent = flew ? load_send(s, l) : -ENODEV;
 
 			if (sent)
-				return (int)(i - l->nr + load_return(s, l)) ?: sent;
+				return (int)(i - l->nr + load_return(s, l, flew)) ?: sent;
 		}
 		taken = i;
 		if (later)

@@ -28,11 +28,6 @@ static uint64_t sleep_now(void)
 	return (uint64_t)ts.tv_sec * NSEC + (uint64_t)ts.tv_nsec;
 }
 
-static uint32_t door_tail(const struct socket_file *s)
-{
-	return __atomic_load_n(&s->door->tail, __ATOMIC_ACQUIRE);
-}
-
 /* How many more completions, at most, have to come before we return to the caller */
 static uint32_t sleep_more(const struct socket_file *s, uint32_t min)
 {
@@ -45,7 +40,7 @@ static uint32_t sleep_more(const struct socket_file *s, uint32_t min)
 /* Enough? The eventfd counts what the caller is told of */
 static bool sleep_enough(const struct socket_file *s, uint32_t min)
 {
-	return !sleep_more(s, min) && (!s->signals || (int32_t)(door_tail(s) - s->seen) >= 0 || kvs_gone(s));
+	return !sleep_more(s, min) && (!s->signals || (int32_t)(kvs_door_tail(s) - s->seen) >= 0 || kvs_gone(s));
 }
 
 static struct timespec *sleep_left(uint64_t until, struct timespec *ts)
@@ -63,9 +58,8 @@ static struct timespec *sleep_left(uint64_t until, struct timespec *ts)
 /* Have the bell rung when the far ring's tail comes to @position. false: it has */
 static bool sleep_ask(struct socket_file *s, uint32_t position)
 {
-	__atomic_store_n(&s->door->wanted, WIRE_WANTED | position, __ATOMIC_RELAXED);
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	return (int32_t)(door_tail(s) - position) < 0;
+	__atomic_store_n(&s->door->wanted, WIRE_WANTED | position, __ATOMIC_SEQ_CST);
+	return (int32_t)(kvs_door_tail(s) - position) < 0;
 }
 
 /* The watcher: until the bell rings, the daemon is gone, a signal or the end. Lock held, but not meanwhile */

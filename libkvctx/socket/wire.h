@@ -82,8 +82,8 @@ enum wire_fd {
 #define WIRE_DOOR_BYTES		4096U
 
 /*
- * Before the caller sleeps it sets @wanted and looks at @tail; the daemon moves @tail and then takes @wanted. Both with
- * full barriers, so one of them sees the other's. @tail follows the ring's, when the eventfd has been signalled.
+ * Before the caller sleeps it sets @wanted and looks at @tail; the daemon moves @tail and then takes @wanted. Both in
+ * sequential consistency, so one of them sees the other's; the same with @lit, and with head of the ring. @tail follows the ring's, when the eventfd has been signalled.
  */
 struct wire_door {
 	uint64_t wanted;			/* 0, or WIRE_WANTED and the position from which on tail is wanted */

@@ -78,7 +78,7 @@ static void session_ring(int sock)
 
 static void session_answer_door(struct kvd_session *s, uint32_t tail)
 {
-	uint64_t wanted = __atomic_load_n(&s->door->wanted, __ATOMIC_RELAXED);
+	uint64_t wanted = __atomic_load_n(&s->door->wanted, __ATOMIC_SEQ_CST);
 
 	if (wanted & WIRE_WANTED && (int32_t)(tail - (uint32_t)wanted) >= 0 &&
 	    __atomic_compare_exchange_n(&s->door->wanted, &wanted, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
@@ -94,13 +94,12 @@ static void session_posted(void *arg)
 	tail = __atomic_load_n(&s->ring->tail, __ATOMIC_ACQUIRE);
 	if (s->signal)
 		signal_send(s->signal);
-	__atomic_store_n(&s->door->tail, tail, __ATOMIC_RELEASE);
-	/* before what the client writes and then looks at it */
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	head = __atomic_load_n(&s->ring->head, __ATOMIC_RELAXED);
+	__atomic_store_n(&s->door->tail, tail, __ATOMIC_SEQ_CST);
+	/* then what the client writes before it looks at that */
+	head = __atomic_load_n(&s->ring->head, __ATOMIC_SEQ_CST);
 	session_answer_door(s, tail);
 	/* head of a session opened read-only lags behind */
-	if (__atomic_load_n(&s->door->lit, __ATOMIC_RELAXED) && (s->rdonly || head == s->told))
+	if (__atomic_load_n(&s->door->lit, __ATOMIC_SEQ_CST) && (s->rdonly || head == s->told))
 		session_ring(s->light);
 	s->told = tail;
 	pthread_mutex_unlock(&s->lock);

@@ -92,7 +92,7 @@ class Daemon:
             self.process.kill()
             self.process.wait()
             raise Failed("it does not end:\n" + self.said()) from None
-        if status or "ERROR: " in self.said() or "runtime error" in self.said():
+        if status or any(word in self.said() for word in ["ERROR: ", "WARNING: ", "runtime error"]):
             raise Failed(f"ended with {status}:\n" + self.said())
 
     def kill(self):
