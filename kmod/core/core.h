@@ -186,6 +186,7 @@ struct kvc_store {
 	u32	nr_chunks;
 	bool	no_crcs;		/* begin clears it */
 	/* private */
+	bool	replace;
 	u32	gseg, entry, crc_base, bucket;
 	u32	tomb;			/* entry kept for what is replaced; KVC_NONE: a plain store */
 };

@@ -271,17 +271,21 @@ static int session_arg_get(const struct kvctx_call *call, const void __user *use
 	return arg->size == size ? 0 : -EINVAL;
 }
 
+static int session_arg_put(const struct kvctx_call *call, void __user *user, const union kvctx_arg *arg)
+{
+	return copy_to_user(user, arg, min(arg->size, call->known)) ? -EFAULT : 0;
+}
+
 static long session_ioctl(struct file *file, unsigned int cmd, unsigned long user)
 {
 	struct kvctx_session *s = file->private_data;
 	void __user *ptr = (void __user *)user;
 	const struct kvctx_call *call;
-	unsigned int i = _IOC_NR(cmd);
+	unsigned int i = cmd - _IO(KVCTX_IOC_TYPE, 0);
 	union kvctx_arg arg;
-	u32 size;
 	long ret;
 
-	if (cmd != _IO(KVCTX_IOC_TYPE, i) || i >= KVCTX_CALLS)
+	if (i >= KVCTX_CALLS)
 		return -ENOTTY;
 	i = array_index_nospec(i, KVCTX_CALLS);
 	call = &kvctx_calls[i];
@@ -292,11 +296,10 @@ static long session_ioctl(struct file *file, unsigned int cmd, unsigned long use
 		return -EINVAL;
 	if (call->ready && !session_ready(s))
 		return -EBADFD;
-	size = min(arg.size, call->known);
-	if (call->out && copy_to_user(ptr, &arg, size))
+	if (call->out && session_arg_put(call, ptr, &arg))
 		return -EFAULT;
 	ret = session_calls[i](s, &arg);
-	if (((ret >= 0 && call->out) || ret == -ERESTARTNOHAND) && copy_to_user(ptr, &arg, size))
+	if (((ret >= 0 && call->out) || ret == -ERESTARTNOHAND) && session_arg_put(call, ptr, &arg))
 		return -EFAULT;
 	return ret;
 }

@@ -80,8 +80,14 @@ extern const struct kvctx_call kvctx_calls[KVCTX_CALLS];	/* row n is _IO(KVCTX_I
 
 void kvctx_info_limits(struct kvctx_info *info);
 int kvctx_setup_check(const struct kvctx_setup *setup, u64 memory_max, u64 slot_bytes_max, u32 page);
-int kvctx_submit_check(const struct kvctx_submit *submit);
 int kvctx_match_check(const struct kvctx_match *match);
+
+static inline int kvctx_submit_check(const struct kvctx_submit *submit)
+{
+	if (submit->reserved || !submit->nr || submit->nr > KVCTX_BATCH_MAX)
+		return -EINVAL;
+	return submit->timeout_ns && !submit->wait_nr ? -EINVAL : 0;
+}
 
 /*
  * What is read of a page for a LOAD
@@ -97,6 +103,23 @@ struct kvctx_frame {
 	u32 bytes;			/* with the padding: whole blocks */
 };
 
-struct kvctx_frame kvctx_frame_of(u32 from, u32 length, u32 page_length, u32 chunk, u32 unit);
+/*
+ * To read [@from, + @length) of a page. @chunk: widen it to whole chunks, of so many bytes, for their check; 0: to
+ * whole blocks, of @unit bytes, and what is read behind the range is padding. Both are powers of two.
+ */
+static inline struct kvctx_frame kvctx_frame_of(u32 from, u32 length, u32 page_length, u32 chunk, u32 unit)
+{
+	u32 step = chunk ? chunk : unit;
+	u64 end = (u64)from + length, stop = end;
+	struct kvctx_frame f = { .start = from & ~(step - 1) };
+
+	if (chunk)
+		stop = min((end + step - 1) & ~((u64)step - 1), (u64)page_length);
+	f.head = from - f.start;
+	f.tail = (u32)(stop - end);
+	f.span = (u32)(stop - f.start);
+	f.bytes = (f.span + unit - 1) & ~(unit - 1);
+	return f;
+}
 
 #endif

@@ -44,10 +44,12 @@ struct kvc_seg *kvc_head_open(struct kvc_member *m, enum kvc_head which);
 int kvc_head_prepare(struct kvc_member *m, enum kvc_head which, u32 blocks, u32 nr_crcs, u32 beside,
 		     struct kvc_seg **out);
 u32 kvc_seg_reserve_page(struct kvc_member *m, struct kvc_seg *seg, struct kvc_domain *d, const u8 *key, u32 length,
-			 u32 depth, u32 beside, u32 request);
-/* End of a reservation: the record counts as unlogged (commit), or not; so does @beside, if it is a tombstone now. */
-void kvc_seg_end_page(struct kvc_member *m, struct kvc_seg *seg, struct kvc_entry *e, struct kvc_entry *beside,
-		      bool commit);
+			 u32 depth, u32 request);
+/* End of a reservation: the record counts as unlogged (commit), or not. */
+void kvc_seg_end_page(struct kvc_member *m, struct kvc_seg *seg, struct kvc_entry *e, bool commit);
+/* Room for a tombstone behind the record of the page @e, reserved just before; it ends, counted if it is one, first. */
+void kvc_seg_reserve_beside(struct kvc_member *m, struct kvc_seg *seg, const struct kvc_entry *e);
+void kvc_seg_end_beside(struct kvc_member *m, struct kvc_seg *seg, const struct kvc_entry *e, struct kvc_entry *beside);
 bool kvc_seg_can_go(const struct kvc_member *m, const struct kvc_seg *seg);
 u32 kvc_ready(const struct kvc_member *m);
 struct kvc_seg *kvc_ready_take(struct kvc_member *m);

@@ -204,7 +204,7 @@ int kvc_move_start(struct kvc_member *m, enum kvc_head which, u32 entry, u32 len
 		goto out;
 	os_lock(&sh->lock);
 	if (e->state == KVC_E_LIVE) {
-		to = kvc_seg_reserve_page(m, seg, kvc_domain(p, e->domain), e->key, length, e->depth, 0, e->mark);
+		to = kvc_seg_reserve_page(m, seg, kvc_domain(p, e->domain), e->key, length, e->depth, e->mark);
 		copy = kvc_entry(p, to);
 		copy->state = KVC_E_COPYING;
 		if (which != KVC_HEAD_MOVE)
@@ -293,7 +293,7 @@ void kvc_move_done(struct kvc_member *m, struct kvc_work *w, int err)
 	} else {
 		copy->state = KVC_E_DEAD;
 	}
-	kvc_seg_end_page(m, kvc_seg(p, w->dst.gseg), copy, NULL, ok);
+	kvc_seg_end_page(m, kvc_seg(p, w->dst.gseg), copy, ok);
 	os_unlock(&sh->lock);
 	os_unlock(&m->lock);
 	/* this is its thread */

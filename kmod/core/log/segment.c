@@ -255,7 +255,7 @@ int kvc_head_prepare(struct kvc_member *m, enum kvc_head which, u32 blocks, u32 
 }
 
 u32 kvc_seg_reserve_page(struct kvc_member *m, struct kvc_seg *seg, struct kvc_domain *d, const u8 *key, u32 length,
-			 u32 depth, u32 beside, u32 request)
+			 u32 depth, u32 request)
 {
 	struct kvc_pool *p = m->pool;
 	u32 entry = kvc_seg_append(p, seg, d, key);
@@ -263,7 +263,7 @@ u32 kvc_seg_reserve_page(struct kvc_member *m, struct kvc_seg *seg, struct kvc_d
 
 	seg->data_start -= kvc_blocks(length);
 	seg->pending++;
-	seg->pending_blocks += kvc_pending_blocks(kvc_page_rec_bytes(p, length) + beside);
+	seg->pending_blocks += kvc_pending_blocks(kvc_page_rec_bytes(p, length));
 	e->block = seg->data_start;
 	e->length = length;
 	e->depth = min_t(u32, depth, KVC_DEPTH_MAX);
@@ -290,20 +290,40 @@ void kvc_seg_count(struct kvc_member *m, struct kvc_seg *seg, struct kvc_entry *
 		kvc_kick(m);
 }
 
-void kvc_seg_end_page(struct kvc_member *m, struct kvc_seg *seg, struct kvc_entry *e, struct kvc_entry *beside,
-		      bool commit)
+/* What a tombstone beside the page's record adds to the blocks that are kept for it */
+static u32 beside_blocks(const struct kvc_pool *p, const struct kvc_entry *e)
+{
+	u32 rec_bytes = kvc_page_rec_bytes(p, e->length);
+
+	return kvc_pending_blocks(rec_bytes + KVC_REC_FIXED) - kvc_pending_blocks(rec_bytes);
+}
+
+void kvc_seg_reserve_beside(struct kvc_member *m, struct kvc_seg *seg, const struct kvc_entry *e)
+{
+	os_assert_locked(&m->lock);
+	seg->pending_blocks += beside_blocks(m->pool, e);
+	kvc_seg_check(m->pool, seg);
+}
+
+void kvc_seg_end_beside(struct kvc_member *m, struct kvc_seg *seg, const struct kvc_entry *e, struct kvc_entry *beside)
+{
+	os_assert_locked(&m->lock);
+	seg->pending_blocks -= beside_blocks(m->pool, e);
+	if (beside->state == KVC_E_TOMB)
+		kvc_seg_count(m, seg, beside, KVC_REC_FIXED);
+}
+
+void kvc_seg_end_page(struct kvc_member *m, struct kvc_seg *seg, struct kvc_entry *e, bool commit)
 {
 	u32 rec_bytes = kvc_page_rec_bytes(m->pool, e->length);
 
 	os_assert_locked(&m->lock);
 	seg->pending--;
-	seg->pending_blocks -= kvc_pending_blocks(rec_bytes + (beside ? KVC_REC_FIXED : 0));
+	seg->pending_blocks -= kvc_pending_blocks(rec_bytes);
 	if (commit) {
 		WRITE_ONCE(seg->min_seq, min_t(u64, seg->min_seq, e->seq));
 		kvc_seg_count(m, seg, e, rec_bytes);
 	}
-	if (beside && beside->state == KVC_E_TOMB)
-		kvc_seg_count(m, seg, beside, KVC_REC_FIXED);
 	kvc_seg_check(m->pool, seg);
 	if (seg->state == KVC_S_SEALING && !seg->pending) {
 		kvc_seg_try_seal(m, seg);

@@ -108,7 +108,8 @@ static int replace_on(struct kvc_member *m, struct kvc_domain *d, u32 bucket, co
 	} while (!r && !kvc_seg_pair(p, seg, d, key));
 	if (!r) {
 		os_lock_inner(&sh->lock);
-		kvc_fill_store(p, kvc_seg_reserve_page(m, seg, d, key, length, depth, KVC_REC_FIXED, ab->request), st);
+		kvc_fill_store(p, kvc_seg_reserve_page(m, seg, d, key, length, depth, ab->request), st);
+		kvc_seg_reserve_beside(m, seg, kvc_entry(p, st->entry));
 		st->bucket = bucket;
 		st->tomb = kvc_seg_append(p, seg, d, key);
 		kvc_entry(p, st->tomb)->state = KVC_E_DEAD;
@@ -143,7 +144,7 @@ static int reserve_on(struct kvc_member *m, struct kvc_domain *d, u32 bucket, co
 		goto out_shard;
 	if (old != KVC_NONE)
 		kvc_page_drop(p, bucket, old);
-	entry = kvc_seg_reserve_page(m, seg, d, key, length, depth, 0, ab->request);
+	entry = kvc_seg_reserve_page(m, seg, d, key, length, depth, ab->request);
 	m->newest = seg;
 	kvc_index_insert(p, bucket, entry);
 	kvc_fill_store(p, entry, st);
@@ -180,19 +181,21 @@ static int refuse_unseen(struct kvc_pool *p, u32 bucket)
 	return -EDQUOT;
 }
 
+/* With the arguments of its callers, who jump here */
 static int begin_store(struct kvc_pool *p, struct kvc_domain *d, const u8 *key, u32 length, u32 depth, u64 members,
-		       bool replace, struct kvc_store *st)
+		       struct kvc_store *st)
 {
 	u32 bucket = kvc_bucket(p, d, key), nr, turn, i, n;
-	struct absence ab = { .replace = replace };
+	struct absence ab;
 	int r;
 
 	if (length == 0 || length > p->page_max)
 		return -EINVAL;
 	if (READ_ONCE(d->dead))
 		return -ENODEV;
+	ab.replace = st->replace;
 	r = check_index(p, bucket, d, key, &ab);
-	if (r && !replace)
+	if (r && !ab.replace)
 		return r;
 	/* what is there was seen */
 	if (!r && !kvc_budget_admits(p, d, key))
@@ -217,13 +220,15 @@ static int begin_store(struct kvc_pool *p, struct kvc_domain *d, const u8 *key, 
 int kvc_store_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN], u32 length, u32 depth,
 		    u64 members, struct kvc_store *st)
 {
-	return begin_store(p, d, key, length, depth, members, false, st);
+	st->replace = false;
+	return begin_store(p, d, key, length, depth, members, st);
 }
 
 int kvc_replace_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN], u32 length, u32 depth,
 		      u64 members, struct kvc_store *st)
 {
-	return begin_store(p, d, key, length, depth, members, true, st);
+	st->replace = true;
+	return begin_store(p, d, key, length, depth, members, st);
 }
 
 void kvc_store_crc(struct kvc_pool *p, const struct kvc_store *st, u32 chunk, u32 crc)
@@ -267,15 +272,17 @@ static void end_store(struct kvc_pool *p, struct kvc_store *st, bool commit)
 	struct kvc_member *m = &p->members[st->member];
 	struct kvc_shard *sh = kvc_shard(p, st->bucket);
 	struct kvc_entry *e = kvc_entry(p, st->entry);
+	struct kvc_seg *seg = kvc_seg(p, st->gseg);
 
 	os_lock(&m->lock);
 	os_lock_inner(&sh->lock);
 	if (m->offline || READ_ONCE(kvc_domain(p, e->domain)->dead))
 		commit = false;
-	if (st->tomb == KVC_NONE)
-		commit = commit && e->indexed;
-	else
+	if (unlikely(st->tomb != KVC_NONE)) {
 		commit = commit && take_key(p, st);
+		kvc_seg_end_beside(m, seg, e, kvc_entry(p, st->tomb));
+	}
+	commit = commit && e->indexed;
 	if (commit) {
 		e->no_crcs = st->no_crcs;
 		e->seq = os_atomic64_inc_return(&p->seq);
@@ -290,7 +297,7 @@ static void end_store(struct kvc_pool *p, struct kvc_store *st, bool commit)
 			kvc_index_remove(p, st->bucket, st->entry);
 		e->state = KVC_E_DEAD;
 	}
-	kvc_seg_end_page(m, kvc_seg(p, st->gseg), e, st->tomb == KVC_NONE ? NULL : kvc_entry(p, st->tomb), commit);
+	kvc_seg_end_page(m, seg, e, commit);
 	os_unlock_inner(&sh->lock);
 	os_unlock(&m->lock);
 }
