@@ -165,8 +165,7 @@ void kvc_domain_put(struct kvc_pool *p, struct kvc_domain *d);
  * kvc_replace_begin() is for a page that takes its key whatever is there: until the commit that page is found as
  * before. Never -EEXIST, -EINPROGRESS. What was replaced, and what is older, is not found by an attach once the commit
  * is durable; before that, an attach finds the one or the other, or neither where reclaim had a use for the old one's
- * segment. A store of the key that began before the commit and ends after it publishes nothing; the same goes for a
- * commit that finds neither the key nor room for one more in the index: as if the page had been evicted.
+ * segment. A store of the key that began before the commit and ends after it publishes nothing.
  */
 #define KVC_ANY_MEMBER	(~0ULL)
 

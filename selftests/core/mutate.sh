@@ -27,14 +27,15 @@ key-hash@kmod/core/index/index.c@s/e->domain == d->id \&\& key_equal(e->key, key
 domain-mix@kmod/core/index/index.c@s/e->domain == d->id \&\& //@domains are not compared
 first-buckets@kmod/core/index/bucket.c@s/WRITE_ONCE(t->mask, FIRST_MASK)/WRITE_ONCE(t->mask, FIRST_MASK \/ 2)/@the first chunk's upper buckets are not used
 split-hash@kmod/core/index/index.c@/^static u32 hash_of_entry/,/^}/s/return kvc_entry_bucket/return ~kvc_entry_bucket/@pages that a split moves get another hash
-hunger-late@kmod/core/index/bucket.c@s/(due(t) \&\& lacks_bucket(t)) || t->nr_spares < SPARES_LOW/0/@a shard never asks for another chunk
+hunger-late@kmod/core/index/bucket.c@s/(due(t) \&\& lacks_bucket(t)) || t->nr_spares < SPARES_LOW + t->promised/0/@a shard never asks for another chunk
 split-forgets@kmod/core/index/bucket.c@/^static void put_all/,/^}/s/^\t\tKVC_WARN_ONCE(!put/\t\tif (i)\n\t\t\tKVC_WARN_ONCE(!put/@a split loses an entry of each line
 split-mask@kmod/core/index/bucket.c@s/2 \* t->mask + 1 : t->mask/t->mask : t->mask/@a split does not widen the mask
 split-from@kmod/core/index/bucket.c@s/t->nr & (mask >> 1)/t->nr \& (mask >> 2)/@a split divides the wrong bucket
 split-chain@kmod/core/index/bucket.c@s/^\t\tnumber = old.next;/\t\tnumber = 0;/@a split divides the first line only
 spare-lost@kmod/core/index/bucket.c@s/^\t\tgive_spare(t, before->next);/\t\t;/@lines that became empty are lost
 spare-twice@kmod/core/index/bucket.c@s/^\tt->spare = line->next;/\t;/@a spare line is used again and again
-room-always@kmod/core/index/bucket.h@s/return t->nr_spares > 0;/return true;/@there is always room
+room-always@kmod/core/index/bucket.h@s/return t->nr_spares > t->promised;/return true;/@there is always room
+room-promised@kmod/core/index/index.h@s/kvc_buckets_\(promise\|kept\)(&kvc_shard(p, bucket)->table);/(void)p; (void)bucket;/@no room is kept for what replaces a page
 directory-bare@kmod/core/index/bucket.c@s/^\t\tmemcpy(dir->chunk, .*/\t\t;/@a bigger directory lacks the chunks of the smaller
 directory-first@kmod/core/index/bucket.c@s/t->dir->room \* sizeof/t->nr_chunks * sizeof/@the first directory is used before it has a chunk
 sweep-short@kmod/core/index/index.c@s/there = number < sh->table.nr;/there = number + 1 < sh->table.nr;/@a sweep leaves out the last bucket

@@ -94,12 +94,6 @@ static void store_takes_key(struct sim *s, struct mkey *k)
 	k->pending = false;
 }
 
-/* There may have been no room in the index, for a key that was not there. */
-static bool store_found_no_room(struct sim *s, const struct op *op)
-{
-	return op->replace && s->cfg.alloc_fails && !op->key->cur.version && !ops_in_index(s, op->key);
-}
-
 static void store_end(struct op *op)
 {
 	struct sim *s = op->sim;
@@ -122,7 +116,6 @@ static void store_end(struct op *op)
 	mark = kvc_flush_mark(s->pool, op->st.member) - mark;
 	if (same_tenant && !op->replace && !op->taken)
 		k->pending = false;
-	lost = lost || store_found_no_room(s, op);
 	if (lost) {
 		s->n.ioerrs += op->err != 0;
 		sim_trace(s, "store %s v%u aborted (%d)", model_name(k), op->version, op->err);

@@ -5,6 +5,8 @@
 #include "log/log.h"
 #include "test.h"
 
+#define MANY	1500U
+
 static int make(void **state)
 {
 	*state = rig_small(1);
@@ -212,6 +214,48 @@ static void evicted_and_not_back(void **state)
 	assert_int_equal(rig_query(r, r->d, 1), -ENOENT);
 }
 
+/* Find @nr keys of the first shard. */
+static void keys_of_a_shard(struct rig *r, u32 *ids, u32 nr)
+{
+	u8 key[KVC_KEY_LEN];
+	u32 id, i = 0;
+
+	for (id = 0; i < nr; id++) {
+		key_make(key, id);
+		if (kvc_bucket(r->pool, r->d, key) % KVC_SHARDS == 0)
+			ids[i++] = id;
+	}
+}
+
+/* Nothing is there that they replace, and others fill the index meanwhile: each has its room all the same. */
+static void many_of_a_shard(void **state)
+{
+	struct kvc_store *sts = calloc(MANY, sizeof(*sts));
+	struct rig *r = rig_segments(96);
+	u32 ids[MANY], i;
+
+	(void)state;
+	assert_non_null(sts);
+	keys_of_a_shard(r, ids, MANY);
+	for (i = 0; i < MANY; i++) {
+		if (i % 4)
+			assert_int_equal(begin(r, ids[i], 500, &sts[i]), 0);
+		else
+			assert_int_equal(rig_store(r, r->d, ids[i], 100, 500), 0);
+		rig_work(r);
+	}
+	for (i = 0; i < MANY; i++)
+		if (i % 8 == 1)
+			kvc_store_abort(r->pool, &sts[i]);
+		else if (i % 4)
+			kvc_store_commit(r->pool, &sts[i]);
+	for (i = 0; i < MANY; i++)
+		assert_int_equal(rig_query(r, r->d, ids[i]), i % 8 == 1 ? -ENOENT : 500);
+	assert_int_equal(kvc_shard(r->pool, 0)->table.promised, 0);
+	free(sts);
+	rig_free(r);
+}
+
 static const struct CMUnitTest replace_tests[] = {
 	cmocka_unit_test_setup_teardown(old_bytes_until_the_commit, make, unmake),
 	cmocka_unit_test_setup_teardown(abort_leaves_the_old_page, make, unmake),
@@ -222,6 +266,7 @@ static const struct CMUnitTest replace_tests[] = {
 	cmocka_unit_test_setup_teardown(unflushed, make, unmake),
 	cmocka_unit_test_setup_teardown(unlogged_needs_no_tombstone, make, unmake),
 	cmocka_unit_test_setup_teardown(evicted_and_not_back, make, unmake),
+	cmocka_unit_test(many_of_a_shard),
 };
 
 TEST_GROUP(replace);

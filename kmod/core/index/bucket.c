@@ -168,7 +168,19 @@ static bool lacks_bucket(const struct kvc_buckets *t)
 
 static void look_for_hunger(struct kvc_buckets *t)
 {
-	WRITE_ONCE(t->hungry, (due(t) && lacks_bucket(t)) || t->nr_spares < SPARES_LOW);
+	WRITE_ONCE(t->hungry, (due(t) && lacks_bucket(t)) || t->nr_spares < SPARES_LOW + t->promised);
+}
+
+void kvc_buckets_promise(struct kvc_buckets *t)
+{
+	t->promised++;
+	look_for_hunger(t);
+}
+
+void kvc_buckets_kept(struct kvc_buckets *t)
+{
+	t->promised--;
+	look_for_hunger(t);
 }
 
 static void put_all(struct kvc_buckets *t, const struct kvc_line *old, u32 (*hash_of)(const void *arg, u32 entry),

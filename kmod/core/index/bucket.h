@@ -50,17 +50,26 @@ struct kvc_buckets {
 	u32	nr_chunks;
 	u32	entries;
 	u32	spare, nr_spares;	/* list of free lines */
+	u32	promised;		/* insertions to come, each of which may take one */
 	bool	hungry;			/* kvc_buckets_grow() is wanted */
 };
 
 void kvc_buckets_init(struct kvc_buckets *t);
 void kvc_buckets_free(struct kvc_buckets *t);
 
-/* May one more be inserted? There is always room for an entry whose hash is that of one removed just now. Locked. */
+/*
+ * May one more be inserted, or promised? There is always room for what was promised, and for an entry whose hash is
+ * that of one removed just now. Locked.
+ */
 static inline bool kvc_buckets_room(const struct kvc_buckets *t)
 {
-	return t->nr_spares > 0;
+	return t->nr_spares > t->promised;
 }
+
+/* Keep room for an entry that comes later, at a moment when nothing can be allocated. Locked. */
+void kvc_buckets_promise(struct kvc_buckets *t);
+/* It comes now, or will not. Locked. */
+void kvc_buckets_kept(struct kvc_buckets *t);
 
 void kvc_buckets_insert(struct kvc_buckets *t, u32 hash, u32 entry);
 void kvc_buckets_remove(struct kvc_buckets *t, u32 hash, u32 entry);

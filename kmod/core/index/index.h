@@ -78,6 +78,17 @@ static inline bool kvc_index_room(struct kvc_pool *p, u32 bucket)
 	return kvc_buckets_room(&kvc_shard(p, bucket)->table);
 }
 
+/* Keep the room that there is for an entry that comes later, until then. Shard locked. */
+static inline void kvc_index_promise(struct kvc_pool *p, u32 bucket)
+{
+	kvc_buckets_promise(&kvc_shard(p, bucket)->table);
+}
+
+static inline void kvc_index_kept(struct kvc_pool *p, u32 bucket)
+{
+	kvc_buckets_kept(&kvc_shard(p, bucket)->table);
+}
+
 void kvc_index_insert(struct kvc_pool *p, u32 bucket, u32 entry);
 void kvc_index_remove(struct kvc_pool *p, u32 bucket, u32 entry);
 /* A page becomes LIVE (it is in its bucket), or leaves the index. Shard locked. */

@@ -5,11 +5,12 @@
  * The place is reserved and the key made pending in one step under member and shard lock, so two stores of a key never
  * both get a place. Members take turns; one without room, or that the caller does not want, is passed over.
  *
- * A page that is to replace another stays out of the index, where that one is found, until it is committed. Then it
- * takes the key, from a page or from a store that is pending, which finds itself out of the index at its end. Its newer
- * sequence wins in recovery; but where it is evicted again while what it replaced is still on media, only a tombstone
- * keeps that away. That has its room from the beginning, behind the page in the log of the same segment: both become
- * durable together, or the page does first, so that no power cut finds the key without either page.
+ * A page that is to replace another stays out of the index, where that one is found, until it is committed. Room for it
+ * is kept there: a commit allocates nothing, and by then there may be nothing to replace. Then it takes the key, from a
+ * page or from a store that is pending, which finds itself out of the index at its end. Its newer sequence wins in
+ * recovery; but where it is evicted again while what it replaced is still on media, only a tombstone keeps that away.
+ * That has its room from the beginning, behind the page in the log of the same segment: both become durable together,
+ * or the page does first, so that no power cut finds the key without either page.
  */
 #include "log/log.h"
 
@@ -93,6 +94,14 @@ int kvc_page_prepare(struct kvc_member *m, bool lasting, u32 length, u32 beside,
 	return r;
 }
 
+/* Behind a page that replaces another: its tombstone. Member and shard locked. */
+static void reserve_tomb(struct kvc_pool *p, struct kvc_seg *seg, struct kvc_domain *d, const u8 *key,
+			 struct kvc_store *st)
+{
+	st->tomb = kvc_seg_append(p, seg, d, key);
+	kvc_entry(p, st->tomb)->state = KVC_E_DEAD;
+}
+
 /* The same as reserve_on(), for a page that replaces what will be there */
 static int replace_on(struct kvc_member *m, struct kvc_domain *d, u32 bucket, const u8 *key, u32 length, u32 depth,
 		      const struct absence *ab, struct kvc_store *st)
@@ -106,16 +115,21 @@ static int replace_on(struct kvc_member *m, struct kvc_domain *d, u32 bucket, co
 	do {
 		r = kvc_page_prepare(m, ab->lasting, length, KVC_REC_FIXED, &seg);
 	} while (!r && !kvc_seg_pair(p, seg, d, key));
-	if (!r) {
-		os_lock_inner(&sh->lock);
+	if (r)
+		goto out;
+	os_lock_inner(&sh->lock);
+	if (kvc_index_room(p, bucket)) {
+		kvc_index_promise(p, bucket);
 		kvc_fill_store(p, kvc_seg_reserve_page(m, seg, d, key, length, depth, ab->request), st);
 		kvc_seg_reserve_beside(m, seg, kvc_entry(p, st->entry));
 		st->bucket = bucket;
-		st->tomb = kvc_seg_append(p, seg, d, key);
-		kvc_entry(p, st->tomb)->state = KVC_E_DEAD;
+		reserve_tomb(p, seg, d, key, st);
 		m->newest = seg;
-		os_unlock_inner(&sh->lock);
+	} else {
+		r = 1;
 	}
+	os_unlock_inner(&sh->lock);
+out:
 	os_unlock(&m->lock);
 	return r;
 }
@@ -244,15 +258,13 @@ static void bury(struct kvc_pool *p, struct kvc_entry *tomb, const struct kvc_se
 	kvc_tomb_set(tomb, kvc_gseg(p, victim ? victim : seg), victim ? READ_ONCE(victim->generation) : 0);
 }
 
-/* Take the key from whoever has it. False: nobody has, and there is no room for it. Member and shard locked. */
-static bool take_key(struct kvc_pool *p, const struct kvc_store *st)
+/* Take the key from whoever has it. Member and shard locked. */
+static void take_key(struct kvc_pool *p, const struct kvc_store *st)
 {
 	struct kvc_entry *e = kvc_entry(p, st->entry), *o = NULL;
 	u32 old = kvc_index_find(p, st->bucket, kvc_domain(p, e->domain), e->key);
 	const struct kvc_seg *victim = NULL;
 
-	if (old == KVC_NONE && !kvc_index_room(p, st->bucket))
-		return false;
 	if (old != KVC_NONE && kvc_entry(p, old)->state == KVC_E_LIVE) {
 		o = kvc_entry(p, old);
 		e->mark = o->mark;
@@ -264,7 +276,6 @@ static bool take_key(struct kvc_pool *p, const struct kvc_store *st)
 	kvc_index_insert(p, st->bucket, st->entry);
 	if (kvc_tomb_wanted(p, o))
 		bury(p, kvc_entry(p, st->tomb), kvc_seg(p, st->gseg), victim);
-	return true;
 }
 
 static void end_store(struct kvc_pool *p, struct kvc_store *st, bool commit)
@@ -279,7 +290,9 @@ static void end_store(struct kvc_pool *p, struct kvc_store *st, bool commit)
 	if (m->offline || READ_ONCE(kvc_domain(p, e->domain)->dead))
 		commit = false;
 	if (unlikely(st->tomb != KVC_NONE)) {
-		commit = commit && take_key(p, st);
+		kvc_index_kept(p, st->bucket);
+		if (commit)
+			take_key(p, st);
 		kvc_seg_end_beside(m, seg, e, kvc_entry(p, st->tomb));
 	}
 	commit = commit && e->indexed;
