@@ -75,7 +75,14 @@ void kvctx_queue_weed(struct kvctx_queue *q, bool late)
 	queue_drop(q, &out);
 }
 
-/* End those of the session that wait here under that user_data, but what slots and io_uring are told of. How many? */
+/* What slots and single commands of io_uring are told of has no user_data. */
+static bool queue_has_name(const struct kvctx_op *op, const struct kvctx_session *s, u64 user_data)
+{
+	return op->session == s && op->call.user_data == user_data &&
+	       (!op->to.done || (op->to.uring && op->to.uring->batch));
+}
+
+/* End those of the session that wait here under that user_data. How many? */
 static u32 queue_cancel(struct kvctx_queue *q, const struct kvctx_session *s, u64 user_data)
 {
 	struct kvctx_op *op, *next;
@@ -87,7 +94,7 @@ static u32 queue_cancel(struct kvctx_queue *q, const struct kvctx_session *s, u6
 	spin_lock(&q->lock);
 	for (i = 0; i < ARRAY_SIZE(q->ops); i++) {
 		list_for_each_entry_safe(op, next, &q->ops[i], wait.node) {
-			if (op->session != s || op->call.user_data != user_data || op->to.done)
+			if (!queue_has_name(op, s, user_data))
 				continue;
 			op->wait.err = -ECANCELED;
 			kvctx_queue_out(q, op);

@@ -206,6 +206,7 @@ static int uring_batch(struct kvctx_session *s, struct io_uring_cmd *cmd, unsign
 		return -EINVAL;
 	arg = (struct kvctx_submit){ .sqes = payload.sqes, .nr = payload.nr };
 	uring_init(cmd, issue_flags, uring_batch_done);
+	u->batch = true;
 	/* ours, so that nobody completes the command before we know how many were taken */
 	atomic_set(&u->left, 1);
 	io_uring_cmd_mark_cancelable(cmd, issue_flags);

@@ -644,6 +644,39 @@ TEST_F(full, cancelled)
 	}
 }
 
+/* A CANCEL ends operations of a batch by their names, and leaves alone a single command, which has none */
+TEST_F(full, cancelled_by_name)
+{
+	struct kvctx_sqe sqes[3], cancel = kt_sqe(KVCTX_OP_CANCEL, (struct kvctx_key){ 0 });
+	struct kvctx_seg seg = kt_seg(0, 0, 4 * KT_MIB);
+	struct kvctx_cqe cqe;
+	int i;
+
+	for (i = 0; i < 3; i++) {
+		sqes[i] = kt_io(KVCTX_OP_STORE, kt_key(self->next + i), &seg, 1);
+		sqes[i].user_data = i ? 4711 : 4710;
+	}
+	op(&self->ring, &self->k, KVCTX_OP_STORE, self->next + 3, 0, 4 * KT_MIB);
+	batch(&self->ring, &self->k, sqes, 3);
+	ASSERT_EQ(2, io_uring_submit(&self->ring));
+	EXPECT_TRUE(quiet(&self->ring, 100));
+	for (i = 0; i < 3; i++) {
+		cancel.offset = i ? 4712 - i : 0;
+		cancel.user_data = 1;
+		ASSERT_EQ(1, kt_submit(&self->k, &cancel, 1, 0));
+		while (kt_reap(&self->k, &cqe) && cqe.user_data != 1) {
+			EXPECT_EQ(cancel.offset, cqe.user_data);
+			EXPECT_EQ(-ECANCELED, cqe.res);
+		}
+		EXPECT_EQ(1, cqe.user_data);
+		EXPECT_EQ(i == 1 ? 2 : i == 2, cqe.res);
+	}
+	EXPECT_EQ(3, reap(&self->ring).res);
+	EXPECT_TRUE(quiet(&self->ring, 100));
+	ASSERT_LE(0, kt_slow("resume"));
+	EXPECT_EQ(4 * (int)KT_MIB, reap(&self->ring).res);
+}
+
 /* kill -9, and a ring that is closed, with commands that wait for space: neither hangs, and the sessions end */
 TEST_F(full, killed_while_waiting)
 {
