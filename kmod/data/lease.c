@@ -29,6 +29,19 @@ static struct lease *lease_alloc(u32 nr)
 	return l;
 }
 
+/* @l in as much memory as its pages need: there may be many leases, each of a long prompt of which little was found. */
+static struct lease *lease_fit(struct lease *l)
+{
+	size_t bytes = struct_size(l, pages, l->nr);
+	struct lease *fit = kvmalloc(bytes, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+
+	if (!fit)
+		return l;
+	memcpy(fit, l, bytes);
+	kvfree(l);
+	return fit;
+}
+
 static void lease_end(struct kvctx_session *s, struct lease *l)
 {
 	u32 i;
@@ -221,6 +234,8 @@ static int lease_match(struct kvctx_session *s, struct lease_match *m)
 		blk_finish_plug(&plug);
 	}
 	if (l && l->nr) {
+		if (l->nr < m->nr_keys)
+			l = lease_fit(l);
 		id = lease_add(s, l, m->lease_ms);
 		if (id > 0) {
 			m->lease = id;
@@ -265,7 +280,7 @@ long kvctx_match(struct kvctx_session *s, struct kvctx_match *arg)
 {
 	struct lease_match m = { .flags = arg->flags, .nr_keys = arg->nr_keys, .lease_ms = arg->lease_ms };
 	bool all = arg->flags & KVCTX_MATCH_ALL;
-	long ret = -ENOMEM;
+	long ret;
 
 	ret = kvctx_match_check(arg);
 	if (ret)

@@ -19,6 +19,7 @@
 #define SLOW		"needs a device that can be made stuck, slow or broken: slow_here.c is one only below threads"
 #define COMMANDS	"io_uring commands are the kernel's; INFO does not promise them"
 #define NOT_SERVED	"the daemon does not serve this operation yet; INFO says so"
+#define MEASURES	"measures the module's own memory"
 #define MAPPINGS	"plain shared memory of the process, which it can map and change as any other"
 
 static const struct {
@@ -30,6 +31,7 @@ static const struct {
 	{ "session.partial_batch_when_sqes_end", BOTH, POINTERS },
 	{ "edges.match_that_cannot_deliver", BOTH, POINTERS },
 	{ "match.bad_pointers", BOTH, POINTERS },
+	{ "match.leases_take_what_they_hold", BOTH, MEASURES },
 	{ "cancel.*", DAEMON, NOT_SERVED },
 	{ "blocked.*", BOTH, "pages that come late (userfaultfd) keep the thread that touches them, which is the caller's own" },
 	{ "session.memory_outlives_its_mapping", BOTH, "nothing pins the pages; the library asks to unregister first" },
@@ -46,7 +48,7 @@ static const struct {
 	{ "slots.closed_while_filling", BOTH, SLOW },
 	{ "slots.killed_while_filling", PROCESS, ONE_PROCESS },
 	{ "slots.killed_while_filling", DAEMON, SLOW },
-	{ "edges.cost_of_registering_huge_pages", BOTH, "measures the module's own memory" },
+	{ "edges.cost_of_registering_huge_pages", BOTH, MEASURES },
 	{ "faults.*", BOTH, "the kernel's fault injection" },
 	{ "lib.batch_of_a_ring", BOTH, COMMANDS },
 };

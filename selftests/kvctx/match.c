@@ -2,6 +2,8 @@
 /*
  * MATCH that goes on behind what is missing, and MATCH as an operation.
  */
+#include <sys/sysinfo.h>
+
 #include "ktest.h"
 #include "harness.h"
 
@@ -9,6 +11,8 @@
 #define NR		200
 #define ANSWER		(sizeof(struct kvctx_found) + 4 * sizeof(uint64_t) + NR * sizeof(uint32_t))
 #define AT_ANSWER	(ARENA / 2)
+#define LONG		65536
+#define LEASES		500
 
 FIXTURE(match)
 {
@@ -118,6 +122,35 @@ TEST_F(match, leases_those_and_reads_them_ahead)
 	}
 	EXPECT_EQ(0, release(&self->k, m.lease));
 	EXPECT_EQ(-EINVAL, release(&self->k, m.lease));
+}
+
+static uint64_t memory_free(void)
+{
+	struct sysinfo info;
+
+	return sysinfo(&info) ? 0 : (uint64_t)info.freeram * info.mem_unit;
+}
+
+/* Of a long prompt only the beginning is here: many leases of that do not take memory for the rest. */
+TEST_F(match, leases_take_what_they_hold)
+{
+	struct kvctx_sqe sqe = op_of(self, KVCTX_OP_MATCH_LEASE, 60000);
+	struct kvctx_key *keys = calloc(LONG, sizeof(*keys));
+	uint64_t before;
+
+	ASSERT_NE(NULL, keys);
+	for (int i = 0; i < LONG; i++)
+		keys[i] = kt_key(100000 + i);
+	keys[0] = self->keys[1];
+	sqe.keys = (uintptr_t)keys;
+	sqe.nr_keys = LONG;
+	EXPECT_EQ(1, kt_do(&self->k, &sqe, NULL));
+	before = memory_free();
+	for (int i = 0; i < LEASES; i++)
+		EXPECT_EQ(1, kt_do(&self->k, &sqe, NULL));
+	/* a page's lease is four bytes; what else goes on takes memory too */
+	EXPECT_LT(before, memory_free() + (uint64_t)LEASES * LONG);
+	free(keys);
 }
 
 TEST_F(match, bad_pointers)
