@@ -93,6 +93,8 @@ help:
 	@echo "  make cuda          the CUDA kernel and example, where nvcc is"
 	@echo "  make bench-core    figures of the engine: lookups, match, bytes per page"
 	@echo "  make bench         beside raw io_uring, 15 minutes (BENCH=full: all of it; STRICT=1: a missed bar is an error)"
+	@echo "  make bench-native  without the module or a virtual machine, beside raw io_uring, under 25 minutes"
+	@echo "                     (NATIVE='--pairs N --cells REGEX --disk DIR'; STRICT=1)"
 	@echo "  make bench-insn    keep the instructions a page that the tests compare with"
 	@echo "Install it"
 	@echo "  make               programs, libraries and, where kernel headers are installed, the module"

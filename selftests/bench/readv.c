@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Scattered reads and writes of a block device through io_uring READV and WRITEV, which fio cannot ask for.
+ * Scattered reads and writes of a block device or file through io_uring READV and WRITEV, which fio cannot ask for.
  *
  *	readv DEVICE load|store SIZE DEPTH COUNT SEGMENTS SPAN
  *
  * COUNT operations of SIZE bytes at random multiples of it in the first SPAN bytes, DEPTH at a time, each with SEGMENTS
- * pieces of memory, no two of which touch in the list's order. Batches as fio's with iodepth_batch_complete_min of half
- * the depth. Prints "BYTES NANOSECONDS".
+ * pieces of memory, no two of which touch in the list's order. A COUNT that ends in "ms" is for how long it goes on.
+ * Batches as fio's with iodepth_batch_complete_min of half the depth. Prints "BYTES NANOSECONDS CPU", CPU being the
+ * nanoseconds of the processors.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,6 +24,7 @@ struct work {
 	struct io_uring ring;
 	bool store;
 	uint32_t size, depth, count, segments;
+	uint64_t end;		/* when to stop; 0: after count operations */
 	uint64_t places;	/* pages in the span */
 	uint64_t random;
 	struct iovec *iovecs;	/* segments of each place in the queue */
@@ -94,12 +96,23 @@ static uint32_t take_completions(struct work *w)
 	return n;
 }
 
-static void run(struct work *w)
+static uint64_t now(clockid_t clock)
+{
+	struct timespec t;
+
+	clock_gettime(clock, &t);
+	return t.tv_sec * 1000000000ULL + t.tv_nsec;
+}
+
+/* Returns how many operations there were. */
+static uint32_t run(struct work *w)
 {
 	uint32_t queued = 0, done = 0, want, left;
 	int n;
 
 	while (done < w->count) {
+		if (w->end && now(CLOCK_MONOTONIC) >= w->end)
+			w->count = queued;
 		while (w->nr_free && queued < w->count) {
 			queue_one(w);
 			queued++;
@@ -111,20 +124,24 @@ static void run(struct work *w)
 			die("submit", -n);
 		done += take_completions(w);
 	}
+	return done;
 }
 
-static uint64_t now(void)
+static void set_end(struct work *w, const char *text)
 {
-	struct timespec t;
+	char *unit;
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000000ULL + t.tv_nsec;
+	w->count = strtoul(text, &unit, 0);
+	if (strcmp(unit, "ms"))
+		return;
+	w->end = now(CLOCK_MONOTONIC) + w->count * 1000000ULL;
+	w->count = UINT32_MAX;
 }
 
 int main(int argc, char **argv)
 {
 	struct work w = { .random = 1 };
-	uint64_t start;
+	uint64_t start, cpu, moved;
 	int fd, err;
 
 	if (argc != 8) {
@@ -134,7 +151,6 @@ int main(int argc, char **argv)
 	w.store = !strcmp(argv[2], "store");
 	w.size = strtoul(argv[3], NULL, 0);
 	w.depth = strtoul(argv[4], NULL, 0);
-	w.count = strtoul(argv[5], NULL, 0);
 	w.segments = strtoul(argv[6], NULL, 0);
 	if (!w.size || !w.depth || !w.segments || w.size % w.segments)
 		die("sizes", EINVAL);
@@ -150,8 +166,12 @@ int main(int argc, char **argv)
 		err = io_uring_register_files(&w.ring, &fd, 1);
 	if (err)
 		die("io_uring", -err);
-	start = now();
-	run(&w);
-	printf("%llu %llu\n", (unsigned long long)w.count * w.size, (unsigned long long)(now() - start));
+	set_end(&w, argv[5]);
+	start = now(CLOCK_MONOTONIC);
+	cpu = now(CLOCK_PROCESS_CPUTIME_ID);
+	moved = (uint64_t)run(&w) * w.size;
+	cpu = now(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+	printf("%llu %llu %llu\n", (unsigned long long)moved, (unsigned long long)(now(CLOCK_MONOTONIC) - start),
+	       (unsigned long long)cpu);
 	return 0;
 }

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: GPL-2.0
+"""From the runs of the native bench to rows, table and bars.
+
+A row's ratio is the median of the ratios of its pairs, kvctx over raw: the machine's speed changes between pairs more
+than inside one. Its spread is half the width of the interval that holds that median with 95 %. Rates are in MB/s,
+latencies in microseconds, CPU in seconds a GiB.
+"""
+
+import os
+import statistics
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+# pylint: disable=wrong-import-position
+from bars import Bar                            # noqa: E402
+from measure import PERCENTILES, is_latency     # noqa: E402
+
+KIB = 1 << 10
+CPU = 1.15          # times raw, and the checksum's own
+TAIL = 2.0          # p99.9 of loads beside stores
+# least ratio at depth 16 with verification, less the spread of the control
+THROUGHPUT = (
+    ("process, 64K and more", "process", lambda size: size >= 64 * KIB, 0.97),
+    ("process, 16K", "process", lambda size: size < 64 * KIB, 0.9),
+    ("daemon, 64K and more", "daemon", lambda size: size >= 64 * KIB, 0.9),
+)
+
+
+def tail_rank(n):
+    """How many of @n values may be left out below, and above, of the interval that holds the median with 95 %"""
+    ways, total, rank = 1, 1, 0
+    while rank < n // 2:
+        # of all 2**n ways to be above or below, those with at most @rank below
+        if 2 * total > 0.05 * 2**n:
+            break
+        rank += 1
+        ways = ways * (n - rank + 1) // rank
+        total += ways
+    return max(rank - 1, 0)
+
+
+def spread(values):
+    values = sorted(values)
+    k = tail_rank(len(values))
+    return (values[-1 - k] - values[k]) / 2
+
+
+def pairs_of(runs):
+    """[(kvctx, raw)], of the pairs that have both"""
+    sides = {side: {r.pair: r for r in runs if r.side == side} for side in ("kvctx", "raw")}
+    return [(run, sides["raw"][pair]) for pair, run in sorted(sides["kvctx"].items()) if pair in sides["raw"]]
+
+
+def middle(values):
+    values = [v for v in values if v is not None]
+    return statistics.median(values) if values else None
+
+
+def quotient(a, b):
+    return a / b if a is not None and b else None
+
+
+def row_of(cell, op, pairs, value):
+    ratios = [value(k) / value(r) for k, r in pairs]
+    return {"target": cell.target, "disk": cell.disk, "op": op, "size": cell.size, "depth": cell.depth,
+            "segments": cell.segments, "verify": cell.verify, "pairs": len(pairs),
+            "kvctx": middle(value(k) for k, _ in pairs), "raw": middle(value(r) for _, r in pairs),
+            "ratio": statistics.median(ratios), "spread": spread(ratios),
+            "kvctx_cpu": middle(k.cpu for k, _ in pairs), "raw_cpu": middle(r.cpu for _, r in pairs),
+            "cpu_ratio": middle(quotient(k.cpu, r.cpu) for k, r in pairs)}
+
+
+def rows_of(cell, runs):
+    pairs = pairs_of(runs)
+    if not is_latency(cell):
+        return [row_of(cell, cell.op, pairs, lambda run: run.rate)]
+    return [row_of(cell, f"{cell.op}-{p}", pairs, lambda run, p=p: run.latency[p]) for p in PERCENTILES]
+
+
+def control_spread(rows, row):
+    """Of the control of the same operation on the same disk, of the nearest size"""
+    found = [r for r in rows if r["target"] == "control" and r["disk"] == row["disk"] and r["op"] == row["op"]]
+    if not found:
+        return 0.0
+    return min(found, key=lambda r: (abs(r["size"].bit_length() - row["size"].bit_length()), r["size"]))["spread"]
+
+
+def over(text, figures, limit, at_least):
+    """Bar that all of [(figure, allowance, row)] must clear; the worst is shown."""
+    if not figures:
+        return Bar(text, None, limit, False, "not measured")
+    excess = (lambda f: f[0] + f[1] - limit) if at_least else (lambda f: limit - f[0])
+    worst = min(figures, key=excess)
+    good = sum(1 for f in figures if excess(f) >= 0)
+    row = worst[2]
+    where = f"{good} of {len(figures)} cells; worst {row['disk']} {row['op']} {row['size'] // KIB}K" + \
+        ("" if row["verify"] else " unverified") + (f", spread {worst[1]:.3f}" if at_least else "")
+    return Bar(text, worst[0], ("at least " if at_least else "at most ") + str(limit), good == len(figures), where)
+
+
+def throughput(rows):
+    for text, target, fits, limit in THROUGHPUT:
+        for op in ("load", "store"):
+            found = [(r["ratio"], control_spread(rows, r), r) for r in rows
+                     if r["target"] == target and r["disk"] == "disk" and r["op"] == op and r["verify"]
+                     and r["depth"] == 16 and r["segments"] == 1 and fits(r["size"])]
+            yield over(f"throughput, {op}, {text}", found, limit, True)
+
+
+def processors(rows, crc):
+    """@crc: CPU seconds that CRC32C of a GiB takes"""
+    found = []
+    for r in rows:
+        if r["target"] == "process" and r["disk"] == "memory" and r["segments"] == 1 and r["raw_cpu"]:
+            own = r["kvctx_cpu"] - (crc if r["verify"] else 0)
+            # pairs where they are alike, medians where the checksum is taken off
+            found.append((own / r["raw_cpu"] if r["verify"] else r["cpu_ratio"], 0, r))
+    for verify, text in ((0, "CPU a GiB, process"), (1, "CPU a GiB less the checksum's, process")):
+        yield over(text, [f for f in found if f[2]["verify"] == verify], CPU, False)
+
+
+def tails(rows):
+    yield over("p99.9 of loads beside stores, process",
+               [(r["ratio"], 0, r) for r in rows if r["op"] == "mixed-p99.9" and r["target"] == "process"], TAIL, False)
+
+
+def judge(rows, crc):
+    return [*throughput(rows), *processors(rows, crc), *tails(rows)]
+
+
+def show_size(n):
+    return f"{n >> 20}M" if n >= 1 << 20 else f"{n >> 10}K"
+
+
+def show(value, digits):
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def table(rows):
+    lines = [f"{'target':8} {'disk':6} {'op':13} {'size':>5} {'depth':>5} {'segs':>4} {'crc':>3} {'pairs':>5} {'kvctx':>8} "
+             f"{'raw':>8} {'ratio':>6} {'spread':>6} {'cpu/GiB':>8} {'raw':>6} {'ratio':>6}"]
+    for r in rows:
+        lines.append(f"{r['target']:8} {r['disk']:6} {r['op']:13} {show_size(r['size']):>5} {r['depth']:>5} "
+                     f"{r['segments']:>4} {r['verify']:>3} {r['pairs']:>5} {r['kvctx']:>8.1f} {r['raw']:>8.1f} "
+                     f"{r['ratio']:>6.3f} {r['spread']:>6.3f} {show(r['kvctx_cpu'], 3):>8} {show(r['raw_cpu'], 3):>6} "
+                     f"{show(r['cpu_ratio'], 2):>6}")
+    lines.append("load, store: MB/s; latency (alone) and mixed (beside stores): us. crc 1: kvctx verifies, raw never does.")
+    return lines
