@@ -213,7 +213,7 @@ struct kvctx_uring {
 	s32 res;
 	u16 flags;			/* KVCTX_CQE_* */
 	bool cqe32;
-	bool batch;			/* its operations complete in the session's queue too, each under its user_data */
+	bool batch;			/* its operations complete in the session's queue, under their user_data */
 	bool cancelled;			/* its operations are parked no more, as those of a dying session */
 };
 

@@ -2,8 +2,8 @@
 /*
  * Sessions: open files of a tenant's node. File operations, the ioctl table, life and death.
  *
- * What is valid says session/call.c. The dispatcher copies the structure in and out; handlers work on the copy. Before a
- * handler that hands something out runs, its structure is written back unchanged: a pointer that cannot be written is
+ * What is valid says session/call.c. The dispatcher copies the structure in and out; handlers work on the copy. Before
+ * a handler that hands something out runs, its structure is written back unchanged: a pointer that cannot be written is
  * found while nothing has been done.
  *
  * Death. close() (kill -9 is the same) drops the leases, cancels what waits for space or for a turn and waits a few
