@@ -446,8 +446,10 @@ void ops_delete_key(struct sim *s, struct mkey *k)
 		s->n.deleted_out += k->gone;
 		for (i = 0; i < s->cfg.nr_members; i++)
 			tombs |= marks[i] != kvc_flush_mark(s->pool, i) ? BIT(i) : 0;
-		if (k->takes != takes && ops_in_index(s, k)) {
-			/* the replacement ended after it */
+		/* the replacement may have ended after it, and be evicted by now */
+		if (k->takes != takes && !ops_in_index(s, k))
+			model_look(s);
+		if (k->takes != takes && (ops_in_index(s, k) || !k->cur.version)) {
 			k->tombs |= tombs;
 			return;
 		}
