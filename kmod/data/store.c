@@ -119,9 +119,12 @@ static int store_attempt(struct kvctx_op *op)
 
 	if (READ_ONCE(s->pool->write_budget))
 		kvc_budget_tick(s->pool->core, (u64)ktime_get_boottime_seconds());
-	err = (op->call.flags & KVCTX_OP_REPLACE ? kvc_replace_begin : kvc_store_begin)
-		(s->pool->core, s->domain, op->call.key, op->call.length, op->call.depth, op->store.members,
-		 &op->store.page);
+	if (unlikely(op->call.flags & KVCTX_OP_REPLACE))
+		err = kvc_replace_begin(s->pool->core, s->domain, op->call.key, op->call.length, op->call.depth,
+					op->store.members, &op->store.page);
+	else
+		err = kvc_store_begin(s->pool->core, s->domain, op->call.key, op->call.length, op->call.depth,
+				      op->store.members, &op->store.page);
 	if (err == -EEXIST || err == -EINPROGRESS) {
 		kvctx_op_complete(op, op->call.length, KVCTX_CQE_DEDUP | (err == -EEXIST ? 0 : KVCTX_CQE_PENDING));
 		return 0;

@@ -120,7 +120,7 @@ static int submit_get_arrays(struct kvctx_op *op, const struct kvctx_sqe *sqe)
 {
 	u32 nr = DIV_ROUND_UP(op->call.length, kvc_chunk_size(op->session->pool->core));
 
-	if (sqe->opcode == KVCTX_OP_LOAD || !(sqe->crcs | sqe->nr_keys)) {
+	if (!(sqe->crcs | sqe->nr_keys) || sqe->opcode == KVCTX_OP_LOAD) {
 		op->call.crcs_to = sqe->crcs;
 		return 0;
 	}

@@ -105,19 +105,19 @@ struct kvctx_frame {
 
 /*
  * To read [@from, + @length) of a page. @chunk: widen it to whole chunks, of so many bytes, for their check; 0: to
- * whole blocks, of @unit bytes, and what is read behind the range is padding. Both are powers of two.
+ * whole blocks, of @unit bytes, and what is read behind the range is padding. Both are powers of two, and a page is
+ * far from 4 GiB.
  */
 static inline struct kvctx_frame kvctx_frame_of(u32 from, u32 length, u32 page_length, u32 chunk, u32 unit)
 {
-	u32 step = chunk ? chunk : unit;
-	u64 end = (u64)from + length, stop = end;
+	u32 step = chunk ? chunk : unit, end = from + length, stop = end;
 	struct kvctx_frame f = { .start = from & ~(step - 1) };
 
 	if (chunk)
-		stop = min((end + step - 1) & ~((u64)step - 1), (u64)page_length);
+		stop = min((end + step - 1) & ~(step - 1), page_length);
 	f.head = from - f.start;
-	f.tail = (u32)(stop - end);
-	f.span = (u32)(stop - f.start);
+	f.tail = stop - end;
+	f.span = stop - f.start;
 	f.bytes = (f.span + unit - 1) & ~(unit - 1);
 	return f;
 }

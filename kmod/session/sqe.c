@@ -98,23 +98,30 @@ int kvctx_match_keys_check(u32 flags, u32 nr_keys, u32 lease_ms)
 	return 0;
 }
 
+/* What is wrong with the length of a list that is empty, or longer than a page */
+static int sqe_length_error(const struct kvctx_sqe *sqe)
+{
+	if (!sqe->length)
+		return -EINVAL;
+	return sqe->opcode == KVCTX_OP_LOAD && sqe->nr_segs <= KVCTX_SEGS_MAX ? -ERANGE : -E2BIG;
+}
+
 /* 0, or with which error it completes. @rule: its opcode's */
 int kvctx_sqe_check(const struct kvctx_sqe *sqe, const struct kvctx_rule *rule, const struct kvctx_rights *rights)
 {
-	if (!rule->known || sqe->flags & ~rule->flags || !sqe_clean(sqe, rule->fields))
+	if (sqe->flags & ~rule->flags || !sqe_clean(sqe, rule->fields))
 		return -EINVAL;
 	if (rule->writes && rights->rdonly)
 		return -EACCES;
 	if (sqe->flags & KVCTX_OP_NO_VERIFY && rights->verified)
 		return -EPERM;
 	if (!(rule->fields & F_SEGS))
-		return 0;
-	if (!sqe->length)
-		return -EINVAL;
+		return rule->known ? 0 : -EINVAL;
+	/* 0 is not below it */
+	if (unlikely(sqe->length - 1 >= rights->page_max))
+		return sqe_length_error(sqe);
 	if (sqe->nr_segs > KVCTX_SEGS_MAX)
 		return -E2BIG;
-	if (sqe->length > rights->page_max)
-		return sqe->opcode == KVCTX_OP_LOAD ? -ERANGE : -E2BIG;
 	if (!(rule->fields & F_KEYS))
 		return 0;
 	if (sqe->length < sizeof(struct kvctx_found))
