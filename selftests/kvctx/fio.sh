@@ -79,10 +79,10 @@ check "but pages of another file are there" prints 'READ: .*io=8' kfio --rw=read
 for example in verify.fio load.fio uring.fio; do
 	check "example $example" prints 'Run status' job_file $example
 done
-check "no pool" refuses 1 'needs pool=' fio $engine --name=job --rw=read --size=1m
-check "unknown pool" refuses 1 'pool=nope, tenant=default: no such pool or tenant' \
+check "no pool" refuses 1 'needs path= or pool=, one of them' fio $engine --name=job --rw=read --size=1m
+check "unknown pool" refuses 1 'no such pool or tenant: /dev/kvctx/nope/default' \
 	fio $engine --name=job --pool=nope --rw=read --size=1m
-check "unknown tenant" refuses 1 'tenant=nobody: no such pool or tenant' kfio --rw=read --tenant=nobody
+check "unknown tenant" refuses 1 'no such pool or tenant: /dev/kvctx/t/nobody' kfio --rw=read --tenant=nobody
 check "pages too long" refuses 1 'page=.* at most' kfio --rw=write --bs=256m --size=256m
 check "writes that are no pages" refuses 1 'bs=4096: writes have the size of a page' kfio --rw=write --bs=4k --page=64k
 check "too deep" refuses 1 'iodepth=40000: at most' kfio --rw=read --iodepth=40000 --bs=512
