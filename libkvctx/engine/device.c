@@ -213,12 +213,15 @@ void kve_device_close(struct kve_device *d)
 	*d = (struct kve_device){ .fd = -1 };
 }
 
-int kve_device_read(const struct kve_device *d, void *buf, size_t len, u64 offset)
+typedef ssize_t (*device_call)(int fd, const struct iovec *v, int nr, off_t offset, int flags);
+
+/* All of it by @call, which may do so in parts */
+static int device_move(const struct kve_device *d, device_call call, void *buf, size_t len, u64 offset, int flags)
 {
 	struct iovec v = { buf, len };
 
 	while (v.iov_len) {
-		ssize_t n = preadv2(d->fd, &v, 1, (off_t)offset, 0);
+		ssize_t n = call(d->fd, &v, 1, (off_t)offset, flags);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -231,24 +234,16 @@ int kve_device_read(const struct kve_device *d, void *buf, size_t len, u64 offse
 	return 0;
 }
 
+int kve_device_read(const struct kve_device *d, void *buf, size_t len, u64 offset)
+{
+	return device_move(d, preadv2, buf, len, offset, 0);
+}
+
 int kve_device_write(const struct kve_device *d, const void *buf, size_t len, u64 offset, bool durable)
 {
-	struct iovec v = { (void *)(uintptr_t)buf, len };
-
 	if (durable && fdatasync(d->fd))
 		return -EIO;
-	while (v.iov_len) {
-		ssize_t n = pwritev2(d->fd, &v, 1, (off_t)offset, durable ? RWF_DSYNC : 0);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return -EIO;
-		v.iov_base = (char *)v.iov_base + n;
-		v.iov_len -= (size_t)n;
-		offset += (u64)n;
-	}
-	return 0;
+	return device_move(d, pwritev2, (void *)(uintptr_t)buf, len, offset, durable ? RWF_DSYNC : 0);
 }
 
 int kve_device_discard(const struct kve_device *d, u64 offset, u64 len)
