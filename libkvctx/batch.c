@@ -32,9 +32,25 @@ struct kvctx_batch_work {
 	struct kvctx_sqe sqes[];
 };
 
+/* The batch as this version knows it, from that of an earlier or later one */
+static int batch_read(const struct kvctx_batch *from, struct kvctx_batch *b)
+{
+	const uint8_t *bytes = (const uint8_t *)from;
+	size_t i;
+
+	if (from->size < BATCH_SIZE_FIRST)
+		return -EINVAL;
+	for (i = sizeof(*b); i < from->size; i++)
+		if (bytes[i])
+			return -E2BIG;
+	memset(b, 0, sizeof(*b));
+	memcpy(b, from, from->size < sizeof(*b) ? from->size : sizeof(*b));
+	return 0;
+}
+
 static int batch_check(const struct kvctx_batch *b, uint32_t most)
 {
-	if (b->size < BATCH_SIZE_FIRST || b->flags || b->user_data >= KVCTX_USER_DATA_END)
+	if (b->flags || b->user_data >= KVCTX_USER_DATA_END || (b->offset && b->opcode != KVCTX_OP_LOAD))
 		return -EINVAL;
 	if (b->opcode != KVCTX_OP_STORE && b->opcode != KVCTX_OP_LOAD)
 		return -EINVAL;
@@ -114,6 +130,7 @@ static int batch_fill(struct kvctx *ctx, struct kvctx_batch_work *w)
 		sqe->prio = b->prio;
 		sqe->user_data = KVCTX_BATCH_TAG | (uint64_t)w->place << BATCH_SHIFT | i;
 		sqe->key = b->keys[i];
+		sqe->offset = b->offset;
 		sqe->length = (uint64_t)length;
 		sqe->timeout_ns = ctx->timeout_ns;
 		if (b->opcode == KVCTX_OP_STORE && b->depth)
@@ -250,14 +267,18 @@ static int batch_start(struct kvctx *ctx, struct kvctx_batch_work *w)
 	return 0;
 }
 
-static int batch_go(struct kvctx *ctx, const struct kvctx_batch *b, struct batch_run *run)
+static int batch_go(struct kvctx *ctx, const struct kvctx_batch *from, struct batch_run *run)
 {
-	int ret = batch_check(b, run ? BATCH_MAX : ctx->limit);
 	struct kvctx_batch_work *w;
+	struct kvctx_batch b;
+	int ret;
 
+	ret = batch_read(from, &b);
+	if (!ret)
+		ret = batch_check(&b, run ? BATCH_MAX : ctx->limit);
 	if (ret)
 		return ret;
-	w = batch_alloc(b, run);
+	w = batch_alloc(&b, run);
 	if (!w)
 		return -ENOMEM;
 	pthread_mutex_lock(&ctx->lock);

@@ -606,11 +606,12 @@ int64_t kvctx_match_prefetch(struct kvctx *ctx, const struct kvctx_key *keys, ui
  * @reserved2: zero
  * @keys: @nr names
  * @addrs: where the pieces of all pages are, those of a page behind each other: in the arena or in registered memory
- * @lens: their bytes; a page is as long as its pieces together. LOAD: the first bytes of a page
+ * @lens: their bytes; a page is as long as its pieces together. LOAD: so many bytes of a page, from @offset on
  * @pieces: @nr numbers of pieces, each 1 to segs_max; NULL: every page is one piece
  * @res: receives @nr results, each as of kvctx_store() and kvctx_load()
  * @cqe_flags: receives @nr times KVCTX_CQE_*; or NULL
  * @user_data: kvctx_batch_submit(): of the completion, below KVCTX_USER_DATA_END
+ * @offset: LOAD: first byte wanted of each page; STORE: 0
  *
  * Clear it before use: it grows at the end in later versions, and zeros mean the default. The handle's time limit holds
  * for each operation.
@@ -632,6 +633,7 @@ struct kvctx_batch {
 	int32_t *res;
 	uint32_t *cqe_flags;
 	uint64_t user_data;
+	uint64_t offset;
 };
 
 /**
@@ -650,7 +652,8 @@ struct kvctx_batch {
  * * -EAGAIN: too many operations are in flight, or completions wait to be taken
  * * -EFAULT: a piece is neither in the arena nor in one registration
  * * -EINVAL: another opcode, no page, or a field that is not as above
- * * -E2BIG: more pages than cq_entries, or a page of more than 65535 pieces
+ * * -E2BIG: more pages than cq_entries, or a page of more than 65535 pieces; or a batch of a later version of the
+ *   library, and not zero there
  * * -ENOMEM: out of memory
  */
 int kvctx_batch_submit(struct kvctx *ctx, const struct kvctx_batch *b);

@@ -167,10 +167,51 @@ static void refusals(void **state)
 	p.b.size = 8;
 	assert_int_equal(kvctx_batch_submit(ctx, &p.b), -EINVAL);
 	p.b.size = sizeof(p.b);
+	p.b.offset = 1;
+	assert_int_equal(kvctx_batch_run(ctx, &p.b), -EINVAL);
+	p.b.offset = 0;
 	p.addrs[1] = elsewhere;
 	assert_int_equal(kvctx_batch_run(ctx, &p.b), -EFAULT);
 	assert_int_equal(p.res[0], 12345);
 	assert_int_equal(fake_pages(), 0);
+}
+
+/* A part of each page, from the same place on; and what a program of another version hands over */
+static void from_an_offset_on(void **state)
+{
+	struct {
+		struct kvctx_batch b;
+		uint64_t later;
+	} wide;
+	struct pages p;
+	uint32_t i;
+
+	(void)state;
+	lay_out(&p, KVCTX_OP_STORE, 4, 1);
+	for (i = 0; i < 4; i++)
+		((uint8_t *)p.addrs[i])[PAGE - 1] = (uint8_t)(200 + i);
+	assert_int_equal(kvctx_batch_run(ctx, &p.b), 4);
+	lay_out(&p, KVCTX_OP_LOAD, 4, 50);
+	p.b.offset = PAGE - 2;
+	for (i = 0; i < 4; i++)
+		p.lens[i] = i == 3 ? 3 : 2;
+	assert_int_equal(kvctx_batch_run(ctx, &p.b), 3);
+	assert_int_equal(p.res[3], -ERANGE);
+	for (i = 0; i < 3; i++) {
+		assert_int_equal(((uint8_t *)p.addrs[i])[0], 1 + i);
+		assert_int_equal(((uint8_t *)p.addrs[i])[1], 200 + i);
+		assert_int_equal(((uint8_t *)p.addrs[i])[2], 50 + i);
+	}
+	/* one who does not know of it gets the first bytes */
+	p.b.size = offsetof(struct kvctx_batch, offset);
+	assert_int_equal(kvctx_batch_run(ctx, &p.b), 4);
+	assert_int_equal(((uint8_t *)p.addrs[0])[1], 1);
+	wide.b = p.b;
+	wide.b.size = sizeof(wide);
+	wide.later = 0;
+	assert_int_equal(kvctx_batch_run(ctx, &wide.b), 3);
+	wide.later = 1;
+	assert_int_equal(kvctx_batch_run(ctx, &wide.b), -E2BIG);
 }
 
 /* Pages that the kernel does not take have its error; the others theirs. */
@@ -272,6 +313,7 @@ int main(void)
 		TEST(room),
 		TEST(pages_of_many_pieces),
 		TEST(refusals),
+		TEST(from_an_offset_on),
 		TEST(the_kernel_takes_a_part),
 		TEST(many_threads),
 		TEST(closed_in_flight),
