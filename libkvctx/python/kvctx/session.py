@@ -1,0 +1,571 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""Session: one tenant with one keyspace, and the calls on it.
+
+Threads. Every method may be called from any thread; the GIL is released while the library runs. close() waits for the
+calls of other threads. Callbacks of operations may use methods that do not wait for operations.
+
+Fork. In a child of fork() every method raises Error(EBADF), but for close(), which frees what the child has of it.
+
+End. A session that is open when the interpreter ends is closed then: operations in flight are waited for. Memory of
+operations that did not end in time is never freed, since a device may still write to it.
+"""
+from __future__ import annotations
+
+import atexit
+import ctypes
+import errno
+import os
+import stat
+import threading
+import warnings
+import weakref
+from array import array
+from typing import Any, Iterable, List, Optional, Tuple, Union
+
+from . import _lib
+from ._lib import lib
+from .errors import Error, check, error
+from .keys import Key, KeyLike, Keys, as_keys, keyspace as _keyspace
+from .memory import Packed, Stage, copy, pack, pack_columns, view
+from .operation import BatchPart, Operation, Part, Reaper, SqePart, done
+from .results import Info, Match, Present, Results, Usage
+
+DEFAULT, URGENT, NORMAL, BACKGROUND = 0, 1, 2, 3  # priorities; DEFAULT: LOAD is URGENT, STORE is NORMAL
+CLOSE_SECONDS = 30.0  # close() waits so long for operations in flight
+AHEAD_MS = 10_000  # match(prefetch=True) without a lease: slots stay so long
+_STAGE_BYTES = 16 << 20  # of unregistered memory that is staged at once
+
+_open: weakref.WeakSet = weakref.WeakSet()
+_never_freed: List[Any] = []
+
+KeysLike = Union[Keys, KeyLike, Iterable[KeyLike]]
+
+
+def backend(path: str) -> str:
+    """Who serves a path: "module", "daemon" or "process"."""
+    mode = os.stat(path).st_mode if os.path.exists(path) else 0
+    return "module" if stat.S_ISCHR(mode) else "daemon" if stat.S_ISSOCK(mode) else "process"
+
+
+class Registration:
+    """Memory that a session has pinned: operations on it, or on parts of it, move it as it is.
+
+    .id, .address, .nbytes. Close it before the memory goes; the buffer it was made of is held until then. A context
+    manager.
+    """
+
+    def __init__(self, session: Session, id: int, held: Any) -> None:
+        self.id, self.address, self.nbytes = id, held.address, held.nbytes
+        self._session: Optional[Session] = session
+        self._held = held
+
+    def close(self) -> None:
+        """Let go of it. Raises Busy while operations use it; nothing when it is closed, or the session is."""
+        session = self._session
+        if session is not None:
+            session._unregister(self.id)
+        self._session = self._held = None
+
+    def __enter__(self) -> Registration:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Session:
+    """A session of a tenant.
+
+    path: the tenant: /dev/kvctx/POOL/TENANT (module), /run/kvctx/POOL/TENANT (kvctxd), or DIR/POOL/TENANT where
+    DIR/POOL has the pool's files (in this process).
+    keyspace: what tells model, dtype, layout and parallel shape: any bytes or str, of which keyspace() is taken. Pages
+    of another keyspace do not exist for the session.
+    readonly: match and load only. arena_bytes: pinned memory of the session's own, see .arena. entries: operations
+    (pages) that the library has in flight at once, more wait in the process; at most what the server allows. timeout:
+    seconds after which an operation that was not started fails with ETIME, None: never. slots, slot_bytes: room for
+    pages that match(prefetch=True) reads ahead.
+
+    Raises Error: NotFound, Busy (another process has the pool), Gone, and others of kvctx_open().
+    """
+
+    def __init__(self, path: Union[str, os.PathLike], *, keyspace: Union[bytes, str] = "", readonly: bool = False,
+                 arena_bytes: int = 0, entries: int = 1024, timeout: Optional[float] = None, slots: int = 0,
+                 slot_bytes: int = 0) -> None:
+        self._handle: Optional[int] = None
+        self._pid = os.getpid()
+        self._lock = threading.Condition(threading.Lock())
+        self._users = 0
+        self._ending = False
+        self.path = os.fspath(path)
+        params = _lib.Params(size=ctypes.sizeof(_lib.Params), arena_bytes=arena_bytes, eventfd=-1,
+                             timeout_ns=0 if timeout is None else max(1, int(timeout * 1e9)), slot_bytes=slot_bytes,
+                             nr_slots=slots)
+        params.keyspace[:] = _keyspace(keyspace)
+        out = ctypes.c_void_p()
+        check(lib.kvctx_open(os.fsencode(self.path), os.O_RDONLY if readonly else os.O_RDWR, params, out), self.path)
+        assert out.value is not None
+        raw = lib.kvctx_get_info(out).contents
+        self.info = Info._of(raw, backend(self.path))
+        self.room = entries
+        self._timeout_ns = params.timeout_ns
+        self._reaper = Reaper(out.value, entries)
+        self._handle = out.value
+        _open.add(self)
+
+    # Who is inside
+
+    def _enter(self) -> int:
+        """The handle, which stays until _leave(); not in a child, and not when the session is closed."""
+        if os.getpid() != self._pid:
+            raise Error(errno.EBADF, f"{self.path}: the session belongs to the process before fork()")
+        with self._lock:
+            if self._handle is None or self._ending:
+                raise Error(errno.EBADF, f"{self.path}: the session is closed")
+            self._users += 1
+            return self._handle
+
+    def _leave(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._ending:
+                self._lock.notify_all()
+
+    def close(self) -> None:
+        """End the session: waits for calls of other threads, and up to CLOSE_SECONDS for operations in flight.
+
+        Those that are not done then fail with ECANCELED, and their memory is never freed. Leases and registrations end.
+        """
+        if os.getpid() != self._pid:
+            handle, self._handle = self._handle, None
+            if handle is not None:
+                lib.kvctx_close(handle)
+            return
+        with self._lock:
+            if self._handle is None or self._ending:
+                return
+            self._ending = True
+            self._lock.wait_for(lambda: not self._users)
+        if not self._reaper.mine():
+            self._reaper.drain(CLOSE_SECONDS)
+        self._reaper.end(self._close_handle)
+
+    def _close_handle(self) -> None:
+        lib.kvctx_close(self._handle)
+        self._handle = None
+        _open.discard(self)
+        _never_freed.extend(self._reaper.abandon(-errno.ECANCELED))
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None) is not None:
+            if os.getpid() == self._pid:
+                warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self)
+            self.close()
+
+    def __repr__(self) -> str:
+        return f"<kvctx.Session {self.path}{'' if self._handle else ', closed'}>"
+
+    @property
+    def closed(self) -> bool:
+        return self._handle is None or self._ending
+
+    def fileno(self) -> int:
+        """The session's descriptor: poll() tells by it that completions came, which the session takes itself."""
+        try:
+            return lib.kvctx_fd(self._enter())
+        finally:
+            self._leave()
+
+    # Memory
+
+    def register(self, buffer: Any) -> Registration:
+        """Pin memory once; whatever lies in it is found by its address afterwards, in all calls.
+
+        buffer: of the kinds that memory.py tells, but no list; it has to be writable, except (address, length). Device
+        memory is registered by (address, length), with the module.
+
+        Raises Error: EFAULT, ENOMEM (also: over RLIMIT_MEMLOCK, or mem_max registrations), EREMOTEIO.
+        """
+        held = view(buffer, True)
+        id = ctypes.c_uint32()
+        handle = self._enter()
+        try:
+            check(lib.kvctx_mem_register(handle, held.address, held.nbytes, id), "register")
+        finally:
+            self._leave()
+        return Registration(self, id.value, held)
+
+    def _unregister(self, id: int) -> None:
+        if self.closed:
+            return
+        handle = self._enter()
+        try:
+            check(lib.kvctx_mem_unregister(handle, id), "unregister")
+        finally:
+            self._leave()
+
+    @property
+    def arena(self) -> Optional[memoryview]:
+        """The session's own pinned memory, or None. It must not be used when the session is closed."""
+        size = ctypes.c_size_t()
+        try:
+            start = lib.kvctx_arena(self._enter(), size)
+        finally:
+            self._leave()
+        if not start:
+            return None
+        whole = memoryview((ctypes.c_char * size.value).from_address(start)).cast("B")
+        return whole.toreadonly() if self.info.readonly else whole
+
+    # Pages, of buffers and packed
+
+    def store(self, keys: KeysLike, buffers: Any, *, depth: int = 0, replace: bool = False, verify: bool = True,
+              prio: int = DEFAULT) -> Results:
+        """Store pages and wait.
+
+        keys: Keys, or names. buffers: one a key; what memory.py calls a buffer, or a list of its pieces. One key alone
+        goes with one buffer. depth: position of the first page in its prefix, from 1, the others follow; 0: unknown.
+        replace: also when the key is taken. verify=False: without CRCs, and never verified then.
+
+        Memory that is not registered is copied on the way. Returns a result a page: its bytes, 0 when the pool's write
+        budget is spent, or -errno. Raises Error when nothing was done at all.
+        """
+        return self._run(_lib.OP_STORE, *self._pages(keys, buffers, False), depth, _flags(verify, replace), prio)
+
+    def load(self, keys: KeysLike, buffers: Any, *, verify: bool = True, prio: int = DEFAULT,
+             offset: int = 0) -> Results:
+        """Load pages, or the first bytes of them, as many as their buffers have, and wait.
+
+        As store(); offset: of the first byte wanted in each page. Every negative result means that the page has to be
+        computed again, and its buffer holds anything then.
+        """
+        return self._run(_lib.OP_LOAD, *self._pages(keys, buffers, True), 0, _flags(verify), prio, offset)
+
+    def submit_store(self, keys: KeysLike, buffers: Any, *, depth: int = 0, replace: bool = False,
+                     verify: bool = True, prio: int = DEFAULT) -> Operation:
+        """Begin to store pages: an Operation whose result is that of store().
+
+        The memory has to be registered (Error EFAULT), and may not change until the operation is done.
+        """
+        return self._submit(_lib.OP_STORE, *self._pages(keys, buffers, False), depth, _flags(verify, replace), prio)
+
+    def submit_load(self, keys: KeysLike, buffers: Any, *, verify: bool = True, prio: int = DEFAULT,
+                    offset: int = 0) -> Operation:
+        """Begin to load pages: an Operation whose result is that of load(). Memory as for submit_store()."""
+        return self._submit(_lib.OP_LOAD, *self._pages(keys, buffers, True), 0, _flags(verify), prio, offset)
+
+    def store_packed(self, keys: Keys, addrs: Any, lens: Any, pieces: Any = None, *, depth: int = 0,
+                     replace: bool = False, verify: bool = True, prio: int = DEFAULT) -> Results:
+        """store() of columns: addrs uint64, lens uint32, pieces uint32 pieces a page, or None: one each.
+
+        array.array of 'Q' and 'I' is used as it is; other buffers and sequences of numbers are copied.
+        """
+        return self._run(_lib.OP_STORE, keys, pack_columns(addrs, lens, pieces, len(keys)), depth,
+                         _flags(verify, replace), prio)
+
+    def load_packed(self, keys: Keys, addrs: Any, lens: Any, pieces: Any = None, *, verify: bool = True,
+                    prio: int = DEFAULT, offset: int = 0) -> Results:
+        """load() of columns, as store_packed()."""
+        return self._run(_lib.OP_LOAD, keys, pack_columns(addrs, lens, pieces, len(keys)), 0, _flags(verify), prio,
+                         offset)
+
+    def submit_store_packed(self, keys: Keys, addrs: Any, lens: Any, pieces: Any = None, *, depth: int = 0,
+                            replace: bool = False, verify: bool = True, prio: int = DEFAULT) -> Operation:
+        """submit_store() of columns, as store_packed(). The caller keeps the memory, the operation the columns."""
+        return self._submit(_lib.OP_STORE, keys, pack_columns(addrs, lens, pieces, len(keys)), depth,
+                            _flags(verify, replace), prio)
+
+    def submit_load_packed(self, keys: Keys, addrs: Any, lens: Any, pieces: Any = None, *, verify: bool = True,
+                           prio: int = DEFAULT, offset: int = 0) -> Operation:
+        """submit_load() of columns, as submit_store_packed()."""
+        return self._submit(_lib.OP_LOAD, keys, pack_columns(addrs, lens, pieces, len(keys)), 0, _flags(verify), prio,
+                            offset)
+
+    @staticmethod
+    def _pages(keys: KeysLike, buffers: Any, writable: bool) -> Tuple[Keys, Packed]:
+        names = as_keys(keys)
+        if isinstance(keys, (Key, bytes, str)):
+            buffers = [buffers]
+        return names, pack(buffers, len(names), writable)
+
+    @staticmethod
+    def _batch(opcode: int, keys: Keys, packed: Packed, depth: int, flags: int, prio: int,
+               offset: int) -> _lib.Batch:
+        return _lib.Batch(size=ctypes.sizeof(_lib.Batch), opcode=opcode, prio=prio, nr=len(keys), op_flags=flags,
+                          depth=depth, offset=offset, keys=keys.address, addrs=packed.addrs.buffer_info()[0],
+                          lens=packed.lens.buffer_info()[0],
+                          pieces=packed.pieces.buffer_info()[0] if packed.pieces is not None else 0)
+
+    def _run(self, opcode: int, keys: Keys, packed: Packed, depth: int, flags: int, prio: int,
+             offset: int = 0) -> Results:
+        n, ok = len(keys), 0
+        res, cqe_flags = array("i", bytes(4 * n)), array("I", bytes(4 * n))
+        handle = self._enter()
+        try:
+            for page, size, some in packed.cut(n, _sizes(n, _lib.BATCH_RUN_MAX)):
+                part = keys if size == n else keys[page:page + size]
+                b = self._batch(opcode, part, some, depth and depth + page, flags, prio, offset)
+                b.res = res.buffer_info()[0] + 4 * page
+                b.cqe_flags = cqe_flags.buffer_info()[0] + 4 * page
+                ret = lib.kvctx_batch_run(handle, b)
+                if ret == -errno.EFAULT:
+                    ret = self._run_staged(handle, b, part, some)
+                ok += check(ret)
+        finally:
+            self._leave()
+        return Results(res, cqe_flags, ok)
+
+    def _run_staged(self, handle: int, b: _lib.Batch, keys: Keys, packed: Packed) -> int:
+        """kvctx_batch_run() of pages through memory of ours. b: of those pages, with the places of their results."""
+        ok, depth, store = 0, b.depth, b.opcode == _lib.OP_STORE
+        for page, size, some in packed.cut(len(keys), _fitting(packed, len(keys), _STAGE_BYTES)):
+            stage = Stage(sum(some.lens) + 4096 * size)
+            id = ctypes.c_uint32()
+            try:
+                check(lib.kvctx_mem_register(handle, stage.address, stage.nbytes, id), "staging")
+                here = stage.place(some.lens, some.pieces, size)
+                if store:
+                    copy(some, here, size, True)
+                part = keys[page:page + size]
+                one = self._batch(b.opcode, part, here, depth and depth + page, b.op_flags, b.prio, b.offset)
+                one.res, one.cqe_flags = b.res + 4 * page, b.cqe_flags + 4 * page
+                ret = lib.kvctx_batch_run(handle, one)
+                if not store and ret > 0:
+                    copy(some, here, size, False, array("i", ctypes.string_at(one.res, 4 * size)))
+                lib.kvctx_mem_unregister(handle, id)
+                ok += check(ret)
+            finally:
+                stage.close()
+        return ok
+
+    def _submit(self, opcode: int, keys: Keys, packed: Packed, depth: int, flags: int, prio: int,
+                offset: int = 0) -> Operation:
+        n = len(keys)
+        res, cqe_flags = array("i", bytes(4 * n)), array("I", bytes(4 * n))
+        op = Operation((self, packed))
+        op._finish = lambda: Results(res, cqe_flags, op._ok)
+        handle = self._enter()
+        try:
+            parts: List[Part] = []
+            for page, size, some in packed.cut(n, _sizes(n, self._reaper.part_pages)):
+                part = keys if size == n else keys[page:page + size]
+                b = self._batch(opcode, part, some, depth and depth + page, flags, prio, offset)
+                b.res = res.buffer_info()[0] + 4 * page
+                b.cqe_flags = cqe_flags.buffer_info()[0] + 4 * page
+                parts.append(BatchPart(op, b, page, res, (part, some, cqe_flags)))
+            return self._reaper.start(op, parts)
+        finally:
+            self._leave()
+
+    # Index
+
+    def match(self, keys: KeysLike, lease: float = 0.0, all: bool = True, prefetch: bool = False) -> Match:
+        """Which pages are here.
+
+        keys: in prefix order, of the whole prompt: each call counts as a request for it when it is decided which pages
+        stay. lease: seconds to keep the pages found from eviction, at most info.lease_ms_max; 0: no lease. all=False:
+        stop at the first that is missing. prefetch: begin to read leading pages into the session's slots, kept for
+        the lease's time from their arrival (default: 10 s), without waiting for them.
+        """
+        names = as_keys(keys)
+        ms = int(lease * 1000 + 0.5) or (1 if lease > 0 else 0)
+        n, count, prefetched, leases = len(names), 0, 0, []
+        words, lengths = array("Q", bytes(8 * ((n + 63) // 64))), array("I", bytes(4 * n))
+        handle = self._enter()
+        try:
+            step = self.info.match_max & ~63
+            for at in range(0, n, step):
+                part = names if n <= step else names[at:at + step]
+                where = words.buffer_info()[0] + at // 8, lengths.buffer_info()[0] + 4 * at
+                found, id, ahead = self._match(handle, part, where, ms, all, prefetch)
+                count += found
+                prefetched += ahead if prefetched == at else 0
+                leases += [id] if id else []
+                if not all:
+                    _set_leading(words, count)
+                    if found < len(part):
+                        break
+        finally:
+            self._leave()
+        return Match(self, count, _leading(words, n), Present(words, n), lengths, prefetched, tuple(leases))
+
+    def _match(self, handle: int, keys: Keys, where: Tuple[int, int], ms: int, all: bool,
+               prefetch: bool) -> Tuple[int, int, int]:
+        """One MATCH: pages found, lease, pages being read ahead."""
+        id = ctypes.c_uint32()
+        if prefetch:
+            return self._match_ahead(handle, keys, where, ms, all)
+        if all:
+            ret = lib.kvctx_match_all(handle, keys.address, len(keys), where[0], where[1], ms, id)
+        else:
+            ret = lib.kvctx_match(handle, keys.address, len(keys), where[1], ms, id)
+        return check(ret, "match"), id.value, 0
+
+    def _match_ahead(self, handle: int, keys: Keys, where: Tuple[int, int], ms: int, all: bool) -> Tuple[int, int, int]:
+        """_match() with everything in one request: the operation MATCH, which answers to registered memory."""
+        n, words = len(keys), 8 * ((len(keys) + 63) // 64)
+        res = array("i", [0])
+        op = Operation((self, keys))
+        sqes = (_lib.Sqe * 1)()
+        sqe = sqes[0]
+        sqe.opcode, sqe.flags, sqe.lease_ms = _lib.OP_MATCH, _lib.OP_MATCH_PREFETCH, ms or AHEAD_MS
+        sqe.flags |= (_lib.OP_MATCH_LEASE if ms else 0) | (_lib.OP_MATCH_ALL if all else 0)
+        sqe.keys, sqe.nr_keys, sqe.length = keys.address, n, ctypes.sizeof(_lib.Found) + words + 4 * n
+        stage, id = Stage(sqe.length), ctypes.c_uint32()
+        check(lib.kvctx_mem_register(handle, stage.address, stage.nbytes, id), "match")
+        try:
+            sqe.mem = id
+            self._reaper.start(op, [SqePart(op, sqes, 0, res, None, stage)]).result()
+            found = _lib.Found.from_address(stage.address)
+            at = stage.address + ctypes.sizeof(_lib.Found)
+            if res[0] >= 0:
+                ctypes.memmove(where[0], at, words)
+                ctypes.memmove(where[1], at + words, 4 * n)
+            return check(res[0], "match"), found.lease, found.nr_prefetched
+        finally:
+            lib.kvctx_mem_unregister(handle, id)
+            stage.close()
+
+    def submit_match(self, keys: KeysLike, lease: float = 0.0, all: bool = True, prefetch: bool = False) -> Operation:
+        """match() as an Operation. It is done at the return: what is where is known without asking any device."""
+        return done(lambda: self.match(keys, lease, all, prefetch))
+
+    def _release(self, lease: int) -> None:
+        if self.closed or os.getpid() != self._pid:
+            return
+        handle = self._enter()
+        try:
+            ret = lib.kvctx_release(handle, lease)
+        finally:
+            self._leave()
+        if ret != -errno.EINVAL:  # it has run out
+            check(ret, "release")
+
+    def delete(self, keys: KeysLike) -> Results:
+        """Drop pages and wait: 0 each, or -ENOENT, -EACCES. Durable after flush()."""
+        return self._each(_lib.OP_DELETE, lib.kvctx_delete, as_keys(keys))
+
+    def query(self, keys: KeysLike) -> Results:
+        """Lengths of pages: bytes each, or -ENOENT. Says nothing of a request, unlike match()."""
+        return self._each(_lib.OP_QUERY, lib.kvctx_query, as_keys(keys))
+
+    def _each(self, opcode: int, call: Any, keys: Keys) -> Results:
+        """One operation a key: together, or one by one where there is one, or where nothing can wait for the reaper."""
+        n = len(keys)
+        handle = self._enter()
+        try:
+            if n > 1 and not self._reaper.mine():
+                op = self._submit_each(opcode, keys)
+            else:
+                return Results(array("i", [call(handle, keys.address + _lib.KEY_BYTES * i) for i in range(n)]))
+        finally:
+            self._leave()
+        return op.result()
+
+    def _submit_each(self, opcode: int, keys: Keys) -> Operation:
+        n, most = len(keys), min(self._reaper.part_pages, self.info.batch_max)
+        res = array("i", bytes(4 * n))
+        op = Operation(self)
+        op._finish = lambda: Results(res)
+        parts: List[Part] = []
+        for page, size in ((p, min(most, n - p)) for p in range(0, n, most)):
+            sqes = (_lib.Sqe * size)()
+            for i, sqe in enumerate(sqes):
+                sqe.opcode, sqe.timeout_ns = opcode, self._timeout_ns
+                ctypes.memmove(ctypes.byref(sqe, _lib.Sqe.key.offset), keys.address + _lib.KEY_BYTES * (page + i),
+                               _lib.KEY_BYTES)
+            parts.append(SqePart(op, sqes, page, res, None, keys))
+        return self._reaper.start(op, parts)
+
+    # The rest
+
+    def flush(self) -> None:
+        """Make durable what completed before the call, and wait. Raises Error: EIO, Gone."""
+        handle = self._enter()
+        try:
+            check(lib.kvctx_flush(handle), "flush")
+        finally:
+            self._leave()
+
+    def submit_flush(self) -> Operation:
+        """Begin flush(): an Operation whose result is None. It covers what was complete before this call."""
+        res = array("i", [0])
+        op = Operation(self)
+
+        def finish() -> None:
+            check(res[0], "flush")
+
+        op._finish = finish
+        sqes = (_lib.Sqe * 1)()
+        sqes[0].opcode, sqes[0].timeout_ns = _lib.OP_FLUSH, self._timeout_ns
+        self._enter()
+        try:
+            return self._reaper.start(op, [SqePart(op, sqes, 0, res, None, None)])
+        finally:
+            self._leave()
+
+    def usage(self) -> Usage:
+        """What the tenant has in the pool now, in all its keyspaces."""
+        values = [ctypes.c_uint64() for _ in range(3)]
+        handle = self._enter()
+        try:
+            check(lib.kvctx_usage(handle, *values), "usage")
+        finally:
+            self._leave()
+        return Usage(*(v.value for v in values))
+
+    def drain(self, timeout: Optional[float] = None) -> bool:
+        """Wait until no operation is in flight: their memory may go then. timeout in seconds; False: it was over."""
+        self._enter()
+        try:
+            return self._reaper.drain(timeout)
+        finally:
+            self._leave()
+
+
+def _flags(verify: bool, replace: bool = False) -> int:
+    return (0 if verify else _lib.OP_NO_VERIFY) | (_lib.OP_REPLACE if replace else 0)
+
+
+def _sizes(n: int, most: int) -> List[int]:
+    """n pages in parts of at most so many."""
+    return [min(most, n - at) for at in range(0, n, most)]
+
+
+def _fitting(packed: Packed, n: int, most: int) -> List[int]:
+    """n pages in parts of at most so many bytes, or one page."""
+    sizes, size, total, piece = [], 0, 0, 0
+    for page in range(n):
+        nr = 1 if packed.pieces is None else packed.pieces[page]
+        length = sum(packed.lens[piece:piece + nr])
+        piece += nr
+        if size and total + length > most:
+            sizes.append(size)
+            size = total = 0
+        size, total = size + 1, total + length
+    return sizes + [size] if size else sizes
+
+
+def _leading(words: array, n: int) -> int:
+    """Bits set in words, from the first on."""
+    for i, word in enumerate(words):
+        if word != _lib.TIMEOUT_NONE:
+            return min(n, 64 * i + (~word & word + 1).bit_length() - 1)
+    return n
+
+
+def _set_leading(words: array, n: int) -> None:
+    """Set the first n bits."""
+    for i in range(len(words)):
+        words[i] = (1 << max(0, min(64, n - 64 * i))) - 1
+
+
+@atexit.register
+def _close_all() -> None:
+    for session in list(_open):
+        session.close()
