@@ -218,7 +218,8 @@ cells() {
 	fi
 }
 
-rm -f $out/results $out/stat
+: > $out/results
+: > $out/stat
 modprobe kvctx
 for target; do
 	device_of $target
