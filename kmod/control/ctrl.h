@@ -74,7 +74,8 @@ void kvctx_write_losses(struct kvctx_pool *p);			/* kvctx_admin_mutex */
 
 /* worker.c */
 extern const struct kvc_ops kvctx_core_ops;
-void kvctx_worker_init(struct kvctx_member *m);
+int kvctx_worker_init(struct kvctx_member *m);
+void kvctx_worker_free(struct kvctx_member *m);
 int kvctx_pool_flush(struct kvctx_pool *p);
 
 /* recover.c */

@@ -53,9 +53,7 @@ int kvctx_member_alloc(struct kvctx_pool *p, u32 index)
 	m->index = index;
 	m->state = BIT(KVCTX_MEMBER_FAILED) | BIT(KVCTX_MEMBER_LOST) | BIT(KVCTX_MEMBER_REMOVED);
 	INIT_WORK(&m->lost_work, kvctx_member_lost);
-	kvctx_worker_init(m);
-	m->move_buf = kvmalloc(KVC_CHUNK_MAX, GFP_KERNEL);
-	return m->move_buf ? 0 : -ENOMEM;
+	return kvctx_worker_init(m);
 }
 
 /* A member takes its place, which was allocated. @dev is NULL if it is missing. */

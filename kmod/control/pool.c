@@ -177,7 +177,7 @@ static void kvctx_pool_free(struct kvctx_pool *p)
 	if (p->bg_wq)
 		destroy_workqueue(p->bg_wq);
 	for (i = 0; p->members && i < KVC_MEMBERS_MAX; i++)
-		kvfree(p->members[i].move_buf);
+		kvctx_worker_free(&p->members[i]);
 	kvfree(p->members);
 	kvfree(p->super_buf);
 	kfree(p->last_flush);

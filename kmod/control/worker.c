@@ -23,6 +23,7 @@
 #include "ctrl.h"
 
 #define KVCTX_MOVE_BYTES	KVC_CHUNK_MAX	/* a move goes in such steps: whole chunks of any size */
+#define KVCTX_MOVES		64		/* pages that go at once, when they are neighbours */
 #define KVCTX_RETRY		(HZ / 10)	/* when memory was short */
 
 #define KVCTX_DISCARD_STEP_MIN	(1ULL << 20)
@@ -82,8 +83,8 @@ static int kvctx_write(struct kvctx_member *m, const struct kvc_work *w)
 			w->len);
 }
 
-/* Do the page's bytes from @pos on, in the move buffer, have the CRCs of their chunks? @pos is a chunk's first byte. */
-static int kvctx_move_check(struct kvctx_member *m, const struct kvc_work *w, u32 pos, u32 len)
+/* Do the page's bytes from @pos on, in @buf, have the CRCs of their chunks? @pos is a chunk's first byte. */
+static int kvctx_move_check(struct kvctx_member *m, const struct kvc_work *w, const u8 *buf, u32 pos, u32 len)
 {
 	u32 size = kvc_chunk_size(m->pool->core), chunk = pos / size, done, n;
 
@@ -91,7 +92,7 @@ static int kvctx_move_check(struct kvctx_member *m, const struct kvc_work *w, u3
 		u32 crc;
 
 		n = min(len - done, size);
-		crc = kvc_crc_finish(kvc_crc_feed(KVC_CRC_INIT, m->move_buf + done, n));
+		crc = kvc_crc_finish(kvc_crc_feed(KVC_CRC_INIT, buf + done, n));
 		if (crc != kvc_work_crc(m->pool->core, w, chunk))
 			return -EBADMSG;
 	}
@@ -103,6 +104,7 @@ static int kvctx_move(struct kvctx_member *m, const struct kvc_work *w)
 {
 	struct block_device *from = m->pool->members[w->src_member].bdev;
 	struct block_device *to = m->pool->members[w->member].bdev;
+	u8 *buf = m->move_buf;
 	u32 pos, n;
 
 	for (pos = 0; pos < w->len; pos += n) {
@@ -111,17 +113,35 @@ static int kvctx_move(struct kvctx_member *m, const struct kvc_work *w)
 
 		n = min(w->len - pos, KVCTX_MOVE_BYTES);
 		padded = round_up(n, KVC_BLOCK);
-		err = kvctx_io(from, REQ_OP_READ, w->src_offset + pos, m->move_buf, padded);
+		err = kvctx_io(from, REQ_OP_READ, w->src_offset + pos, buf, padded);
 		if (!err && !w->no_crcs)
-			err = kvctx_move_check(m, w, pos, n);
+			err = kvctx_move_check(m, w, buf, pos, n);
 		if (err)
 			return err;
 		kvctx_count_written(m->pool, &m->pool->counters.reclaim_written, padded);
-		err = kvctx_io_stream(to, REQ_OP_WRITE, w->stream, w->offset + pos, m->move_buf, padded);
+		err = kvctx_io_stream(to, REQ_OP_WRITE, w->stream, w->offset + pos, buf, padded);
 		if (err)
 			return err;
 	}
 	return 0;
+}
+
+/* As one transfer, when all of it is sound: @len bytes of @nr neighbours, the last of which comes first. */
+static int kvctx_move_run(struct kvctx_member *m, const struct kvc_work *w, u32 nr, u32 len)
+{
+	const struct kvc_work *first = &w[nr - 1];
+	u8 *buf = m->move_buf;
+	int err;
+	u32 i;
+
+	err = kvctx_io(m->pool->members[w->src_member].bdev, REQ_OP_READ, first->src_offset, buf, len);
+	for (i = 0; i < nr && !err; i++)
+		if (!w[i].no_crcs)
+			err = kvctx_move_check(m, &w[i], buf + (w[i].src_offset - first->src_offset), 0, w[i].len);
+	if (err)
+		return err;
+	kvctx_count_written(m->pool, &m->pool->counters.reclaim_written, len);
+	return kvctx_io_stream(m->pool->members[w->member].bdev, REQ_OP_WRITE, w->stream, first->offset, buf, len);
 }
 
 /* Discards */
@@ -159,6 +179,16 @@ static unsigned long kvctx_discard_delay(struct kvctx_member *m)
 
 /* The worker */
 
+static void kvctx_executed(struct kvctx_member *m, struct kvc_work *w, int err)
+{
+	if (err && err != -EBADMSG)
+		percpu_counter_inc(&m->pool->counters.io_errors);
+	kvc_work_done(m->pool->core, w, err);
+	/* the engine gives up a member whose summary could not be written */
+	if (err && !kvc_member_online(m->pool->core, m->index))
+		kvctx_member_failed(m);
+}
+
 static void kvctx_execute(struct kvctx_member *m, struct kvc_work *w)
 {
 	int err = 0;
@@ -174,12 +204,37 @@ static void kvctx_execute(struct kvctx_member *m, struct kvc_work *w)
 		kvctx_discard(m, w);
 		break;
 	}
-	if (err && err != -EBADMSG)
-		percpu_counter_inc(&m->pool->counters.io_errors);
-	kvc_work_done(m->pool->core, w, err);
-	/* the engine gives up a member whose summary could not be written */
-	if (err && !kvc_member_online(m->pool->core, m->index))
-		kvctx_member_failed(m);
+	kvctx_executed(m, w, err);
+}
+
+/*
+ * Execute the move in w[0], and with it what else moves from beside it to beside it: small pages one at a time would
+ * keep those who wait for space waiting. When not all went well, each is moved by itself and has its own end.
+ */
+static void kvctx_execute_moves(struct kvctx_member *m, struct kvc_work *w)
+{
+	u64 len = kvc_padded(w->len);
+	bool more = false;
+	u32 nr = 1, i;
+	int err;
+
+	while (nr < KVCTX_MOVES && len < KVCTX_MOVE_BYTES) {
+		more = kvc_work_next(m->pool->core, m->index, &w[nr]) == 1;
+		if (!more || !kvc_work_adjoins(&w[nr - 1], &w[nr]) ||
+		    len + kvc_padded(w[nr].len) > KVCTX_MOVE_BYTES)
+			break;
+		more = false;
+		len += kvc_padded(w[nr++].len);
+	}
+	err = nr > 1 ? kvctx_move_run(m, w, nr, len) : -EAGAIN;
+	for (i = 0; i < nr; i++) {
+		if (err)
+			kvctx_execute(m, &w[i]);
+		else
+			kvctx_executed(m, &w[i], 0);
+	}
+	if (more)
+		kvctx_execute(m, &w[nr]);
 }
 
 /* Write the summaries of what is committed now, not of what is added meanwhile. -ENOMEM, or 0 also when it failed. */
@@ -230,7 +285,7 @@ static int kvctx_background(struct kvctx_member *m)
 {
 	/* looked at once: when it has left, a missing member has no device to go on with */
 	bool leaving = test_bit(KVCTX_MEMBER_LEAVING, &m->state);
-	struct kvc_work w;
+	struct kvc_work *w = m->moves;
 	int ret;
 
 	if (READ_ONCE(m->pool->stopping))
@@ -238,13 +293,15 @@ static int kvctx_background(struct kvctx_member *m)
 	/* one that is lost and leaves has work, but none for its device */
 	if (kvctx_failed(m) && (!leaving || !test_bit(KVCTX_MEMBER_LOST, &m->state)))
 		return 0;
-	ret = kvc_work_next(m->pool->core, m->index, &w);
+	ret = kvc_work_next(m->pool->core, m->index, w);
 	if (!ret && leaving)
 		kvctx_leave_look(m->pool);
 	else if (!ret)
-		ret = kvctx_discard_next(m, &w);
-	if (ret == 1)
-		kvctx_execute(m, &w);
+		ret = kvctx_discard_next(m, w);
+	if (ret == 1 && w->type == KVC_WORK_MOVE)
+		kvctx_execute_moves(m, w);
+	else if (ret == 1)
+		kvctx_execute(m, w);
 	return ret;
 }
 
@@ -266,11 +323,26 @@ static void kvctx_worker(struct work_struct *work)
 		queue_delayed_work(m->pool->bg_wq, &m->work, delay);
 }
 
-void kvctx_worker_init(struct kvctx_member *m)
+void kvctx_worker_free(struct kvctx_member *m)
+{
+	kvfree(m->move_buf);
+	kvfree(m->moves);
+	m->move_buf = NULL;
+	m->moves = NULL;
+}
+
+/* 0 or -ENOMEM */
+int kvctx_worker_init(struct kvctx_member *m)
 {
 	INIT_DELAYED_WORK(&m->work, kvctx_worker);
 	spin_lock_init(&m->flush_lock);
 	INIT_LIST_HEAD(&m->flushes);
+	m->move_buf = kvmalloc(KVCTX_MOVE_BYTES, GFP_KERNEL);
+	m->moves = kvmalloc_array(KVCTX_MOVES, sizeof(*m->moves), GFP_KERNEL);
+	if (m->move_buf && m->moves)
+		return 0;
+	kvctx_worker_free(m);
+	return -ENOMEM;
 }
 
 /* What the engine calls. While the pool is being built or taken down there is nobody to call. */

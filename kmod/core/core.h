@@ -252,11 +252,12 @@ int kvc_delete(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LE
 
 /*
  * Work of a member. One thread at a time executes work of one member: next, I/O, done, in this order; a member has at
- * most one work item out. kvc_flush_next() hands out what a FLUSH needs (summaries of everything committed and deleted
- * on this member before the call) and nothing else; it returns 0 when all of it has been written. While stores go on
- * that may take for ever: kvc_flush_mark() names what was committed and deleted on the member so far, and
- * kvc_flushed() tells whether all of that is durable (or the member is gone), so a FLUSH ends with its own work.
- * next: 1 with an item, 0 nothing to do now, -ENOMEM (try again later; ops->kick is not called for it). Allocates.
+ * most one work item out, but any number of MOVEs beside it, whose order among each other is the caller's.
+ * kvc_flush_next() hands out what a FLUSH needs (summaries of everything committed and deleted on this member before
+ * the call) and nothing else; it returns 0 when all of it has been written. While stores go on that may take for ever:
+ * kvc_flush_mark() names what was committed and deleted on the member so far, and kvc_flushed() tells whether all of
+ * that is durable (or the member is gone), so a FLUSH ends with its own work. next: 1 with an item, 0 nothing to do
+ * now, -ENOMEM (try again later; ops->kick is not called for it). Allocates.
  *
  * WRITE    write @buf[0..len) at @offset, with PREFLUSH and FUA
  * MOVE     read [src_offset, + padded length), check every chunk with kvc_work_crc() unless no_crcs, write it unchanged
@@ -301,6 +302,16 @@ bool kvc_flushed(struct kvc_pool *p, u32 member, u64 mark);
 /* Nothing is stored any more: with the next flush the logs of all segments are complete, as the next attach sees. */
 void kvc_pool_rest(struct kvc_pool *p);
 u32 kvc_work_crc(struct kvc_pool *p, const struct kvc_work *w, u32 chunk);
+
+/* Are these two MOVEs one of neighbours to neighbours? @next is the page in front: pages grow down in a segment. */
+static inline bool kvc_work_adjoins(const struct kvc_work *w, const struct kvc_work *next)
+{
+	u64 padded = kvc_padded(next->len);
+
+	return next->type == KVC_WORK_MOVE && next->member == w->member && next->src_member == w->src_member &&
+	       next->offset + padded == w->offset && next->src_offset + padded == w->src_offset;
+}
+
 void kvc_work_done(struct kvc_pool *p, struct kvc_work *w, int err);
 
 /*

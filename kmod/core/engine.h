@@ -196,6 +196,7 @@ struct kvc_reclaim {
 	struct kvc_seg *victim;
 	struct kvc_cursor cursor;
 	u32	budget;		/* blocks that may still be moved */
+	u32	moving;		/* MOVEs from here that were handed out and are not done */
 	u64	stale_seq;	/* records of pages without a tombstone, outside of the victim, are not older */
 	u64	mark;		/* commits that must be logged before the victim goes */
 	bool	carried;	/* tombstones of the victim, or of the last one */

@@ -261,8 +261,7 @@ static int build_member(struct kve_pool *p, u32 i, struct kve_candidate *c)
 	if (c->worn)
 		kve_log(LOG_WARNING, "pool %s: %s: superblock at the %s damaged or old, written again", p->name,
 			m->dev->path, !(c->worn & 3) ? "end" : !(c->worn & 12) ? "front" : "front and the end");
-	m->move_buf = os_alloc(KVC_CHUNK_MAX);
-	return m->move_buf ? 0 : -ENOMEM;
+	return kve_worker_init(m);
 }
 
 static int build(struct kve_pool *p, struct gathering *g)
@@ -358,7 +357,7 @@ static void unbuild(struct kve_pool *p)
 		kvc_pool_destroy(p->core);
 	for (i = 0; i < p->nr_members; i++) {
 		device_drop(p->members[i].dev);
-		os_free(p->members[i].move_buf);
+		kve_worker_free(&p->members[i]);
 		pthread_cond_destroy(&p->members[i].wake);
 	}
 	os_free(p->super_buf);

@@ -126,6 +126,7 @@ struct kve_member {
 	bool kicked;			/* atomically */
 	struct kve_flush_part *flushes;	/* pool->lock */
 	void *move_buf;
+	struct kvc_work *moves;
 	u64 discard_at;			/* not earlier */
 };
 

@@ -31,6 +31,8 @@ int kve_members_write_super(struct kve_pool *p);		/* super_lock */
 
 /* worker.c */
 extern const struct kvc_ops kve_core_ops;
+int kve_worker_init(struct kve_member *m);
+void kve_worker_free(struct kve_member *m);
 int kve_worker_start(struct kve_member *m);
 void kve_worker_join(struct kve_member *m);
 

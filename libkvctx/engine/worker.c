@@ -15,6 +15,7 @@
 #include "pools.h"
 
 #define WORKER_MOVE_BYTES	KVC_CHUNK_MAX	/* a move goes in such steps: whole chunks of any size */
+#define WORKER_MOVES		64		/* pages that go at once, when they are neighbours */
 #define WORKER_RETRY		(KVE_NSEC / 10)	/* when memory was short */
 
 #define DISCARD_STEP_MIN	(1ULL << 20)
@@ -75,14 +76,14 @@ static int work_write(struct kve_member *m, const struct kvc_work *w)
 	return kve_device_write(m->dev, w->buf, w->len, w->offset, true);
 }
 
-/* Do the page's bytes from @pos on, in the move buffer, have the CRCs of their chunks? @pos is a chunk's first byte. */
-static int work_check_move(struct kve_member *m, const struct kvc_work *w, u32 pos, u32 len)
+/* Do the page's bytes from @pos on, in @buf, have the CRCs of their chunks? @pos is a chunk's first byte. */
+static int work_check_move(struct kve_member *m, const struct kvc_work *w, const u8 *buf, u32 pos, u32 len)
 {
 	u32 size = kvc_chunk_size(m->pool->core), chunk = pos / size, done, n;
 
 	for (done = 0; done < len; done += n, chunk++) {
 		n = min(len - done, size);
-		if (kvc_crc_finish(kvc_crc_feed(KVC_CRC_INIT, m->move_buf + done, n)) !=
+		if (kvc_crc_finish(kvc_crc_feed(KVC_CRC_INIT, buf + done, n)) !=
 		    kvc_work_crc(m->pool->core, w, chunk))
 			return -EBADMSG;
 	}
@@ -92,6 +93,7 @@ static int work_check_move(struct kve_member *m, const struct kvc_work *w, u32 p
 static int work_move(struct kve_member *m, const struct kvc_work *w)
 {
 	struct kve_pool *p = m->pool;
+	u8 *buf = m->move_buf;
 	u32 pos, n;
 
 	for (pos = 0; pos < w->len; pos += n) {
@@ -100,17 +102,36 @@ static int work_move(struct kve_member *m, const struct kvc_work *w)
 
 		n = min(w->len - pos, WORKER_MOVE_BYTES);
 		padded = kvc_blocks(n) << KVC_BLOCK_SHIFT;
-		err = kve_device_read(p->members[w->src_member].dev, m->move_buf, padded, w->src_offset + pos);
+		err = kve_device_read(p->members[w->src_member].dev, buf, padded, w->src_offset + pos);
 		if (!err && !w->no_crcs)
-			err = work_check_move(m, w, pos, n);
+			err = work_check_move(m, w, buf, pos, n);
 		if (err)
 			return err;
 		os_atomic64_add(&p->counters.reclaim_written, padded);
-		err = kve_device_write(p->members[w->member].dev, m->move_buf, padded, w->offset + pos, false);
+		err = kve_device_write(p->members[w->member].dev, buf, padded, w->offset + pos, false);
 		if (err)
 			return err;
 	}
 	return 0;
+}
+
+/* As one transfer, when all of it is sound: @len bytes of @nr neighbours, the last of which comes first. */
+static int work_move_run(struct kve_member *m, const struct kvc_work *w, u32 nr, u32 len)
+{
+	const struct kvc_work *first = &w[nr - 1];
+	struct kve_pool *p = m->pool;
+	u8 *buf = m->move_buf;
+	int err;
+	u32 i;
+
+	err = kve_device_read(p->members[w->src_member].dev, buf, len, first->src_offset);
+	for (i = 0; i < nr && !err; i++)
+		if (!w[i].no_crcs)
+			err = work_check_move(m, &w[i], buf + (w[i].src_offset - first->src_offset), 0, w[i].len);
+	if (err)
+		return err;
+	os_atomic64_add(&p->counters.reclaim_written, len);
+	return kve_device_write(p->members[w->member].dev, buf, len, first->offset, false);
 }
 
 /* 1: @w is to be executed; 0: nothing to discard now */
@@ -136,9 +157,20 @@ static void work_discard(struct kve_member *m, const struct kvc_work *w)
 	m->discard_at = kve_now() + w->discard_len * KVE_NSEC / rate;
 }
 
-static void work_execute(struct kve_member *m, struct kvc_work *w)
+static void work_executed(struct kve_member *m, struct kvc_work *w, int err)
 {
 	struct kvc_pool *core = m->pool->core;
+
+	if (err && err != -EBADMSG)
+		os_atomic64_add(&m->pool->counters.io_errors, 1);
+	kvc_work_done(core, w, err);
+	/* the engine gives up a member whose summary could not be written */
+	if (err && !kvc_member_online(core, m->index))
+		kve_member_failed(m);
+}
+
+static void work_execute(struct kve_member *m, struct kvc_work *w)
+{
 	int err = 0;
 
 	switch (w->type) {
@@ -152,12 +184,34 @@ static void work_execute(struct kve_member *m, struct kvc_work *w)
 		work_discard(m, w);
 		break;
 	}
-	if (err && err != -EBADMSG)
-		os_atomic64_add(&m->pool->counters.io_errors, 1);
-	kvc_work_done(core, w, err);
-	/* the engine gives up a member whose summary could not be written */
-	if (err && !kvc_member_online(core, m->index))
-		kve_member_failed(m);
+	work_executed(m, w, err);
+}
+
+/* The move in w[0], and what else moves from beside it to beside it; see kmod/control/worker.c */
+static void work_execute_moves(struct kve_member *m, struct kvc_work *w)
+{
+	u64 len = kvc_padded(w->len);
+	bool more = false;
+	u32 nr = 1, i;
+	int err;
+
+	while (nr < WORKER_MOVES && len < WORKER_MOVE_BYTES) {
+		more = kvc_work_next(m->pool->core, m->index, &w[nr]) == 1;
+		if (!more || !kvc_work_adjoins(&w[nr - 1], &w[nr]) ||
+		    len + kvc_padded(w[nr].len) > WORKER_MOVE_BYTES)
+			break;
+		more = false;
+		len += kvc_padded(w[nr++].len);
+	}
+	err = nr > 1 ? work_move_run(m, w, nr, (u32)len) : -EAGAIN;
+	for (i = 0; i < nr; i++) {
+		if (err)
+			work_execute(m, &w[i]);
+		else
+			work_executed(m, &w[i], 0);
+	}
+	if (more)
+		work_execute(m, &w[nr]);
 }
 
 /* The worker */
@@ -209,16 +263,18 @@ static void worker_serve_flushes(struct kve_member *m)
 /* One item of background work. 1: done, 0: nothing to do, -ENOMEM: try later. */
 static int worker_background(struct kve_member *m)
 {
-	struct kvc_work w;
+	struct kvc_work *w = m->moves;
 	int ret;
 
 	if (READ_ONCE(m->pool->stopping) || worker_failed(m) || kve_broken())
 		return 0;
-	ret = kvc_work_next(m->pool->core, m->index, &w);
+	ret = kvc_work_next(m->pool->core, m->index, w);
 	if (!ret)
-		ret = work_discard_next(m, &w);
-	if (ret == 1)
-		work_execute(m, &w);
+		ret = work_discard_next(m, w);
+	if (ret == 1 && w->type == KVC_WORK_MOVE)
+		work_execute_moves(m, w);
+	else if (ret == 1)
+		work_execute(m, w);
 	return ret;
 }
 
@@ -259,6 +315,25 @@ static void *worker(void *arg)
 	}
 	pthread_mutex_unlock(&p->lock);
 	return NULL;
+}
+
+void kve_worker_free(struct kve_member *m)
+{
+	os_free(m->move_buf);
+	os_free(m->moves);
+	m->move_buf = NULL;
+	m->moves = NULL;
+}
+
+/* 0 or -ENOMEM */
+int kve_worker_init(struct kve_member *m)
+{
+	m->move_buf = os_alloc(WORKER_MOVE_BYTES);
+	m->moves = os_alloc(WORKER_MOVES * sizeof(*m->moves));
+	if (m->move_buf && m->moves)
+		return 0;
+	kve_worker_free(m);
+	return -ENOMEM;
 }
 
 int kve_worker_start(struct kve_member *m)

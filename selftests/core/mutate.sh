@@ -167,6 +167,8 @@ prefix-takes-over@kmod/core/policy/request.c@s/if (!by_tail || f->depth >= ANCHO
 prefix-gap@kmod/core/policy/value.c@s/return gap \&\& gap <= .* ? /return 0 ? /@what came back after long is not expected again
 prefix-gap-ends@kmod/core/policy/value.c@s/age <= gap + gap \/ 4 ? /age <= KVC_AGE_MAX ? /@what came back once is expected for ever
 prefix-gain@kmod/core/policy/victim.c@s/^\t\tif (part->pages \&\& !(part->id .*/\t\tif (0)/@what is behind a page is no reason to move it
+moves-out@kmod/core/log/reclaim.c@s/	if (rc->moving)/	if (0)/@the victim goes while its moves are under way
+leave-moves-out@kmod/core/log/leave.c@s/rc->moving ? 0 : end_round/0 ? 0 : end_round/@a leaving member's segment goes while its moves are under way
 prefix-kinds@kmod/core/log/store.c@s/ \&\& !kvc_member_hope(m))/)/@pages of the other kind get what is left of a segment
 prefix-kinds-stuck@kmod/core/log/store.c@s/both \&\& !kvc_member_hope(m))/both \&\& m->offline)/@pages of one kind do not get what is left of the other
 prefix-most@kmod/core/policy/request.c@s/if (!by_tail \&\& f->depth < anchor_of(prev->pages))/if (0)/@who has half of a prompt in common continues it

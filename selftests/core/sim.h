@@ -202,15 +202,23 @@ struct mbudget {
 	bool	remembers;		/* had a limit in this life */
 };
 
-struct worker {
-	struct sim *sim;
-	u32	member;
-	bool	kicked, busy;
-	bool	asking;			/* in a call of the engine */
+/* What a worker is at */
+struct task {
+	struct worker *worker;
 	struct kvc_work w;
 	u8	*buf;			/* of a move */
 	bool	leased;			/* somebody leases what is moved, for as long as that takes */
 	struct kvc_lease lease;
+};
+
+struct worker {
+	struct sim *sim;
+	u32	member;
+	bool	kicked;
+	bool	asking;			/* in a call of the engine */
+	struct task *task;		/* that has to end before anything else begins */
+	u32	moving;			/* moves under way beside it */
+	u32	leased;			/* of the moves: they come from one segment */
 };
 
 /* What users do changes from time to time, and a device may be slow with what it is told to force. */

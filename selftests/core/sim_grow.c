@@ -261,8 +261,8 @@ void grow_look(struct sim *s)
 	u32 i;
 
 	g->held -= !!g->held;
-	if (g->state == G_LEAVING && kvc_member_left(s->pool, g->member) && !s->workers[g->member].busy &&
-	    !s->workers[g->member].asking) {
+	if (g->state == G_LEAVING && kvc_member_left(s->pool, g->member) && !s->workers[g->member].task &&
+	    !s->workers[g->member].moving && !s->workers[g->member].asking) {
 		for (i = 0; i < s->cfg.nr_members; i++)
 			g->marks[i] = kvc_flush_mark(s->pool, i);
 		s->lost |= grow_forgets(s);

@@ -207,7 +207,7 @@ static bool going(const struct sim *s, u32 member, u32 segment)
 
 	if (removing(s, member))
 		return true;
-	return work_header(s, member) && segment_of(s, wk->w.offset) == segment;
+	return work_header(s, member) && segment_of(s, wk->task->w.offset) == segment;
 }
 
 /* @read: by those in logs that recovery has read as they are; else by those that stay */

@@ -439,7 +439,7 @@ static void note_writes(struct sim *s)
 		bool header = work_header(s, i);
 
 		s->n.cuts_header += header;
-		s->n.cuts_summary += !header && s->workers[i].busy && s->workers[i].w.type == KVC_WORK_WRITE;
+		s->n.cuts_summary += !header && s->workers[i].task && s->workers[i].task->w.type == KVC_WORK_WRITE;
 	}
 }
 

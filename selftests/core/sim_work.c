@@ -5,6 +5,8 @@
  */
 #include "sim.h"
 
+#define MOVES_AHEAD	3U	/* moves under way beside the worker's next task */
+
 static void on_kick(void *owner, u32 member)
 {
 	struct sim *s = owner;
@@ -74,39 +76,45 @@ static void model_move_bad(struct sim *s, const struct kvc_work *w)
 	}
 }
 
-static void work_end(struct worker *wk, int err)
+static void work_end(struct task *task, int err)
 {
+	struct worker *wk = task->worker;
+	struct kvc_work *w = &task->w;
 	struct sim *s = wk->sim;
 	struct window win;
+	bool leased = wk->leased != 0;
 
 	/* a page that moves is in two places at a time: nobody is let in */
-	if (wk->w.type != KVC_WORK_MOVE)
+	if (w->type != KVC_WORK_MOVE)
 		window_begin(s, &win, NULL);
-	kvc_work_done(s->pool, &wk->w, err);
-	if (wk->w.type != KVC_WORK_MOVE)
+	kvc_work_done(s->pool, w, err);
+	if (w->type != KVC_WORK_MOVE)
 		window_end(s, &win);
-	if (wk->leased)
-		kvc_lease_put(s->pool, &wk->lease);
-	free(wk->buf);
-	wk->buf = NULL;
-	wk->busy = false;
+	if (task->leased)
+		kvc_lease_put(s->pool, &task->lease);
+	wk->leased -= task->leased;
+	free(task->buf);
+	if (wk->task == task)
+		wk->task = NULL;
+	else
+		wk->moving--;
 	wk->kicked = true;
 	if (s->ending)
-		return;
+		goto out;
 	if (!kvc_member_online(s->pool, wk->member))
 		model_member_failed(s, wk->member);
-	if (wk->w.type == KVC_WORK_MOVE && !err && !wk->leased)
-		model_moved(s, &wk->w);
-	wk->leased = false;
+	if (w->type == KVC_WORK_MOVE && !err && !leased)
+		model_moved(s, w);
 	/* lost, with a copy that is not durable yet */
-	if (wk->w.type == KVC_WORK_MOVE && wk->w.member != wk->member && s->cfg.member_fails &&
-	    rng_chance(&s->fault_rng, 200))
-		sim_fail_member(s, wk->w.member);
-	if (wk->w.type == KVC_WORK_MOVE && err == -EBADMSG)
-		model_move_bad(s, &wk->w);
+	if (w->type == KVC_WORK_MOVE && w->member != wk->member && s->cfg.member_fails && rng_chance(&s->fault_rng, 200))
+		sim_fail_member(s, w->member);
+	if (w->type == KVC_WORK_MOVE && err == -EBADMSG)
+		model_move_bad(s, w);
 	s->n.ioerrs += err && err != -EBADMSG;
-	if (wk->w.type == KVC_WORK_WRITE)
+	if (w->type == KVC_WORK_WRITE)
 		image_changed(s);
+out:
+	free(task);
 }
 
 static void plain_done(void *arg, int err)
@@ -114,14 +122,15 @@ static void plain_done(void *arg, int err)
 	work_end(arg, err);
 }
 
-static bool move_intact(struct worker *wk)
+static bool move_intact(struct task *task)
 {
-	u32 chunk = kvc_chunk_size(wk->sim->pool), i;
+	struct kvc_pool *p = task->worker->sim->pool;
+	u32 chunk = kvc_chunk_size(p), i;
 
-	for (i = 0; i < wk->w.nr_chunks && !wk->w.no_crcs; i++) {
-		u32 from = i * chunk, len = min(chunk, wk->w.len - from);
+	for (i = 0; i < task->w.nr_chunks && !task->w.no_crcs; i++) {
+		u32 from = i * chunk, len = min(chunk, task->w.len - from);
 
-		if (page_crc(wk->buf + from, len) != kvc_work_crc(wk->sim->pool, &wk->w, i))
+		if (page_crc(task->buf + from, len) != kvc_work_crc(p, &task->w, i))
 			return false;
 	}
 	return true;
@@ -129,14 +138,15 @@ static bool move_intact(struct worker *wk)
 
 static void move_read_done(void *arg, int err)
 {
-	struct worker *wk = arg;
+	struct task *task = arg;
+	struct kvc_work *w = &task->w;
 
-	if (!err && !move_intact(wk))
+	if (!err && !move_intact(task))
 		err = -EBADMSG;
 	if (err)
-		work_end(wk, err);
+		work_end(task, err);
 	else
-		dev_write(wk->sim->devs[wk->w.member], wk->w.offset, wk->buf, padded(wk->w.len), 0, plain_done, wk);
+		dev_write(task->worker->sim->devs[w->member], w->offset, task->buf, padded(w->len), 0, plain_done, task);
 }
 
 static struct mkey *page_at(struct sim *s, u32 member, u64 offset)
@@ -149,10 +159,10 @@ static struct mkey *page_at(struct sim *s, u32 member, u64 offset)
 	return NULL;
 }
 
-static void lease_moved(struct worker *wk)
+static void lease_moved(struct task *task)
 {
-	struct sim *s = wk->sim;
-	struct mkey *k = page_at(s, wk->w.src_member, wk->w.src_offset);
+	struct sim *s = task->worker->sim;
+	struct mkey *k = page_at(s, task->w.src_member, task->w.src_offset);
 	struct kvc_domain *d;
 	u8 key[KVC_KEY_LEN];
 
@@ -160,40 +170,50 @@ static void lease_moved(struct worker *wk)
 		return;
 	key_make(key, k->id);
 	d = sim_domain(s, k);
-	wk->leased = kvc_lease_get(s->pool, d, key, &wk->lease) == 0;
+	task->leased = kvc_lease_get(s->pool, d, key, &task->lease) == 0;
+	task->worker->leased += task->leased;
 	kvc_domain_put(s->pool, d);
 }
 
-static void start_move(struct worker *wk)
+static void start_move(struct task *task)
 {
-	const struct kvc_work *w = &wk->w;
+	struct worker *wk = task->worker;
+	const struct kvc_work *w = &task->w;
 	struct sim *s = wk->sim;
 
 	if (s->cfg.leases && rng_chance(&s->rng, 500))
-		lease_moved(wk);
+		lease_moved(task);
 	model_check_free(s, w->member, w->offset, padded(w->len), "move");
-	wk->buf = calloc(1, padded(w->len));
-	if (!wk->buf)
+	task->buf = calloc(1, padded(w->len));
+	if (!task->buf)
 		sim_fail("the test itself is out of memory");
-	dev_read(s->devs[w->src_member], w->src_offset, wk->buf, padded(w->len), move_read_done, wk);
+	/* others beside it */
+	if (wk->moving < MOVES_AHEAD && rng_chance(&s->rng, 6000)) {
+		wk->task = NULL;
+		wk->moving++;
+		wk->kicked = true;
+	}
+	dev_read(s->devs[w->src_member], w->src_offset, task->buf, padded(w->len), move_read_done, task);
 }
 
 bool work_header(const struct sim *s, u32 member)
 {
 	const struct worker *wk = &s->workers[member];
 
-	return wk->busy && wk->w.type == KVC_WORK_WRITE && (wk->w.offset - KVC_DATA_OFFSET) % s->cfg.segment_size == 0;
+	return wk->task && wk->task->w.type == KVC_WORK_WRITE &&
+	       (wk->task->w.offset - KVC_DATA_OFFSET) % s->cfg.segment_size == 0;
 }
 
 static const char *const names[] = { "write", "move", "discard" };
 
-static void start(struct worker *wk)
+static void start(struct task *task)
 {
-	struct kvc_work *w = &wk->w;
+	struct worker *wk = task->worker;
+	struct kvc_work *w = &task->w;
 	struct sim *s = wk->sim;
 	struct dev *d = s->devs[wk->member];
 
-	wk->busy = true;
+	wk->task = task;
 	sim_check((w->type == KVC_WORK_MOVE ? w->src_member : w->member) == wk->member, "work of member %u for %u",
 		  w->member, wk->member);
 	sim_trace(s, "member %u: %s at %llu + %llu", wk->member, names[w->type], (unsigned long long)w->offset,
@@ -206,22 +226,22 @@ static void start(struct worker *wk)
 	switch (w->type) {
 	case KVC_WORK_WRITE:
 		model_check_free(s, w->member, w->offset, w->len, "summary");
-		dev_write(d, w->offset, w->buf, w->len, DEV_PREFLUSH | DEV_FUA, plain_done, wk);
+		dev_write(d, w->offset, w->buf, w->len, DEV_PREFLUSH | DEV_FUA, plain_done, task);
 		break;
 	case KVC_WORK_MOVE:
 		if (w->member != wk->member)
 			s->newest[w->member] = (struct place){ w->member, s->cfg.windows ? 0 : w->offset };
-		start_move(wk);
+		start_move(task);
 		break;
 	case KVC_WORK_DISCARD:
 		model_check_free(s, w->member, w->offset, w->discard_len, "discard");
-		dev_discard(d, w->offset, w->discard_len, plain_done, wk);
+		dev_discard(d, w->offset, w->discard_len, plain_done, task);
 		break;
 	}
 }
 
 /* Favours to the device, at any pace */
-static int next_discard(struct worker *wk)
+static int next_discard(struct worker *wk, struct kvc_work *w)
 {
 	struct sim *s = wk->sim;
 	u64 max;
@@ -230,12 +250,12 @@ static int next_discard(struct worker *wk)
 	if (!s->cfg.discards || rng_below(&s->rng, s->cfg.discards))
 		return 0;
 	max = rng_range(&s->rng, 1, (u32)(s->cfg.segment_size >> KVC_BLOCK_SHIFT));
-	r = kvc_discard_next(s->pool, wk->member, max << KVC_BLOCK_SHIFT, &wk->w);
+	r = kvc_discard_next(s->pool, wk->member, max << KVC_BLOCK_SHIFT, w);
 	s->n.discards += r == 1;
 	return r;
 }
 
-static int ask(struct worker *wk, bool flush)
+static int ask(struct worker *wk, bool flush, struct kvc_work *w)
 {
 	struct sim *s = wk->sim;
 	struct window win;
@@ -245,12 +265,12 @@ static int ask(struct worker *wk, bool flush)
 	wk->asking = true;
 	window_begin(s, &win, NULL);
 	if (flush) {
-		r = kvc_flush_next(s->pool, wk->member, &wk->w);
+		r = kvc_flush_next(s->pool, wk->member, w);
 	} else {
 		wk->kicked = false;
-		r = kvc_work_next(s->pool, wk->member, &wk->w);
+		r = kvc_work_next(s->pool, wk->member, w);
 		if (r == 0)
-			r = next_discard(wk);
+			r = next_discard(wk, w);
 	}
 	ran = window_end(s, &win);
 	wk->asking = false;
@@ -266,17 +286,22 @@ static int ask(struct worker *wk, bool flush)
 bool work_step(struct sim *s, u32 member)
 {
 	struct worker *wk = &s->workers[member];
+	struct task *task;
 	bool flush;
 	int r;
 
-	if (wk->busy || wk->asking)
+	if (wk->task || wk->asking)
 		return false;
 	flush = ops_flush_wants(s, member);
 	if (!flush && (!wk->kicked || grow_held(s, member)))
 		return false;
 	if (flush && wk->kicked && !grow_held(s, member))
 		flush = rng_chance(&s->rng, 5000);
-	r = ask(wk, flush);
+	task = calloc(1, sizeof(*task));
+	if (!task)
+		sim_fail("the test itself is out of memory");
+	task->worker = wk;
+	r = ask(wk, flush, &task->w);
 	model_look(s);
 	if (r == -ENOMEM && s->cfg.alloc_fails) {
 		s->n.nomem++;
@@ -285,6 +310,8 @@ bool work_step(struct sim *s, u32 member)
 		sim_check(r == 0 || r == 1, "member %u: next work: %d", member, r);
 	}
 	if (r == 1)
-		start(wk);
+		start(task);
+	else
+		free(task);
 	return true;
 }

@@ -323,6 +323,52 @@ static void damaged_page_is_not_moved(void **state)
 }
 
 /*
+ * Pages that lie side by side are moved at once: their moves are handed out one after the other, each beside the last
+ * at both ends, and may end in any order. Until all have, their segment does not go, nor is anything begun that counts
+ * on them.
+ */
+static void moves_together(void **state)
+{
+	struct rig *r = *state;
+	struct kvc_member *m = &r->pool->members[0];
+	u32 n = rig_fill(r, 0, PAGE, 4), nr = 0, i;
+	struct kvc_work w[4], more;
+
+	while (nr < 2) {
+		for (i = 0; i < 3; i++)
+			assert_int_equal(rig_load(r, r->d, i, i), 0);
+		assert_int_equal(rig_store(r, r->d, n, n, PAGE), 0);
+		n++;
+		while (kvc_work_next(r->pool, 0, &w[nr]) == 1) {
+			if (w[nr].type == KVC_WORK_MOVE) {
+				if (++nr == 3)
+					break;
+			} else {
+				kvc_work_done(r->pool, &w[nr], rig_exec(r, &w[nr]));
+			}
+		}
+	}
+	assert_int_equal(m->reclaim.moving, nr);
+	for (i = 1; i < nr; i++)
+		assert_true(kvc_work_adjoins(&w[i - 1], &w[i]));
+	assert_false(kvc_work_adjoins(&w[1], &w[0]));
+	while (nr--) {
+		while (kvc_work_next(r->pool, 0, &more) == 1) {
+			assert_int_equal(more.type, KVC_WORK_WRITE);
+			kvc_work_done(r->pool, &more, rig_exec(r, &more));
+		}
+		assert_int_equal(m->reclaim.phase, KVC_R_MOVE);
+		kvc_work_done(r->pool, &w[nr], rig_exec(r, &w[nr]));
+	}
+	rig_work(r);
+	rig_flush(r);
+	rig_cut(r);
+	rig_recover(r);
+	for (i = 0; i < 3; i++)
+		assert_int_equal(rig_load(r, r->d, i, i), 0);
+}
+
+/*
  * All pages are leased, and a tombstone has a segment for itself: to carry it from one segment to the next makes no room.
  * Who waits is told so, and the device is not worn for it.
  */
@@ -390,6 +436,7 @@ static const struct CMUnitTest reclaim_tests[] = {
 	cmocka_unit_test_setup_teardown(generations_rise, make, unmake),
 	cmocka_unit_test_setup_teardown(moves_are_durable, make, unmake),
 	cmocka_unit_test_setup_teardown(damaged_page_is_not_moved, make, unmake),
+	cmocka_unit_test_setup_teardown(moves_together, make, unmake),
 };
 
 TEST_GROUP(reclaim);

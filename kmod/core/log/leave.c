@@ -199,7 +199,7 @@ static int next_move(struct kvc_member *m, struct kvc_work *w)
 		if (r == 1)
 			return 1;
 	}
-	return end_round(m);
+	return rc->moving ? 0 : end_round(m);
 }
 
 static void stop(struct kvc_member *m)

@@ -5,7 +5,7 @@
  *	IDLE	choose a victim; it becomes VICTIM, still read and leased as before
  *	CARRY	copy its tombstones that are still needed
  *	MOVE	copy the pages that are worth keeping, as far as the member's credit goes (victim.c)
- *	LOG	wait until all copies are durable
+ *	LOG	wait until all copies are durable; begins when no MOVE is out any more
  *	EVICT	the segment becomes DRAINING; if it was leased meanwhile it gets away, else its pages leave the index
  *	WAIT	for the last hold; then its memory is freed and it is BLANK, to get a new header (summary.c)
  *
@@ -221,6 +221,7 @@ out:
 	os_unlock(&m->lock);
 	if (r != 1)
 		return r;
+	kvc_member_of(p, w->src.gseg)->reclaim.moving++;
 	for (i = 0; i < w->src.nr_chunks; i++)
 		kvc_store_crc(p, &w->dst, i, kvc_load_crc(p, &w->src, i));
 	fill_move(w, length);
@@ -254,6 +255,8 @@ static int next_move(struct kvc_member *m, struct kvc_work *w)
 			return 1;
 		}
 	}
+	if (rc->moving)
+		return 0;
 	os_lock(&m->lock);
 	rc->mark = m->commits;
 	rc->phase = KVC_R_LOG;
@@ -297,6 +300,7 @@ void kvc_move_done(struct kvc_member *m, struct kvc_work *w, int err)
 	os_unlock(&sh->lock);
 	os_unlock(&m->lock);
 	/* this is its thread */
+	from->reclaim.moving--;
 	if (err && err != -EBADMSG)
 		from->reclaim.failed = true;
 	else if (!ok)

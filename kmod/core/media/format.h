@@ -247,6 +247,11 @@ static inline u32 kvc_blocks(u64 bytes)
 	return (u32)((bytes + KVC_BLOCK - 1) >> KVC_BLOCK_SHIFT);
 }
 
+static inline u64 kvc_padded(u64 bytes)
+{
+	return (u64)kvc_blocks(bytes) << KVC_BLOCK_SHIFT;
+}
+
 #define KVC_EXTENT_CLOSED	1U	/* no extent behind this one has a record of a page */
 
 /* Extent writer: begin, add records, end. @buf holds @cap bytes, a multiple of KVC_BLOCK. */
