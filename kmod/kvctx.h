@@ -9,12 +9,12 @@
  *   core/                 the engine (core/core.h), which all may call
  *
  * Floors, lowest first; a file calls only what is below it.
- *   1  base bio session/sqe
+ *   1  base bio session/sqe session/tree
  *   2  data/path data/cq session/call
  *   3  data/mem
  *   4  data/register
  *   5  data/op
- *   6  data/queue
+ *   6  data/queue session/slots
  *   7  data/park data/turn
  *   8  data/io
  *   9  data/load data/store
@@ -111,7 +111,7 @@ struct kvctx_queue {
 	atomic_t waiting;			/* who is in it, or about to be, or being tried again */
 	spinlock_t lock;			/* ops, until */
 	struct list_head ops[2];		/* those of a rank go before those of the next */
-	ktime_t until;				/* the earliest deadline among them */
+	u64 until;				/* the earliest deadline among them */
 	void (*drop)(struct kvctx_op *op, int err);	/* the end of one that gives up; never changes */
 	struct delayed_work work;		/* lets them go on */
 };

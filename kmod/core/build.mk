@@ -3,6 +3,7 @@
 # The core as a native library: $(O)/lib/libkvccore.a, for tests and tools. Users link with $(KVC_CORE_LIBS).
 
 include kmod/core/files.mk
+include kmod/session/files.mk
 
 KVC_CORE_LIB	:= $(O)/lib/libkvccore.a
 KVC_CORE_CFLAGS	:= -Ikmod/core/os-native -Ikmod/core

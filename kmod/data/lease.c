@@ -206,7 +206,7 @@ static u32 lease_prefetch(struct kvctx_session *s, struct lease_match *m)
 	for (i = 0; m->flags & KVCTX_MATCH_ALL && i < m->nr_keys; i++)
 		if (m->present[i / 64] & BIT_ULL(i % 64))
 			m->keys[n++] = m->keys[i];
-	return kvctx_slots_prefetch(s, m->keys, m->nr_present, m->lease_ms);
+	return s->slots ? kvctx_slots_prefetch(s->slots, m->keys, m->nr_present, m->lease_ms, NULL) : 0;
 }
 
 /* All keys at once: to the engine they are a request, whose last pages say as much as its first. 0 or -ENOMEM */
@@ -323,7 +323,7 @@ static s32 lease_match_op(struct kvctx_op *op, struct lease_match *m)
 	int err;
 
 	err = kvctx_op_unwanted(op);
-	if (!err && op->call.deadline <= ktime_get())
+	if (!err && op->call.deadline <= os_now())
 		err = -ETIME;
 	if (err)
 		return err;

@@ -91,6 +91,11 @@ void kvctx_op_complete(struct kvctx_op *op, s32 res, u32 flags)
 		kvctx_op_discard(op);
 }
 
+void kvctx_req_complete(struct kvctx_req *req, s32 res, u32 flags)
+{
+	kvctx_op_complete(kvctx_op_of(req), res, flags);
+}
+
 /* Go on with an operation in process context. */
 void kvctx_op_process(struct kvctx_op *op, work_func_t fn)
 {

@@ -28,8 +28,8 @@
  * copies, failures).
  *
  * Locks: session->setup_lock is a mutex, outside of all others. cq.lock is taken in any context. mems.xa_lock,
- * leases.xa_lock, slots->lock and the locks of queues are spinlocks of process context. None of the spinlocks is taken
- * inside another, but that of a member's turn inside slots->lock.
+ * leases.xa_lock and the locks of queues are spinlocks of process context, slots->lock is one of the engine's kind. None of
+ * them is taken inside another, but that of a member's turn inside slots->lock.
  */
 #ifndef KVCTX_OP_H
 #define KVCTX_OP_H
@@ -43,7 +43,7 @@
 #include <linux/xarray.h>
 
 #include "data.h"
-#include "session/session.h"
+#include "session/slots.h"
 
 /* mem.c */
 
@@ -161,6 +161,7 @@ struct kvctx_session {
 
 	struct kvctx_mem *arena;	/* NULL: none */
 	struct kvctx_slots *slots;	/* NULL: none */
+	struct kvctx_mem *slots_mem;
 	struct xarray mems;		/* registrations by id; its lock guards finding, holding, removing them */
 
 	struct xarray leases;		/* by id; its lock guards the next two */
@@ -232,29 +233,9 @@ struct kvctx_op_kind {
 };
 
 struct kvctx_op {
+	struct kvctx_req call;			/* what was asked for */
 	struct kvctx_session *session;
 	const struct kvctx_op_kind *kind;	/* set by who starts it */
-
-	struct {				/* what was asked for */
-		u64 user_data;
-		u32 flags;
-		u8 opcode;			/* enum kvctx_opcode */
-		u8 prio;			/* enum kvctx_prio, not DEFAULT */
-		u32 length;
-		u64 offset;
-		union {
-			u32 depth;
-			u32 nr_keys;		/* MATCH */
-		};
-		u32 lease_ms;
-		u8 key[KVC_KEY_LEN] __aligned(8);
-		ktime_t deadline;		/* KTIME_MAX: none */
-		union {
-			u32 *crcs;		/* STORE: the caller's, a copy; NULL: none came */
-			struct kvctx_key *keys;	/* MATCH: likewise */
-		};
-		u64 crcs_to;			/* LOAD: where the caller wants them, while SUBMIT runs; 0: nowhere */
-	} call;
 
 	struct {				/* the caller's memory */
 		bool p2p;			/* a piece is peer memory: no checksums, no bounce blocks */
@@ -269,14 +250,12 @@ struct kvctx_op {
 		struct kvctx_uring *uring;	/* the command that it came by */
 	} to;
 
-	struct {				/* PARKED, QUEUED, or for a slot; under the lock of what it waits in */
+	struct {				/* PARKED, QUEUED; under the lock of what it waits in */
 		struct list_head node;
 		bool queued;			/* see queue.c */
 		int err;			/* why it waits no longer */
 		ktime_t since;
 	} wait;
-
-	struct kvctx_slot *slot;		/* that it waits for, copies from or fills */
 
 	struct {				/* the transfer, see io.c */
 		u32 member;
@@ -316,14 +295,10 @@ struct kvctx_op {
 	struct kvctx_op *spare;			/* next in session->cq.spare */
 };
 
-/* A key as the engine wants it: the same bytes on every machine. Converts in place. */
-static inline const u8 *kvctx_key_bytes(struct kvctx_key *key)
+static inline struct kvctx_op *kvctx_op_of(struct kvctx_req *req)
 {
-	key->qualifier = (__force __u64)cpu_to_le64(key->qualifier);
-	return (const u8 *)key;
+	return container_of(req, struct kvctx_op, call);
 }
-
-static_assert(sizeof(struct kvctx_key) == KVC_KEY_LEN);
 
 struct kvctx_op *kvctx_op_alloc(struct kvctx_session *s, struct kvctx_op **spare);
 void kvctx_op_put_pieces(struct kvctx_op *op);
@@ -386,9 +361,8 @@ int kvctx_slots_setup(struct kvctx_session *s, u32 *slot_bytes, u32 nr_slots);
 void kvctx_slots_free(struct kvctx_session *s);
 int kvctx_slots_mmap(struct kvctx_session *s, struct vm_area_struct *vma, u64 offset);
 int kvctx_prefetch_start(struct kvctx_op *op);
-s32 kvctx_slot_put(struct kvctx_session *s, const struct kvctx_sqe *sqe);
+s32 kvctx_put(struct kvctx_session *s, const struct kvctx_sqe *sqe);
 int kvctx_load_start(struct kvctx_op *op);
-u32 kvctx_slots_prefetch(struct kvctx_session *s, const struct kvctx_key *keys, u32 nr, u32 lease_ms);
 
 /* lease.c */
 void kvctx_lease_init(struct kvctx_session *s);

@@ -52,7 +52,7 @@ static void queue_drop(struct kvctx_queue *q, struct list_head *out)
 /* Take out who gives up. @late: only if a deadline has passed. */
 void kvctx_queue_weed(struct kvctx_queue *q, bool late)
 {
-	ktime_t now = ktime_get(), until = KTIME_MAX;
+	u64 now = os_now(), until = OS_NEVER;
 	struct kvctx_op *op, *next;
 	LIST_HEAD(out);
 	u32 i;
@@ -139,7 +139,7 @@ void kvctx_queue_init(struct kvctx_queue *q, work_func_t work, void (*drop)(stru
 	spin_lock_init(&q->lock);
 	for (i = 0; i < ARRAY_SIZE(q->ops); i++)
 		INIT_LIST_HEAD(&q->ops[i]);
-	q->until = KTIME_MAX;
+	q->until = OS_NEVER;
 	q->drop = drop;
 	INIT_DELAYED_WORK(&q->work, work);
 }

@@ -38,7 +38,7 @@ static const struct submit_opcode submit_opcodes[KVCTX_OPS] = {
 	[KVCTX_OP_QUERY]	= { .now = submit_query },
 	[KVCTX_OP_PREFETCH]	= { .start = kvctx_prefetch_start },
 	[KVCTX_OP_GET]		= { .start = kvctx_prefetch_start },
-	[KVCTX_OP_PUT]		= { .now = kvctx_slot_put },
+	[KVCTX_OP_PUT]		= { .now = kvctx_put },
 	[KVCTX_OP_LEASE]	= { .now = kvctx_lease_one },
 	[KVCTX_OP_RELEASE]	= { .now = kvctx_lease_release },
 	[KVCTX_OP_FLUSH]	= { .start = kvctx_flush_op_start },
@@ -131,7 +131,7 @@ static int submit_get_arrays(struct kvctx_op *op, const struct kvctx_sqe *sqe)
 }
 
 /* 0: taken over, and maybe ended */
-static int submit_start(struct kvctx_session *s, const struct kvctx_sqe *sqe, u32 opcode, ktime_t deadline,
+static int submit_start(struct kvctx_session *s, const struct kvctx_sqe *sqe, u32 opcode, u64 deadline,
 			struct kvctx_from *from, struct kvctx_op **spare)
 {
 	struct kvctx_op *op = kvctx_op_alloc(s, spare);
@@ -186,7 +186,7 @@ static int submit_fault_in_crcs(struct kvctx_session *s, const struct kvctx_sqe 
 static s32 submit_one(struct kvctx_session *s, const struct kvctx_sqe *sqe, ktime_t now, struct kvctx_from *from,
 		      struct kvctx_op **spare)
 {
-	ktime_t deadline = KTIME_MAX;
+	u64 deadline = OS_NEVER;
 	u32 opcode = sqe->opcode;
 	s32 res;
 
@@ -198,7 +198,7 @@ static s32 submit_one(struct kvctx_session *s, const struct kvctx_sqe *sqe, ktim
 		return res;
 	if (sqe->timeout_ns) {
 		deadline = ktime_add_safe(now, ns_to_ktime(min_t(u64, sqe->timeout_ns, KTIME_MAX)));
-		if (ktime_get() >= deadline)
+		if (os_now() >= deadline)
 			return -ETIME;
 	}
 	if (submit_opcodes[opcode].now)

@@ -7,7 +7,7 @@ KVE_SRC		:= log fork os/os device attend member super worker recover attach pool
 		   session server
 KVE_OBJS	:= $(KVE_SRC:%=$(O)/obj/libkvctx/engine/%.o)
 KVE_CORE	:= $(KVC_CORE_FILES:%=$(O)/obj/libkvctx/core/%.o) $(O)/obj/libkvctx/core/os-native/crc.o \
-		   $(O)/obj/libkvctx/core/session/sqe.o $(O)/obj/libkvctx/core/session/call.o
+		   $(KVCTX_SESSION:%=$(O)/obj/libkvctx/core/session/%.o)
 KVE_CORE_CFLAGS	:= -fPIC -pthread -fvisibility=hidden -Ilibkvctx/engine/os -Ikmod/core -Ikmod
 KVE_CFLAGS	:= -Ilibkvctx -Ilibkvctx/engine $(KVE_CORE_CFLAGS)
 KVE_LIBS	:= -luring -lisal -lpthread

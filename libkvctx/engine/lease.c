@@ -143,7 +143,7 @@ s32 kve_lease_one(struct kve_session *s, const struct kvctx_sqe *sqe)
 	l = kve_lease_alloc(1);
 	if (!l)
 		return -ENOMEM;
-	ret = kvc_lease_get(s->pool->core, s->domain, kve_key_bytes(&key), l->pages);
+	ret = kvc_lease_get(s->pool->core, s->domain, kvctx_key_bytes(&key), l->pages);
 	if (ret) {
 		free(l);
 		return ret;

@@ -118,10 +118,10 @@ static void load_tell_crcs(struct kve_op *op)
 {
 	struct kvc_pool *core = op->session->pool->core;
 	u32 size = kvc_chunk_size(core), chunk = (u32)op->call.offset / size, i;
-	u32 end = ((u32)op->call.offset + op->call.length - 1) / size + 1;
+	u32 end = ((u32)op->call.offset + op->call.length - 1) / size + 1, *to = (u32 *)op->call.crcs_to;
 
 	for (i = 0; chunk + i < end; i++)
-		op->call.crcs_to[i] = kvc_load_crc(core, &op->load.page, chunk + i);
+		to[i] = kvc_load_crc(core, &op->load.page, chunk + i);
 }
 
 /* The operation's turn has come: the device fills its memory. Or it will not come, and @err ends the operation. */

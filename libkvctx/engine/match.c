@@ -44,7 +44,7 @@ static int match_find(struct kve_session *s, struct match *m)
 			return -ENOMEM;
 	}
 	for (i = 0; i < m->nr_keys; i++)
-		kve_key_bytes(&m->keys[i]);
+		kvctx_key_bytes(&m->keys[i]);
 	m->nr_present = kvc_match(s->pool->core, s->domain, (const u8 (*)[KVC_KEY_LEN])m->keys, m->nr_keys,
 				  m->flags & KVCTX_MATCH_ALL ? m->present : NULL, m->lens,
 				  l ? kve_lease_pages(l) : NULL);

@@ -108,3 +108,8 @@ void kve_op_complete(struct kve_op *op, s32 res, u32 flags)
 	}
 	kve_op_discard(op);
 }
+
+void kvctx_req_complete(struct kvctx_req *req, s32 res, u32 flags)
+{
+	kve_op_complete(kve_op_of(req), res, flags);
+}

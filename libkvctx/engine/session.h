@@ -42,7 +42,7 @@
  *   13 session
  *   14 server
  *
- * Locks, outermost first: session->lock, waits->lock, the ring's. Nothing is copied, checked or transferred under the
+ * Locks, outermost first: session->lock, that of slots, waits->lock, the ring's. Nothing is copied, checked or transferred under the
  * first two, and no operation is completed under waits->lock.
  */
 #ifndef KVE_SESSION_H
@@ -53,7 +53,7 @@
 #include <sys/uio.h>
 
 #include "engine.h"
-#include "session/session.h"
+#include "session/slots.h"
 
 struct kve_op;
 struct kve_session;
@@ -237,7 +237,9 @@ struct kve_session {
 	struct kve_mem **mems;		/* by id; room for nr_mems; id 0 is the arena */
 	u32 nr_mems;
 	u32 unregistered;		/* atomically; memories that the ring does not know, though it knows others */
-	struct kve_slots *slots;	/* NULL: none */
+	struct kvctx_slots *slots;	/* NULL: none */
+	struct kve_mem *slots_mem;
+	struct kve_map slots_map;
 
 	struct kve_lease **leases;	/* by id */
 	struct kve_heap lease_ends;
@@ -276,30 +278,10 @@ struct kve_op_kind {
 };
 
 struct kve_op {
+	struct kvctx_req call;			/* what was asked for */
 	struct kve_session *session;
 	const struct kve_op_kind *kind;
 	struct kve_batch *batch;		/* that it came with, until it waits */
-
-	struct {				/* what was asked for */
-		u64 user_data;
-		u32 flags;
-		u8 opcode;			/* enum kvctx_opcode */
-		u8 prio;			/* enum kvctx_prio, not DEFAULT */
-		u32 length;
-		u64 offset;
-		union {
-			u32 depth;
-			u32 nr_keys;		/* MATCH */
-		};
-		u32 lease_ms;
-		u8 key[KVC_KEY_LEN] __aligned(8);
-		u64 deadline;			/* KVE_NEVER: none */
-		union {
-			u32 *crcs;		/* STORE: a copy of the caller's; NULL: none came */
-			struct kvctx_key *keys;	/* MATCH: likewise */
-		};
-		u32 *crcs_to;			/* LOAD: where the caller wants them */
-	} call;
 
 	struct {				/* the caller's memory */
 		u32 nr;				/* pieces */
@@ -311,15 +293,13 @@ struct kve_op {
 
 	void (*done)(struct kve_op *op, s32 res, u32 flags);	/* takes the result; NULL: the completion queue */
 
-	struct {				/* PARKED, QUEUED: waits->lock; for a slot: session->lock */
+	struct {				/* PARKED, QUEUED: waits->lock */
 		TAILQ_ENTRY(kve_op) node;
 		bool queued;
 		u32 rank;
 		int err;			/* why it waits no longer */
 		u64 since;
 	} wait;
-
-	struct kve_slot *slot;			/* that it waits for, copies from or fills */
 
 	struct {
 		struct kve_io io;
@@ -351,11 +331,9 @@ struct kve_op {
 	struct iovec inline_vecs[KVE_INLINE_PIECES + 2];
 };
 
-/* A key as the engine wants it: the same bytes on every machine. Converts in place. */
-static inline const u8 *kve_key_bytes(struct kvctx_key *key)
+static inline struct kve_op *kve_op_of(struct kvctx_req *req)
 {
-	key->qualifier = (u64)cpu_to_le64(key->qualifier);
-	return (const u8 *)key;
+	return container_of(req, struct kve_op, call);
 }
 
 struct kve_op *kve_op_alloc(struct kve_session *s);
@@ -445,7 +423,7 @@ int kve_slots_setup(struct kve_session *s, u32 *slot_bytes, u32 nr);
 void kve_slots_free(struct kve_session *s);
 const struct kve_map *kve_slots_map(const struct kve_session *s);
 int kve_prefetch_start(struct kve_op *op);
-s32 kve_slot_put(struct kve_session *s, const struct kvctx_sqe *sqe);
+s32 kve_put(struct kve_session *s, const struct kvctx_sqe *sqe);
 int kve_load_start(struct kve_op *op);
 u32 kve_slots_prefetch(struct kve_session *s, const struct kvctx_key *keys, u32 nr, u32 lease_ms);
 

@@ -22,7 +22,7 @@ static s32 submit_query(struct kve_session *s, const struct kvctx_sqe *sqe)
 {
 	struct kvctx_key key = sqe->key;
 
-	return kvc_query(s->pool->core, s->domain, kve_key_bytes(&key));
+	return kvc_query(s->pool->core, s->domain, kvctx_key_bytes(&key));
 }
 
 static s32 submit_cancel(struct kve_session *s, const struct kvctx_sqe *sqe)
@@ -37,7 +37,7 @@ static const struct submit_opcode submit_opcodes[KVCTX_OPS] = {
 	[KVCTX_OP_QUERY]	= { .now = submit_query },
 	[KVCTX_OP_PREFETCH]	= { .start = kve_prefetch_start },
 	[KVCTX_OP_GET]		= { .start = kve_prefetch_start },
-	[KVCTX_OP_PUT]		= { .now = kve_slot_put },
+	[KVCTX_OP_PUT]		= { .now = kve_put },
 	[KVCTX_OP_LEASE]	= { .now = kve_lease_one },
 	[KVCTX_OP_RELEASE]	= { .now = kve_lease_release },
 	[KVCTX_OP_FLUSH]	= { .start = kve_flush_op_start },
@@ -77,7 +77,7 @@ static int submit_get_arrays(struct kve_op *op, const struct kvctx_sqe *sqe)
 	if (!sqe->crcs)
 		return 0;
 	if (sqe->opcode == KVCTX_OP_LOAD) {
-		op->call.crcs_to = (u32 *)sqe->crcs;
+		op->call.crcs_to = sqe->crcs;
 		return 0;
 	}
 	return submit_copy(&op->call.crcs, sqe->crcs, nr * sizeof(*op->call.crcs));
@@ -97,7 +97,7 @@ static int submit_start(struct kve_session *s, const struct kvctx_sqe *sqe, u64 
 	op->call.opcode = sqe->opcode;
 	op->call.prio = sqe->prio ? sqe->prio : kvctx_rules[sqe->opcode].prio;
 	memcpy(op->call.key, &sqe->key, sizeof(op->call.key));
-	kve_key_bytes((struct kvctx_key *)op->call.key);
+	kvctx_key_bytes((struct kvctx_key *)op->call.key);
 	op->call.offset = sqe->offset;
 	op->call.length = (u32)sqe->length;
 	op->call.depth = sqe->depth;

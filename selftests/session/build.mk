@@ -1,20 +1,26 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # What kmod/session has, natively.
-#   make check-session   part of `make check`: which operations and calls are valid, what a LOAD reads
+#   make check-session   part of `make check`: which operations and calls are valid, what a LOAD reads; slots, and the
+#                        tree that they stand in
 
-SESSION_TEST	:= $(O)/test/session
-SESSION_OBJS	:= $(patsubst %,$(O)/obj/%.o,selftests/session/sqe selftests/session/call kmod/session/sqe kmod/session/call)
+SESSION_TESTS	:= $(O)/test/session $(O)/test/session-parts
+SESSION_DIR	:= $(O)/obj/selftests/session
+SESSION_OBJS	:= $(KVCTX_SESSION:%=$(O)/obj/kmod/session/%.o)
 
-TESTPROGS	+= $(SESSION_TEST)
+TESTPROGS	+= $(SESSION_TESTS)
 CHECKS		+= check-session
 
-$(SESSION_OBJS): OBJ_CFLAGS := -Ikmod/core/os-native -Ikmod/session
-$(SESSION_TEST): $(SESSION_OBJS)
+$(SESSION_DIR)/%.o $(SESSION_OBJS): OBJ_CFLAGS := $(KVC_CORE_CFLAGS) -Ikmod -Ikmod/session
+$(O)/test/session: $(SESSION_DIR)/sqe.o $(SESSION_DIR)/call.o $(addprefix $(O)/obj/kmod/session/,sqe.o call.o)
+$(O)/test/session-parts: $(SESSION_DIR)/parts.o $(SESSION_DIR)/tree.o $(SESSION_DIR)/slots.o \
+	$(SESSION_OBJS) $(O)/obj/kmod/core/os-native/os.o
+$(SESSION_TESTS):
 	@mkdir -p $(@D)
-	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^
+	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^
 
 .PHONY: check-session
 check-session:
-	@$(MAKE) --no-print-directory -s O=$(O)/asan SAN=1 $(O)/asan/test/session
-	@$(O)/asan/test/session
+	@$(MAKE) --no-print-directory -s O=$(O)/asan SAN=1 $(SESSION_TESTS:$(O)/%=$(O)/asan/%)
+	@$(MAKE) --no-print-directory -s O=$(O)/tsan $(CORE_TSAN) $(O)/tsan/test/session-parts
+	@$(O)/asan/test/session && $(O)/asan/test/session-parts && $(O)/tsan/test/session-parts

@@ -13,11 +13,15 @@
 #include <linux/bits.h>
 #include <linux/build_bug.h>
 #include <linux/bug.h>
+#include <linux/container_of.h>
 #include <linux/crc32c.h>
 #include <linux/errno.h>
+#include <linux/ktime.h>
 #include <linux/limits.h>
+#include <linux/list.h>
 #include <linux/minmax.h>
 #include <linux/mm.h>
+#include <linux/nospec.h>
 #include <linux/prefetch.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
@@ -54,10 +58,32 @@ static inline void *os_zalloc(size_t size)
 	return kvzalloc(size, GFP_KERNEL | __GFP_NOWARN);
 }
 
+/* The same on the account of the process that asks */
+static inline void *os_alloc_charged(size_t size)
+{
+	return kvmalloc(size, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+}
+
+static inline void *os_zalloc_charged(size_t size)
+{
+	return kvzalloc(size, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+}
+
 static inline void os_free(void *p)
 {
 	kvfree(p);
 }
+
+/* ns since some moment before; only forward */
+static inline u64 os_now(void)
+{
+	return (u64)ktime_get();
+}
+
+#define OS_NEVER		U64_MAX
+
+/* @i, which is below @n, where a caller of ours said it */
+#define os_index(i, n)		array_index_nospec(i, n)
 
 /* Give others the processor in a long loop; no lock may be held. */
 static inline void os_relax(void)

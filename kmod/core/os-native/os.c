@@ -8,6 +8,7 @@
 
 bool (*os_alloc_fault)(size_t size);
 void (*os_window)(void);
+u64 os_clock;
 __thread int os_locks_held;
 
 void os_warn(const char *what, const char *file, int line)
@@ -35,6 +36,7 @@ void *os_zalloc(size_t size)
 
 void os_free(void *p)
 {
+	KVC_WARN_ONCE(os_locks_held != 0);
 	free(p);
 }
 

@@ -5,8 +5,9 @@
  * os-linux/os.h has the same names for the kernel, libkvctx/engine/os/os.h for the engine in a process; the include
  * path chooses. The core includes nothing else.
  *
- * Beyond theirs: os_warn() ends the program, os_alloc_fault lets a test refuse allocations, os_window lets it do what
- * another thread might do while no lock is held, and os_alloc() aborts when one is.
+ * Beyond theirs: os_warn() ends the program, os_alloc_fault lets a test refuse allocations, os_clock lets it set the
+ * time, os_window lets it do what another thread might do while no lock is held, and os_alloc() and os_free() abort when
+ * one is.
  */
 #ifndef KVC_OS_H
 #define KVC_OS_H
@@ -17,6 +18,14 @@
 extern bool (*os_alloc_fault)(size_t size);
 
 #define OS_SELF_CHECKS			1
+
+/* ns, as a test sets it */
+extern u64 os_clock;
+
+static inline u64 os_now(void)
+{
+	return READ_ONCE(os_clock);
+}
 
 /* Locks that this thread holds */
 extern __thread int os_locks_held;

@@ -28,6 +28,9 @@ typedef __s64 s64;
 #ifndef __packed
 #define __packed			__attribute__((__packed__))
 #endif
+#ifndef __force
+#define __force
+#endif
 #ifndef __aligned
 #define __aligned(n)			__attribute__((__aligned__(n)))
 #endif
@@ -82,6 +85,68 @@ static inline u16 le16_to_cpu(__le16 v) { return le16toh((u16)v); }
 static inline u32 le32_to_cpu(__le32 v) { return le32toh((u32)v); }
 static inline u64 le64_to_cpu(__le64 v) { return le64toh((u64)v); }
 
+/* As in the kernel: rings of nodes, entered by a head that is in none of them */
+struct list_head {
+	struct list_head *next, *prev;
+};
+
+#ifndef container_of
+#define container_of(p, type, member)	((type *)((char *)(p) - offsetof(type, member)))
+#endif
+#define list_first_entry_or_null(head, type, member) \
+	(list_empty(head) ? NULL : container_of((head)->next, type, member))
+#define list_for_each_entry(p, head, member)						\
+	for (p = container_of((head)->next, __typeof__(*p), member); &p->member != (head);	\
+	     p = container_of(p->member.next, __typeof__(*p), member))
+/* The body may take @p out */
+#define list_for_each_entry_safe(p, n, head, member)					\
+	for (p = container_of((head)->next, __typeof__(*p), member),			\
+	     n = container_of(p->member.next, __typeof__(*p), member); &p->member != (head);	\
+	     p = n, n = container_of(n->member.next, __typeof__(*n), member))
+
+static inline void INIT_LIST_HEAD(struct list_head *head)
+{
+	head->next = head;
+	head->prev = head;
+}
+
+static inline bool list_empty(const struct list_head *head)
+{
+	return head->next == head;
+}
+
+static inline void list_add(struct list_head *node, struct list_head *behind)
+{
+	node->prev = behind;
+	node->next = behind->next;
+	node->next->prev = node;
+	behind->next = node;
+}
+
+static inline void list_add_tail(struct list_head *node, struct list_head *head)
+{
+	list_add(node, head->prev);
+}
+
+static inline void list_del(struct list_head *node)
+{
+	node->next->prev = node->prev;
+	node->prev->next = node->next;
+}
+
+static inline void list_move_tail(struct list_head *node, struct list_head *head)
+{
+	list_del(node);
+	list_add_tail(node, head);
+}
+
+/* All that are behind @from go to the end of @to */
+static inline void list_splice_tail_init(struct list_head *from, struct list_head *to)
+{
+	while (!list_empty(from))
+		list_move_tail(from->next, to);
+}
+
 /* Raw CRC32C register update: no inversion before or after. */
 u32 os_crc32c(u32 crc, const void *p, size_t n);
 
@@ -89,6 +154,11 @@ u32 os_crc32c(u32 crc, const void *p, size_t n);
 void *os_alloc(size_t size);
 void *os_zalloc(size_t size);
 void os_free(void *p);
+#define os_alloc_charged(size)		os_alloc(size)
+#define os_zalloc_charged(size)		os_zalloc(size)
+
+#define OS_NEVER			U64_MAX
+#define os_index(i, n)			(i)
 
 static inline void os_relax(void)
 {

@@ -12,6 +12,13 @@
 
 #define OS_SELF_CHECKS			0
 
+u64 kve_now(void);
+
+static inline u64 os_now(void)
+{
+	return kve_now();
+}
+
 static inline void os_lock(struct os_lock *l)
 {
 	pthread_mutex_lock(&l->lock);

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR LGPL-2.1-or-later */
+/*
+ * An operation, as far as it concerns the files here: what was asked for, and what it waits in. Whoever serves has it
+ * inside a structure of its own, and gives the functions that are declared here as the server's.
+ *
+ * It has one owner at a time and no lock; while it waits, its owner is what it waits in.
+ */
+#ifndef KVCTX_REQ_H
+#define KVCTX_REQ_H
+
+#include "core.h"
+#include "session/session.h"
+
+#define KVCTX_NSEC_PER_MS	1000000ULL
+
+struct kvctx_req {
+	/* What was asked for */
+	u64 user_data;
+	u32 flags;
+	u8 opcode;			/* enum kvctx_opcode */
+	u8 prio;			/* enum kvctx_prio, not DEFAULT */
+	u32 length;
+	u64 offset;
+	union {
+		u32 depth;
+		u32 nr_keys;		/* MATCH */
+	};
+	u32 lease_ms;
+	u8 key[KVC_KEY_LEN] __aligned(8);
+	u64 deadline;			/* OS_NEVER: none */
+	union {
+		u32 *crcs;		/* STORE: the caller's, a copy; NULL: none came */
+		struct kvctx_key *keys;	/* MATCH: likewise */
+	};
+	u64 crcs_to;			/* LOAD: where the caller wants them, while SUBMIT runs; 0: nowhere */
+
+	struct {			/* under the lock of what it waits in */
+		struct list_head node;
+	} wait;
+	struct kvctx_slot *slot;	/* that it waits for, copies from or fills, see slots.h */
+};
+
+/* A key as the engine wants it: the same bytes on every machine. Converts in place. */
+static inline const u8 *kvctx_key_bytes(struct kvctx_key *key)
+{
+	key->qualifier = (__force __u64)cpu_to_le64(key->qualifier);
+	return (const u8 *)key;
+}
+
+os_static_assert(sizeof(struct kvctx_key) == KVC_KEY_LEN, "a key is the engine's");
+
+/* The server's: the end of one that was started; its session may be gone on return. No lock */
+void kvctx_req_complete(struct kvctx_req *req, s32 res, u32 flags);
+
+#endif
