@@ -29,7 +29,8 @@ static bool rig_fails(int fd, int what)
 {
 	struct stat st;
 
-	return (READ_ONCE(rig_bad.what) & what) && !fstat(fd, &st) && st.st_dev == rig_bad.dev &&
+	/* pairs with rig_fail() */
+	return (os_load_acquire(&rig_bad.what) & what) && !fstat(fd, &st) && st.st_dev == rig_bad.dev &&
 	       st.st_ino == rig_bad.ino;
 }
 
@@ -104,7 +105,7 @@ void rig_fail(const char *path, int what)
 		rig_bad.dev = st.st_dev;
 		rig_bad.ino = st.st_ino;
 	}
-	WRITE_ONCE(rig_bad.what, path ? what : 0);
+	os_store_release(&rig_bad.what, path ? what : 0);
 }
 
 static void rig_hear(void *arg, int priority, const char *text)
