@@ -10,12 +10,12 @@
  *
  * Floors, lowest first; a file calls only what is below it.
  *   1  base bio session/sqe session/tree
- *   2  data/path data/cq session/call
+ *   2  data/path data/cq session/call session/lease
  *   3  data/mem
  *   4  data/register
  *   5  data/op
  *   6  data/queue session/slots
- *   7  data/park data/turn
+ *   7  data/park data/turn session/match
  *   8  data/io
  *   9  data/load data/store
  *  10  data/slots

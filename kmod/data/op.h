@@ -27,8 +27,8 @@
  * goes on in a softirq (kvctx_op_bottom(): the engine's locks) or on pool->io_wq (kvctx_op_process(): checksums,
  * copies, failures).
  *
- * Locks: session->setup_lock is a mutex, outside of all others. cq.lock is taken in any context. mems.xa_lock,
- * leases.xa_lock and the locks of queues are spinlocks of process context, slots->lock is one of the engine's kind. None of
+ * Locks: session->setup_lock is a mutex, outside of all others. cq.lock is taken in any context. mems.xa_lock
+ * and the locks of queues are spinlocks of process context, slots->lock and leases.lock are of the engine's kind. None of
  * them is taken inside another, but that of a member's turn inside slots->lock.
  */
 #ifndef KVCTX_OP_H
@@ -38,12 +38,11 @@
 #include <linux/eventfd.h>
 #include <linux/ktime.h>
 #include <linux/poll.h>
-#include <linux/rbtree.h>
 #include <linux/uio.h>
 #include <linux/xarray.h>
 
 #include "data.h"
-#include "session/slots.h"
+#include "session/lease.h"
 
 /* mem.c */
 
@@ -164,11 +163,8 @@ struct kvctx_session {
 	struct kvctx_mem *slots_mem;
 	struct xarray mems;		/* registrations by id; its lock guards finding, holding, removing them */
 
-	struct xarray leases;		/* by id; its lock guards the next two */
-	struct rb_root_cached lease_ends;
-	u32 lease_pages;
-	u32 lease_next;
-	struct delayed_work lease_work;
+	struct kvctx_leases leases;
+	struct delayed_work lease_work;	/* ends those that are due */
 };
 
 /* The memory of that id, held if it is a registration. @gone: also when its peer is gone. -EINVAL, -ENODEV */
@@ -367,8 +363,8 @@ int kvctx_load_start(struct kvctx_op *op);
 /* lease.c */
 void kvctx_lease_init(struct kvctx_session *s);
 void kvctx_lease_exit(struct kvctx_session *s);
-s32 kvctx_lease_one(struct kvctx_session *s, const struct kvctx_sqe *sqe);
-s32 kvctx_lease_release(struct kvctx_session *s, const struct kvctx_sqe *sqe);
+s32 kvctx_lease(struct kvctx_session *s, const struct kvctx_sqe *sqe);
+s32 kvctx_release(struct kvctx_session *s, const struct kvctx_sqe *sqe);
 long kvctx_match(struct kvctx_session *s, struct kvctx_match *arg);
 int kvctx_match_start(struct kvctx_op *op);
 

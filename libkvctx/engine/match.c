@@ -1,76 +1,71 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 /*
- * MATCH: finds the pages of a prefix, and may lease them (lease.c) and have them read ahead (slots.c).
+ * Leases and MATCH: their timer, which the attendant looks after, and the caller's memory. What they are says
+ * kmod/session/lease.c.
  *
- * As an operation it is answered to the caller's memory: at once when there are few keys, else by the pool's attendant,
- * so that SUBMIT does not take long.
+ * As an operation MATCH is answered to the caller's memory: at once when there are few keys, else by the pool's
+ * attendant, so that SUBMIT does not take long.
  */
 #include "session.h"
 
 #define MATCH_FEW	256U
 
-/* What is asked for, and what is found */
-struct match {
-	u32 flags;			/* KVCTX_MATCH_* */
-	u32 nr_keys;
-	u32 lease_ms;
-	struct kvctx_key *keys;
-	u64 *present;			/* kvc_bits(nr_keys) words of zeros; without ALL not used */
-	u32 *lens;			/* or NULL */
-	u32 nr_present, nr_prefetched, lease;
-};
-
-/* The first of the pages that were found. The keys are not in their places afterwards. */
-static u32 match_prefetch(struct kve_session *s, struct match *m)
+static void lease_arm(struct kvctx_leases *t, u64 end)
 {
-	u32 i, n = 0;
+	struct kve_session *s = container_of(t, struct kve_session, leases);
 
-	for (i = 0; m->flags & KVCTX_MATCH_ALL && i < m->nr_keys; i++)
-		if (m->present[i / 64] & BIT_ULL(i % 64))
-			m->keys[n++] = m->keys[i];
-	return kve_slots_prefetch(s, m->keys, m->nr_present, m->lease_ms);
+	kve_job_queue(s->pool, &s->lease_job, end);
 }
 
-/* All keys at once: to the engine they are a request, whose last pages say as much as its first. 0 or -ENOMEM */
-static int match_find(struct kve_session *s, struct match *m)
+static void lease_work(struct kve_job *job)
 {
-	struct kve_lease *l = NULL;
-	s32 id = -ENOSPC;
-	u32 i;
+	kvctx_leases_expire(&container_of(job, struct kve_session, lease_job)->leases, os_now());
+}
 
-	if (m->flags & KVCTX_MATCH_LEASE) {
-		l = kve_lease_alloc(m->nr_keys);
-		if (!l)
-			return -ENOMEM;
-	}
-	for (i = 0; i < m->nr_keys; i++)
-		kvctx_key_bytes(&m->keys[i]);
-	m->nr_present = kvc_match(s->pool->core, s->domain, (const u8 (*)[KVC_KEY_LEN])m->keys, m->nr_keys,
-				  m->flags & KVCTX_MATCH_ALL ? m->present : NULL, m->lens,
-				  l ? kve_lease_pages(l) : NULL);
-	if (m->flags & KVCTX_MATCH_PREFETCH)
-		m->nr_prefetched = match_prefetch(s, m);
-	if (!l)
-		return 0;
-	if (m->nr_present)
-		id = kve_lease_add(s, l, m->nr_present, m->lease_ms);
-	if (id > 0)
-		m->lease = (u32)id;
-	else
-		kve_lease_drop(s, l, m->nr_present);
-	return 0;
+void kve_lease_init(struct kve_session *s)
+{
+	kvctx_leases_init(&s->leases);
+	s->leases.core = s->pool->core;
+	s->leases.arm = lease_arm;
+	s->lease_job.fn = lease_work;
+}
+
+/* The session closes and starts no operation any more. */
+void kve_lease_exit(struct kve_session *s)
+{
+	kvctx_leases_close(&s->leases);
+	kve_job_cancel(s->pool, &s->lease_job);
+}
+
+s32 kve_lease(struct kve_session *s, const struct kvctx_sqe *sqe)
+{
+	return kvctx_lease_one(&s->leases, s->domain, sqe);
+}
+
+s32 kve_release(struct kve_session *s, const struct kvctx_sqe *sqe)
+{
+	return kvctx_lease_release(&s->leases, sqe->lease);
+}
+
+static struct kvctx_lookup match_lookup(struct kve_session *s, struct kve_batch *batch)
+{
+	batch->last = &batch->stores;
+	return (struct kvctx_lookup){ .leases = &s->leases, .slots = s->slots, .domain = s->domain, .batch = batch };
 }
 
 int kve_match(struct kve_session *s, struct kvctx_match *arg)
 {
-	struct match m = {
-		.flags = arg->flags, .nr_keys = arg->nr_keys, .lease_ms = arg->lease_ms,
-		.present = (u64 *)arg->present, .lens = (u32 *)arg->lens,
-	};
+	struct kve_batch batch = {};
+	struct kvctx_lookup m = match_lookup(s, &batch);
 	int err = kvctx_match_check(arg);
 
 	if (err)
 		return err;
+	m.flags = arg->flags;
+	m.nr_keys = arg->nr_keys;
+	m.lease_ms = arg->lease_ms;
+	m.present = (u64 *)arg->present;
+	m.lens = (u32 *)arg->lens;
 	m.keys = malloc(m.nr_keys * sizeof(*m.keys));
 	if (!m.keys)
 		return -ENOMEM;
@@ -80,56 +75,39 @@ int kve_match(struct kve_session *s, struct kvctx_match *arg)
 		if (m.lens)
 			memset(m.lens, 0, m.nr_keys * sizeof(*m.lens));
 	}
-	err = match_find(s, &m);
+	err = kvctx_match_find(&m);
+	if (m.found.nr_prefetched)
+		kve_ring_send(s->ring);
 	free(m.keys);
-	arg->nr_present = m.nr_present;
-	arg->nr_prefetched = m.nr_prefetched;
-	arg->lease = m.lease;
+	arg->nr_present = m.found.nr_present;
+	arg->nr_prefetched = m.found.nr_prefetched;
+	arg->lease = m.found.lease;
 	return err;
-}
-
-/* To where a LOAD's bytes would go; what does not fit is left out. */
-static void match_answer(struct kve_op *op, const struct match *m)
-{
-	struct kvctx_found found = {
-		.nr_present = m->nr_present, .nr_prefetched = m->nr_prefetched, .lease = m->lease,
-	};
-	u32 left = op->call.length - (u32)sizeof(found), n;
-	struct kve_cursor c = { .vec = op->mem.vec };
-
-	kve_cursor_write(&c, &found, sizeof(found));
-	n = min_t(u32, left, kvc_bits(m->nr_keys) * sizeof(*m->present));
-	kve_cursor_write(&c, m->present, n);
-	kve_cursor_write(&c, m->lens, min_t(u32, left - n, m->nr_keys * sizeof(*m->lens)));
 }
 
 static s32 match_op(struct kve_op *op)
 {
-	struct match m = {
-		.flags = op->call.flags >> KVCTX_OP_MATCH_SHIFT, .nr_keys = op->call.nr_keys,
-		.lease_ms = op->call.lease_ms, .keys = op->call.keys,
-	};
-	u32 words = kvc_bits(m.nr_keys), i;
-	int err;
+	struct kve_batch batch = {};
+	struct kvctx_lookup m = match_lookup(op->session, &batch);
+	struct kve_cursor c = { .vec = op->mem.vec };
+	struct kvctx_found *answer;
+	u32 bytes;
 
 	if (op->call.deadline <= kve_now())
 		return -ETIME;
-	m.present = calloc(1, words * sizeof(*m.present) + m.nr_keys * sizeof(*m.lens));
-	if (!m.present)
+	answer = kvctx_match_answer(&m, &op->call, &bytes);
+	if (m.found.nr_prefetched)
+		kve_ring_send(op->session->ring);
+	if (!answer)
 		return -ENOMEM;
-	m.lens = (u32 *)(m.present + words);
-	err = match_find(op->session, &m);
-	for (i = 0; !(m.flags & KVCTX_MATCH_ALL) && i < m.nr_present; i++)
-		m.present[i / 64] |= BIT_ULL(i % 64);
-	if (!err)
-		match_answer(op, &m);
-	free(m.present);
-	return err ? err : (s32)m.nr_present;
+	kve_cursor_write(&c, answer, bytes);
+	os_free(answer);
+	return (s32)m.found.nr_present;
 }
 
 static void match_work(struct kve_job *job)
 {
-	struct kve_op *op = (struct kve_op *)((u8 *)job - offsetof(struct kve_op, match));
+	struct kve_op *op = container_of(job, struct kve_op, match);
 
 	kve_op_complete(op, match_op(op), 0);
 }

@@ -392,6 +392,7 @@ int kve_session_open(const char *dir, const char *tenant, bool rdonly, struct kv
 	}
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_mutex_init(&s->setup_lock, NULL);
+	kve_lease_init(s);
 	s->cq.eventfd = -1;
 	s->cq.pollfd = -1;
 	s->losses_seen = os_atomic_read(&s->pool->losses);

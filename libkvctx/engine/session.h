@@ -27,7 +27,7 @@
  *   ENDED    op.c       kve_op_complete()      at once                                op->done(), or kve_cq_post()
  *
  * Floors, lowest first; a file calls only what is below it. They stand on those of engine.h.
- *   1  heap transfer
+ *   1  transfer
  *   2  ring_threads ring_uring
  *   3  ring mem
  *   4  cq queue
@@ -35,14 +35,13 @@
  *   6  park
  *   7  turn
  *   8  io
- *   9  reap store load lease
+ *   9  reap store load match
  *   10 slots
- *   11 match
- *   12 submit
- *   13 session
- *   14 server
+ *   11 submit
+ *   12 session
+ *   13 server
  *
- * Locks, outermost first: session->lock, that of slots, waits->lock, the ring's. Nothing is copied, checked or transferred under the
+ * Locks, outermost first: session->lock, that of slots, that of leases, waits->lock, the ring's. Nothing is copied, checked or transferred under the
  * first two, and no operation is completed under waits->lock.
  */
 #ifndef KVE_SESSION_H
@@ -53,27 +52,10 @@
 #include <sys/uio.h>
 
 #include "engine.h"
-#include "session/slots.h"
+#include "session/lease.h"
 
 struct kve_op;
 struct kve_session;
-
-/* heap.c: the least of many, and any of them out again */
-
-struct kve_heap_node {
-	u64 key;
-	u32 at;				/* its place, from 1; 0: it is in no heap */
-};
-
-struct kve_heap {
-	struct kve_heap_node **nodes;	/* from 1 */
-	u32 nr, room;
-};
-
-int kve_heap_room(struct kve_heap *h, u32 nr);		/* for so many in all; 0, -ENOMEM */
-void kve_heap_add(struct kve_heap *h, struct kve_heap_node *n);
-void kve_heap_remove(struct kve_heap *h, struct kve_heap_node *n);
-struct kve_heap_node *kve_heap_first(const struct kve_heap *h);
 
 /* ring.c, ring_uring.c, ring_threads.c */
 
@@ -241,10 +223,8 @@ struct kve_session {
 	struct kve_mem *slots_mem;
 	struct kve_map slots_map;
 
-	struct kve_lease **leases;	/* by id */
-	struct kve_heap lease_ends;
-	u32 lease_pages, lease_next;
-	struct kve_job lease_job;
+	struct kvctx_leases leases;
+	struct kve_job lease_job;	/* ends those that are due */
 };
 
 int kve_cq_setup(struct kve_session *s, u32 entries);
@@ -407,17 +387,6 @@ int kve_load_move(struct kve_op *op);
 void kve_load_go(struct kve_op *op, int err);
 void kve_load_finish(struct kve_op *op);
 
-/* lease.c */
-struct kve_lease;
-
-struct kve_lease *kve_lease_alloc(u32 nr);
-struct kvc_lease *kve_lease_pages(struct kve_lease *l);
-s32 kve_lease_add(struct kve_session *s, struct kve_lease *l, u32 nr, u32 ms);
-void kve_lease_drop(struct kve_session *s, struct kve_lease *l, u32 nr);
-s32 kve_lease_one(struct kve_session *s, const struct kvctx_sqe *sqe);
-s32 kve_lease_release(struct kve_session *s, const struct kvctx_sqe *sqe);
-void kve_lease_exit(struct kve_session *s);
-
 /* slots.c */
 int kve_slots_setup(struct kve_session *s, u32 *slot_bytes, u32 nr);
 void kve_slots_free(struct kve_session *s);
@@ -425,12 +394,17 @@ const struct kve_map *kve_slots_map(const struct kve_session *s);
 int kve_prefetch_start(struct kve_op *op);
 s32 kve_put(struct kve_session *s, const struct kvctx_sqe *sqe);
 int kve_load_start(struct kve_op *op);
-u32 kve_slots_prefetch(struct kve_session *s, const struct kvctx_key *keys, u32 nr, u32 lease_ms);
 
-/* submit.c, match.c */
-int kve_submit(struct kve_session *s, const struct kvctx_submit *arg);
+/* match.c */
+void kve_lease_init(struct kve_session *s);
+void kve_lease_exit(struct kve_session *s);
+s32 kve_lease(struct kve_session *s, const struct kvctx_sqe *sqe);
+s32 kve_release(struct kve_session *s, const struct kvctx_sqe *sqe);
 int kve_match(struct kve_session *s, struct kvctx_match *arg);
 int kve_match_start(struct kve_op *op);
+
+/* submit.c */
+int kve_submit(struct kve_session *s, const struct kvctx_submit *arg);
 
 /* session.c */
 int kve_session_open(const char *dir, const char *tenant, bool rdonly, struct kve_session **out);

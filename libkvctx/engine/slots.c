@@ -129,18 +129,6 @@ int kve_load_start(struct kve_op *op)
 	return kve_load_move(op);
 }
 
-/* For MATCH, as kvctx_slots_prefetch() */
-u32 kve_slots_prefetch(struct kve_session *s, const struct kvctx_key *keys, u32 nr, u32 lease_ms)
-{
-	struct kve_batch batch = { .last = &batch.stores };
-
-	if (!s->slots)
-		return 0;
-	nr = kvctx_slots_prefetch(s->slots, keys, nr, lease_ms, &batch);
-	kve_ring_send(s->ring);
-	return nr;
-}
-
 /* NULL: there are none. */
 const struct kve_map *kve_slots_map(const struct kve_session *s)
 {

@@ -93,6 +93,53 @@ void kvc_load_end(struct kvc_pool *p, struct kvc_load *ld, int status)
 	os_atomic64_sub(&pages[ld->entry].holds, 1);
 }
 
+static int lease(u32 page, struct kvc_lease *l)
+{
+	if (!READ_ONCE(pages[page].seq))
+		return -ENOENT;
+	os_atomic64_add(&pages[page].leases, 1);
+	l->gseg = page;
+	return 0;
+}
+
+int kvc_lease_get(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN], struct kvc_lease *l)
+{
+	(void)p;
+	(void)d;
+	return lease(page_of(key), l);
+}
+
+void kvc_lease_put(struct kvc_pool *p, struct kvc_lease *l)
+{
+	(void)p;
+	os_atomic64_sub(&pages[l->gseg].leases, 1);
+}
+
+u32 kvc_match(struct kvc_pool *p, struct kvc_domain *d, const u8 keys[][KVC_KEY_LEN], u32 nr, u64 *present, u32 *lens,
+	      struct kvc_lease *leases)
+{
+	u32 i, n = 0;
+
+	(void)p;
+	(void)d;
+	for (i = 0; i < nr; i++) {
+		struct page *page = &pages[page_of(keys[i])];
+
+		if (!page->seq && !present)
+			break;
+		if (!page->seq)
+			continue;
+		if (leases)
+			lease(page_of(keys[i]), &leases[n]);
+		if (present)
+			present[i / 64] |= BIT_ULL(i % 64);
+		if (lens)
+			lens[i] = page->length;
+		n++;
+	}
+	return n;
+}
+
 /* The server */
 
 void kvctx_req_complete(struct kvctx_req *req, s32 res, u32 flags)
@@ -109,6 +156,7 @@ int main(void)
 {
 	test_trees();
 	test_slots();
+	test_leases();
 	printf("session parts: %u passed, %u failed, 0 skipped\n", os_atomic_read(&passed), os_atomic_read(&failed));
 	return os_atomic_read(&failed) != 0;
 }

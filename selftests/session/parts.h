@@ -66,5 +66,6 @@ void in_threads(u32 nr, void (*fn)(u32 i));
 
 void test_trees(void);
 void test_slots(void);
+void test_leases(void);
 
 #endif
