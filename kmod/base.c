@@ -6,7 +6,7 @@
  *
  * To ask is to queue a work item that its owner has set up: a loss (control/member.c), the worker of a member and the
  * flushes it serves (control/worker.c), the end of a removal (control/grow.c), the retry of what waits for space
- * (data/park.c). So a device that goes away, or the end of a bio, needs to know nobody above it.
+ * (data/wait.c). So a device that goes away, or the end of a bio, needs to know nobody above it.
  */
 #include "kvctx.h"
 
@@ -76,8 +76,8 @@ void kvctx_leave_look(struct kvctx_pool *p)
 /* ops->space of the engine: any context, no sleep. */
 void kvctx_space(struct kvctx_pool *p)
 {
-	if (!list_empty_careful(&p->space.ops[0]))
-		mod_delayed_work(p->io_wq, &p->space.work, 0);
+	if (!list_empty_careful(&p->space.reqs[0]))
+		mod_delayed_work(p->io_wq, &p->space_work, 0);
 }
 
 void kvctx_flush_start(struct kvctx_flush *f)

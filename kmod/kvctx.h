@@ -14,23 +14,24 @@
  *   3  data/mem
  *   4  data/register
  *   5  data/op
- *   6  data/queue session/slots
- *   7  data/park data/turn session/match
- *   8  data/io
- *   9  data/load data/store
- *  10  data/slots
- *  11  data/lease
- *  12  data/submit
- *  13  data/uring
- *  14  data/session
- *  15  data/data
- *  16  control/device control/genl_msg control/worker
- *  17  control/recover control/event
- *  18  control/member
- *  19  control/grow control/tenant
- *  20  control/pool
- *  21  control/genl
- *  22  main
+ *   6  session/queue session/slots
+ *   7  session/park session/turn session/match
+ *   8  data/wait
+ *   9  data/io
+ *  10  data/load data/store
+ *  11  data/slots
+ *  12  data/lease
+ *  13  data/submit
+ *  14  data/uring
+ *  15  data/session
+ *  16  data/data
+ *  17  control/device control/genl_msg control/worker
+ *  18  control/recover control/event
+ *  19  control/member
+ *  20  control/grow control/tenant
+ *  21  control/pool
+ *  22  control/genl
+ *  23  main
  *
  * What is above is called through a table (struct kvc_ops, kvctx_op_kind, file_operations), or asked for by queueing a
  * work item that it has set up (base.c).
@@ -60,6 +61,7 @@
 
 #include "compat.h"
 #include "core/core.h"
+#include "session/wait.h"
 
 #define KVCTX_COUNT_BATCH	(16 << 20)	/* bytes that a processor keeps to itself */
 
@@ -106,23 +108,6 @@ enum {
 	KVCTX_MEMBER_WORN,			/* a copy of its superblock could not be written; the log knows */
 };
 
-/* Operations that wait, see data/queue.c */
-struct kvctx_queue {
-	atomic_t waiting;			/* who is in it, or about to be, or being tried again */
-	spinlock_t lock;			/* ops, until */
-	struct list_head ops[2];		/* those of a rank go before those of the next */
-	u64 until;				/* the earliest deadline among them */
-	void (*drop)(struct kvctx_op *op, int err);	/* the end of one that gives up; never changes */
-	struct delayed_work work;		/* lets them go on */
-};
-
-/* Who may go to a member's device, see data/turn.c */
-struct kvctx_turn {
-	atomic_t urgent;			/* URGENT operations in flight */
-	atomic64_t bytes;			/* in flight of the less urgent ones */
-	struct kvctx_queue queue;		/* NORMAL, BACKGROUND */
-};
-
 struct kvctx_member {
 	struct kvctx_pool *pool;
 	u32 index;
@@ -143,7 +128,8 @@ struct kvctx_member {
 	struct kvc_work *moves;
 	ktime_t discard_at;			/* not earlier */
 	bool no_discard;			/* the device refused one */
-	struct kvctx_turn turn ____cacheline_aligned_in_smp;
+	struct kvctx_turn turn ____cacheline_aligned_in_smp;	/* data side: who may go to its device */
+	struct delayed_work turn_work;		/* lets those go on that wait for it, see data/wait.c */
 };
 
 /* Nothing else, see data.c */
@@ -178,7 +164,8 @@ struct kvctx_pool {
 	u64 discard_rate;			/* as the superblock has it; written under kvctx_mutex */
 	u64 write_budget;			/* likewise */
 
-	struct kvctx_queue space;		/* data side: STOREs and DELETEs that wait for some, see park.c */
+	struct kvctx_queue space;		/* data side: STOREs and DELETEs that wait for some, see data/wait.c */
+	struct delayed_work space_work;		/* tries them again */
 	struct work_struct sweep;		/* of all queues: some of those that wait gave up */
 };
 

@@ -47,11 +47,9 @@ int kvctx_data_pool_init(struct kvctx_pool *p)
 {
 	int err;
 
-	kvctx_park_init(p);
 	init_llist_head(&p->bottom);
 	INIT_WORK(&p->bottom_work, kvctx_bottom_work);
-	INIT_WORK(&p->sweep, kvctx_sweep_work);
-	kvctx_turn_init(p);
+	kvctx_wait_init(p);
 	err = percpu_counter_init_many((struct percpu_counter *)&p->counters, 0, GFP_KERNEL, DATA_NR_COUNTERS);
 	if (err)
 		return err;
@@ -67,9 +65,8 @@ int kvctx_data_pool_init(struct kvctx_pool *p)
 /* No session exists any more. */
 void kvctx_data_pool_exit(struct kvctx_pool *p)
 {
-	cancel_delayed_work_sync(&p->space.work);
 	flush_work(&p->bottom_work);
-	kvctx_turn_exit(p);
+	kvctx_wait_exit(p);
 	destroy_workqueue(p->io_wq);
 	percpu_counter_destroy_many((struct percpu_counter *)&p->counters, DATA_NR_COUNTERS);
 }

@@ -120,7 +120,7 @@ static s32 lease_match_op(struct kvctx_op *op)
 	u32 bytes;
 	int err;
 
-	err = kvctx_op_unwanted(op);
+	err = kvctx_req_unwanted(&op->call);
 	if (err)
 		return err;
 	if (op->call.deadline <= os_now())

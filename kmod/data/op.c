@@ -67,8 +67,9 @@ void kvctx_op_put_pieces(struct kvctx_op *op)
 }
 
 /* Would nobody take the result any more, or is its memory gone? Then it shall not wait: 0 or why. */
-int kvctx_op_unwanted(const struct kvctx_op *op)
+int kvctx_req_unwanted(const struct kvctx_req *req)
 {
+	const struct kvctx_op *op = container_of(req, struct kvctx_op, call);
 	u32 i;
 
 	if (READ_ONCE(op->session->dying) || (op->to.uring && READ_ONCE(op->to.uring->cancelled)))
@@ -94,6 +95,28 @@ void kvctx_op_complete(struct kvctx_op *op, s32 res, u32 flags)
 void kvctx_req_complete(struct kvctx_req *req, s32 res, u32 flags)
 {
 	kvctx_op_complete(kvctx_op_of(req), res, flags);
+}
+
+int kvctx_req_attempt(struct kvctx_req *req)
+{
+	struct kvctx_op *op = kvctx_op_of(req);
+
+	return op->kind->attempt(op);
+}
+
+void kvctx_req_go(struct kvctx_req *req, int err)
+{
+	struct kvctx_op *op = kvctx_op_of(req);
+
+	op->kind->go(op, err);
+}
+
+/* What slots and single commands of io_uring are told of has no user_data. */
+bool kvctx_req_named(const struct kvctx_req *req, const void *session)
+{
+	const struct kvctx_op *op = container_of(req, struct kvctx_op, call);
+
+	return op->session == session && (!op->to.done || (op->to.uring && op->to.uring->batch));
 }
 
 /* Go on with an operation in process context. */

@@ -17,9 +17,9 @@
  *
  *   state    owner      entered by               left when                              by calling
  *   NEW      submit.c   kvctx_op_alloc()         room, memory and pieces are there      the start of its opcode
- *   PARKED   park.c     kvctx_attempt()          there may be space                     kind->attempt()
- *                                                it gives up (queue.c)                  kvctx_op_complete()
- *   QUEUED   turn.c     kvctx_turn_take()        it is its turn, or it gives up         kind->go()
+ *   PARKED   wait.c     kvctx_attempt()          there may be space                     kind->attempt()
+ *                                                it gives up (wait.c)                   kvctx_op_complete()
+ *   QUEUED   wait.c     kvctx_turn_take()        it is its turn, or it gives up         kind->go()
  *   MOVING   io.c       kvctx_io_submit()        io.pending comes to zero               kind->finish()
  *   ENDED    op.c       kvctx_op_complete()      at once                                to.done(), or kvctx_cq_post()
  *
@@ -28,8 +28,8 @@
  * copies, failures).
  *
  * Locks: session->setup_lock is a mutex, outside of all others. cq.lock is taken in any context. mems.xa_lock
- * and the locks of queues are spinlocks of process context, slots->lock and leases.lock are of the engine's kind. None of
- * them is taken inside another, but that of a member's turn inside slots->lock.
+ * is a spinlock of process context; slots->lock, leases.lock and those of queues are of the engine's kind. None of them
+ * is taken inside another, but that of a member's turn inside slots->lock.
  */
 #ifndef KVCTX_OP_H
 #define KVCTX_OP_H
@@ -246,13 +246,6 @@ struct kvctx_op {
 		struct kvctx_uring *uring;	/* the command that it came by */
 	} to;
 
-	struct {				/* PARKED, QUEUED; under the lock of what it waits in */
-		struct list_head node;
-		bool queued;			/* see queue.c */
-		int err;			/* why it waits no longer */
-		ktime_t since;
-	} wait;
-
 	struct {				/* the transfer, see io.c */
 		u32 member;
 		u32 bytes;			/* whole blocks */
@@ -298,7 +291,6 @@ static inline struct kvctx_op *kvctx_op_of(struct kvctx_req *req)
 
 struct kvctx_op *kvctx_op_alloc(struct kvctx_session *s, struct kvctx_op **spare);
 void kvctx_op_put_pieces(struct kvctx_op *op);
-int kvctx_op_unwanted(const struct kvctx_op *op);
 void kvctx_op_complete(struct kvctx_op *op, s32 res, u32 flags);
 void kvctx_op_process(struct kvctx_op *op, work_func_t fn);
 void kvctx_op_bottom(struct kvctx_op *op);
@@ -308,27 +300,15 @@ void kvctx_bottom_work(struct work_struct *work);
 int kvctx_op_init(void);
 void kvctx_op_exit(void);
 
-/* queue.c */
-#define KVCTX_QUEUE_TICK	msecs_to_jiffies(10)
-
-void kvctx_queue_init(struct kvctx_queue *q, work_func_t work, void (*drop)(struct kvctx_op *op, int err));
-int kvctx_queue_add(struct kvctx_queue *q, u32 rank, struct kvctx_op *op, bool front);
-void kvctx_queue_out(struct kvctx_queue *q, struct kvctx_op *op);
-void kvctx_queue_weed(struct kvctx_queue *q, bool late);
-void kvctx_queues_sweep(struct kvctx_pool *p);
-s32 kvctx_queues_cancel(struct kvctx_session *s, const struct kvctx_sqe *sqe);
-void kvctx_sweep_work(struct work_struct *work);
-
-/* park.c */
-void kvctx_park_init(struct kvctx_pool *p);
-int kvctx_attempt(struct kvctx_op *op, bool queue);
-
-/* turn.c */
-void kvctx_turn_init(struct kvctx_pool *p);
-void kvctx_turn_exit(struct kvctx_pool *p);
+/* wait.c */
+void kvctx_wait_init(struct kvctx_pool *p);
+void kvctx_wait_exit(struct kvctx_pool *p);
+int kvctx_attempt(struct kvctx_op *op, bool behind);
 void kvctx_turn_take(struct kvctx_op *op);
 void kvctx_turn_end(struct kvctx_op *op);
-bool kvctx_turn_recall(struct kvctx_op *op);
+bool kvctx_turn_take_back(struct kvctx_op *op, u32 member);
+void kvctx_sweep(struct kvctx_pool *p);
+s32 kvctx_cancel(struct kvctx_session *s, const struct kvctx_sqe *sqe);
 
 /* io.c */
 int kvctx_io_init(void);

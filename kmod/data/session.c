@@ -414,7 +414,7 @@ static int session_release(struct inode *inode, struct file *file)
 	struct kvctx_session *s = file->private_data;
 
 	WRITE_ONCE(s->dying, true);
-	kvctx_queues_sweep(s->pool);
+	kvctx_sweep(s->pool);
 	kvctx_lease_exit(s);
 	wait_event_idle_timeout(s->cq.wait, kvctx_cq_drained(s), CLOSE_WAIT);
 	if (!session_orphan(s))

@@ -79,8 +79,6 @@ static struct kvctx_req *slot_fill(struct kvctx_slots *t, const struct kvc_load 
 		return NULL;
 	fill->load.verify = true;
 	fill->load.page = *page;
-	/* it can be recalled from there before it has a frame */
-	fill->io.member = page->member;
 	fill->to.done = slot_fill_done;
 	fill->kind = &slot_fill_kind;
 	return &fill->call;
@@ -111,7 +109,10 @@ static void slot_fill_begin(struct kvctx_req *req)
 
 static bool slot_fill_recall(struct kvctx_req *fill)
 {
-	return kvctx_turn_recall(kvctx_op_of(fill));
+	struct kvctx_op *op = kvctx_op_of(fill);
+
+	/* it may not have a frame yet */
+	return kvctx_turn_take_back(op, op->load.page.member);
 }
 
 static void slot_fill_hurry(struct kvctx_req *fill)

@@ -13,7 +13,7 @@
  * A STORE of a key that is present, or on its way, completes at once as a duplicate, unless it is to replace that page;
  * one that the write budget turns away completes at once with nothing stored.
  *
- * STORE and DELETE may find no space and wait (park.c). FLUSH is started at once and never waits to be started, so
+ * STORE and DELETE may find no space and wait (wait.c). FLUSH is started at once and never waits to be started, so
  * it has no deadline to miss.
  */
 #include <linux/slab.h>

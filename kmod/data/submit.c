@@ -43,7 +43,7 @@ static const struct submit_opcode submit_opcodes[KVCTX_OPS] = {
 	[KVCTX_OP_RELEASE]	= { .now = kvctx_release },
 	[KVCTX_OP_FLUSH]	= { .start = kvctx_flush_op_start },
 	[KVCTX_OP_MATCH]	= { .start = kvctx_match_start },
-	[KVCTX_OP_CANCEL]	= { .now = kvctx_queues_cancel },
+	[KVCTX_OP_CANCEL]	= { .now = kvctx_cancel },
 };
 
 /* Resolve @nr of the caller's segments; adds their bytes to @sum. */

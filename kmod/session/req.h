@@ -34,8 +34,13 @@ struct kvctx_req {
 	};
 	u64 crcs_to;			/* LOAD: where the caller wants them, while SUBMIT runs; 0: nowhere */
 
-	struct {			/* under the lock of what it waits in */
+	struct {			/* under the lock of what it waits in, see wait.h */
 		struct list_head node;
+		bool queued;
+		bool waited;		/* it is not in the hands of who submitted it any more */
+		int err;		/* why it waits no longer */
+		u32 bytes;		/* for a turn: that it will move */
+		u64 since;		/* likewise */
 	} wait;
 	struct kvctx_slot *slot;	/* that it waits for, copies from or fills, see slots.h */
 };
@@ -49,7 +54,13 @@ static inline const u8 *kvctx_key_bytes(struct kvctx_key *key)
 
 os_static_assert(sizeof(struct kvctx_key) == KVC_KEY_LEN, "a key is the engine's");
 
-/* The server's: the end of one that was started; its session may be gone on return. No lock */
-void kvctx_req_complete(struct kvctx_req *req, s32 res, u32 flags);
+/* The server's. No lock is held, but where it says so */
+void kvctx_req_complete(struct kvctx_req *req, s32 res, u32 flags);	/* its session may be gone on return */
+int kvctx_req_attempt(struct kvctx_req *req);	/* 0: taken over; -EAGAIN: again when there is space; another error */
+void kvctx_req_go(struct kvctx_req *req, int err);	/* its turn came, or never will */
+/* Would nobody take the result any more, or can it not be had? 0, or why. The lock of what it waits in */
+int kvctx_req_unwanted(const struct kvctx_req *req);
+/* Is it of that session, which knows it by its user_data? The same lock */
+bool kvctx_req_named(const struct kvctx_req *req, const void *session);
 
 #endif

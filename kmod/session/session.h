@@ -3,9 +3,10 @@
  * What a session is without I/O, for whoever serves the contract of uapi/linux/kvctx.h.
  *
  * Here lives what such a server decides before it moves anything: which operations are valid (sqe.c), which calls are
- * (call.c), the limits that it reports, what of a page is read for a LOAD; who gets a slot (slots.c), what is leased
- * (lease.c) and what a MATCH finds (match.c). The module and user space build the same files: their platform is the
- * engine's os.h, they name no other header of the kernel's, and they call the engine and what req.h says the server has.
+ * (call.c), the limits that it reports, what of a page is read for a LOAD; who waits for space or a turn (wait.h), who
+ * gets a slot (slots.c), what is leased (lease.c) and what a MATCH finds (match.c). The module and user space build the
+ * same files: their platform is the engine's os.h, they name no other header of the kernel's, and they call the engine
+ * and what req.h says the server has.
  */
 #ifndef KVCTX_SESSION_H
 #define KVCTX_SESSION_H

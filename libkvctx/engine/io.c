@@ -102,7 +102,7 @@ void kve_io_start(struct kve_op *op, bool write, u32 pending)
 {
 	struct kve_ring *ring = op->session->ring;
 	struct kve_io *io = &op->io.io;
-	bool batch = op->batch;
+	bool batch = kve_op_batch(op);
 
 	io->member = io_member(op);
 	io->bytes = op->io.bytes;

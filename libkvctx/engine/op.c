@@ -113,3 +113,30 @@ void kvctx_req_complete(struct kvctx_req *req, s32 res, u32 flags)
 {
 	kve_op_complete(kve_op_of(req), res, flags);
 }
+
+int kvctx_req_attempt(struct kvctx_req *req)
+{
+	struct kve_op *op = kve_op_of(req);
+
+	return op->kind->attempt(op);
+}
+
+void kvctx_req_go(struct kvctx_req *req, int err)
+{
+	struct kve_op *op = kve_op_of(req);
+
+	op->kind->go(op, err);
+}
+
+int kvctx_req_unwanted(const struct kvctx_req *req)
+{
+	return READ_ONCE(container_of(req, struct kve_op, call)->session->dying) ? -ECANCELED : 0;
+}
+
+/* What slots are told of has no user_data. */
+bool kvctx_req_named(const struct kvctx_req *req, const void *session)
+{
+	const struct kve_op *op = container_of(req, struct kve_op, call);
+
+	return op->session == session && !op->done;
+}

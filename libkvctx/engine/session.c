@@ -409,11 +409,8 @@ void kve_session_close(struct kve_session *s)
 {
 	if (kve_forked())
 		return;
-	pthread_mutex_lock(&s->waits->lock);
-	s->dying = true;
-	pthread_mutex_unlock(&s->waits->lock);
-	kve_park_weed(s->waits);
-	kve_turns_weed(s->waits);
+	WRITE_ONCE(s->dying, true);
+	kve_sweep(s->waits);
 	if (s->ready) {
 		kve_cq_drain(s);
 		kve_reaper_stop(s);

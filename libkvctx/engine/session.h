@@ -20,9 +20,9 @@
  *
  *   state    owner      entered by             left when                              by calling
  *   NEW      submit.c   kve_op_alloc()         memory and pieces are there            the start of its opcode
- *   PARKED   park.c     kve_attempt()          there may be space                     kind->attempt()
- *                                              it gives up (queue.c)                  kve_op_complete()
- *   QUEUED   turn.c     kve_turn_take()        it is its turn, or it gives up         kind->go()
+ *   PARKED   wait.c     kve_attempt()          there may be space                     kind->attempt()
+ *                                              it gives up (wait.c)                   kve_op_complete()
+ *   QUEUED   wait.c     kve_turn_take()        it is its turn, or it gives up         kind->go()
  *   MOVING   ring       kve_io_start()         io.pending comes to zero               kind->finish()
  *   ENDED    op.c       kve_op_complete()      at once                                op->done(), or kve_cq_post()
  *
@@ -30,19 +30,18 @@
  *   1  transfer
  *   2  ring_threads ring_uring
  *   3  ring mem
- *   4  cq queue
+ *   4  cq
  *   5  op
- *   6  park
- *   7  turn
- *   8  io
- *   9  reap store load match
- *   10 slots
- *   11 submit
- *   12 session
- *   13 server
+ *   6  wait
+ *   7  io
+ *   8  reap store load match
+ *   9  slots
+ *   10 submit
+ *   11 session
+ *   12 server
  *
- * Locks, outermost first: session->lock, that of slots, that of leases, waits->lock, the ring's. Nothing is copied, checked or transferred under the
- * first two, and no operation is completed under waits->lock.
+ * Locks, outermost first: session->lock; those of slots, of leases and of what operations wait in; the ring's. Nothing is
+ * copied, checked or transferred under any but the last, and no operation is completed under those in the middle.
  */
 #ifndef KVE_SESSION_H
 #define KVE_SESSION_H
@@ -53,6 +52,7 @@
 
 #include "engine.h"
 #include "session/lease.h"
+#include "session/wait.h"
 
 struct kve_op;
 struct kve_session;
@@ -209,7 +209,7 @@ struct kve_session {
 	u32 losses_seen;		/* see struct kve_flush */
 	struct kvctx_rights rights;
 	bool ready;			/* published by SETUP with release order */
-	bool dying;			/* set by close; nothing waits any more. waits->lock */
+	bool dying;			/* set by close; nothing waits any more */
 	pthread_mutex_t setup_lock;	/* SETUP; outside of all others */
 	pthread_mutex_t lock;
 	struct kvc_domain *domain;
@@ -261,7 +261,7 @@ struct kve_op {
 	struct kvctx_req call;			/* what was asked for */
 	struct kve_session *session;
 	const struct kve_op_kind *kind;
-	struct kve_batch *batch;		/* that it came with, until it waits */
+	struct kve_batch *batch;		/* see kve_op_batch() */
 
 	struct {				/* the caller's memory */
 		u32 nr;				/* pieces */
@@ -272,14 +272,6 @@ struct kve_op {
 	} mem;
 
 	void (*done)(struct kve_op *op, s32 res, u32 flags);	/* takes the result; NULL: the completion queue */
-
-	struct {				/* PARKED, QUEUED: waits->lock */
-		TAILQ_ENTRY(kve_op) node;
-		bool queued;
-		u32 rank;
-		int err;			/* why it waits no longer */
-		u64 since;
-	} wait;
 
 	struct {
 		struct kve_io io;
@@ -316,50 +308,33 @@ static inline struct kve_op *kve_op_of(struct kvctx_req *req)
 	return container_of(req, struct kve_op, call);
 }
 
+/* The batch that it came with, until it waits */
+static inline struct kve_batch *kve_op_batch(const struct kve_op *op)
+{
+	return op->call.wait.waited ? NULL : op->batch;
+}
+
 struct kve_op *kve_op_alloc(struct kve_session *s);
 void kve_op_discard(struct kve_op *op);
 int kve_op_pieces(struct kve_op *op, const struct kvctx_seg *segs, u32 nr);
 void kve_op_put_pieces(struct kve_op *op);	/* lock held */
 void kve_op_complete(struct kve_op *op, s32 res, u32 flags);
 
-/* queue.c, turn.c, park.c: what waits in a pool */
-
-TAILQ_HEAD(kve_ops, kve_op);
-
-struct kve_queue {
-	struct kve_ops ops[2];			/* those of a rank go before those of the next */
-	u64 until;				/* the earliest deadline among them */
-	u32 waiting;				/* atomically; who is in it, or about to be, or being tried again */
-};
-
-struct kve_turn {
-	struct kve_queue queue;
-	u32 urgent;				/* atomically; URGENT operations in flight */
-	u64 bytes;				/* atomically; in flight of the less urgent ones */
-};
+/* wait.c: what waits in a pool */
 
 struct kve_waits {
 	struct kve_pool *pool;
-	pthread_mutex_t lock;
-	struct kve_queue space;			/* STORE and DELETE */
-	struct kve_turn turns[KVC_MEMBERS_MAX];
+	struct kvctx_queue space;		/* STORE and DELETE */
+	struct kvctx_turn turns[KVC_MEMBERS_MAX];
 };
 
 struct kve_waits *kve_waits_get(struct kve_pool *p);	/* NULL: no memory */
-int kve_queue_add(struct kve_queue *q, u32 rank, struct kve_op *op, bool front);
-void kve_queue_out(struct kve_queue *q, struct kve_op *op);
-void kve_queue_weed(struct kve_waits *w, struct kve_queue *q, bool late, void (*drop)(struct kve_op *op, int err));
-int kve_attempt(struct kve_op *op, bool queue);
+int kve_attempt(struct kve_op *op, bool behind);
 void kve_turn_take(struct kve_op *op);
 void kve_turn_end(struct kve_op *op);
-bool kve_turn_recall(struct kve_op *op);
-void kve_turns_weed(struct kve_waits *w);
-void kve_park_weed(struct kve_waits *w);
-u32 kve_queue_cancel(struct kve_queue *q, const struct kve_session *s, u64 user_data,
-		     void (*drop)(struct kve_op *op, int err));
-u32 kve_park_cancel(struct kve_session *s, u64 user_data);
-u32 kve_turns_cancel(struct kve_session *s, u64 user_data);
-void kve_park_retry(struct kve_waits *w);
+bool kve_turn_take_back(struct kve_op *op, u32 member);
+void kve_sweep(struct kve_waits *w);
+s32 kve_cancel(struct kve_session *s, const struct kvctx_sqe *sqe);
 
 /* io.c */
 int kve_io_frame(struct kve_op *op, u32 head, u32 tail, bool write);

@@ -53,8 +53,6 @@ static struct kvctx_req *slot_fill(struct kvctx_slots *t, const struct kvc_load 
 	fill->batch = batch;
 	fill->load.verify = true;
 	fill->load.page = *page;
-	/* it can be recalled from there before it has a frame */
-	fill->io.member = page->member;
 	fill->done = slot_fill_done;
 	fill->kind = &slot_fill_kind;
 	return &fill->call;
@@ -83,7 +81,10 @@ static void slot_fill_begin(struct kvctx_req *req)
 
 static bool slot_fill_recall(struct kvctx_req *fill)
 {
-	return kve_turn_recall(kve_op_of(fill));
+	struct kve_op *op = kve_op_of(fill);
+
+	/* it may not have a frame yet */
+	return kve_turn_take_back(op, op->load.page.member);
 }
 
 static void slot_fill_hurry(struct kvctx_req *fill)

@@ -12,7 +12,7 @@
  * A STORE of a key that is present, or on its way, completes at once as a duplicate; one that the write budget turns
  * away completes at once with nothing stored.
  *
- * STORE and DELETE may find no space and wait (park.c). FLUSH is started at once and never waits to be started, so
+ * STORE and DELETE may find no space and wait (wait.c). FLUSH is started at once and never waits to be started, so
  * it has no deadline to miss.
  */
 #include "session.h"
@@ -89,7 +89,7 @@ static void store_finish(struct kve_op *op)
 static void store_go(struct kve_op *op, int err)
 {
 	struct kve_pool *p = op->session->pool;
-	struct kve_batch *b = op->batch;
+	struct kve_batch *b = kve_op_batch(op);
 
 	if (err) {
 		store_end(op, err);

@@ -25,11 +25,6 @@ static s32 submit_query(struct kve_session *s, const struct kvctx_sqe *sqe)
 	return kvc_query(s->pool->core, s->domain, kvctx_key_bytes(&key));
 }
 
-static s32 submit_cancel(struct kve_session *s, const struct kvctx_sqe *sqe)
-{
-	return (s32)(kve_park_cancel(s, sqe->offset) + kve_turns_cancel(s, sqe->offset));
-}
-
 static const struct submit_opcode submit_opcodes[KVCTX_OPS] = {
 	[KVCTX_OP_STORE]	= { .start = kve_store_start },
 	[KVCTX_OP_LOAD]		= { .start = kve_load_start },
@@ -42,7 +37,7 @@ static const struct submit_opcode submit_opcodes[KVCTX_OPS] = {
 	[KVCTX_OP_RELEASE]	= { .now = kve_release },
 	[KVCTX_OP_FLUSH]	= { .start = kve_flush_op_start },
 	[KVCTX_OP_MATCH]	= { .start = kve_match_start },
-	[KVCTX_OP_CANCEL]	= { .now = submit_cancel },
+	[KVCTX_OP_CANCEL]	= { .now = kve_cancel },
 };
 
 static int submit_get_pieces(struct kve_op *op, const struct kvctx_sqe *sqe)

@@ -152,11 +152,32 @@ void kvctx_req_complete(struct kvctx_req *req, s32 res, u32 flags)
 		abort();
 }
 
+int kvctx_req_attempt(struct kvctx_req *req)
+{
+	return op_of(req)->attempt(op_of(req));
+}
+
+void kvctx_req_go(struct kvctx_req *req, int err)
+{
+	op_of(req)->go(op_of(req), err);
+}
+
+int kvctx_req_unwanted(const struct kvctx_req *req)
+{
+	return READ_ONCE(container_of(req, struct op, req)->unwanted);
+}
+
+bool kvctx_req_named(const struct kvctx_req *req, const void *session)
+{
+	return container_of(req, struct op, req)->session == session;
+}
+
 int main(void)
 {
 	test_trees();
 	test_slots();
 	test_leases();
+	test_waits();
 	printf("session parts: %u passed, %u failed, 0 skipped\n", os_atomic_read(&passed), os_atomic_read(&failed));
 	return os_atomic_read(&failed) != 0;
 }

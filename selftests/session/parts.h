@@ -41,6 +41,10 @@ struct op {
 	struct os_atomic completions;
 	s32 res;
 	u32 flags;
+	const void *session;
+	int unwanted;			/* why */
+	int (*attempt)(struct op *op);
+	void (*go)(struct op *op, int err);
 };
 
 static inline struct op *op_of(struct kvctx_req *req)
@@ -67,5 +71,6 @@ void in_threads(u32 nr, void (*fn)(u32 i));
 void test_trees(void);
 void test_slots(void);
 void test_leases(void);
+void test_waits(void);
 
 #endif

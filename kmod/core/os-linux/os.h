@@ -143,6 +143,11 @@ static inline void os_atomic_inc(struct os_atomic *a)
 	atomic_inc(&a->v);
 }
 
+static inline void os_atomic_dec(struct os_atomic *a)
+{
+	atomic_dec(&a->v);
+}
+
 /* Unless it is 1: subtract 1 and return true. */
 static inline bool os_atomic_dec_unless_last(struct os_atomic *a)
 {
@@ -184,5 +189,6 @@ static inline void os_atomic64_sub(struct os_atomic64 *a, u64 n)
 #define os_published(pp)		smp_load_acquire(pp)		/* pairs with os_publish() */
 
 #define os_mb()				smp_mb()	/* users name what it pairs with */
+#define os_mb_after_atomic()		smp_mb__after_atomic()	/* the same */
 
 #endif

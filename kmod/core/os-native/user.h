@@ -206,6 +206,11 @@ static inline void os_atomic_inc(struct os_atomic *a)
 	__atomic_add_fetch(&a->v, 1, __ATOMIC_RELAXED);
 }
 
+static inline void os_atomic_dec(struct os_atomic *a)
+{
+	__atomic_sub_fetch(&a->v, 1, __ATOMIC_RELEASE);
+}
+
 /* Unless it is 1: subtract 1 and return true. */
 static inline bool os_atomic_dec_unless_last(struct os_atomic *a)
 {
@@ -252,5 +257,6 @@ static inline void os_atomic64_sub(struct os_atomic64 *a, u64 n)
 #define os_published(pp)		__atomic_load_n(pp, __ATOMIC_ACQUIRE)
 
 #define os_mb()				__atomic_thread_fence(__ATOMIC_SEQ_CST)
+#define os_mb_after_atomic()		os_mb()
 
 #endif

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What lets operations go on that wait for space (session/park.c) or for a turn at a member's device (session/turn.c): a
+ * work item of the pool, and one of each member.
+ *
+ * They give up (session/queue.c) with -ECANCELED when their session closes, a CANCEL names them, or their io_uring
+ * command was cancelled; with -ENODEV when they name memory of a peer that is gone.
+ */
+#include "op.h"
+
+static struct kvctx_turn *turn_of(const struct kvctx_op *op)
+{
+	return &op->session->pool->members[op->io.member].turn;
+}
+
+static void wait_tick(struct kvctx_pool *p, struct delayed_work *work)
+{
+	queue_delayed_work(p->io_wq, work, msecs_to_jiffies(KVCTX_TICK_MS));
+}
+
+/*
+ * Try an operation for the first time. 0: it was taken over; otherwise it completes with the error. @behind: behind
+ * those that wait already.
+ */
+int kvctx_attempt(struct kvctx_op *op, bool behind)
+{
+	struct kvctx_pool *p = op->session->pool;
+	int ret = kvctx_park_attempt(&p->space, &op->call, behind);
+
+	if (ret <= 0)
+		return ret;
+	percpu_counter_inc(&p->counters.store_waits);
+	wait_tick(p, &p->space_work);
+	return 0;
+}
+
+static void wait_space_work(struct work_struct *work)
+{
+	struct kvctx_pool *p = container_of(to_delayed_work(work), struct kvctx_pool, space_work);
+	struct blk_plug plug;
+	bool again;
+
+	blk_start_plug(&plug);
+	again = kvctx_park_retry(&p->space);
+	blk_finish_plug(&plug);
+	if (again)
+		wait_tick(p, &p->space_work);
+}
+
+/*
+ * Call kind->go() when it is the turn of @op to move io.bytes from or to io.member. kvctx_turn_end() follows when the
+ * transfer has ended, unless go() was called with an error.
+ */
+void kvctx_turn_take(struct kvctx_op *op)
+{
+	struct kvctx_pool *p = op->session->pool;
+	struct kvctx_turn *t = turn_of(op);
+	int ret = kvctx_turn_enter(t, &op->call, op->io.bytes);
+
+	if (ret) {
+		op->kind->go(op, min(ret, 0));
+		return;
+	}
+	/* @op may be gone */
+	percpu_counter_inc(&p->counters.turn_waits);
+	wait_tick(p, &container_of(t, struct kvctx_member, turn)->turn_work);
+}
+
+/* Any context. */
+void kvctx_turn_end(struct kvctx_op *op)
+{
+	struct kvctx_turn *t = turn_of(op);
+
+	if (kvctx_turn_leave(t, op->call.prio, op->io.bytes))
+		mod_delayed_work(op->session->pool->io_wq, &container_of(t, struct kvctx_member, turn)->turn_work, 0);
+}
+
+/* If it waits for its turn at that member */
+bool kvctx_turn_take_back(struct kvctx_op *op, u32 member)
+{
+	return kvctx_turn_recall(&op->session->pool->members[member].turn, &op->call);
+}
+
+static void wait_turn_work(struct work_struct *work)
+{
+	struct kvctx_member *m = container_of(to_delayed_work(work), struct kvctx_member, turn_work);
+	struct blk_plug plug;
+	bool again;
+
+	blk_start_plug(&plug);
+	again = kvctx_turn_run(&m->turn);
+	blk_finish_plug(&plug);
+	if (again)
+		wait_tick(m->pool, &m->turn_work);
+}
+
+s32 kvctx_cancel(struct kvctx_session *s, const struct kvctx_sqe *sqe)
+{
+	struct kvctx_pool *p = s->pool;
+	u32 i, nr = kvctx_queue_cancel(&p->space, s, sqe->offset);
+
+	for (i = 0; i < KVC_MEMBERS_MAX; i++)
+		nr += kvctx_queue_cancel(&p->members[i].turn.queue, s, sqe->offset);
+	return nr;
+}
+
+/* Some of the operations that wait may have given up. */
+void kvctx_sweep(struct kvctx_pool *p)
+{
+	u32 i;
+
+	kvctx_queue_weed(&p->space, false);
+	for (i = 0; i < KVC_MEMBERS_MAX; i++)
+		kvctx_queue_weed(&p->members[i].turn.queue, false);
+}
+
+static void wait_sweep_work(struct work_struct *work)
+{
+	kvctx_sweep(container_of(work, struct kvctx_pool, sweep));
+}
+
+void kvctx_wait_init(struct kvctx_pool *p)
+{
+	u32 i;
+
+	kvctx_park_init(&p->space);
+	INIT_DELAYED_WORK(&p->space_work, wait_space_work);
+	INIT_WORK(&p->sweep, wait_sweep_work);
+	for (i = 0; i < KVC_MEMBERS_MAX; i++) {
+		kvctx_turn_init(&p->members[i].turn);
+		INIT_DELAYED_WORK(&p->members[i].turn_work, wait_turn_work);
+	}
+}
+
+/* Nothing waits, nor is in flight, any more. */
+void kvctx_wait_exit(struct kvctx_pool *p)
+{
+	u32 i;
+
+	cancel_delayed_work_sync(&p->space_work);
+	for (i = 0; i < KVC_MEMBERS_MAX; i++)
+		cancel_delayed_work_sync(&p->members[i].turn_work);
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0-only OR LGPL-2.1-or-later
+/*
+ * Waiting: operations in a queue, until its user lets them go on or they give up, which calls queue->drop() with the
+ * reason:
+ *
+ *   -ETIME   its deadline has passed
+ *   others   nobody would take its result any more, or it cannot be had: what kvctx_req_unwanted() says; or -ECANCELED
+ *            when a CANCEL names it
+ *
+ * What kvctx_req_unwanted() looks at is changed first, and then the queues are weeded; who queues an operation looks
+ * under the queue's lock. So nothing slips in behind. Deadlines are looked after on the tick; the lists are walked only
+ * when one has passed.
+ *
+ * Who queues an operation counts it in queue->waiting before it takes the lock. Who takes it out uncounts it.
+ */
+#include "session/wait.h"
+
+/* 0, or why @req shall not wait. Behind those of its rank, or in @front of them. */
+int kvctx_queue_add(struct kvctx_queue *q, u32 rank, struct kvctx_req *req, bool front)
+{
+	int err = kvctx_req_unwanted(req);
+
+	os_assert_locked(&q->lock);
+	if (err)
+		return err;
+	req->wait.queued = true;
+	req->wait.waited = true;
+	q->until = min(q->until, req->deadline);
+	list_add(&req->wait.node, front ? &q->reqs[rank] : q->reqs[rank].prev);
+	return 0;
+}
+
+void kvctx_queue_out(struct kvctx_queue *q, struct kvctx_req *req)
+{
+	os_assert_locked(&q->lock);
+	list_del(&req->wait.node);
+	req->wait.queued = false;
+	os_atomic_dec(&q->waiting);
+}
+
+/* Out of the queue, to the list of those to be dropped */
+static void queue_out_to(struct kvctx_queue *q, struct kvctx_req *req, int err, struct list_head *out)
+{
+	kvctx_queue_out(q, req);
+	req->wait.err = err;
+	list_add_tail(&req->wait.node, out);
+}
+
+static void queue_drop(struct kvctx_queue *q, struct list_head *out)
+{
+	struct kvctx_req *req, *next;
+
+	list_for_each_entry_safe(req, next, out, wait.node)
+		q->drop(req, req->wait.err);
+}
+
+static int queue_gives_up(const struct kvctx_req *req, u64 now)
+{
+	int err = kvctx_req_unwanted(req);
+
+	return !err && req->deadline <= now ? -ETIME : err;
+}
+
+/* Take out who gives up. @late: only if a deadline has passed. */
+void kvctx_queue_weed(struct kvctx_queue *q, bool late)
+{
+	u64 now = os_now(), until = OS_NEVER;
+	struct kvctx_req *req, *next;
+	struct list_head out;
+	u32 i;
+	int err;
+
+	INIT_LIST_HEAD(&out);
+	os_lock(&q->lock);
+	for (i = 0; i < ARRAY_SIZE(q->reqs) && (!late || q->until <= now); i++) {
+		list_for_each_entry_safe(req, next, &q->reqs[i], wait.node) {
+			err = queue_gives_up(req, now);
+			if (err)
+				queue_out_to(q, req, err, &out);
+			else
+				until = min(until, req->deadline);
+		}
+	}
+	if (i)
+		q->until = until;
+	os_unlock(&q->lock);
+	queue_drop(q, &out);
+}
+
+/* End those of the session that wait here under that user_data. How many? */
+u32 kvctx_queue_cancel(struct kvctx_queue *q, const void *session, u64 user_data)
+{
+	struct kvctx_req *req, *next;
+	struct list_head out;
+	u32 i, nr = 0;
+
+	if (!os_atomic_read(&q->waiting))
+		return 0;
+	INIT_LIST_HEAD(&out);
+	os_lock(&q->lock);
+	for (i = 0; i < ARRAY_SIZE(q->reqs); i++) {
+		list_for_each_entry_safe(req, next, &q->reqs[i], wait.node) {
+			if (req->user_data != user_data || !kvctx_req_named(req, session))
+				continue;
+			queue_out_to(q, req, -ECANCELED, &out);
+			nr++;
+		}
+	}
+	os_unlock(&q->lock);
+	queue_drop(q, &out);
+	return nr;
+}
+
+void kvctx_queue_init(struct kvctx_queue *q, void (*drop)(struct kvctx_req *req, int err))
+{
+	u32 i;
+
+	os_lock_init(&q->lock);
+	for (i = 0; i < ARRAY_SIZE(q->reqs); i++)
+		INIT_LIST_HEAD(&q->reqs[i]);
+	q->until = OS_NEVER;
+	q->drop = drop;
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR LGPL-2.1-or-later */
+/*
+ * What operations wait in: for space in the pool (park.c), for a turn at a member's device (turn.c), both of them queues
+ * (queue.c). The server has the threads that let them go on, soon or on a slow tick as long as anybody waits.
+ */
+#ifndef KVCTX_WAIT_H
+#define KVCTX_WAIT_H
+
+#include "session/req.h"
+
+#define KVCTX_TICK_MS		10U
+
+struct kvctx_queue {
+	struct os_atomic waiting;	/* who is in it, or about to be, or being tried again */
+	struct os_lock lock;		/* reqs, until */
+	struct list_head reqs[2];	/* those of a rank go before those of the next */
+	u64 until;			/* the earliest deadline among them */
+	void (*drop)(struct kvctx_req *req, int err);	/* the end of one that gives up; never changes; no lock */
+};
+
+struct kvctx_turn {
+	struct os_atomic urgent;	/* URGENT operations in flight */
+	struct os_atomic64 bytes;	/* in flight of the less urgent ones */
+	struct kvctx_queue queue;	/* NORMAL, BACKGROUND */
+};
+
+/* queue.c */
+void kvctx_queue_init(struct kvctx_queue *q, void (*drop)(struct kvctx_req *req, int err));
+int kvctx_queue_add(struct kvctx_queue *q, u32 rank, struct kvctx_req *req, bool front);
+void kvctx_queue_out(struct kvctx_queue *q, struct kvctx_req *req);
+void kvctx_queue_weed(struct kvctx_queue *q, bool late);
+u32 kvctx_queue_cancel(struct kvctx_queue *q, const void *session, u64 user_data);
+
+/* park.c */
+void kvctx_park_init(struct kvctx_queue *q);
+int kvctx_park_attempt(struct kvctx_queue *q, struct kvctx_req *req, bool behind);
+bool kvctx_park_retry(struct kvctx_queue *q);
+
+/* turn.c */
+void kvctx_turn_init(struct kvctx_turn *t);
+bool kvctx_turn_has_room(const struct kvctx_turn *t, u32 rank);
+int kvctx_turn_queue(struct kvctx_turn *t, struct kvctx_req *req, u32 bytes);
+bool kvctx_turn_recall(struct kvctx_turn *t, struct kvctx_req *req);
+bool kvctx_turn_run(struct kvctx_turn *t);
+
+static inline void kvctx_turn_begin(struct kvctx_turn *t, u8 prio, u32 bytes)
+{
+	if (prio == KVCTX_PRIO_URGENT)
+		os_atomic_inc(&t->urgent);
+	else
+		os_atomic64_add(&t->bytes, bytes);
+}
+
+/*
+ * Is it the turn of @req to move @bytes? 1: yes, and kvctx_turn_leave() follows when the transfer has ended; 0: it waits,
+ * and kvctx_req_go() follows, @req may be gone; or why it will not. Process context.
+ */
+static inline int kvctx_turn_enter(struct kvctx_turn *t, struct kvctx_req *req, u32 bytes)
+{
+	int ret = 1;
+
+	if (req->prio != KVCTX_PRIO_URGENT && (os_atomic_read(&t->urgent) || os_atomic_read(&t->queue.waiting)))
+		ret = kvctx_turn_queue(t, req, bytes);
+	if (ret > 0)
+		kvctx_turn_begin(t, req->prio, bytes);
+	return ret;
+}
+
+/* Any context. true: call kvctx_turn_run() soon */
+static inline bool kvctx_turn_leave(struct kvctx_turn *t, u8 prio, u32 bytes)
+{
+	if (prio == KVCTX_PRIO_URGENT)
+		os_atomic_dec(&t->urgent);
+	else
+		os_atomic64_sub(&t->bytes, bytes);
+	/* pairs with kvctx_turn_queue() */
+	os_mb_after_atomic();
+	return unlikely(os_atomic_read(&t->queue.waiting)) && kvctx_turn_has_room(t, 0);
+}
+
+#endif

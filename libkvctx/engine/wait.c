@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+/*
+ * What lets operations go on that wait for space (kmod/session/park.c) or for a turn at a member's device
+ * (kmod/session/turn.c): one job of the attendant's for all of a pool. They give up when their session closes or a CANCEL
+ * names them.
+ */
+#include "session.h"
+
+static struct kvctx_turn *turn_of(const struct kve_op *op)
+{
+	return &op->session->waits->turns[op->io.member];
+}
+
+static void wait_tick(struct kve_pool *p)
+{
+	kve_job_queue(p, &p->space, kve_now() + KVCTX_TICK_MS * KVCTX_NSEC_PER_MS);
+}
+
+/*
+ * Try an operation for the first time. 0: it was taken over; otherwise it completes with the error. @behind: behind
+ * those that wait already.
+ */
+int kve_attempt(struct kve_op *op, bool behind)
+{
+	struct kve_waits *w = op->session->waits;
+	int ret = kvctx_park_attempt(&w->space, &op->call, behind);
+
+	if (ret <= 0)
+		return ret;
+	os_atomic64_add(&w->pool->counters.store_waits, 1);
+	wait_tick(w->pool);
+	return 0;
+}
+
+/*
+ * Call kind->go() when it is the turn of @op to move io.bytes from or to io.member. kve_turn_end() follows when the
+ * transfer has ended, unless go() was called with an error.
+ */
+void kve_turn_take(struct kve_op *op)
+{
+	struct kve_pool *p = op->session->pool;
+	int ret = kvctx_turn_enter(turn_of(op), &op->call, op->io.bytes);
+
+	if (ret) {
+		op->kind->go(op, min(ret, 0));
+		return;
+	}
+	/* @op may be gone */
+	os_atomic64_add(&p->counters.turn_waits, 1);
+	wait_tick(p);
+}
+
+void kve_turn_end(struct kve_op *op)
+{
+	if (kvctx_turn_leave(turn_of(op), op->call.prio, op->io.bytes))
+		kve_job_queue(op->session->pool, &op->session->pool->space, kve_now());
+}
+
+/* If it waits for its turn at that member */
+bool kve_turn_take_back(struct kve_op *op, u32 member)
+{
+	return kvctx_turn_recall(&op->session->waits->turns[member], &op->call);
+}
+
+s32 kve_cancel(struct kve_session *s, const struct kvctx_sqe *sqe)
+{
+	u32 i, nr = kvctx_queue_cancel(&s->waits->space, s, sqe->offset);
+
+	for (i = 0; i < KVC_MEMBERS_MAX; i++)
+		nr += kvctx_queue_cancel(&s->waits->turns[i].queue, s, sqe->offset);
+	return (s32)nr;
+}
+
+/* Some of the operations that wait may have given up. */
+void kve_sweep(struct kve_waits *w)
+{
+	u32 i;
+
+	kvctx_queue_weed(&w->space, false);
+	for (i = 0; i < KVC_MEMBERS_MAX; i++)
+		kvctx_queue_weed(&w->turns[i].queue, false);
+}
+
+/* The attendant's: who may go on, in all of the pool? */
+static void wait_work(struct kve_job *job)
+{
+	struct kve_pool *p = container_of(job, struct kve_pool, space);
+	struct kve_waits *w = p->waits;
+	bool again = kvctx_park_retry(&w->space);
+	u32 i;
+
+	for (i = 0; i < KVC_MEMBERS_MAX; i++)
+		if (os_atomic_read(&w->turns[i].queue.waiting))
+			again |= kvctx_turn_run(&w->turns[i]);
+	if (again)
+		wait_tick(p);
+}
+
+/* What a pool's operations wait in, made for the first of its sessions. NULL: no memory */
+struct kve_waits *kve_waits_get(struct kve_pool *p)
+{
+	u32 i;
+
+	pthread_mutex_lock(&kve_admin_lock);
+	if (!p->waits)
+		p->waits = calloc(1, sizeof(*p->waits));
+	if (p->waits && !p->waits->pool) {
+		p->waits->pool = p;
+		kvctx_park_init(&p->waits->space);
+		for (i = 0; i < KVC_MEMBERS_MAX; i++)
+			kvctx_turn_init(&p->waits->turns[i]);
+		/* pairs with the engine's ops->space */
+		os_store_release(&p->space.fn, wait_work);
+	}
+	pthread_mutex_unlock(&kve_admin_lock);
+	return p->waits;
+}

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Waiting for space and for turns: who goes when, in which order, and who gives up with what.
+ */
+#include "parts.h"
+#include "session/wait.h"
+
+#define MIB	(1U << 20)
+#define OPS	8U
+#define MANY	20000U
+
+static struct op ops[OPS];
+static const int a_session, another;
+
+static struct op *op_new(u32 i, u8 prio)
+{
+	ops[i] = (struct op){
+		.req = { .user_data = i, .prio = prio, .deadline = OS_NEVER }, .session = &a_session,
+	};
+	return &ops[i];
+}
+
+/* Space: each attempt takes one, and is an end. What it completes with is its place among all. */
+
+static struct kvctx_queue space;
+static struct os_atomic room;
+static s32 order;
+
+static int take_room(struct op *op)
+{
+	if (!os_atomic_read(&room))
+		return -EAGAIN;
+	os_atomic_dec(&room);
+	kvctx_req_complete(&op->req, order++, 0);
+	return 0;
+}
+
+static int fail(struct op *op)
+{
+	(void)op;
+	return -EIO;
+}
+
+static int store(u32 i)
+{
+	struct op *op = op_new(i, KVCTX_PRIO_NORMAL);
+
+	op->attempt = take_room;
+	return kvctx_park_attempt(&space, &op->req, true);
+}
+
+static bool waits(u32 i)
+{
+	return !os_atomic_read(&ops[i].completions);
+}
+
+static void begin_space(u32 n)
+{
+	os_clock = 0;
+	os_atomic_set(&room, n);
+	order = 0;
+	kvctx_park_init(&space);
+}
+
+static void test_space(void)
+{
+	begin_space(1);
+	EXPECT(!store(0) && ended(&ops[0], 0));
+	EXPECT(store(1) == 1 && store(2) == 1 && waits(1) && waits(2));
+	EXPECT(kvctx_park_retry(&space) && waits(1));
+	/* there is space, but others came before; who does not queue up takes it */
+	os_atomic_set(&room, 1);
+	EXPECT(store(3) == 1);
+	op_new(4, KVCTX_PRIO_NORMAL)->attempt = take_room;
+	EXPECT(!kvctx_park_attempt(&space, &ops[4].req, false) && ended(&ops[4], 1));
+	op_new(5, KVCTX_PRIO_NORMAL)->attempt = take_room;
+	ops[5].req.flags = KVCTX_OP_NOWAIT;
+	EXPECT(kvctx_park_attempt(&space, &ops[5].req, true) == -EAGAIN);
+	/* in order, and the one that finds none stays the first */
+	os_atomic_set(&room, 2);
+	EXPECT(kvctx_park_retry(&space) && ended(&ops[1], 2) && ended(&ops[2], 3) && waits(3));
+	EXPECT(store(6) == 1);
+	os_atomic_set(&room, 3);
+	EXPECT(!kvctx_park_retry(&space) && ended(&ops[3], 4) && ended(&ops[6], 5));
+	EXPECT(!store(7) && ended(&ops[7], 6));
+	/* other errors */
+	op_new(0, 0)->attempt = fail;
+	EXPECT(kvctx_park_attempt(&space, &ops[0].req, true) == -EIO);
+	EXPECT(store(1) == 1);
+	ops[1].attempt = fail;
+	EXPECT(!kvctx_park_retry(&space) && ended(&ops[1], -EIO));
+}
+
+static void test_giving_up(void)
+{
+	u32 i;
+
+	begin_space(0);
+	for (i = 0; i < OPS; i++)
+		EXPECT(store(i) == 1);
+	/* deadlines, of which the queue knows the first only if it came before */
+	kvctx_queue_init(&space, space.drop);
+	os_atomic_set(&space.waiting, 0);
+	for (i = 0; i < 5; i++) {
+		op_new(i, KVCTX_PRIO_NORMAL)->attempt = take_room;
+		ops[i].req.deadline = i < 2 ? 20 - 10 * i : OS_NEVER;
+		EXPECT(kvctx_park_attempt(&space, &ops[i].req, true) == 1);
+	}
+	os_clock = 9;
+	EXPECT(kvctx_park_retry(&space) && waits(0) && waits(1));
+	os_clock = 10;
+	EXPECT(kvctx_park_retry(&space) && waits(0) && ended(&ops[1], -ETIME));
+	os_clock = 20;
+	EXPECT(kvctx_park_retry(&space) && ended(&ops[0], -ETIME));
+	/* what nobody wants any more goes when somebody says so, and does not come in */
+	ops[3].unwanted = -ECANCELED;
+	EXPECT(kvctx_park_retry(&space) && waits(3));
+	kvctx_queue_weed(&space, false);
+	EXPECT(ended(&ops[3], -ECANCELED) && waits(2));
+	op_new(5, KVCTX_PRIO_NORMAL)->attempt = take_room;
+	ops[5].unwanted = -ENODEV;
+	EXPECT(kvctx_park_attempt(&space, &ops[5].req, true) == -ENODEV);
+	/* CANCEL, by session and name */
+	EXPECT(!kvctx_queue_cancel(&space, &another, 2) && !kvctx_queue_cancel(&space, &a_session, 9) && waits(2));
+	EXPECT(kvctx_queue_cancel(&space, &a_session, 2) == 1 && ended(&ops[2], -ECANCELED) && waits(4));
+	os_atomic_set(&room, 1);
+	EXPECT(!kvctx_park_retry(&space) && ended(&ops[4], 0));
+}
+
+/* Turns. What goes is in flight until the test ends it. */
+
+static struct kvctx_turn turn;
+
+static void goes(struct op *op, int err)
+{
+	kvctx_req_complete(&op->req, err, 0);
+}
+
+static int enter(u32 i, u8 prio, u32 bytes)
+{
+	op_new(i, prio)->go = goes;
+	return kvctx_turn_enter(&turn, &ops[i].req, bytes);
+}
+
+static void begin_turns(void)
+{
+	os_clock = 0;
+	turn = (struct kvctx_turn){};
+	kvctx_turn_init(&turn);
+}
+
+static void end_turns(void)
+{
+	EXPECT(!os_atomic_read(&turn.urgent) && !os_atomic64_read(&turn.bytes));
+	EXPECT(!os_atomic_read(&turn.queue.waiting) && !kvctx_turn_run(&turn));
+}
+
+static void test_turns(void)
+{
+	begin_turns();
+	/* alone, nobody waits */
+	EXPECT(enter(0, KVCTX_PRIO_NORMAL, 8 * MIB) == 1 && enter(1, KVCTX_PRIO_BACKGROUND, MIB) == 1);
+	/* beside an urgent one, few bytes go: 4 MiB, 1 MiB of those that can wait longest */
+	EXPECT(enter(2, KVCTX_PRIO_URGENT, MIB) == 1);
+	EXPECT(!enter(3, KVCTX_PRIO_BACKGROUND, 1) && !enter(4, KVCTX_PRIO_NORMAL, 1));
+	EXPECT(kvctx_turn_run(&turn) && waits(3) && waits(4));
+	EXPECT(kvctx_turn_leave(&turn, KVCTX_PRIO_NORMAL, 8 * MIB));
+	EXPECT(kvctx_turn_run(&turn) && ended(&ops[4], 0) && waits(3));
+	/* one behind another of its rank waits, though there is room */
+	EXPECT(!enter(5, KVCTX_PRIO_BACKGROUND, 1) && enter(6, KVCTX_PRIO_NORMAL, 1) == 1);
+	kvctx_turn_leave(&turn, KVCTX_PRIO_BACKGROUND, MIB);
+	EXPECT(kvctx_turn_run(&turn) == false && ended(&ops[3], 0) && ended(&ops[5], 0));
+	EXPECT(!kvctx_turn_leave(&turn, KVCTX_PRIO_URGENT, MIB));
+	EXPECT(os_atomic64_read(&turn.bytes) == 4);
+	kvctx_turn_leave(&turn, KVCTX_PRIO_NORMAL, 4);
+	end_turns();
+}
+
+static void test_long_turns(void)
+{
+	begin_turns();
+	EXPECT(enter(0, KVCTX_PRIO_URGENT, 1) == 1 && enter(1, KVCTX_PRIO_NORMAL, 4 * MIB) == 1);
+	EXPECT(!enter(2, KVCTX_PRIO_NORMAL, 1) && !enter(3, KVCTX_PRIO_NORMAL, 1) && !enter(4, KVCTX_PRIO_NORMAL, 1));
+	ops[4].req.deadline = 7;
+	EXPECT(!enter(5, KVCTX_PRIO_NORMAL, 1));
+	/* recalled once; who gives up ends, without being in flight */
+	EXPECT(kvctx_turn_recall(&turn, &ops[3].req) && !kvctx_turn_recall(&turn, &ops[3].req) && waits(3));
+	ops[5].unwanted = -ECANCELED;
+	kvctx_queue_weed(&turn.queue, false);
+	EXPECT(ended(&ops[5], -ECANCELED));
+	EXPECT(os_atomic64_read(&turn.bytes) == 4 * MIB);
+	/* nothing starves */
+	os_clock = 50 * KVCTX_NSEC_PER_MS - 1;
+	EXPECT(kvctx_turn_run(&turn) && waits(2));
+	os_clock++;
+	EXPECT(!kvctx_turn_run(&turn) && ended(&ops[2], 0));
+	EXPECT(os_atomic64_read(&turn.bytes) == 4 * MIB + 1);
+	kvctx_turn_leave(&turn, KVCTX_PRIO_NORMAL, 4 * MIB + 1);
+	/* the last urgent one lets all go */
+	EXPECT(enter(1, KVCTX_PRIO_NORMAL, 4 * MIB) == 1 && !enter(2, KVCTX_PRIO_NORMAL, 1));
+	EXPECT(kvctx_turn_leave(&turn, KVCTX_PRIO_URGENT, 1));
+	EXPECT(!kvctx_turn_run(&turn) && ended(&ops[2], 0));
+	kvctx_turn_leave(&turn, KVCTX_PRIO_NORMAL, 4 * MIB + 1);
+	end_turns();
+}
+
+/* Threads: one lets go on who waits, and makes space; the others take turns, cancel, and store. */
+
+static struct os_atomic running;
+
+static void went(struct op *op, int err)
+{
+	if (!err)
+		kvctx_turn_leave(&turn, op->req.prio, 2 * MIB);
+	kvctx_req_complete(&op->req, err, 0);
+}
+
+static int stores(struct op *op)
+{
+	if (!os_atomic_read(&room))
+		return -EAGAIN;
+	kvctx_req_complete(&op->req, 0, 0);
+	return 0;
+}
+
+static void serve(void)
+{
+	while (os_atomic_read(&running) || os_atomic_read(&turn.queue.waiting) || os_atomic_read(&space.waiting)) {
+		WRITE_ONCE(os_clock, READ_ONCE(os_clock) + KVCTX_NSEC_PER_MS);
+		os_atomic_set(&room, os_atomic_read(&running) ? os_now() / KVCTX_NSEC_PER_MS % 3 : 1);
+		kvctx_turn_run(&turn);
+		kvctx_park_retry(&space);
+	}
+}
+
+static void contend(u32 thread)
+{
+	static const u8 prios[] = { KVCTX_PRIO_URGENT, KVCTX_PRIO_NORMAL, KVCTX_PRIO_BACKGROUND };
+	struct op *mine, *op, *flies = NULL;	/* URGENT, while others come */
+	u32 seed = thread, i;
+	int ret;
+
+	if (!thread) {
+		serve();
+		return;
+	}
+	mine = calloc(MANY, sizeof(*mine));
+	for (i = 0; i < MANY; i++) {
+		op = &mine[i];
+		*op = (struct op){
+			.req = { .user_data = draw(&seed, 100), .prio = prios[draw(&seed, 3)], .deadline = OS_NEVER },
+			.session = &a_session, .go = went, .attempt = stores,
+		};
+		if (!draw(&seed, 10))
+			op->req.deadline = os_now() + draw(&seed, 5) * KVCTX_NSEC_PER_MS;
+		ret = draw(&seed, 2) ? kvctx_turn_enter(&turn, &op->req, 2 * MIB) :
+				       kvctx_park_attempt(&space, &op->req, draw(&seed, 2)) - 1;
+		if (flies && !draw(&seed, 4)) {
+			went(flies, 0);
+			flies = NULL;
+		}
+		if (ret == 1 && !flies && op->req.prio == KVCTX_PRIO_URGENT)
+			flies = op;
+		else if (ret == 1)
+			went(op, 0);
+		if (!draw(&seed, 20))
+			kvctx_queue_cancel(&turn.queue, &a_session, draw(&seed, 100));
+		if (!draw(&seed, 20))
+			kvctx_queue_cancel(&space, &a_session, draw(&seed, 100));
+	}
+	if (flies)
+		went(flies, 0);
+	os_atomic_dec(&running);
+	for (i = 0; i < MANY; i++)
+		while (!os_atomic_read(&mine[i].completions))
+			sched_yield();
+	free(mine);
+}
+
+void test_waits(void)
+{
+	test_space();
+	test_giving_up();
+	test_turns();
+	test_long_turns();
+	begin_space(0);
+	begin_turns();
+	os_atomic_set(&running, 3);
+	in_threads(4, contend);
+	EXPECT(!os_atomic_read(&space.waiting));
+	end_turns();
+}
