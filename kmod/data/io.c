@@ -75,19 +75,22 @@ u32 kvctx_io_unit(struct block_device *bdev)
 
 /*
  * The members that can move all of the operation's peer memory as it is: by path, and because each run of it is whole
- * blocks of theirs at an address that they can take. Peer memory has no bounce blocks.
+ * blocks of theirs at an address that they can take. Peer memory has no bounce blocks. The peers are there, or it will be
+ * found out when the operation has to wait.
  */
-u64 kvctx_io_members(const struct kvctx_op *op)
+u64 kvctx_io_members(struct kvctx_op *op)
 {
 	const struct kvctx_pool *p = op->session->pool;
 	u64 members = KVC_ANY_MEMBER, pos = op->call.offset, blocks = 0, addrs = 0;
+	u32 i, left, peers_left = kvctx_peers_left();
 	struct kvctx_cursor c;
 	struct kvctx_run run;
-	u32 i, left;
+	bool gone = false;
 
 	for (i = 0; i < op->mem.nr; i++) {
 		const struct kvctx_piece *piece = &op->mem.user[i];
 
+		gone |= kvctx_peer_gone(piece->mem);
 		left = piece->mem->peer ? piece->length : 0;
 		if (left)
 			members &= kvctx_peer_members(piece->mem);
@@ -101,6 +104,8 @@ u64 kvctx_io_members(const struct kvctx_op *op)
 			pos += run.length;
 		}
 	}
+	if (!gone)
+		op->mem.peers_left = peers_left;
 	rcu_read_lock();
 	for (i = 0; i < KVC_MEMBERS_MAX; i++) {
 		struct block_device *bdev = READ_ONCE(p->members[i].bdev);

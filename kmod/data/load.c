@@ -163,7 +163,7 @@ void kvctx_load_finish(struct kvctx_op *op)
 }
 
 /* The page was found: can it be had in this way? */
-static int load_allowed(const struct kvctx_op *op)
+static int load_allowed(struct kvctx_op *op)
 {
 	const struct kvc_load *ld = &op->load.page;
 

@@ -8,6 +8,7 @@
  * the critical section that the end of an operation needs anyway: so neither end has to ask the allocator.
  */
 #include <linux/slab.h>
+#include <linux/vmalloc.h>
 
 #include "op.h"
 
@@ -46,6 +47,24 @@ void kvctx_op_discard_all(struct kvctx_op *spare)
 	}
 }
 
+static void op_free_work(struct work_struct *work)
+{
+	vfree(work);
+}
+
+/* Freeing what was mapped may sleep, and transfers may end under their driver's locks. */
+static void op_free(struct kvctx_op *op, void *p)
+{
+	struct work_struct *work = p;
+
+	if (!is_vmalloc_addr(p)) {
+		kfree(p);
+		return;
+	}
+	INIT_WORK(work, op_free_work);
+	queue_work(op->session->pool->io_wq, work);
+}
+
 /* Let go of the registrations and of the lists. */
 void kvctx_op_put_pieces(struct kvctx_op *op)
 {
@@ -61,23 +80,33 @@ void kvctx_op_put_pieces(struct kvctx_op *op)
 	/* few have any of them, and freeing nothing costs more than looking */
 	if (!op->mem.borrowed && !op->mem.list && !op->call.crcs)
 		return;
-	kvfree(op->mem.borrowed);
-	kvfree(op->mem.list);
-	kvfree(op->call.crcs);
+	op_free(op, op->mem.borrowed);
+	op_free(op, op->mem.list);
+	op_free(op, op->call.crcs);
+}
+
+/* Is a peer gone whose memory it names? There may be thousands of pieces: they are looked at when some peer has gone. */
+static bool op_lost_peer(struct kvctx_op *op)
+{
+	u32 left = kvctx_peers_left(), i;
+
+	if (left == op->mem.peers_left)
+		return false;
+	for (i = 0; i < op->mem.nr; i++)
+		if (kvctx_peer_gone(op->mem.user[i].mem))
+			return true;
+	op->mem.peers_left = left;
+	return false;
 }
 
 /* Would nobody take the result any more, or is its memory gone? Then it shall not wait: 0 or why. */
-int kvctx_req_unwanted(const struct kvctx_req *req)
+int kvctx_req_unwanted(struct kvctx_req *req)
 {
-	const struct kvctx_op *op = container_of(req, struct kvctx_op, call);
-	u32 i;
+	struct kvctx_op *op = kvctx_op_of(req);
 
 	if (READ_ONCE(op->session->dying) || (op->to.uring && READ_ONCE(op->to.uring->cancelled)))
 		return -ECANCELED;
-	for (i = 0; op->mem.p2p && i < op->mem.nr; i++)
-		if (kvctx_peer_gone(op->mem.user[i].mem))
-			return -ENODEV;
-	return 0;
+	return op->mem.p2p && op_lost_peer(op) ? -ENODEV : 0;
 }
 
 /* The end of an operation that was started. The session may be gone on return. Any context. */

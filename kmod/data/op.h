@@ -121,6 +121,7 @@ void kvctx_unregister_all(struct kvctx_session *s);
 struct kvctx_mem *kvctx_registered_get(struct kvctx_session *s, u32 id, bool gone);
 void kvctx_registered_put(struct kvctx_mem *mem);
 bool kvctx_peer_gone(const struct kvctx_mem *mem);
+u32 kvctx_peers_left(void);
 void kvctx_peer_path(const struct kvctx_mem *mem, const struct kvctx_member *m, struct kvctx_path *row);
 u64 kvctx_peer_members(const struct kvctx_mem *mem);
 int kvctx_peers_init(void);
@@ -235,6 +236,7 @@ struct kvctx_op {
 
 	struct {				/* the caller's memory */
 		bool p2p;			/* a piece is peer memory: no checksums, no bounce blocks */
+		u32 peers_left;			/* kvctx_peers_left() when they were looked at last */
 		u32 nr;				/* pieces */
 		struct kvctx_piece *user;	/* the first */
 		struct kvctx_piece *list;	/* allocated, when they do not fit in here */
@@ -314,7 +316,7 @@ s32 kvctx_cancel(struct kvctx_session *s, const struct kvctx_sqe *sqe);
 int kvctx_io_init(void);
 void kvctx_io_exit(void);
 u32 kvctx_io_unit(struct block_device *bdev);
-u64 kvctx_io_members(const struct kvctx_op *op);
+u64 kvctx_io_members(struct kvctx_op *op);
 void kvctx_io_submit(struct kvctx_op *op, blk_opf_t opf);
 void kvctx_io_put(struct kvctx_op *op);
 int kvctx_io_result(struct kvctx_op *op);

@@ -40,6 +40,7 @@ struct kvctx_peer {
 static DEFINE_MUTEX(peers_lock);
 static LIST_HEAD(peers);
 static DECLARE_WAIT_QUEUE_HEAD(peers_wait);	/* for the last user, for the end of revoking */
+static atomic_t peers_left;			/* drivers that let go of peers */
 
 /* Peers */
 
@@ -165,6 +166,13 @@ static void peer_remove(struct kvctx_mem *mem)
 bool kvctx_peer_gone(const struct kvctx_mem *mem)
 {
 	return mem->peer && READ_ONCE(mem->peer->gone);
+}
+
+/* Another number than before: some have gone since. */
+u32 kvctx_peers_left(void)
+{
+	/* pairs with peers_revoke(): who sees the number sees which */
+	return atomic_read_acquire(&peers_left);
 }
 
 /* What a row of KVCTX_IOC_PATHS says of memory @mem and member @m. */
@@ -328,8 +336,8 @@ static void peers_revoke(struct pci_dev *pdev)
 		WRITE_ONCE(peer->gone, true);
 		list_move_tail(&peer->node, &list);
 	}
-	/* pairs with kvctx_registered_get(): see the head of this file */
-	smp_mb();
+	/* the barrier in it pairs with kvctx_registered_get(): see the head of this file */
+	atomic_inc_return(&peers_left);
 	while ((peer = list_first_entry_or_null(&list, struct kvctx_peer, node))) {
 		mutex_unlock(&peers_lock);
 		peer_revoke(peer);

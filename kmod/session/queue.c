@@ -54,7 +54,7 @@ static void queue_drop(struct kvctx_queue *q, struct list_head *out)
 		q->drop(req, req->wait.err);
 }
 
-static int queue_gives_up(const struct kvctx_req *req, u64 now)
+static int queue_gives_up(struct kvctx_req *req, u64 now)
 {
 	int err = kvctx_req_unwanted(req);
 

@@ -59,7 +59,7 @@ void kvctx_req_complete(struct kvctx_req *req, s32 res, u32 flags);	/* its sessi
 int kvctx_req_attempt(struct kvctx_req *req);	/* 0: taken over; -EAGAIN: again when there is space; another error */
 void kvctx_req_go(struct kvctx_req *req, int err);	/* its turn came, or never will */
 /* Would nobody take the result any more, or can it not be had? 0, or why. The lock of what it waits in */
-int kvctx_req_unwanted(const struct kvctx_req *req);
+int kvctx_req_unwanted(struct kvctx_req *req);
 /* Is it of that session, which knows it by its user_data? The same lock */
 bool kvctx_req_named(const struct kvctx_req *req, const void *session);
 

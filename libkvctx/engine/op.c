@@ -128,9 +128,9 @@ void kvctx_req_go(struct kvctx_req *req, int err)
 	op->kind->go(op, err);
 }
 
-int kvctx_req_unwanted(const struct kvctx_req *req)
+int kvctx_req_unwanted(struct kvctx_req *req)
 {
-	return READ_ONCE(container_of(req, struct kve_op, call)->session->dying) ? -ECANCELED : 0;
+	return READ_ONCE(kve_op_of(req)->session->dying) ? -ECANCELED : 0;
 }
 
 /* What slots are told of has no user_data. */

@@ -162,9 +162,9 @@ void kvctx_req_go(struct kvctx_req *req, int err)
 	op_of(req)->go(op_of(req), err);
 }
 
-int kvctx_req_unwanted(const struct kvctx_req *req)
+int kvctx_req_unwanted(struct kvctx_req *req)
 {
-	return READ_ONCE(container_of(req, struct op, req)->unwanted);
+	return READ_ONCE(op_of(req)->unwanted);
 }
 
 bool kvctx_req_named(const struct kvctx_req *req, const void *session)
