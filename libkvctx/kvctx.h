@@ -188,8 +188,9 @@ int kvctx_open(const char *path, int flags, const struct kvctx_params *params, s
  * @ctx: handle, or NULL
  *
  * Leases end, registrations and the arena are let go, arena pointers become invalid. Operations in
- * flight are cancelled or finished by the kernel, which waits for them some seconds; a LOAD that a
- * device holds longer can write to its registered memory after the return.
+ * flight are cancelled or finished by who serves the session, and waited for some seconds; a LOAD that a
+ * device holds longer can write to its registered memory after the return. The last handle of a pool
+ * that is served in this process detaches it, which goes on in the background if a device does not answer.
  *
  * Context: MT-Unsafe. Sleeps.
  */

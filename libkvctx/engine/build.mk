@@ -24,7 +24,7 @@ $(O)/obj/libkvctx/core/%.o: kmod/core/%.c Makefile
 
 # The engine's own tests: pools without sessions, and what the tests of the contract cannot see of sessions
 KVE_TEST	:= $(O)/test/engine
-KVE_TESTS	:= pool own create broken session
+KVE_TESTS	:= pool own create broken session stuck
 KVE_TESTPROGS	:= $(KVE_TESTS:%=$(KVE_TEST)/test_%)
 KVE_WRAPPED	:= preadv64v2 pwritev64v2 fdatasync io_uring_peek_batch_cqe
 

@@ -50,6 +50,12 @@ u32 kve_cq_consumable(const struct kve_cq *cq)
 	return min(cq_ready(cq), cq->entries);
 }
 
+/* Nothing moves any more, nor will anything. */
+bool kve_cq_drained(const struct kve_cq *cq)
+{
+	return !cq->inflight && !cq->background && !cq->touching;
+}
+
 bool kve_cq_enough(const struct kve_cq *cq, u32 min)
 {
 	return kve_cq_consumable(cq) >= min || !cq->inflight;
@@ -96,8 +102,28 @@ static void cq_wake(struct kve_session *s)
 		cq->readable = true;
 		eventfd_write(cq->pollfd, 1);
 	}
-	if (!cq->inflight && !cq->background)
+	if (kve_cq_drained(cq))
 		pthread_cond_signal(&cq->drained);
+}
+
+bool kve_touch(struct kve_session *s)
+{
+	bool there;
+
+	pthread_mutex_lock(&s->lock);
+	there = !s->orphaned;
+	s->cq.touching += there;
+	pthread_mutex_unlock(&s->lock);
+	return there;
+}
+
+/* The session may be gone on return. */
+void kve_untouch(struct kve_session *s)
+{
+	pthread_mutex_lock(&s->lock);
+	if (!--s->cq.touching)
+		pthread_cond_signal(&s->cq.drained);
+	pthread_mutex_unlock(&s->lock);
 }
 
 /* Operations are in flight: somebody has to see to them. */

@@ -12,7 +12,7 @@
  *   loss       of a member: its pages are gone until the next attach
  *
  * Lifetimes: kve_pool_get() attaches the pool of a directory, or finds it attached in this process, and counts the
- * caller; the last kve_pool_put() detaches it. A child after fork() owns nothing: see fork.c.
+ * caller; the last kve_pool_put() detaches it, in the background when a device does not answer. A child after fork() owns nothing: see fork.c.
  *
  * Floors, lowest first; a file calls only what is below it. The core is below all of them.
  *   1  log fork format file attend
@@ -22,7 +22,7 @@
  *   5  attach
  *   6  pool
  *
- * Locks, outermost first: kve_admin_lock (attach and detach; held over I/O), pool->super_lock (everything that changes
+ * Locks, outermost first: kve_admin_lock (attach; held over its I/O), pool->super_lock (everything that changes
  * a superblock; held over I/O), a session's, the engine's, pool->lock (jobs, flushes; never held over I/O). No function
  * of an upper floor is called under a lock of a lower one.
  */
@@ -39,6 +39,7 @@
 
 #define KVE_NSEC	1000000000ULL
 #define KVE_NEVER	U64_MAX
+#define KVE_PATIENCE	(5 * KVE_NSEC)	/* with a device that does not answer, of who closes */
 
 struct kve_pool;
 
@@ -138,6 +139,8 @@ struct kve_counters {
 
 struct kve_pool {
 	struct kve_pool *next;		/* of those attached; kve_admin_lock */
+	u64 number;			/* of those of this process, in the order of their attach */
+	bool leaving;			/* being detached, by a thread of its own; kve_admin_lock */
 	char *dir;
 	u64 dir_dev, dir_ino;		/* what it is found by */
 	char name[KVC_NAME_MAX];
@@ -166,7 +169,7 @@ struct kve_pool {
 	struct kve_waits *waits;	/* of the sessions, see session.h; freed with the pool */
 };
 
-/* Held over I/O */
+/* Held over the I/O of an attach */
 extern pthread_mutex_t kve_admin_lock;
 
 /*
@@ -174,7 +177,7 @@ extern pthread_mutex_t kve_admin_lock;
  * whose name begins with a dot. Attaches it unless this process has it attached. A member may be missing where the directory has
  * an entry ".degraded". 0, or with a sentence in @why
  *   -ENOENT      no such directory, or nothing in it
- *   -EBUSY       another process has it, or something else
+ *   -EBUSY       another process has it, or something else; or it is still being detached
  *   -ENOTTY      nothing in it is a member of a pool
  *   -EMEDIUMTYPE an entry beside members that is no member of this pool
  *   -EUCLEAN     members are damaged, missing, too small, there twice, or have two histories
@@ -184,7 +187,8 @@ extern pthread_mutex_t kve_admin_lock;
  *   -ENOMEM, and what open() may give
  */
 int kve_pool_get(const char *dir, struct kve_pool **out, char *why);
-void kve_pool_put(struct kve_pool *p);
+/* false: it is being detached still, after KVE_PATIENCE */
+bool kve_pool_put(struct kve_pool *p);
 /* Slot and KVCTX_TENANT_* of a tenant. 0, -ENOENT */
 int kve_pool_tenant(struct kve_pool *p, const char *name, u32 *slot, u32 *flags);
 /* A transfer found that the device is gone. Any thread; asynchronous */

@@ -108,6 +108,7 @@ void kve_io_start(struct kve_op *op, bool write, u32 pending)
 	io->bytes = op->io.bytes;
 	io->offset = op->io.offset;
 	io->write = write;
+	io->orphaned = &op->session->orphaned;
 	io->level = io_level(op);
 	io->buffer = io->nr == 1 && !op->io.bounce ? op->mem.buffer : -1;
 	os_atomic_set(&op->io.pending, pending);
@@ -132,6 +133,11 @@ void kve_io_over(struct kve_io *io)
 
 	if (unlikely(io->err))
 		WRITE_ONCE(op->io.error, io->err);
+	if (unlikely(kve_io_orphaned(io))) {
+		/* whatever it came to: the memory may be the caller's for something else by now */
+		WRITE_ONCE(op->io.error, -ECANCELED);
+		op->mem.nr = 0;
+	}
 	kve_io_put(op);
 }
 

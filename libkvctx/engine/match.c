@@ -109,7 +109,12 @@ static void match_work(struct kve_job *job)
 {
 	struct kve_op *op = container_of(job, struct kve_op, match);
 
-	kve_op_complete(op, match_op(op), 0);
+	struct kve_session *s = op->session;
+	bool there = kve_touch(s);
+
+	kve_op_complete(op, there ? match_op(op) : -ECANCELED, 0);
+	if (there)
+		kve_untouch(s);
 }
 
 int kve_match_start(struct kve_op *op)

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 /*
  * The pools of this process: one engine serves each, for all that ask for its directory.
+ *
+ * The last one who lets go of a pool has it detached by a thread, for which he waits no longer than KVE_PATIENCE: the
+ * last writes may go to a device that does not answer. The pool is on the list meanwhile, and nobody gets it.
  */
 #include <sys/stat.h>
 
@@ -11,6 +14,14 @@
 pthread_mutex_t kve_admin_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct kve_pool *pool_list;		/* kve_admin_lock */
+static u64 pool_number;				/* of the last one; kve_admin_lock */
+static pthread_once_t pool_once = PTHREAD_ONCE_INIT;
+static pthread_cond_t pool_left;		/* one of them has been detached */
+
+static void pool_init(void)
+{
+	kve_cond_init(&pool_left);
+}
 
 static struct kve_pool *pool_find(const struct stat *st)
 {
@@ -62,6 +73,7 @@ static int pool_attach(const char *dir, const struct stat *st, struct kve_pool *
 		pool_free(p);
 		return err;
 	}
+	p->number = ++pool_number;
 	p->next = pool_list;
 	pool_list = p;
 	*out = p;
@@ -72,6 +84,7 @@ int kve_pool_get(const char *dir, struct kve_pool **out, char *why)
 {
 	struct stat st;
 	int err = 0;
+	u64 until;
 
 	if (kve_forked())
 		return kve_refuse(why, -ENODEV, "%s: this process is a fork of one that uses the engine", dir);
@@ -79,29 +92,69 @@ int kve_pool_get(const char *dir, struct kve_pool **out, char *why)
 		return kve_refuse(why, -ENODEV, "%s: an invariant of this process's engine is broken", dir);
 	if (stat(dir, &st))
 		return kve_refuse(why, -errno, "%s: %s", dir, strerror(errno));
+	pthread_once(&pool_once, pool_init);
+	until = kve_now() + KVE_PATIENCE;
 	pthread_mutex_lock(&kve_admin_lock);
-	*out = pool_find(&st);
+	while ((*out = pool_find(&st)) && (*out)->leaving && kve_now() < until)
+		kve_cond_wait(&pool_left, &kve_admin_lock, until);
 	if (!*out)
 		err = pool_attach(dir, &st, out, why);
+	else if ((*out)->leaving)
+		err = kve_refuse(why, -EBUSY, "%s: still being detached: a device does not answer", dir);
 	if (!err)
 		(*out)->users++;
 	pthread_mutex_unlock(&kve_admin_lock);
 	return err;
 }
 
-void kve_pool_put(struct kve_pool *p)
+static void *pool_detach(void *arg)
 {
-	struct kve_pool **at;
+	struct kve_pool **at, *p = arg;
+
+	kve_detach(p);
+	pthread_mutex_lock(&kve_admin_lock);
+	for (at = &pool_list; *at != p; at = &(*at)->next)
+		;
+	*at = p->next;
+	pool_free(p);
+	pthread_cond_broadcast(&pool_left);
+	pthread_mutex_unlock(&kve_admin_lock);
+	return NULL;
+}
+
+/* Is it on the list, leaving? Another one may have taken its place, also in memory. kve_admin_lock */
+static bool pool_leaves(const struct kve_pool *p, u64 number)
+{
+	const struct kve_pool *each;
+
+	for (each = pool_list; each && (each != p || each->number != number); each = each->next)
+		;
+	return each;
+}
+
+bool kve_pool_put(struct kve_pool *p)
+{
+	u64 number = p->number, until = kve_now() + KVE_PATIENCE;
+	pthread_t thread;
+	bool left;
 
 	pthread_mutex_lock(&kve_admin_lock);
-	if (!--p->users) {
-		for (at = &pool_list; *at != p; at = &(*at)->next)
-			;
-		*at = p->next;
-		kve_detach(p);
-		pool_free(p);
+	if (--p->users) {
+		pthread_mutex_unlock(&kve_admin_lock);
+		return true;
 	}
+	p->leaving = true;
+	if (kve_thread_start(&thread, pool_detach, p, "kvctx-detach")) {
+		pthread_mutex_unlock(&kve_admin_lock);
+		pool_detach(p);
+		return true;
+	}
+	pthread_detach(thread);
+	while (pool_leaves(p, number) && kve_now() < until)
+		kve_cond_wait(&pool_left, &kve_admin_lock, until);
+	left = !pool_leaves(p, number);
 	pthread_mutex_unlock(&kve_admin_lock);
+	return left;
 }
 
 int kve_pool_tenant(struct kve_pool *p, const char *name, u32 *slot, u32 *flags)

@@ -13,12 +13,18 @@
  * has come since the last time, and less often where they have come for long. If nobody has, and operations are in flight, it goes into the ring itself until callers
  * come again. It sleeps for long (cq->idle) when for a while nothing was in flight; the next operation wakes it. Where
  * callers are other processes (share.h) none will ever come, and it is always in the ring.
+ *
+ * Whoever ends operations, or starts them later than SUBMIT, may have the caller's memory in his hands, and close() waits
+ * for him (cq->touching). It does not wait for a device that holds on to a transfer: the session is an orphan then, and
+ * its reaper's. From there on only the device touches the caller's memory: no step is added to a transfer, none is
+ * checked or copied, and none succeeds.
  */
 #include <time.h>
 
 #include "session.h"
 
 #define REAP_TICK	(KVE_NSEC / 1000)
+#define REAP_ORPHAN	(KVE_NSEC / 10)
 #define REAP_TICKS_IDLE	100U
 #define REAP_TICKS_STEADY	20U	/* of callers who come; then it looks at every fourth */
 
@@ -43,6 +49,7 @@ static int reap_once(struct kve_session *s, struct kve_waiter *w, u64 until)
 {
 	u32 want = w ? reap_want(&s->cq, w) : 1;
 	struct kve_io *over, *io;
+	bool touches;
 	int err;
 
 	s->cq.reaping = true;
@@ -54,12 +61,17 @@ static int reap_once(struct kve_session *s, struct kve_waiter *w, u64 until)
 	s->cq.reaping = false;
 	if (!over)
 		return err;
+	touches = !s->orphaned;
+	s->cq.touching += touches;
 	pthread_mutex_unlock(&s->lock);
 	while ((io = over)) {
 		over = io->next;
 		kve_io_over(io);
 	}
 	pthread_mutex_lock(&s->lock);
+	s->cq.touching -= touches;
+	if (!s->cq.touching)
+		pthread_cond_signal(&s->cq.drained);
 	return err;
 }
 
@@ -161,13 +173,44 @@ void kve_cq_look(struct kve_session *s)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* Until nothing is in flight. */
-void kve_cq_drain(struct kve_session *s)
+/*
+ * Until nothing is in flight; of a device that holds on to a transfer not for longer than KVE_PATIENCE. The caller's
+ * memory is his again in either case.
+ */
+bool kve_cq_drain(struct kve_session *s)
 {
+	u64 until = kve_now() + KVE_PATIENCE;
+	struct kve_cq *cq = &s->cq;
+	bool drained;
+
 	pthread_mutex_lock(&s->lock);
-	while (s->cq.ring && (s->cq.inflight || s->cq.background))
-		pthread_cond_wait(&s->cq.drained, &s->lock);
+	while (!kve_cq_drained(cq) && kve_now() < until)
+		kve_cond_wait(&cq->drained, &s->lock, until);
+	while (cq->touching)
+		pthread_cond_wait(&cq->drained, &s->lock);
+	drained = kve_cq_drained(cq);
+	if (!drained) {
+		__atomic_store_n(&s->orphaned, true, __ATOMIC_RELEASE);
+		cq->posted = NULL;
+		pthread_detach(cq->reaper);
+		if (cq->reaping)
+			kve_ring_poke(s->ring);
+	}
 	pthread_mutex_unlock(&s->lock);
+	return drained;
+}
+
+static void reap_free(struct kve_cq *cq)
+{
+	pthread_cond_destroy(&cq->wake);
+	pthread_cond_destroy(&cq->drained);
+}
+
+/* All that is left to do for an orphan. What ends elsewhere than in the ring is found by looking. Lock held. */
+static void reap_orphan(struct kve_session *s)
+{
+	while (!kve_cq_drained(&s->cq))
+		reap_once(s, NULL, kve_now() + REAP_ORPHAN);
 }
 
 static void *reap_main(void *arg)
@@ -175,10 +218,11 @@ static void *reap_main(void *arg)
 	struct kve_session *s = arg;
 	struct kve_cq *cq = &s->cq;
 	u32 ticks = 0, steady = 0;
+	bool orphaned;
 	u64 seen = 0;
 
 	pthread_mutex_lock(&s->lock);
-	while (!cq->stop) {
+	while (!cq->stop && !s->orphaned) {
 		bool busy = cq->inflight || cq->background || cq->posted;
 
 		if (!busy && ticks == REAP_TICKS_IDLE) {
@@ -197,14 +241,23 @@ static void *reap_main(void *arg)
 				      kve_now() + (steady < REAP_TICKS_STEADY ? 1 : 4) * REAP_TICK);
 		}
 	}
+	orphaned = s->orphaned;
+	if (orphaned)
+		reap_orphan(s);
 	pthread_mutex_unlock(&s->lock);
+	if (orphaned) {
+		reap_free(cq);
+		cq->end(s);
+	}
 	return NULL;
 }
 
-/* The session has its ring and its completion queue. */
-int kve_reaper_start(struct kve_session *s)
+/* The session has its ring and its completion queue. @end: of one that becomes an orphan, by the reaper */
+int kve_reaper_start(struct kve_session *s, void (*end)(struct kve_session *orphan))
 {
 	int err = kve_cond_init(&s->cq.wake);
+
+	s->cq.end = end;
 
 	if (err)
 		return err;
@@ -231,6 +284,5 @@ void kve_reaper_stop(struct kve_session *s)
 		kve_ring_poke(s->ring);
 	pthread_mutex_unlock(&s->lock);
 	pthread_join(cq->reaper, NULL);
-	pthread_cond_destroy(&cq->wake);
-	pthread_cond_destroy(&cq->drained);
+	reap_free(cq);
 }

@@ -35,6 +35,10 @@ static void iothreads_move(struct kve_io *io)
 
 	do {
 		nr = kve_io_next(io, &vec);
+		res = -1;
+		errno = ECANCELED;
+		if (kve_io_orphaned(io))
+			continue;
 		if (io->write)
 			res = pwritev2(fd, vec, (int)nr, (off_t)(io->offset + io->done), 0);
 		else

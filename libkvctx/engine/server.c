@@ -81,10 +81,15 @@ static int server_poll_fd(struct kvctx_file *f)
 	return kve_cq_pollfd(server_session(f));
 }
 
+void kve_share_close(struct kvctx_file *f, void (*ended)(void *arg), void *arg)
+{
+	kve_session_close(server_session(f), ended, arg);
+	free(f);
+}
+
 static void server_close(struct kvctx_file *f)
 {
-	kve_session_close(server_session(f));
-	free(f);
+	kve_share_close(f, NULL, NULL);
 }
 
 static void server_look(struct kvctx_file *f)

@@ -4,8 +4,9 @@
  *
  * What is valid says kmod/session. The dispatcher copies the structure in and out; handlers work on the copy.
  *
- * Death. close() drops the leases, cancels what waits for space or for a turn, and waits for what is in flight:
- * operations, and reads into slots. Then nothing of the session is known to anybody any more.
+ * Death. close() cancels what waits for space or for a turn, and waits for what is in flight: operations, and reads into
+ * slots. Then nothing of the session is known to anybody any more. If a device holds on to a transfer for longer, the
+ * session is an orphan (reap.c): its reaper does what close() would have done, when the last one has ended.
  *
  * A child after fork() owns nothing of it, and calls do as if its descriptor were closed, which it is.
  */
@@ -162,6 +163,23 @@ static void session_setup_undo(struct kve_session *s)
 	s->domain = NULL;
 }
 
+/* Nothing of it moves. */
+static void session_end(struct kve_session *s)
+{
+	void (*ended)(void *arg) = s->ended;
+	void *arg = s->ended_arg;
+
+	kve_lease_exit(s);
+	session_setup_undo(s);
+	kve_fd_close(&s->cq.pollfd);
+	pthread_mutex_destroy(&s->setup_lock);
+	pthread_mutex_destroy(&s->lock);
+	kve_pool_put(s->pool);
+	free(s);
+	if (ended)
+		ended(arg);
+}
+
 static u32 session_entries(u32 wanted)
 {
 	u32 entries = 1;
@@ -187,7 +205,7 @@ static int session_setup_all(struct kve_session *s, struct kvctx_setup *arg)
 	if (!err && arg->nr_slots)
 		err = kve_slots_setup(s, &arg->slot_bytes, arg->nr_slots);
 	if (!err)
-		err = kve_reaper_start(s);
+		err = kve_reaper_start(s, session_end);
 	if (err) {
 		session_setup_undo(s);
 		return err;
@@ -405,21 +423,18 @@ int kve_session_open(const char *dir, const char *tenant, bool rdonly, struct kv
 }
 
 /* No call is being made on it, nor will one be. */
-void kve_session_close(struct kve_session *s)
+void kve_session_close(struct kve_session *s, void (*ended)(void *arg), void *arg)
 {
 	if (kve_forked())
 		return;
+	s->ended = ended;
+	s->ended_arg = arg;
 	WRITE_ONCE(s->dying, true);
 	kve_sweep(s->waits);
 	if (s->ready) {
-		kve_cq_drain(s);
+		if (!kve_cq_drain(s))
+			return;
 		kve_reaper_stop(s);
 	}
-	kve_lease_exit(s);
-	session_setup_undo(s);
-	kve_fd_close(&s->cq.pollfd);
-	pthread_mutex_destroy(&s->setup_lock);
-	pthread_mutex_destroy(&s->lock);
-	kve_pool_put(s->pool);
-	free(s);
+	session_end(s);
 }

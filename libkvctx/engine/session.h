@@ -68,6 +68,7 @@ struct kve_io {
 	u64 offset;			/* on the device */
 	bool write;
 	u8 level;			/* of its I/O priority, 0..7 */
+	const bool *orphaned;		/* the session's: then no further step is made; atomically */
 	s32 buffer;			/* of the ring, that the only piece lies in; -1: none */
 	int err;			/* when it is over */
 	/* private */
@@ -98,6 +99,8 @@ int kve_ring_open(struct kve_ring **out, u32 entries);
 u32 kve_io_next(struct kve_io *io, struct iovec **vec);
 /* It ended with @res. true: the transfer is over; false: it has to go on */
 bool kve_io_step(struct kve_io *io, s64 res);
+/* May none be made? Then it ends as one does that was not made */
+bool kve_io_orphaned(const struct kve_io *io);
 
 /* Queue a transfer, send what is queued: any thread */
 static inline void kve_ring_queue(struct kve_ring *r, struct kve_io *io)
@@ -194,7 +197,9 @@ struct kve_cq {				/* under session->lock */
 	u64 visits;			/* of callers who reap, or wish they could */
 	bool idle;			/* the reaper sleeps for long */
 	bool stop;
+	u32 touching;			/* who has the caller's memory in his hands, see kve_touch() */
 	pthread_t reaper;
+	void (*end)(struct kve_session *orphan);
 	pthread_cond_t wake;		/* the reaper */
 	pthread_cond_t drained;		/* who closes */
 };
@@ -210,6 +215,9 @@ struct kve_session {
 	struct kvctx_rights rights;
 	bool ready;			/* published by SETUP with release order */
 	bool dying;			/* set by close; nothing waits any more */
+	bool orphaned;			/* closed before the last transfer's end; changes under lock, read atomically */
+	void (*ended)(void *arg);	/* after the end, by whoever comes to it; or NULL */
+	void *ended_arg;
 	pthread_mutex_t setup_lock;	/* SETUP; outside of all others */
 	pthread_mutex_t lock;
 	struct kvc_domain *domain;
@@ -236,10 +244,17 @@ void kve_cq_background(struct kve_session *s, int more);
 int kve_cq_consume(struct kve_session *s, u32 nr);
 void kve_cq_consumed(struct kve_session *s);
 int kve_cq_pollfd(struct kve_session *s);
-u32 kve_cq_consumable(const struct kve_cq *cq);		/* lock held, as in the next two */
+u32 kve_cq_consumable(const struct kve_cq *cq);		/* lock held, as in the next three */
+bool kve_cq_drained(const struct kve_cq *cq);
 bool kve_cq_enough(const struct kve_cq *cq, u32 min);
 void kve_waiter_wake(struct kve_waiter **link);
 void kve_cq_hurry(struct kve_session *s);		/* lock held */
+/*
+ * For threads of the engine's: between these the caller's memory is there, since close() waits for the second. false: it
+ * may be gone, and the operation ends without it
+ */
+bool kve_touch(struct kve_session *s);
+void kve_untouch(struct kve_session *s);
 
 /* op.c */
 
@@ -348,8 +363,8 @@ void kve_io_over(struct kve_io *io);
 /* reap.c */
 int kve_cq_wait(struct kve_session *s, u32 min, u64 *timeout_ns);
 void kve_cq_look(struct kve_session *s);
-void kve_cq_drain(struct kve_session *s);
-int kve_reaper_start(struct kve_session *s);
+bool kve_cq_drain(struct kve_session *s);		/* false: the session is an orphan now, and its reaper's */
+int kve_reaper_start(struct kve_session *s, void (*end)(struct kve_session *orphan));
 void kve_reaper_stop(struct kve_session *s);
 
 /* Start an operation. 0: taken over; an error completes it */
@@ -386,6 +401,7 @@ int kve_session_open(const char *dir, const char *tenant, bool rdonly, struct kv
 int kve_session_ioctl(struct kve_session *s, unsigned long nr, void *arg);
 const struct kve_map *kve_session_area(struct kve_session *s, u64 *offset);
 int kve_session_mmap(struct kve_session *s, size_t len, int prot, u64 offset, void **out);
-void kve_session_close(struct kve_session *s);
+/* @ended: called when nothing of it moves any more, maybe before this returns, else by a thread of the engine; or NULL */
+void kve_session_close(struct kve_session *s, void (*ended)(void *arg), void *arg);
 
 #endif

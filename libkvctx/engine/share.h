@@ -20,4 +20,11 @@ int kve_share_fd(struct kvctx_file *f, uint64_t offset);
  */
 void kve_share_posted(struct kvctx_file *f, void (*fn)(void *arg), void *arg);
 
+/*
+ * kvctx_sys_close(), which may return while a device that does not answer holds on to memory of the file's. @ended is
+ * called when nothing moves any more: before this returns, or later by a thread of the engine's. Until then registered
+ * memory stays where it is.
+ */
+void kve_share_close(struct kvctx_file *f, void (*ended)(void *arg), void *arg);
+
 #endif

@@ -85,16 +85,11 @@ static void store_finish(struct kve_op *op)
 	store_end(op, kve_io_result(op));
 }
 
-/* The operation's turn has come: its bytes go to the device. Or it will not come, and @err ends the operation. */
-static void store_go(struct kve_op *op, int err)
+static void store_move(struct kve_op *op)
 {
 	struct kve_pool *p = op->session->pool;
 	struct kve_batch *b = kve_op_batch(op);
 
-	if (err) {
-		store_end(op, err);
-		return;
-	}
 	os_atomic64_add(&p->counters.host_written, op->io.bytes);
 	kvc_budget_spend(p->core, op->io.bytes);
 	if (!store_reads(op)) {
@@ -112,6 +107,25 @@ static void store_go(struct kve_op *op, int err)
 	b->last = &op->store.next;
 }
 
+/* The operation's turn has come: its bytes go to the device. Or it will not come, and @err ends the operation. */
+static void store_go(struct kve_op *op, int err)
+{
+	struct kve_session *s = op->session;
+	bool late = !op->batch;			/* not in SUBMIT */
+
+	if (!err && late && !kve_touch(s)) {
+		kve_turn_end(op);
+		err = -ECANCELED;
+	}
+	if (err) {
+		store_end(op, err);
+		return;
+	}
+	store_move(op);
+	if (late)
+		kve_untouch(s);
+}
+
 static int store_begun(struct kve_op *op)
 {
 	int err;
@@ -127,7 +141,7 @@ static int store_begun(struct kve_op *op)
 	return err;
 }
 
-static int store_attempt(struct kve_op *op)
+static int store_try(struct kve_op *op)
 {
 	struct kve_session *s = op->session;
 	int err;
@@ -146,6 +160,20 @@ static int store_attempt(struct kve_op *op)
 		return 0;
 	}
 	return err ? err : store_begun(op);
+}
+
+static int store_attempt(struct kve_op *op)
+{
+	struct kve_session *s = op->session;
+	int err;
+
+	if (op->batch)
+		return store_try(op);
+	if (!kve_touch(s))
+		return -ECANCELED;
+	err = store_try(op);
+	kve_untouch(s);
+	return err;
 }
 
 static const struct kve_op_kind store_kind = { .attempt = store_attempt, .go = store_go, .finish = store_finish };

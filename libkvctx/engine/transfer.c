@@ -38,6 +38,18 @@ static void io_advance(struct kve_io *io, u32 n)
 	}
 }
 
+bool kve_io_orphaned(const struct kve_io *io)
+{
+	return io->orphaned && __atomic_load_n(io->orphaned, __ATOMIC_ACQUIRE);
+}
+
+/* It has to go on, but may not? */
+static bool io_cut_off(struct kve_io *io)
+{
+	io->err = kve_io_orphaned(io) ? -ECANCELED : 0;
+	return io->err;
+}
+
 /* What a device that is gone says */
 static bool io_gone(s64 err)
 {
@@ -51,12 +63,12 @@ static bool io_gone(s64 err)
 bool kve_io_step(struct kve_io *io, s64 res)
 {
 	if (res == -EINTR || res == -ECANCELED || res == -EAGAIN)
-		return false;
+		return io_cut_off(io);
 	if (res <= 0) {
 		/* no bytes: the file is shorter than it was */
 		io->err = res == -EFAULT || res == -ENOMEM ? (int)res : io_gone(res) ? -ENODEV : -EIO;
 		return true;
 	}
 	io_advance(io, (u32)res);
-	return io->done == io->bytes;
+	return io->done == io->bytes || io_cut_off(io);
 }

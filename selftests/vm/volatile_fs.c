@@ -6,11 +6,13 @@
  *	volatile_fs IMAGE SEED UNIT REPORT DELAY MOUNTPOINT
  *
  * Prints "mounted". SIGTERM is the power cut: it ends, having written to the report what was lost. Send it when the
- * programs that use the file are dead. All reads and writes come here as they were asked for, without a page cache.
+ * programs that use the file are dead. From SIGUSR1 to SIGUSR2 nothing is answered
+ * ("held", "let go"). All reads and writes come here as they were asked for, without a page cache.
  */
 #define FUSE_USE_VERSION 35
 #include <errno.h>
 #include <fuse.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +25,21 @@
 #define TEXT(n) #n
 #define TEXT_OF(n) TEXT(n)
 #define READ_TEXT TEXT_OF(READ_MAX)
+
+static volatile sig_atomic_t fs_held;
+
+static void fs_hold(int sig)
+{
+	fs_held = sig == SIGUSR1;
+	if (write(STDOUT_FILENO, fs_held ? "held\n" : "let go\n", fs_held ? 5 : 7) < 0)
+		fs_held = 0;
+}
+
+static void fs_wait(void)
+{
+	while (fs_held)
+		usleep(1000);
+}
 
 static int fs_sleep(unsigned int us)
 {
@@ -78,6 +95,7 @@ static bool fs_within(size_t count, off_t offset)
 static int fs_read(const char *path, char *buf, size_t count, off_t offset, struct fuse_file_info *fi)
 {
 	(void)path, (void)fi;
+	fs_wait();
 	if ((uint64_t)offset >= volatile_bytes())
 		return 0;
 	if (count > volatile_bytes() - (uint64_t)offset)
@@ -89,6 +107,7 @@ static int fs_read(const char *path, char *buf, size_t count, off_t offset, stru
 static int fs_write(const char *path, const char *buf, size_t count, off_t offset, struct fuse_file_info *fi)
 {
 	(void)path;
+	fs_wait();
 	if (!fs_within(count, offset))
 		return -EINVAL;
 	return volatile_write(buf, (uint32_t)count, (uint64_t)offset, fi->flags & O_DSYNC) ? -EIO : (int)count;
@@ -97,6 +116,7 @@ static int fs_write(const char *path, const char *buf, size_t count, off_t offse
 static int fs_fsync(const char *path, int datasync, struct fuse_file_info *fi)
 {
 	(void)path, (void)datasync, (void)fi;
+	fs_wait();
 	return volatile_flush() ? -EIO : 0;
 }
 
@@ -148,6 +168,8 @@ int main(int argc, char **argv)
 		.image = argv[1], .seed = strtoull(argv[2], NULL, 0), .unit = (unsigned int)atoi(argv[3]),
 		.report = argv[4], .delay = (unsigned int)atoi(argv[5]), .sleep = fs_sleep,
 	};
+	signal(SIGUSR1, fs_hold);
+	signal(SIGUSR2, fs_hold);
 	err = volatile_open();
 	if (err) {
 		fprintf(stderr, "%s: %s\n", argv[1], strerror(-err));

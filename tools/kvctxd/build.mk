@@ -32,7 +32,7 @@ $(KVCTXD_CLIENT): $(O)/obj/tools/kvctxd/tests/client.o $(LIBKVCTX_A)
 check-kvctxd:
 	@$(MAKE) --no-print-directory O=$(O)/asan SAN=1 check-kvctxd-run
 
-check-kvctxd-run: $(KVCTXD) $(KVCTXD_CLIENT) $(CTL) $(CONTRACT_PROGS)
+check-kvctxd-run: $(KVCTXD) $(KVCTXD_CLIENT) $(CTL) $(CONTRACT_PROGS) $(CRASH_FS)
 	@selftests/floors tools/kvctxd/kvctxd.h $(KVCTXD_OBJS)
 	@python3 tools/kvctxd/tests/run.py $(O)
 

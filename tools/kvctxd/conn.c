@@ -3,6 +3,8 @@
  * Connections: a thread each, which receives a request, has it done and replies, until its client is gone.
  *
  * A client that has been killed has closed its socket: that is the end of its session, as close() of a device's file is.
+ * Where a device holds on to memory of the session the thread ends without it, and the connection remains, without a
+ * socket, to be counted until the session has ended.
  * No more than so many connections are served at once, of one user and in all; one more is closed unheard.
  */
 #include <errno.h>
@@ -21,17 +23,18 @@
 struct conn {
 	struct conn *next;
 	struct kvd_tenant *tenant;	/* stays while it has sessions */
-	int sock;
+	int sock;			/* -1: closed; kvd_lock */
 	struct kvd_peer peer;
 	char path[PATH_MAX];		/* for the engine */
 	struct kvd_message message;
+	bool ended;			/* the session or the thread is gone; kvd_lock */
 	uint64_t arg[WIRE_ARG_MAX / sizeof(uint64_t)];
 };
 
 uint32_t kvd_conns_max = 1024, kvd_conns_user = 512;
 
 static struct conn *conns;		/* kvd_lock */
-static uint32_t nr_conns;
+static uint32_t nr_conns, nr_serving;		/* and those with a thread; kvd_lock */
 static pthread_cond_t conns_gone = PTHREAD_COND_INITIALIZER;
 
 static int conn_open(struct conn *c, struct kvd_session **out)
@@ -81,11 +84,18 @@ static void conn_serve(struct conn *c, struct kvd_session *s)
 	}
 }
 
-static void conn_end(struct conn *c)
+/* The session is gone, or there is none. With the thread still there the rest is left to it. */
+static void conn_ended(void *arg)
 {
-	struct conn **link;
+	struct conn **link, *c = arg;
+	bool last;
 
-	kvd_message_free(&c->message);
+	pthread_mutex_lock(&kvd_lock);
+	last = c->ended;
+	c->ended = true;
+	pthread_mutex_unlock(&kvd_lock);
+	if (!last)
+		return;
 	kvd_peer_put(&c->peer);
 	pthread_mutex_lock(&kvd_lock);
 	for (link = &conns; *link != c; link = &(*link)->next)
@@ -93,8 +103,21 @@ static void conn_end(struct conn *c)
 	*link = c->next;
 	c->tenant->sessions--;
 	nr_conns--;
-	close(c->sock);
 	free(c);
+	pthread_mutex_unlock(&kvd_lock);
+}
+
+/* The end of the thread, of which the client knows by the end of the socket. */
+static void conn_hung_up(struct conn *c)
+{
+	kvd_message_free(&c->message);
+	pthread_mutex_lock(&kvd_lock);
+	close(c->sock);
+	c->sock = -1;
+	pthread_mutex_unlock(&kvd_lock);
+	conn_ended(c);
+	pthread_mutex_lock(&kvd_lock);
+	nr_serving--;
 	pthread_cond_broadcast(&conns_gone);
 	pthread_mutex_unlock(&kvd_lock);
 }
@@ -107,8 +130,10 @@ static void *conn_run(void *arg)
 	if (!conn_begin(c, &s))
 		conn_serve(c, s);
 	if (s)
-		kvd_session_close(s);
-	conn_end(c);
+		kvd_session_close(s, conn_ended, c);
+	else
+		conn_ended(c);
+	conn_hung_up(c);
 	return NULL;
 }
 
@@ -157,6 +182,7 @@ static bool conn_start(struct conn *c)
 	c->next = conns;
 	conns = c;
 	nr_conns++;
+	nr_serving++;
 	c->tenant->sessions++;
 	return true;
 }
@@ -189,8 +215,9 @@ void kvd_hang_up(void)
 {
 	pthread_mutex_lock(&kvd_lock);
 	for (struct conn *c = conns; c; c = c->next)
-		shutdown(c->sock, SHUT_RDWR);
-	while (nr_conns)
+		if (c->sock >= 0)
+			shutdown(c->sock, SHUT_RDWR);
+	while (nr_serving)
 		pthread_cond_wait(&conns_gone, &kvd_lock);
 	pthread_mutex_unlock(&kvd_lock);
 }

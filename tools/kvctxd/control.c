@@ -220,7 +220,7 @@ static int control_detach(struct control_request *rq)
 	if (!dir)
 		return -ENOMEM;
 	err = kvd_pool_detach(p, rq->why);
-	if (!err)
+	if (!err || err == -EINPROGRESS)
 		kvd_attach_forget(dir);
 	free(dir);
 	return err;

@@ -130,6 +130,8 @@ struct kvd_session {
 	int fds[WIRE_FDS];		/* the client's ends; those that are ours to close, but for bell and light */
 	int bell, light;		/* our ends */
 	struct kvd_signal *signal;	/* the client's eventfd, or NULL */
+	void (*ended)(void *arg);	/* from close on */
+	void *ended_arg;
 	pthread_mutex_t lock;		/* what follows */
 	uint32_t told;			/* tail when the hook was last called */
 };
@@ -140,7 +142,11 @@ int kvd_session_open(const char *path, int flags, uid_t uid, struct kvd_session 
 /* Before SETUP by the engine: take memory for it; 0, -ENOMEM. And give it back, if that failed */
 int kvd_session_reserve(struct kvd_session *s, const struct kvctx_setup *arg);
 void kvd_session_unreserve(struct kvd_session *s);
-void kvd_session_close(struct kvd_session *s);
+/*
+ * @ended: called when nothing of it moves any more, before this returns or by a thread of the engine. A device that
+ * does not answer is waited for no longer than a few seconds
+ */
+void kvd_session_close(struct kvd_session *s, void (*ended)(void *arg), void *arg);
 /* Before SETUP by the engine: the client's eventfd, or -1. 0, -EINVAL: it is none */
 int kvd_session_signal(struct kvd_session *s, int eventfd);
 /* After it. @fds: WIRE_FDS, lent; returns how many, or -errno */
@@ -200,7 +206,7 @@ enum {
 int kvd_run_open(const char *dir, char *why);
 int kvd_listen(const char *path, uid_t uid, gid_t gid, mode_t mode, char *why);	/* a descriptor */
 int kvd_pool_attach(const char *dir, struct kvd_pool **out, char *why);
-int kvd_pool_detach(struct kvd_pool *p, char *why);
+int kvd_pool_detach(struct kvd_pool *p, char *why);	/* -EINPROGRESS: gone, but a device does not answer */
 int kvd_tenant_show(struct kvd_pool *p, uint32_t slot, char *why);	/* its socket, of one that the engine has */
 /* @err, with the sentence */
 int kvd_refuse(char *why, int err, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
@@ -218,7 +224,7 @@ extern uint32_t kvd_conns_max, kvd_conns_user;	/* at once, in all and of one use
 
 /* Somebody is at the socket of the tenant @id, which may be gone by now */
 void kvd_accept(uint64_t id);
-/* Close all sessions and wait for it */
+/* Close all sessions and wait for it; not for what a device holds on to, whose sessions are counted on */
 void kvd_hang_up(void);
 
 #endif

@@ -25,6 +25,7 @@
 #include "kvctxd.h"
 
 #define EVENTS		16
+#define END_SECONDS	25	/* that the end takes at most */
 
 struct options {
 	const char *run;		/* directory of sockets */
@@ -48,7 +49,8 @@ static const char usage_text[] =
 	"  -h, --help             explain this and exit\n"
 	"  -V, --version          tell the version and exit\n"
 	"\n"
-	"SIGTERM and SIGINT close all sessions and detach all pools.\n";
+	"SIGTERM and SIGINT close all sessions and detach all pools, which takes no longer\n"
+	"than half a minute, also when a device does not answer.\n";
 
 static bool main_journal;
 
@@ -236,19 +238,40 @@ static void main_loop(void)
 	}
 }
 
-static void main_end(void)
+/* Whatever holds us: what was flushed is there, and the next attach finds the rest as after a crash */
+static void main_late(int sig)
 {
-	char why[KVD_WHY];
+	static const char text[] = "kvctxd: still not at its end: pools are left as by a crash\n";
+	ssize_t n = write(STDERR_FILENO, text, sizeof(text) - 1);
 
+	(void)sig;
+	_exit(n < 0 ? 2 : 1);
+}
+
+/* true: all pools are detached */
+static bool main_end(void)
+{
+	struct kvd_pool *p, *next;
+	char why[KVD_WHY];
+	bool clean = true;
+
+	signal(SIGALRM, main_late);
+	alarm(END_SECONDS);
 	kvd_control_stop();
 	kvd_hang_up();
 	pthread_mutex_lock(&kvd_admin);
-	while (kvd_pools)
-		if (kvd_pool_detach(kvd_pools, why))
-			kvd_hang_up();	/* somebody came meanwhile */
+	for (p = kvd_pools; p; p = next) {
+		next = p->next;
+		if (!kvd_pool_detach(p, why))
+			continue;
+		/* nobody is there to open one: a device holds what belongs to them */
+		main_log(NULL, LOG_WARNING, why);
+		clean = false;
+	}
 	kvd_attach_forget_all();
 	pthread_mutex_unlock(&kvd_admin);
 	kvd_run_close();
+	return clean;
 }
 
 int main(int argc, char **argv)
@@ -285,6 +308,8 @@ int main(int argc, char **argv)
 		main_loop();
 		main_notify("STOPPING=1");
 	}
-	main_end();
-	return status;
+	if (main_end())
+		return status;
+	/* threads of the engine have the pools in their hands */
+	_exit(1);
 }

@@ -215,12 +215,16 @@ static void pool_hide(struct kvd_pool *p)
 	rmdir(path);
 }
 
-/* Not on the list any more, without tenants: clean on media when it returns */
-static void pool_let_go(struct kvd_pool *p)
+/* Not on the list any more, without tenants: clean on media when it returns, or when the devices have answered */
+static int pool_let_go(struct kvd_pool *p, char *why)
 {
-	kve_pool_put(p->engine);
+	bool left = kve_pool_put(p->engine);
+
+	if (!left)
+		kvd_refuse(why, -EINPROGRESS, "pool %s is detached when a device answers, which it does not now", p->name);
 	free(p->dir);
 	free(p);
+	return left ? 0 : -EINPROGRESS;
 }
 
 static int pool_start(struct kvd_pool *p, char *why)
@@ -286,6 +290,5 @@ int kvd_pool_detach(struct kvd_pool *p, char *why)
 		;
 	*link = p->next;
 	pthread_mutex_unlock(&kvd_lock);
-	pool_let_go(p);
-	return 0;
+	return pool_let_go(p, why);
 }

@@ -261,7 +261,7 @@ int kvd_session_open(const char *path, int flags, uid_t uid, struct kvd_session 
 	if (!err)
 		err = kvctx_sys_ioctl(s->file, KVCTX_IOC_INFO, &info);
 	if (err) {
-		kvd_session_close(s);
+		kvd_session_close(s, NULL, NULL);
 		return err;
 	}
 	session_limits(s, &info);
@@ -270,13 +270,13 @@ int kvd_session_open(const char *path, int flags, uid_t uid, struct kvd_session 
 	return 0;
 }
 
-void kvd_session_close(struct kvd_session *s)
+/* Nothing moves any more, and the hook is not called */
+static void session_free(void *arg)
 {
+	void (*ended)(void *arg);
+	struct kvd_session *s = arg;
 	struct kvd_memory *m;
 
-	/* after this nothing moves any more, and the hook is not called */
-	if (s->file)
-		kvctx_sys_close(s->file);
 	while ((m = s->memories)) {
 		s->memories = m->next;
 		kvd_memory_unmap(m);
@@ -295,5 +295,19 @@ void kvd_session_close(struct kvd_session *s)
 	signal_free(s->signal);
 	session_unlist(s);
 	pthread_mutex_destroy(&s->lock);
+	ended = s->ended;
+	arg = s->ended_arg;
 	free(s);
+	if (ended)
+		ended(arg);
+}
+
+void kvd_session_close(struct kvd_session *s, void (*ended)(void *arg), void *arg)
+{
+	s->ended = ended;
+	s->ended_arg = arg;
+	if (s->file)
+		kve_share_close(s->file, session_free, s);
+	else
+		session_free(s);
 }

@@ -19,6 +19,7 @@ char rig_why[KVE_WHY];
 u64 rig_members;
 s64 (*rig_result)(s64 res);
 bool rig_stalled;
+bool rig_held;
 static char rig_log[LOG_MAX];			/* log.c has a lock around the call */
 static size_t rig_log_len;
 
@@ -52,6 +53,12 @@ static bool rig_of_session(void)
 	return !strcmp(name, "kvctx-io");
 }
 
+static void rig_wait(void)
+{
+	while (READ_ONCE(*(rig_of_session() ? &rig_held : &rig_stalled)))
+		usleep(100);
+}
+
 static ssize_t rig_told(ssize_t res)
 {
 	s64 (*result)(s64 res) = READ_ONCE(rig_result);
@@ -67,21 +74,22 @@ static ssize_t rig_told(ssize_t res)
 
 ssize_t __wrap_preadv64v2(int fd, const struct iovec *v, int n, off_t at, int flags)
 {
+	if (rig_of_session())
+		rig_wait();
 	errno = EIO;
 	return rig_told(rig_fails(fd, RIG_READS) ? -1 : __real_preadv64v2(fd, v, n, at, flags));
 }
 
 ssize_t __wrap_pwritev64v2(int fd, const struct iovec *v, int n, off_t at, int flags)
 {
-	while (READ_ONCE(rig_stalled) && !rig_of_session())
-		usleep(100);
+	rig_wait();
 	errno = EIO;
 	return rig_told(rig_fails(fd, RIG_WRITES) ? -1 : __real_pwritev64v2(fd, v, n, at, flags));
 }
 
 unsigned int __wrap_io_uring_peek_batch_cqe(struct io_uring *ring, struct io_uring_cqe **cqes, unsigned int count)
 {
-	unsigned int nr = __real_io_uring_peek_batch_cqe(ring, cqes, count), i;
+	unsigned int nr = READ_ONCE(rig_held) ? 0 : __real_io_uring_peek_batch_cqe(ring, cqes, count), i;
 	s64 (*result)(s64 res) = READ_ONCE(rig_result);
 
 	for (i = 0; i < nr && result; i++)
@@ -149,6 +157,7 @@ int rig_teardown(void **state)
 	rig_fail(NULL, 0);
 	WRITE_ONCE(rig_result, NULL);
 	WRITE_ONCE(rig_stalled, false);
+	WRITE_ONCE(rig_held, false);
 	kvctx_set_log(NULL, NULL);
 	umount2(rig_dir, MNT_DETACH);	/* of a test that failed with a file system there */
 	snprintf(command, sizeof(command), "rm -rf '%s'", rig_dir);

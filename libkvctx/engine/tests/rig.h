@@ -53,5 +53,6 @@ int rig_descriptors(void);				/* open ones */
 /* What the transfers of sessions are said to have come to; NULL: what they did. In any thread */
 extern s64 (*rig_result)(s64 res);
 extern bool rig_stalled;				/* writes of the pool's own wait; atomically */
+extern bool rig_held;					/* no transfer of a session ends; atomically */
 
 #endif

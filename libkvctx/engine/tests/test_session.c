@@ -62,7 +62,7 @@ static void sess_close(struct sess *k)
 {
 	munmap(k->ring, k->setup.cq_bytes);
 	munmap(k->arena, ARENA);
-	kve_session_close(k->s);
+	kve_session_close(k->s, NULL, NULL);
 }
 
 static struct kvctx_sqe sqe_of(enum kvctx_opcode op, u64 key, u64 at, u32 length)
@@ -331,7 +331,7 @@ static void a_child_owns_nothing(void **state)
 			_exit(3);
 		if (kve_session_mmap(k.s, 4096, PROT_READ, KVCTX_MMAP_CQ, &map) != -EBADF)
 			_exit(4);
-		kve_session_close(k.s);
+		kve_session_close(k.s, NULL, NULL);
 		_exit(0);
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);

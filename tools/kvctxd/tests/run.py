@@ -95,6 +95,11 @@ class Daemon:
         if status or any(word in self.said() for word in ["ERROR: ", "WARNING: ", "runtime error"]):
             raise Failed(f"ended with {status}:\n" + self.said())
 
+    def exited(self):
+        """The kernel keeps what is left of it for as long as one of its threads is in a device."""
+        with open(f"/proc/{self.process.pid}/stat", encoding="ascii") as f:
+            return f.read().rsplit(")", 1)[1].split()[0] == "Z"
+
     def kill(self):
         self.process.kill()
         self.process.wait()
@@ -436,6 +441,86 @@ def test_sigterm_with_sessions(daemon):
     daemon.start()
 
 
+class Slow:
+    """The daemon's pool on a file system that can be made to answer nothing."""
+
+    def __init__(self, daemon):
+        if not os.path.exists("/dev/fuse"):
+            raise Skip("needs FUSE")
+        self.daemon, self.mount = daemon, daemon.folder + "/mount"
+        if daemon.process.poll() is None:
+            daemon.end()
+        if not os.path.exists(self.mount):
+            os.mkdir(self.mount)
+            os.rename(daemon.pool + "/member0", daemon.folder + "/image")
+            os.symlink(self.mount + "/disk", daemon.pool + "/member0")
+        self.fs = subprocess.Popen([O + "/test/volatile_fs", daemon.folder + "/image", "1", "4096",
+                                    daemon.folder + "/cut", "0", self.mount], stdout=subprocess.PIPE, text=True)
+
+    def __enter__(self):
+        expect("mounted\n", self.fs.stdout.readline())
+        self.daemon.start()
+        return self
+
+    def hold(self, yes=True):
+        self.fs.send_signal(signal.SIGUSR1 if yes else signal.SIGUSR2)
+        expect("held\n" if yes else "let go\n", self.fs.stdout.readline())
+
+    def __exit__(self, *_):
+        self.hold(False)
+        if self.daemon.process.poll() is None:
+            self.daemon.kill()
+        # its loop may miss one
+        until(lambda: self.fs.terminate() or self.fs.poll() is not None, "the end of the file system")
+
+
+def test_device_that_does_not_answer(daemon):
+    with Slow(daemon) as slow:
+        expect(["flush: 0"], run_client(daemon, "store", "8"))
+        c = client(daemon, "wait")
+        expect("ready\n", c.stdout.readline())
+        slow.hold()
+        c.stdin.write("go\n")
+        c.stdin.flush()
+        expect("submit: 8\n", c.stdout.readline())
+        c.kill()
+        c.communicate()
+        time.sleep(7)
+        expect(1, daemon.sessions(), "the device holds its memory")
+        expect(True, "1 sessions of pool kv0" in daemon.ctl("pool", "detach", "kv0", ok=False).stderr)
+        slow.hold(False)
+        until(lambda: not daemon.sessions(), "its end")
+        expect(["there: 8 wrong: 0"], run_client(daemon, "check", "8"))
+        daemon.end()
+
+
+def test_sigterm_with_a_device_that_does_not_answer(daemon):
+    for loads in [True, False]:
+        with Slow(daemon) as slow:
+            expect(["flush: 0"], run_client(daemon, "store", "8"))
+            c = client(daemon, "wait" if loads else "busy")
+            expect("ready\n", c.stdout.readline())
+            if loads:
+                slow.hold()
+                c.stdin.write("go\n")
+                c.stdin.flush()
+                expect("submit: 8\n", c.stdout.readline())
+            else:
+                # what the detach has to write
+                time.sleep(0.5)
+                c.kill()
+                until(lambda: not daemon.sessions(), "its end")
+                slow.hold()
+            daemon.process.terminate()
+            until(daemon.exited, "the daemon's end", 30)
+            slow.hold(False)
+            expect(1, daemon.process.wait(20), daemon.said())
+            c.communicate(timeout=20)
+            daemon.start()
+            expect(["there: 8 wrong: 0"], run_client(daemon, "check", "8"))
+            daemon.end()
+
+
 def test_nothing_is_left_of_connections(daemon):
     def round_of(nr):
         for i in range(nr):
@@ -734,7 +819,8 @@ def run(test):
         make_pool(daemon.pool)
         daemon.start()
         test(daemon)
-        daemon.end()
+        if daemon.process.poll() is None:
+            daemon.end()
     finally:
         if daemon.process and daemon.process.poll() is None:
             daemon.kill()

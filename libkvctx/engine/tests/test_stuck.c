@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+/*
+ * A device that does not answer: who closes does not wait for it, and what it holds stays until it lets go. Each test
+ * runs on an io_uring and on threads, but for those without a session's transfers.
+ */
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "rig.h"
+#include "session.h"
+
+#define PAGE		20000U
+#define PAGES		40U			/* more than there are threads for transfers */
+#define BYTES		(2 * PAGES * 32768U)
+
+struct stuck {
+	struct kve_session *s;
+	struct kvctx_cq_ring *ring;
+	size_t ring_bytes;
+	u8 *memory;				/* registered */
+	u32 id;
+	bool ended;				/* atomically */
+};
+
+static void stuck_open(struct stuck *k)
+{
+	struct kvctx_setup setup = { .size = sizeof(setup), .cq_entries = 256, .nr_slots = 4, .slot_bytes = 32768 };
+	struct kvctx_mem_register reg = { .size = sizeof(reg), .length = BYTES };
+	void *map;
+
+	*k = (struct stuck){ 0 };
+	assert_int_equal(kve_session_open(rig_dir, "default", false, &k->s), 0);
+	assert_int_equal(kve_session_ioctl(k->s, KVCTX_IOC_SETUP, &setup), 0);
+	k->ring_bytes = setup.cq_bytes;
+	assert_int_equal(kve_session_mmap(k->s, setup.cq_bytes, PROT_READ | PROT_WRITE, KVCTX_MMAP_CQ, &map), 0);
+	k->ring = map;
+	k->memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_ptr_not_equal(k->memory, MAP_FAILED);
+	reg.addr = (u64)k->memory;
+	assert_int_equal(kve_session_ioctl(k->s, KVCTX_IOC_MEM_REGISTER, &reg), 0);
+	k->id = reg.id;
+}
+
+static void stuck_ended(void *arg)
+{
+	struct stuck *k = arg;
+
+	__atomic_store_n(&k->ended, true, __ATOMIC_RELEASE);
+}
+
+/* How long it took; what the caller had is gone then */
+static u64 stuck_close(struct stuck *k)
+{
+	u64 start = kve_now();
+
+	munmap(k->ring, k->ring_bytes);
+	kve_session_close(k->s, stuck_ended, k);
+	start = kve_now() - start;
+	munmap(k->memory, BYTES);
+	return start;
+}
+
+static void stuck_submit(struct stuck *k, enum kvctx_opcode opcode, u32 first, u32 nr, u32 wait)
+{
+	struct kvctx_sqe sqes[PAGES] = { 0 };
+	struct kvctx_submit s = {
+		.size = sizeof(s), .sqes = (u64)sqes, .nr = nr, .wait_nr = wait, .timeout_ns = wait ? KVE_NEVER : 0,
+	};
+	u32 i;
+
+	for (i = 0; i < nr; i++)
+		sqes[i] = (struct kvctx_sqe){
+			.opcode = opcode, .key.qualifier = first + i, .mem = k->id, .segs = (first + i) * 32768,
+			.length = opcode == KVCTX_OP_PREFETCH ? 0 : PAGE,
+		};
+	assert_int_equal(kve_session_ioctl(k->s, KVCTX_IOC_SUBMIT, &s), nr);
+}
+
+/* How many of these there are */
+static u32 stuck_found(u32 first, u32 nr)
+{
+	struct stuck k;
+	u32 i, found = 0;
+
+	stuck_open(&k);
+	stuck_submit(&k, KVCTX_OP_LOAD, first, nr, nr);
+	for (i = 0; i < nr; i++)
+		found += k.ring->cqes[i].res == PAGE;
+	stuck_close(&k);
+	return found;
+}
+
+static void let_go(struct stuck *k)
+{
+	WRITE_ONCE(rig_held, false);
+	while (!__atomic_load_n(&k->ended, __ATOMIC_ACQUIRE))
+		usleep(1000);
+}
+
+/* Loads, stores, and a read into a slot that more loads wait for, at a device that holds all of them */
+static void close_leaves_what_a_device_holds(void **state)
+{
+	int before = rig_descriptors();
+	struct stuck k;
+
+	(void)state;
+	rig_make(rig_dir, 1);
+	stuck_open(&k);
+	stuck_submit(&k, KVCTX_OP_STORE, 0, PAGES, PAGES);
+	WRITE_ONCE(rig_held, true);
+	stuck_submit(&k, KVCTX_OP_LOAD, 0, PAGES, 0);
+	stuck_submit(&k, KVCTX_OP_STORE, PAGES, PAGES, 0);
+	stuck_submit(&k, KVCTX_OP_PREFETCH, 1, 2, 0);
+	stuck_submit(&k, KVCTX_OP_LOAD, 1, 2, 0);
+	assert_in_range(stuck_close(&k), KVE_PATIENCE, 2 * KVE_PATIENCE);
+	assert_false(k.ended);
+	assert_true(rig_descriptors() > before);
+	let_go(&k);
+	assert_int_equal(rig_descriptors(), before);
+	/* nobody heard that the second ones were stored, and their memory was free meanwhile */
+	assert_int_equal(stuck_found(0, PAGES), PAGES);
+	assert_int_equal(stuck_found(PAGES, PAGES), 0);
+}
+
+/* One session is stuck, and others of the pool go on */
+static void others_go_on(void **state)
+{
+	struct stuck k, other;
+
+	(void)state;
+	rig_make(rig_dir, 1);
+	stuck_open(&other);
+	stuck_open(&k);
+	stuck_submit(&k, KVCTX_OP_STORE, 0, 1, 1);
+	WRITE_ONCE(rig_held, true);
+	stuck_submit(&k, KVCTX_OP_LOAD, 0, 1, 0);
+	assert_in_range(stuck_close(&k), KVE_PATIENCE, 2 * KVE_PATIENCE);
+	let_go(&k);
+	stuck_submit(&other, KVCTX_OP_LOAD, 0, 1, 1);
+	assert_int_equal(other.ring->cqes[0].res, PAGE);
+	assert_true(stuck_close(&other) < KVE_PATIENCE);
+	assert_true(other.ended);
+}
+
+/* The last write of a pool does not come to an end */
+static void detach_goes_on_behind(void **state)
+{
+	struct kve_pool *p;
+	struct stuck k;
+
+	(void)state;
+	rig_make(rig_dir, 1);
+	stuck_open(&k);
+	stuck_submit(&k, KVCTX_OP_STORE, 0, 1, 1);
+	WRITE_ONCE(rig_stalled, true);
+	assert_in_range(stuck_close(&k), KVE_PATIENCE, 2 * KVE_PATIENCE);
+	rig_refused(-EBUSY, "still being detached");
+	WRITE_ONCE(rig_stalled, false);
+	p = rig_attach();
+	assert_true(kve_pool_put(p));
+	assert_int_equal(stuck_found(0, 1), 1);
+}
+
+static int on_threads(void **state)
+{
+	setenv("KVCTX_IO", "threads", 1);
+	return rig_setup(state);
+}
+
+static int on_uring(void **state)
+{
+	unsetenv("KVCTX_IO");
+	return rig_setup(state);
+}
+
+#define BOTH(f)								\
+	{ #f " (io_uring)", f, on_uring, rig_teardown, NULL },		\
+	{ #f " (threads)", f, on_threads, rig_teardown, NULL }
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		BOTH(close_leaves_what_a_device_holds),
+		BOTH(others_go_on),
+		TEST(detach_goes_on_behind),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
