@@ -251,6 +251,43 @@ void kvc_lease_put(struct kvc_pool *p, struct kvc_lease *l);
 int kvc_delete(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN]);
 
 /*
+ * Events: which pages of a domain come and go. listen begins; take gives the oldest to @give, some at a time and with
+ * no lock held, until there are none, @max were taken or @give returns false; one thread at a time calls it for a
+ * listener. It returns how many were taken, and *@lost gets how many were overwritten before they could be; or -EFAULT
+ * when @give took none: nothing is lost by that. The listener is woken by the first event after a take that found none
+ * left, under the engine's locks; it must not call back. Who listens holds the domain. listen: 0, -ENOMEM. Allocates.
+ */
+#define KVC_EVENTS_MAX	(32U << 10)	/* kept for all listeners of a domain */
+
+enum kvc_event_kind {
+	KVC_EVENT_STORED = 1,
+	KVC_EVENT_EVICTED,
+	KVC_EVENT_DELETED,
+	KVC_EVENT_DROPPED,		/* it failed verification */
+	KVC_EVENT_MEMBER_LOST,		/* of no page: those on a member are not found any more */
+};
+
+struct kvc_event {
+	u8	key[KVC_KEY_LEN];
+	u32	kind;
+	u32	length;			/* bytes of the page */
+};
+
+struct kvc_listener {
+	void	(*wake)(struct kvc_listener *l);	/* or NULL */
+	/* private */
+	struct kvc_listener *next;
+	struct kvc_domain *domain;
+	u64	seen, lost;
+	bool	idle;
+};
+
+int kvc_listen(struct kvc_pool *p, struct kvc_domain *d, struct kvc_listener *l);
+void kvc_unlisten(struct kvc_pool *p, struct kvc_listener *l);
+int kvc_events_take(struct kvc_listener *l, u32 max, u64 *lost,
+		    bool (*give)(void *arg, const struct kvc_event *events, u32 nr), void *arg);
+
+/*
  * Work of a member. One thread at a time executes work of one member: next, I/O, done, in this order; a member has at
  * most one work item out, but any number of MOVEs beside it, whose order among each other is the caller's.
  * kvc_flush_next() hands out what a FLUSH needs (summaries of everything committed and deleted on this member before

@@ -13,7 +13,7 @@
  *
  * Floors, lowest first; a file calls only what is below it.
  *   1  format format_super table bucket value base
- *   2  domain budget index
+ *   2  domain event budget index
  *   3  entry request tenant
  *   4  segment
  *   5  tomb load discard
@@ -27,7 +27,8 @@
  * Locks, outermost first
  *   member->lock   heads, segment states, reservation and summary of the member's segments
  *   shard->lock    the shard's buckets; everything in an entry that changes; the shard's counters
- *   table->lock, domains.lock, budget.lock, requests.lock   innermost, one of them
+ *   table->lock, domains.lock, budget.lock, requests.lock   one of them
+ *   domain->lock   innermost: its events
  *
  * A segment's entries are appended under the member lock while it is OPEN (tombstones: SEALING too) and freed when it
  * is DRAINING, after all of them left the index and the last hold was dropped. So whoever sees an entry in a bucket
@@ -254,6 +255,8 @@ struct kvc_domain {
 	u8	keyspace[KVC_KEYSPACE_LEN];
 	struct os_atomic refs;
 	struct kvc_domain *next;	/* domains.lock */
+	struct kvc_events *events;	/* lock; NULL, also for who looks without it: nobody listens */
+	struct os_lock lock;
 };
 
 #define KVC_DOMAIN_BUCKETS	256U
@@ -273,6 +276,7 @@ struct kvc_domains {
 	struct os_lock lock;
 	struct kvc_domain *bucket[KVC_DOMAIN_BUCKETS];
 	struct kvc_table table;
+	struct kvc_events *events;	/* of those that somebody listens to */
 };
 
 /* What is in the index of a tenant's slot, also of who had it before until the pages have left */

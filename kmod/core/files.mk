@@ -4,7 +4,7 @@
 # By floors, see engine.h.
 
 KVC_CORE_FILES	:= media/format media/format_super index/table index/bucket policy/value base \
-		   index/domain policy/budget index/index \
+		   index/domain index/event policy/budget index/index \
 		   index/entry policy/request tenant \
 		   log/segment \
 		   log/tomb log/load log/discard \

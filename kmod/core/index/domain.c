@@ -49,6 +49,7 @@ static struct kvc_domain *make(struct kvc_pool *p, u32 slot, const u8 *keyspace)
 	d->slot = slot;
 	memcpy(d->keyspace, keyspace, KVC_KEYSPACE_LEN);
 	os_atomic_set(&d->refs, 1);
+	os_lock_init(&d->lock);
 	if (kvc_table_add(&p->domains.table, d, &d->id)) {
 		os_free(d);
 		return NULL;

@@ -5,6 +5,7 @@
  *	table.c		numbers -> pointers
  *	bucket.c	a hash table that grows by one bucket at a time, of entries' numbers
  *	domain.c	what a key is looked up in
+ *	event.c		who is told of pages that come and go there
  *	entry.c		memory of entries and CRCs, which belongs to segments
  *	index.c		shards of buckets; pages that come into the index and leave it
  *
@@ -129,5 +130,16 @@ static inline struct kvc_domain *kvc_domain(const struct kvc_pool *p, u32 id)
 {
 	return kvc_table_get(&p->domains.table, id);
 }
+
+/* event.c. Shard locked. Costs nothing while nobody listens */
+void kvc_event_add(struct kvc_domain *d, enum kvc_event_kind kind, const struct kvc_entry *e);
+static inline void kvc_event(struct kvc_domain *d, enum kvc_event_kind kind, const struct kvc_entry *e)
+{
+	if (unlikely(READ_ONCE(d->events)))
+		kvc_event_add(d, kind, e);
+}
+
+/* No lock of a domain, but any other may be held. */
+void kvc_event_lost(struct kvc_pool *p);
 
 #endif

@@ -9,6 +9,14 @@
  */
 #include "log/log.h"
 
+/* Shard locked. */
+static void lose(struct kvc_pool *p, struct kvc_domain *d, u32 bucket, u32 entry)
+{
+	kvc_page_lose(p, bucket, entry);
+	kvc_shard(p, bucket)->deletes++;
+	kvc_event(d, KVC_EVENT_DELETED, kvc_entry(p, entry));
+}
+
 /* Delete what needs no tombstone. 0, -ENOENT, or 1 with the page's segment when it needs one. Shard locked. */
 static int delete_unlogged(struct kvc_pool *p, u32 bucket, struct kvc_domain *d, const u8 *key, u32 *entry)
 {
@@ -19,8 +27,7 @@ static int delete_unlogged(struct kvc_pool *p, u32 bucket, struct kvc_domain *d,
 	*entry = found;
 	if (kvc_tomb_wanted(p, kvc_entry(p, found)))
 		return 1;
-	kvc_page_lose(p, bucket, found);
-	kvc_shard(p, bucket)->deletes++;
+	lose(p, d, bucket, found);
 	return 0;
 }
 
@@ -48,8 +55,7 @@ static int delete_on(struct kvc_member *m, struct kvc_domain *d, u32 bucket, con
 			.victim = kvc_gseg(p, victim),
 			.victim_gen = READ_ONCE(victim->generation),
 		});
-		kvc_page_lose(p, bucket, entry);
-		sh->deletes++;
+		lose(p, d, bucket, entry);
 		r = 0;
 	}
 	os_unlock(&sh->lock);

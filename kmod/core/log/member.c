@@ -116,6 +116,7 @@ void kvc_member_fail(struct kvc_pool *p, u32 member)
 		WRITE_ONCE(m->offline, true);
 		os_atomic_inc(&p->nr_lost);
 		WRITE_ONCE(m->lost_before, m->lost_before + 1);
+		kvc_event_lost(p);
 		kvc_kick(m);
 		kvc_space(p);
 	}

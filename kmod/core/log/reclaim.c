@@ -338,12 +338,13 @@ static void evict_page(struct kvc_pool *p, u32 entry)
 
 	os_lock(&sh->lock);
 	if (kvc_entry(p, entry)->state == KVC_E_LIVE) {
-		const struct kvc_domain *d = kvc_domain(p, kvc_entry(p, entry)->domain);
+		struct kvc_domain *d = kvc_domain(p, kvc_entry(p, entry)->domain);
 
 		kvc_page_lose(p, bucket, entry);
 		if (!READ_ONCE(d->dead)) {
 			kvc_budget_note(p, d, kvc_entry(p, entry)->key);
 			sh->evicted++;
+			kvc_event(d, KVC_EVENT_EVICTED, kvc_entry(p, entry));
 		}
 	}
 	os_unlock(&sh->lock);
