@@ -11,7 +11,7 @@
  * Floors, lowest first; a file calls only what is below it.
  *   1  base bio session/sqe session/tree
  *   2  data/path data/cq session/call session/lease
- *   3  data/mem
+ *   3  data/mem data/events
  *   4  data/register
  *   5  data/op
  *   6  session/queue session/slots

@@ -206,6 +206,21 @@ int kvctx_usage(struct kvctx *ctx, uint64_t *pages, uint64_t *bytes, uint64_t *l
 	return 0;
 }
 
+int kvctx_events(struct kvctx *ctx, struct kvctx_event *events, uint32_t nr, uint64_t *lost)
+{
+	struct kvctx_events arg = { .size = sizeof(arg), .events = (uintptr_t)events, .nr = nr };
+	int ret;
+
+	*lost = 0;
+	if (!(ctx->info.features & KVCTX_FEAT_EVENTS))
+		return -EOPNOTSUPP;
+	ret = kvctx_sys_ioctl(ctx->file, KVCTX_IOC_EVENTS, &arg);
+	if (ret)
+		return ret;
+	*lost = arg.lost;
+	return (int)arg.nr;
+}
+
 void *kvctx_arena(const struct kvctx *ctx, size_t *len)
 {
 	if (len)

@@ -242,6 +242,30 @@ const struct kvctx_info *kvctx_get_info(const struct kvctx *ctx);
 int kvctx_usage(struct kvctx *ctx, uint64_t *pages, uint64_t *bytes, uint64_t *limit);
 
 /**
+ * kvctx_events() - which pages came and went in the keyspace
+ * @ctx: handle
+ * @events: where to copy them, the oldest first
+ * @nr: room in @events, at most events_max; may be 0
+ * @lost: how many were missed since the call before, as more than events_max had come; never NULL
+ *
+ * The first call begins, and takes none. From then on each STORE, eviction, DELETE and page that failed verification is
+ * told, whoever did it, of the handle's tenant and keyspace and no other; see struct kvctx_events in <linux/kvctx.h>.
+ * With *@lost, or a KVCTX_EVENT_MEMBER_LOST, only kvctx_match_all() and kvctx_query() tell what is here. An eventfd of
+ * the handle is signalled by the first event after a call that took fewer than @nr, and after the one that began.
+ *
+ * Context: MT-Safe; each event goes to one caller. Does not wait for events.
+ *
+ * Return: number taken, or
+ *
+ * * -EINVAL: @nr is more than events_max
+ * * -EFAULT: @events cannot be written; nothing was taken
+ * * -ENOMEM: no memory to begin with
+ * * -ENODEV: the pool is gone
+ * * -EOPNOTSUPP: who serves the handle has no events; KVCTX_FEAT_EVENTS tells
+ */
+int kvctx_events(struct kvctx *ctx, struct kvctx_event *events, uint32_t nr, uint64_t *lost);
+
+/**
  * kvctx_arena() - the session's arena
  * @ctx: handle
  * @len: its bytes, a whole number of memory pages; or NULL

@@ -154,10 +154,12 @@ struct kvctx_session {
 	struct kvctx_rights rights;
 	bool ready;			/* published by SETUP with release order */
 	bool dying;			/* set by close; nothing is parked any more */
-	struct mutex setup_lock;	/* SETUP */
+	struct mutex setup_lock;	/* SETUP, EVENTS */
 	struct kvc_domain *domain;
 	struct kvctx_cq cq;
 	struct work_struct teardown;
+	struct kvc_listener listener;	/* setup_lock, as the next */
+	bool listens;
 
 	struct kvctx_mem *arena;	/* NULL: none */
 	struct kvctx_slots *slots;	/* NULL: none */
@@ -194,6 +196,10 @@ int kvctx_cq_wait(struct kvctx_session *s, u32 min, u64 *timeout_ns);
 bool kvctx_cq_readable(struct kvctx_session *s);
 bool kvctx_cq_drained(struct kvctx_session *s);
 void kvctx_cq_background(struct kvctx_session *s, int more);
+
+/* events.c */
+long kvctx_events(struct kvctx_session *s, struct kvctx_events *arg);
+void kvctx_events_exit(struct kvctx_session *s);
 
 /* op.c */
 

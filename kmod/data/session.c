@@ -68,7 +68,7 @@ static long session_info(struct kvctx_session *s, union kvctx_arg *arg)
 	*info = (struct kvctx_info){
 		.size = size,
 		.session_flags = s->rights.rdonly ? KVCTX_SESSION_RDONLY : 0,
-		.features = KVCTX_FEAT_VERIFY | KVCTX_FEAT_SLOTS |
+		.features = KVCTX_FEAT_VERIFY | KVCTX_FEAT_SLOTS | KVCTX_FEAT_EVENTS |
 			    (IS_ENABLED(CONFIG_PCI_P2PDMA) ? KVCTX_FEAT_P2P : 0) |
 			    (IS_ENABLED(CONFIG_IO_URING) ? KVCTX_FEAT_URING : 0),
 		.capacity = kvc_capacity(s->pool->core),
@@ -238,6 +238,11 @@ static long session_match(struct kvctx_session *s, union kvctx_arg *arg)
 	return kvctx_match(s, &arg->match);
 }
 
+static long session_events(struct kvctx_session *s, union kvctx_arg *arg)
+{
+	return kvctx_events(s, &arg->events);
+}
+
 /* Row n is _IO(KVCTX_IOC_TYPE, n), as in kvctx_calls. */
 static const session_call session_calls[KVCTX_CALLS] = {
 	[_IOC_NR(KVCTX_IOC_INFO)]		= session_info,
@@ -248,6 +253,7 @@ static const session_call session_calls[KVCTX_CALLS] = {
 	[_IOC_NR(KVCTX_IOC_WAIT)]		= session_wait,
 	[_IOC_NR(KVCTX_IOC_MATCH)]		= session_match,
 	[_IOC_NR(KVCTX_IOC_PATHS)]		= session_paths,
+	[_IOC_NR(KVCTX_IOC_EVENTS)]		= session_events,
 };
 
 static int session_arg_get(const struct kvctx_call *call, const void __user *user, union kvctx_arg *arg)
@@ -345,6 +351,7 @@ static int session_mmap(struct file *file, struct vm_area_struct *vma)
 static void session_free(struct kvctx_session *s)
 {
 	kvctx_unregister_all(s);
+	kvctx_events_exit(s);
 	session_setup_undo(s);
 	kvctx_tenant_put(s->tenant);
 	kfree(s);

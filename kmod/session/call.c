@@ -37,6 +37,9 @@ const struct kvctx_call kvctx_calls[KVCTX_CALLS] = {
 	[_IOC_NR(KVCTX_IOC_PATHS)] = {
 		.min = CALL_SIZE(kvctx_paths, paths), .known = sizeof(struct kvctx_paths), .ready = true, .out = true,
 	},
+	[_IOC_NR(KVCTX_IOC_EVENTS)] = {
+		.min = CALL_SIZE(kvctx_events, lost), .known = sizeof(struct kvctx_events), .ready = true, .out = true,
+	},
 };
 
 /* For INFO: what every server of the contract takes */
@@ -51,6 +54,7 @@ void kvctx_info_limits(struct kvctx_info *info)
 	info->leases_max = KVCTX_LEASES_MAX;
 	info->mem_max = KVCTX_MEM_MAX;
 	info->slots_max = KVCTX_SLOTS_MAX;
+	info->events_max = KVCTX_EVENTS_MAX;
 	kvctx_rule_masks(&info->op_mask, &info->op_flags);
 }
 
@@ -73,4 +77,9 @@ int kvctx_match_check(const struct kvctx_match *match)
 	if (match->reserved || (!(match->flags & KVCTX_MATCH_ALL) && match->present))
 		return -EINVAL;
 	return kvctx_match_keys_check(match->flags, match->nr_keys, match->lease_ms);
+}
+
+int kvctx_events_check(const struct kvctx_events *events)
+{
+	return events->reserved || events->nr > KVCTX_EVENTS_MAX ? -EINVAL : 0;
 }

@@ -24,6 +24,7 @@
 #define KVCTX_LEASES_MAX	65536U
 #define KVCTX_MEM_MAX		1024U
 #define KVCTX_SLOTS_MAX		65536U
+#define KVCTX_EVENTS_MAX	32768U		/* of the engine, too */
 
 /* What sets one session's operations apart from another's; does not change while it is open */
 struct kvctx_rights {
@@ -74,15 +75,17 @@ union kvctx_arg {
 	struct kvctx_wait wait;
 	struct kvctx_match match;
 	struct kvctx_paths paths;
+	struct kvctx_events events;
 };
 
-#define KVCTX_CALLS		(_IOC_NR(KVCTX_IOC_PATHS) + 1)
+#define KVCTX_CALLS		(_IOC_NR(KVCTX_IOC_EVENTS) + 1)
 
 extern const struct kvctx_call kvctx_calls[KVCTX_CALLS];	/* row n is _IO(KVCTX_IOC_TYPE, n) */
 
 void kvctx_info_limits(struct kvctx_info *info);
 int kvctx_setup_check(const struct kvctx_setup *setup, u64 memory_max, u64 slot_bytes_max, u32 page);
 int kvctx_match_check(const struct kvctx_match *match);
+int kvctx_events_check(const struct kvctx_events *events);
 
 static inline int kvctx_submit_check(const struct kvctx_submit *submit)
 {

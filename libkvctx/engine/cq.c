@@ -169,11 +169,23 @@ void kve_cq_post(struct kve_session *s, u64 user_data, s32 res, u32 flags)
 	cq_wake(s);
 }
 
-void kve_cq_posted(struct kve_session *s, void (*fn)(void *arg), void *arg)
+/* Of something else than a completion: the caller's eventfd, or who signals for him. */
+void kve_cq_signal(struct kve_session *s)
+{
+	pthread_mutex_lock(&s->lock);
+	if (s->cq.eventfd >= 0)
+		eventfd_write(s->cq.eventfd, 1);
+	if (s->cq.signalled)
+		s->cq.signalled(s->cq.posted_arg);
+	pthread_mutex_unlock(&s->lock);
+}
+
+void kve_cq_posted(struct kve_session *s, void (*fn)(void *arg), void (*signalled)(void *arg), void *arg)
 {
 	pthread_mutex_lock(&s->lock);
 	s->cq.posted_arg = arg;
 	s->cq.posted = fn;
+	s->cq.signalled = signalled;
 	cq_rouse(&s->cq);
 	pthread_mutex_unlock(&s->lock);
 }

@@ -110,9 +110,9 @@ int kve_share_fd(struct kvctx_file *f, uint64_t offset)
 	return map && map->addr ? map->fd : -EINVAL;
 }
 
-void kve_share_posted(struct kvctx_file *f, void (*fn)(void *arg), void *arg)
+void kve_share_posted(struct kvctx_file *f, void (*fn)(void *arg), void (*signalled)(void *arg), void *arg)
 {
-	kve_cq_posted(server_session(f), fn, arg);
+	kve_cq_posted(server_session(f), fn, signalled, arg);
 }
 
 const struct kvctx_server kve_server = {

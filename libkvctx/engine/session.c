@@ -55,7 +55,7 @@ static u32 session_align(const struct kve_pool *p)
 
 static u64 session_features(struct kve_session *s)
 {
-	u64 features = KVCTX_FEAT_VERIFY | KVCTX_FEAT_SLOTS | KVCTX_FEAT_PROCESS;
+	u64 features = KVCTX_FEAT_VERIFY | KVCTX_FEAT_SLOTS | KVCTX_FEAT_EVENTS | KVCTX_FEAT_PROCESS;
 
 	pthread_mutex_lock(&s->lock);
 	if (s->ring && s->ring->kind->threads)
@@ -170,6 +170,7 @@ static void session_end(struct kve_session *s)
 	void *arg = s->ended_arg;
 
 	kve_lease_exit(s);
+	kve_events_exit(s);
 	session_setup_undo(s);
 	kve_fd_close(&s->cq.pollfd);
 	pthread_mutex_destroy(&s->setup_lock);
@@ -291,6 +292,11 @@ static int session_match(struct kve_session *s, union kvctx_arg *arg)
 	return kve_match(s, &arg->match);
 }
 
+static int session_events(struct kve_session *s, union kvctx_arg *arg)
+{
+	return kve_events(s, &arg->events);
+}
+
 static const session_call session_calls[KVCTX_CALLS] = {
 	[_IOC_NR(KVCTX_IOC_INFO)]		= session_info,
 	[_IOC_NR(KVCTX_IOC_SETUP)]		= session_setup,
@@ -300,6 +306,7 @@ static const session_call session_calls[KVCTX_CALLS] = {
 	[_IOC_NR(KVCTX_IOC_WAIT)]		= session_wait,
 	[_IOC_NR(KVCTX_IOC_MATCH)]		= session_match,
 	[_IOC_NR(KVCTX_IOC_PATHS)]		= session_paths,
+	[_IOC_NR(KVCTX_IOC_EVENTS)]		= session_events,
 };
 
 static int session_arg_get(const struct kvctx_call *call, const void *user, union kvctx_arg *arg)

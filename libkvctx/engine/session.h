@@ -34,7 +34,7 @@
  *   5  op
  *   6  wait
  *   7  io
- *   8  reap store load match
+ *   8  reap store load events match
  *   9  slots
  *   10 submit
  *   11 session
@@ -189,6 +189,7 @@ struct kve_cq {				/* under session->lock */
 	int eventfd;			/* the caller's, -1: none */
 	void (*posted)(void *arg);	/* share.h; NULL: nobody */
 	void *posted_arg;
+	void (*signalled)(void *arg);	/* share.h; NULL: nobody. Gets posted_arg too */
 	int pollfd;			/* ours, -1: nobody polls */
 	bool readable;			/* pollfd is */
 	struct kve_waiter *waiters;	/* in WAIT, not in the ring */
@@ -218,7 +219,7 @@ struct kve_session {
 	bool orphaned;			/* closed before the last transfer's end; changes under lock, read atomically */
 	void (*ended)(void *arg);	/* after the end, by whoever comes to it; or NULL */
 	void *ended_arg;
-	pthread_mutex_t setup_lock;	/* SETUP; outside of all others */
+	pthread_mutex_t setup_lock;	/* SETUP, EVENTS; outside of all others */
 	pthread_mutex_t lock;
 	struct kvc_domain *domain;
 	struct kve_cq cq;
@@ -233,13 +234,18 @@ struct kve_session {
 
 	struct kvctx_leases leases;
 	struct kve_job lease_job;	/* ends those that are due */
+
+	struct kvc_listener listener;	/* setup_lock, as the next */
+	bool listens;
+	struct kve_job events_job;
 };
 
 int kve_cq_setup(struct kve_session *s, u32 entries);
 void kve_cq_free(struct kve_session *s);
 u32 kve_cq_reserve(struct kve_session *s, u32 nr);
 void kve_cq_post(struct kve_session *s, u64 user_data, s32 res, u32 flags);	/* lock held */
-void kve_cq_posted(struct kve_session *s, void (*fn)(void *arg), void *arg);
+void kve_cq_posted(struct kve_session *s, void (*fn)(void *arg), void (*signalled)(void *arg), void *arg);
+void kve_cq_signal(struct kve_session *s);
 void kve_cq_background(struct kve_session *s, int more);
 int kve_cq_consume(struct kve_session *s, u32 nr);
 void kve_cq_consumed(struct kve_session *s);
@@ -376,6 +382,10 @@ int kve_load_begin(struct kve_op *op);
 int kve_load_move(struct kve_op *op);
 void kve_load_go(struct kve_op *op, int err);
 void kve_load_finish(struct kve_op *op);
+
+/* events.c */
+int kve_events(struct kve_session *s, struct kvctx_events *arg);
+void kve_events_exit(struct kve_session *s);
 
 /* slots.c */
 int kve_slots_setup(struct kve_session *s, u32 *slot_bytes, u32 nr);

@@ -15,10 +15,11 @@
 int kve_share_fd(struct kvctx_file *f, uint64_t offset);
 
 /*
- * Have @fn called whenever tail of the ring was moved, by any thread, one at a time; it must not sleep nor call back.
+ * Have @fn called whenever tail of the ring was moved, and @signalled when the client's eventfd is to be signalled for
+ * events, by any thread, one of both at a time; they must not sleep nor call back.
  * From now on a thread of the engine's sees to completions at once, as nobody in this process waits for them.
  */
-void kve_share_posted(struct kvctx_file *f, void (*fn)(void *arg), void *arg);
+void kve_share_posted(struct kvctx_file *f, void (*fn)(void *arg), void (*signalled)(void *arg), void *arg);
 
 /*
  * kvctx_sys_close(), which may return while a device that does not answer holds on to memory of the file's. @ended is

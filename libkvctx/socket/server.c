@@ -181,6 +181,29 @@ static int socket_paths(struct socket_file *s, struct kvctx_paths *arg)
 	return ret;
 }
 
+static int socket_events(struct socket_file *s, struct kvctx_events *arg)
+{
+	const uint64_t events = arg->events;
+	uint32_t room = arg->nr;
+	struct answer a;
+	struct packet p;
+	uint64_t at;
+	int ret;
+
+	kvs_packet_begin(&p, KVCTX_IOC_EVENTS, 0);
+	kvs_packet_add(&p, arg, sizeof(*arg));
+	ret = kvs_packet_exchange(s, &p, &a);
+	if (ret >= 0) {
+		at = kvs_answer_arg(&a, arg, sizeof(*arg));
+		if (arg->nr > room)
+			arg->nr = room;
+		kvs_answer_rest(&a, at, (void *)(uintptr_t)events, (uint64_t)arg->nr * sizeof(struct kvctx_event));
+		arg->events = events;
+	}
+	kvs_answer_free(&a);
+	return ret;
+}
+
 /* Being told of completions */
 
 static void socket_look(struct kvctx_file *f)
@@ -271,6 +294,8 @@ static int socket_call(struct socket_file *s, unsigned long nr, union kvctx_arg 
 		return socket_match(s, &arg->match);
 	case KVCTX_IOC_PATHS:
 		return socket_paths(s, &arg->paths);
+	case KVCTX_IOC_EVENTS:
+		return socket_events(s, &arg->events);
 	default:
 		return kvs_packet_plain(s, nr, arg, size, -1);
 	}

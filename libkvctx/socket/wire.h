@@ -13,6 +13,7 @@
  *   SUBMIT	for each LOAD with @crcs, in order, its CRCs
  *   MATCH	nr_keys lengths, if asked for; with ALL, the bitmap
  *   PATHS	rows
+ *   EVENTS	nr events
  * A request that wants no reply (WIRE_QUIET) gets none; when it fails the daemon ends the connection. Nobody but a
  * misbehaving caller sees that: what the library sends so cannot fail but by operation, and operations have completions.
  *
@@ -65,7 +66,7 @@ struct wire_open {
 /* The reply to WIRE_OPEN: limits by which both sides know the lengths of what follows a structure */
 struct wire_limits {
 	uint64_t page_max;			/* bytes */
-	uint32_t chunk_size, segs_max, batch_max, match_max, mem_max, pad;
+	uint32_t chunk_size, segs_max, batch_max, match_max, mem_max, events_max;
 };
 
 /* Descriptors of the reply to SETUP, in this order */

@@ -452,4 +452,50 @@ TEST_F(lib, fork_leaves_the_parent_alone)
 	EXPECT_TRUE(is_filled(self->arena + PAGE, PAGE, 5));
 }
 
+/* Up to @nr events of our pages: those of other tests may have to go meanwhile */
+static int hear(struct kvctx *ear, struct kvctx_event *to, int nr, const struct kvctx_key *a, const struct kvctx_key *b)
+{
+	uint64_t lost = 0;
+	int n = 0, ret;
+
+	while (n < nr) {
+		ret = kvctx_events(ear, to + n, 1, &lost);
+		if (ret < 1)
+			return ret < 0 ? ret : n;
+		if (lost)
+			return -ENOBUFS;
+		n += !memcmp(&to[n].key, a, sizeof(*a)) || !memcmp(&to[n].key, b, sizeof(*b));
+	}
+	return n;
+}
+
+/* Another handle hears of what this one does, and is told when there is something to hear. */
+TEST_F(lib, events)
+{
+	struct kvctx_key key = key_of(900), other = key_of(901);
+	struct kvctx_event got[8];
+	struct kvctx *ear;
+	struct pollfd p = { .events = POLLIN };
+	uint64_t lost;
+
+	p.fd = eventfd(0, EFD_NONBLOCK);
+	ASSERT_EQ(0, open_node(O_RDONLY, p.fd, &ear));
+	ASSERT_EQ(0, kvctx_events(ear, got, 8, &lost));
+	ASSERT_EQ(PAGE, kvctx_store(self->ctx, &key, self->arena, PAGE, NULL));
+	ASSERT_EQ(1, poll(&p, 1, 10000));
+	ASSERT_EQ(100, kvctx_store(self->ctx, &other, self->arena, 100, NULL));
+	ASSERT_EQ(0, kvctx_delete(self->ctx, &key));
+	ASSERT_EQ(3, hear(ear, got, 8, &key, &other));
+	EXPECT_EQ(KVCTX_EVENT_STORED, got[0].kind);
+	EXPECT_EQ(PAGE, got[0].length);
+	EXPECT_EQ(0, memcmp(&key, &got[0].key, sizeof(key)));
+	EXPECT_EQ(KVCTX_EVENT_STORED, got[1].kind);
+	EXPECT_EQ(0, memcmp(&other, &got[1].key, sizeof(key)));
+	EXPECT_EQ(KVCTX_EVENT_DELETED, got[2].kind);
+	EXPECT_EQ(0, memcmp(&key, &got[2].key, sizeof(key)));
+	EXPECT_EQ(-EINVAL, kvctx_events(ear, got, kvctx_get_info(ear)->events_max + 1, &lost));
+	kvctx_close(ear);
+	close(p.fd);
+}
+
 TEST_HARNESS_MAIN

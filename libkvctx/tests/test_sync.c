@@ -242,6 +242,17 @@ static void closing_ends_registrations(void **state)
 	}
 }
 
+/* This kernel has none, and INFO does not promise any. */
+static void events_of_a_kernel_without(void **state)
+{
+	struct kvctx_event event;
+	uint64_t lost = 7;
+
+	(void)state;
+	assert_int_equal(kvctx_events(ctx, &event, 1, &lost), -EOPNOTSUPP);
+	assert_int_equal(lost, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -255,6 +266,7 @@ int main(void)
 		TEST(read_only_sessions),
 		TEST(read_only_sessions_publish_again),
 		TEST(closing_ends_registrations),
+		TEST(events_of_a_kernel_without),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

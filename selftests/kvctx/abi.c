@@ -36,6 +36,8 @@ static const struct row rows[] = {
 	{ "MATCH", KVCTX_IOC_MATCH, sizeof(struct kvctx_match), AT(kvctx_match, flags),
 	  { AT(kvctx_match, reserved), AT(kvctx_match, lease_ms), AT(kvctx_match, present) }, true, 3 },
 	{ "PATHS", KVCTX_IOC_PATHS, sizeof(struct kvctx_paths), AT(kvctx_paths, flags), { 0 }, true, 0 },
+	{ "EVENTS", KVCTX_IOC_EVENTS, sizeof(struct kvctx_events), AT(kvctx_events, flags),
+	  { AT(kvctx_events, reserved) }, true, 0 },
 };
 
 #define NR_ROWS (sizeof(rows) / sizeof(rows[0]))
@@ -223,7 +225,7 @@ TEST_F(abi, unknown_ioctls)
 {
 	uint32_t arg[64] = { sizeof(arg) };
 
-	for (int nr = 8; nr < 256; nr++) {
+	for (int nr = 9; nr < 256; nr++) {
 		EXPECT_EQ(-ENOTTY, kt_ioctl(self->k.file, _IO(KVCTX_IOC_TYPE, nr), arg)) TH_LOG("%d", nr);
 	}
 	EXPECT_EQ(-ENOTTY, kt_ioctl(self->k.file, _IO(KVCTX_IOC_TYPE + 1, 0), arg));

@@ -31,6 +31,7 @@ static const struct {
 	{ "session.partial_batch_when_sqes_end", BOTH, POINTERS },
 	{ "edges.match_that_cannot_deliver", BOTH, POINTERS },
 	{ "match.bad_pointers", BOTH, POINTERS },
+	{ "events.bad_pointers", BOTH, POINTERS },
 	{ "match.leases_take_what_they_hold", BOTH, MEASURES },
 	{ "cancel.*", DAEMON, NOT_SERVED },
 	{ "blocked.*", BOTH, "pages that come late (userfaultfd) keep the thread that touches them, which is the caller's own" },

@@ -136,11 +136,35 @@ static int paths(FIXTURE_DATA(faults) *self)
 	return kt_ioctl(self->k.file, KVCTX_IOC_PATHS, &p);
 }
 
+/* On a session of its own, so that each begins */
+static int events(FIXTURE_DATA(faults) *self)
+{
+	struct kvctx_event got[4];
+	struct kvctx_events e = { .size = sizeof(e), .nr = 4, .events = (uintptr_t)got };
+	struct kt k;
+	int ret = kt_open(&k, O_RDWR, 0x41, 0, 8);
+
+	if (ret)
+		return ret;
+	ret = kt_ioctl(k.file, KVCTX_IOC_EVENTS, &e);
+	if (!ret) {
+		self->k.arena[0]++;
+		ret = kt_store(&self->k, kt_key(self->next++), 0, 100, NULL);
+		ret = ret == 100 ? 0 : ret;
+		e.nr = 4;
+	}
+	if (!ret)
+		ret = kt_ioctl(k.file, KVCTX_IOC_EVENTS, &e);
+	kt_close(&k);
+	return ret ? ret : (int)e.nr;
+}
+
 TEST_F(faults, registration_and_questions)
 {
 	SWEEP(mem_register, 0);
 	SWEEP(info, 0);
 	SWEEP(paths, 0);
+	SWEEP(events, 1);
 }
 
 static int store(FIXTURE_DATA(faults) *self)

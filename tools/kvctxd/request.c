@@ -258,6 +258,26 @@ static int request_paths(struct request *rq)
 	return 0;
 }
 
+static int request_events(struct request *rq)
+{
+	struct kvctx_events *arg = &rq->arg->events;
+	const uint64_t events = arg->events;
+
+	arg->events = NOWHERE;
+	/* more are for the engine to refuse */
+	if (arg->nr && arg->nr <= rq->s->limits.events_max) {
+		rq->r->rest = malloc(arg->nr * sizeof(struct kvctx_event));
+		if (!rq->r->rest)
+			return -ENOMEM;
+		arg->events = (uintptr_t)rq->r->rest;
+	}
+	rq->r->ret = request_ioctl(rq);
+	arg->events = events;
+	if (!rq->r->ret)
+		rq->r->rest_bytes = arg->nr * sizeof(struct kvctx_event);
+	return 0;
+}
+
 /* By number */
 static int (*const requests[KVCTX_CALLS])(struct request *rq) = {
 	[_IOC_NR(KVCTX_IOC_INFO)]		= request_plain,
@@ -268,6 +288,7 @@ static int (*const requests[KVCTX_CALLS])(struct request *rq) = {
 	[_IOC_NR(KVCTX_IOC_WAIT)]		= request_wait,
 	[_IOC_NR(KVCTX_IOC_MATCH)]		= request_match,
 	[_IOC_NR(KVCTX_IOC_PATHS)]		= request_paths,
+	[_IOC_NR(KVCTX_IOC_EVENTS)]		= request_events,
 };
 
 /*

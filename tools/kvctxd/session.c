@@ -105,6 +105,16 @@ static void session_posted(void *arg)
 	pthread_mutex_unlock(&s->lock);
 }
 
+static void session_signalled(void *arg)
+{
+	struct kvd_session *s = arg;
+
+	pthread_mutex_lock(&s->lock);
+	if (s->signal)
+		signal_send(s->signal);
+	pthread_mutex_unlock(&s->lock);
+}
+
 void kvd_session_light(struct kvd_session *s)
 {
 	if (s->light >= 0)
@@ -183,7 +193,7 @@ int kvd_session_share(struct kvd_session *s, const struct kvctx_setup *arg, int 
 		err = session_make_socket(&s->light, &s->fds[WIRE_FD_LIGHT]);
 	if (err)
 		return err;
-	kve_share_posted(s->file, session_posted, s);
+	kve_share_posted(s->file, session_posted, session_signalled, s);
 	return session_lend(s, arg, fds);
 }
 
@@ -238,6 +248,7 @@ static void session_limits(struct kvd_session *s, const struct kvctx_info *info)
 	s->limits = (struct wire_limits){
 		.page_max = info->page_len_max, .chunk_size = info->chunk_size, .segs_max = info->segs_max,
 		.batch_max = info->batch_max, .match_max = info->match_max, .mem_max = info->mem_max,
+		.events_max = info->events_max,
 	};
 }
 

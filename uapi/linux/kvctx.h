@@ -91,6 +91,7 @@ struct kvctx_key {
 #define KVCTX_FEAT_P2P		(1ULL << 1)	/* MEM_REGISTER takes memory of PCI peers */
 #define KVCTX_FEAT_URING	(1ULL << 2)	/* operations as io_uring commands */
 #define KVCTX_FEAT_SLOTS	(1ULL << 3)	/* PREFETCH, GET, PUT */
+#define KVCTX_FEAT_EVENTS	(1ULL << 4)	/* KVCTX_IOC_EVENTS */
 /* What a server without the module tells of itself */
 #define KVCTX_FEAT_PROCESS	(1ULL << 32)	/* served in this process, without the module */
 #define KVCTX_FEAT_IOTHREADS	(1ULL << 33)	/* there, after SETUP: io_uring is not available, threads move pages */
@@ -137,6 +138,8 @@ struct kvctx_key {
  * @tenant_pages: pages of the tenant that the pool has now, of all its keyspaces
  * @tenant_bytes: their bytes
  * @tenant_limit: bytes that the tenant may have; 0: no limit but the pool's capacity
+ * @events_max: events that are kept for those who have not read them yet, and most of one KVCTX_IOC_EVENTS
+ * @reserved: zero
  *
  * Works before and after SETUP. The masks are those that SUBMIT validates with. Which members a peer's memory reaches
  * is what KVCTX_IOC_PATHS tells.
@@ -173,10 +176,12 @@ struct kvctx_info {
 	__u64	tenant_pages;
 	__u64	tenant_bytes;
 	__u64	tenant_limit;
+	__u32	events_max;
+	__u32	reserved;
 };
 
 /* Flags of SETUP */
-#define KVCTX_SETUP_EVENTFD	(1U << 0)	/* @eventfd is valid: signalled at each completion */
+#define KVCTX_SETUP_EVENTFD	(1U << 0)	/* @eventfd is valid: signalled at each completion, and for events */
 
 /* mmap offsets */
 #define KVCTX_MMAP_CQ		0ULL		/* completion queue, &kvctx_setup.cq_bytes long */
@@ -327,6 +332,58 @@ struct kvctx_paths {
 	__u32	mem;
 	__u32	nr;
 	__u64	paths;
+};
+
+enum kvctx_event_kind {
+	KVCTX_EVENT_STORED	= 1,	/* the page is here, also in place of another of that key */
+	KVCTX_EVENT_EVICTED	= 2,	/* it had to go: for others, or with a member that left */
+	KVCTX_EVENT_DELETED	= 3,	/* by DELETE */
+	KVCTX_EVENT_DROPPED	= 4,	/* it failed verification */
+	KVCTX_EVENT_MEMBER_LOST	= 5,	/* a member failed, and what lay on it is not here; key and length are zero */
+};
+
+/**
+ * struct kvctx_event - a page came or went
+ * @key: of the page
+ * @kind: enum kvctx_event_kind; others may come in later kernels
+ * @length: bytes of the page
+ */
+struct kvctx_event {
+	struct kvctx_key key;
+	__u32	kind;
+	__u32	length;
+};
+
+/**
+ * struct kvctx_events - KVCTX_IOC_EVENTS: what came and went in the session's keyspace
+ * @size: size of the structure as the caller knows it
+ * @flags: zero
+ * @events: user address of struct kvctx_event[nr]
+ * @nr: in: events that fit there, at most events_max, may be 0; out: events written, the oldest first
+ * @reserved: zero
+ * @lost: out: events that the caller missed since the call before
+ *
+ * The first call begins the stream: what happens from then on, by whomever, in the session's tenant and keyspace, and
+ * nothing of any other. What happens to one page is told in the order in which it happens, and a STORE or DELETE before
+ * its completion can be seen. A page that only moves to another place is no event, nor is a STORE that finds its page
+ * present. Whoever may open the tenant may thus learn its keys, also in a session opened read-only.
+ *
+ * No event waits for its readers. The newest events_max are kept; who reads too slowly finds in @lost how many were
+ * overwritten. Then, as after MEMBER_LOST, only MATCH and QUERY tell what is here.
+ *
+ * Does not wait. The eventfd of SETUP is signalled by the first event after a call that wrote fewer than @nr, and after
+ * the one that began. Poll does not tell of events.
+ *
+ * Returns 0; -EFAULT when @events cannot be written, and nothing was read. When only its beginning can, that is
+ * written.
+ */
+struct kvctx_events {
+	__u32	size;
+	__u32	flags;
+	__u64	events;
+	__u32	nr;
+	__u32	reserved;
+	__u64	lost;
 };
 
 enum kvctx_opcode {
@@ -638,6 +695,7 @@ struct kvctx_uring_submit {
 #define KVCTX_IOC_WAIT		_IO(KVCTX_IOC_TYPE, 0x05)
 #define KVCTX_IOC_MATCH		_IO(KVCTX_IOC_TYPE, 0x06)
 #define KVCTX_IOC_PATHS		_IO(KVCTX_IOC_TYPE, 0x07)
+#define KVCTX_IOC_EVENTS	_IO(KVCTX_IOC_TYPE, 0x08)
 
 /* sqe->cmd_op of io_uring commands */
 #define KVCTX_URING_OP		_IO(KVCTX_IOC_TYPE, 0x40)

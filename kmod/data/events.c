@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * EVENTS: what comes and goes in the session's keyspace, as the engine tells it. One caller at a time reads.
+ */
+#include <linux/uaccess.h>
+
+#include "op.h"
+
+/* The engine's events are the caller's, but for the byte order of the key's qualifier. */
+static_assert(sizeof(struct kvc_event) == sizeof(struct kvctx_event));
+static_assert(offsetof(struct kvc_event, kind) == offsetof(struct kvctx_event, kind));
+static_assert(offsetof(struct kvc_event, length) == offsetof(struct kvctx_event, length));
+static_assert(KVC_EVENTS_MAX == KVCTX_EVENTS_MAX);
+static_assert((u32)KVC_EVENT_STORED == (u32)KVCTX_EVENT_STORED &&
+	      (u32)KVC_EVENT_EVICTED == (u32)KVCTX_EVENT_EVICTED &&
+	      (u32)KVC_EVENT_DELETED == (u32)KVCTX_EVENT_DELETED &&
+	      (u32)KVC_EVENT_DROPPED == (u32)KVCTX_EVENT_DROPPED &&
+	      (u32)KVC_EVENT_MEMBER_LOST == (u32)KVCTX_EVENT_MEMBER_LOST);
+
+static void events_wake(struct kvc_listener *l)
+{
+	struct kvctx_session *s = container_of(l, struct kvctx_session, listener);
+
+	if (s->cq.eventfd)
+		eventfd_signal(s->cq.eventfd);
+}
+
+static bool events_give(void *arg, const struct kvc_event *events, u32 nr)
+{
+	struct kvctx_event __user **to = arg;
+	struct kvctx_event event;
+	u32 i;
+
+	for (i = 0; i < nr; i++) {
+		memcpy(&event, &events[i], sizeof(event));
+		event.key.qualifier = le64_to_cpu((__force __le64)event.key.qualifier);
+		if (copy_to_user(&(*to)[i], &event, sizeof(event)))
+			return false;
+	}
+	*to += nr;
+	return true;
+}
+
+static int events_read(struct kvctx_session *s, struct kvctx_events *arg)
+{
+	struct kvctx_event __user *to = u64_to_user_ptr(arg->events);
+	u64 lost = 0;
+	int nr = 0;
+
+	if (s->listens) {
+		nr = kvc_events_take(&s->listener, arg->nr, &lost, events_give, &to);
+	} else {
+		s->listener.wake = events_wake;
+		nr = kvc_listen(s->pool->core, s->domain, &s->listener);
+		s->listens = !nr;
+	}
+	if (nr < 0)
+		return nr;
+	arg->nr = nr;
+	arg->lost = lost;
+	return 0;
+}
+
+long kvctx_events(struct kvctx_session *s, struct kvctx_events *arg)
+{
+	int err = kvctx_events_check(arg);
+
+	if (err)
+		return err;
+	err = mutex_lock_killable(&s->setup_lock);
+	if (err)
+		return -EINTR;
+	err = events_read(s, arg);
+	mutex_unlock(&s->setup_lock);
+	return err;
+}
+
+/* Nobody calls on the session any more. */
+void kvctx_events_exit(struct kvctx_session *s)
+{
+	if (s->listens)
+		kvc_unlisten(s->pool->core, &s->listener);
+}
