@@ -14,11 +14,11 @@ from .errors import Busy, Corrupt, Error, Gone, NoSpace, NotFound
 from .keys import Key, Keys, keyspace
 from .operation import Operation
 from .pool import Pool, create_pool
-from .results import Info, Match, Present, Results, Usage
+from .results import Event, Events, Info, Match, Present, Results, Usage
 from .session import BACKGROUND, DEFAULT, NORMAL, URGENT, Registration, Session
 
 __version__ = _c.kvctx_version().decode()
 
-__all__ = ["BACKGROUND", "Busy", "Corrupt", "DEFAULT", "Error", "Gone", "Info", "Key", "Keys", "Match", "NORMAL",
-           "NoSpace", "NotFound", "Operation", "Pool", "Present", "Registration", "Results", "Session", "URGENT",
-           "Usage", "create_pool", "keyspace"]
+__all__ = ["BACKGROUND", "Busy", "Corrupt", "DEFAULT", "Error", "Event", "Events", "Gone", "Info", "Key", "Keys",
+           "Match", "NORMAL", "NoSpace", "NotFound", "Operation", "Pool", "Present", "Registration", "Results",
+           "Session", "URGENT", "Usage", "create_pool", "keyspace"]

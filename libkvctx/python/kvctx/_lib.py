@@ -15,8 +15,9 @@ OP_STORE, OP_LOAD, OP_DELETE, OP_QUERY, OP_FLUSH, OP_MATCH = 1, 2, 3, 4, 8, 11
 OP_NOWAIT, OP_NO_VERIFY, OP_NO_SLOT, OP_REPLACE = 1, 2, 4, 8
 OP_MATCH_LEASE, OP_MATCH_PREFETCH, OP_MATCH_ALL = 1 << 8, 2 << 8, 4 << 8
 CQE_FLAGS = {"VERIFIED": 1, "P2P": 2, "STAGED": 4, "DEDUP": 8, "FROM_DRAM": 16, "PENDING": 32, "UNADMITTED": 64}
-FEATURES = {"VERIFY": 1, "P2P": 2, "URING": 4, "SLOTS": 8, "PROCESS": 1 << 32, "IOTHREADS": 1 << 33,
+FEATURES = {"VERIFY": 1, "P2P": 2, "URING": 4, "SLOTS": 8, "EVENTS": 16, "PROCESS": 1 << 32, "IOTHREADS": 1 << 33,
             "UNREGISTERED": 1 << 34}
+EVENTS = {"STORED": 1, "EVICTED": 2, "DELETED": 3, "DROPPED": 4, "MEMBER_LOST": 5}
 KEY_BYTES = 40
 BATCH_RUN_MAX = 65536
 TIMEOUT_NONE = (1 << 64) - 1
@@ -45,7 +46,8 @@ class Info(Structure):
                 ("leases_max", c_uint32), ("mem_max", c_uint32), ("dma_align", c_uint32), ("tenant_flags", c_uint32),
                 ("pool_uuid", c_uint8 * 16), ("pool", c_char * 32), ("tenant", c_char * 32),
                 ("slots_max", c_uint32), ("slot_bytes_max", c_uint32), ("tenant_pages", c_uint64),
-                ("tenant_bytes", c_uint64), ("tenant_limit", c_uint64)]
+                ("tenant_bytes", c_uint64), ("tenant_limit", c_uint64), ("events_max", c_uint32),
+                ("reserved", c_uint32)]
 
 
 class Key(Structure):
@@ -77,6 +79,11 @@ class Cqe(Structure):
     _fields_ = [("user_data", c_uint64), ("res", c_int32), ("flags", c_uint32)]
 
 
+class Event(Structure):
+    """struct kvctx_event"""
+    _fields_ = [("key", Key), ("kind", c_uint32), ("length", c_uint32)]
+
+
 class Batch(Structure):
     """struct kvctx_batch; addresses are plain numbers, whoever fills it keeps the arrays"""
     _fields_ = [("size", c_size_t), ("flags", c_uint32), ("opcode", c_uint8), ("prio", c_uint8),
@@ -94,6 +101,7 @@ _PROTOTYPES = {
     "kvctx_fd": (c_int, [c_void_p]),
     "kvctx_get_info": (POINTER(Info), [c_void_p]),
     "kvctx_usage": (c_int, [c_void_p, POINTER(c_uint64), POINTER(c_uint64), POINTER(c_uint64)]),
+    "kvctx_events": (c_int, [c_void_p, POINTER(Event), c_uint32, POINTER(c_uint64)]),
     "kvctx_arena": (c_void_p, [c_void_p, POINTER(c_size_t)]),
     "kvctx_mem_register": (c_int, [c_void_p, c_size_t, c_size_t, POINTER(c_uint32)]),
     "kvctx_mem_unregister": (c_int, [c_void_p, c_uint32]),

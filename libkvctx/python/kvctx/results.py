@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Iterator, List, NamedTuple, Optional, Seq
 
 from . import _lib
 from .errors import error
+from .keys import Key
 
 if TYPE_CHECKING:
     from .session import Session
@@ -127,6 +128,23 @@ class Usage(NamedTuple):
     limit: int
 
 
+class Event(NamedTuple):
+    """A page came or went.
+
+    kind: "stored", "evicted", "deleted", "dropped" (it failed verification) or "member_lost": those on a member are not
+    here any more; then key and length (bytes of the page) are zeros.
+    """
+    kind: str
+    key: Key
+    length: int
+
+
+class Events(NamedTuple):
+    """What Session.events() tells: events, the oldest first, and how many were missed since the call before."""
+    events: List[Event]
+    lost: int
+
+
 class Info(NamedTuple):
     """What serves a session, its limits and geometry; sizes in bytes, as struct kvctx_info."""
     backend: str  # "module", "daemon" or "process"
@@ -152,6 +170,7 @@ class Info(NamedTuple):
     dma_align: int
     slots_max: int
     slot_bytes_max: int
+    events_max: int
 
     @classmethod
     def _of(cls, raw: _lib.Info, backend: str) -> Info:

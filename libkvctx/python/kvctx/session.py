@@ -16,6 +16,7 @@ import ctypes
 import errno
 import os
 import stat
+import struct
 import threading
 import warnings
 import weakref
@@ -28,11 +29,13 @@ from .errors import Error, check, error
 from .keys import Key, KeyLike, Keys, as_keys, keyspace as _keyspace
 from .memory import Packed, Stage, copy, pack, pack_columns, view
 from .operation import BatchPart, Operation, Part, Reaper, SqePart, done
-from .results import Info, Match, Present, Results, Usage
+from .results import Event, Events, Info, Match, Present, Results, Usage
 
 DEFAULT, URGENT, NORMAL, BACKGROUND = 0, 1, 2, 3  # priorities; DEFAULT: LOAD is URGENT, STORE is NORMAL
 CLOSE_SECONDS = 30.0  # close() waits so long for operations in flight
 AHEAD_MS = 10_000  # match(prefetch=True) without a lease: slots stay so long
+_EVENT = struct.Struct("=32sQII")
+_EVENT_KINDS = {number: name.lower() for name, number in _lib.EVENTS.items()}
 _STAGE_BYTES = 16 << 20  # of unregistered memory that is staged at once
 
 _open: weakref.WeakSet = weakref.WeakSet()
@@ -518,6 +521,24 @@ class Session:
         finally:
             self._leave()
         return Usage(*(v.value for v in values))
+
+    def events(self, most: int = 4096) -> Events:
+        """Which pages of the session's keyspace came and went since the call before, by whomever: at most so many.
+
+        The first call begins and tells nothing. Events wait for nobody: .lost counts those that came too long ago
+        (info.events_max are kept). Then, as after "member_lost", only match() and query() tell what is here. Does not
+        wait. Raises Error: ENOMEM, Gone, EOPNOTSUPP (nobody tells: "events" is not in info.features).
+        """
+        room = (_lib.Event * min(most, self.info.events_max))()
+        lost = ctypes.c_uint64()
+        handle = self._enter()
+        try:
+            nr = check(lib.kvctx_events(handle, room, len(room), lost), "events")
+        finally:
+            self._leave()
+        told = memoryview(room).cast("B")[:nr * _EVENT.size]
+        return Events([Event(_EVENT_KINDS.get(kind, "other"), Key(digest, qualifier), length)
+                       for digest, qualifier, kind, length in _EVENT.iter_unpack(told)], lost.value)
 
     def drain(self, timeout: Optional[float] = None) -> bool:
         """Wait until no operation is in flight: their memory may go then. timeout in seconds; False: it was over."""
