@@ -75,8 +75,8 @@ u32 kvctx_io_unit(struct block_device *bdev)
 
 /*
  * The members that can move all of the operation's peer memory as it is: by path, and because each run of it is whole
- * blocks of theirs at an address that they can take. Peer memory has no bounce blocks. The peers are there, or it will be
- * found out when the operation has to wait.
+ * blocks of theirs at an address that they can take. Peer memory has no bounce blocks. The peers are there, or it will
+ * be found out when the operation has to wait.
  */
 u64 kvctx_io_members(struct kvctx_op *op)
 {

@@ -85,7 +85,7 @@ void kvctx_op_put_pieces(struct kvctx_op *op)
 	op_free(op, op->call.crcs);
 }
 
-/* Is a peer gone whose memory it names? There may be thousands of pieces: they are looked at when some peer has gone. */
+/* Is a peer gone whose memory it names? There may be thousands of pieces: they are looked at when some peer went. */
 static bool op_lost_peer(struct kvctx_op *op)
 {
 	u32 left = kvctx_peers_left(), i;

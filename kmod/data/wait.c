@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What lets operations go on that wait for space (session/park.c) or for a turn at a member's device (session/turn.c): a
- * work item of the pool, and one of each member.
+ * What lets operations go on that wait for space (session/park.c) or for a turn at a member's device (session/turn.c):
+ * a work item of the pool, and one of each member.
  *
  * They give up (session/queue.c) with -ECANCELED when their session closes, a CANCEL names them, or their io_uring
  * command was cancelled; with -ENODEV when they name memory of a peer that is gone.

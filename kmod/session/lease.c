@@ -3,8 +3,8 @@
  * Leases: pages that reclaim leaves alone for a while.
  *
  * A lease of a session is a set of pages under one id with one end: RELEASE, its time limit, or the session's close,
- * whichever comes first. leases->lock guards the trees of ids and of ends, and the number of pages. Who takes a lease out
- * under that lock ends it, outside the lock.
+ * whichever comes first. leases->lock guards the trees of ids and of ends, and the number of pages. Who takes a lease
+ * out under that lock ends it, outside the lock.
  */
 #include "session/lease.h"
 

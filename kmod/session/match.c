@@ -42,8 +42,8 @@ int kvctx_match_find(struct kvctx_lookup *m)
 }
 
 /*
- * The operation: what goes to where a LOAD's bytes would go, of *@bytes, to be os_free()d; NULL: no memory. What does not
- * fit there is left out. @m has what it needs but for what @req says.
+ * The operation: what goes to where a LOAD's bytes would go, of *@bytes, to be os_free()d; NULL: no memory. What does
+ * not fit there is left out. @m has what it needs but for what @req says.
  */
 struct kvctx_found *kvctx_match_answer(struct kvctx_lookup *m, const struct kvctx_req *req, u32 *bytes)
 {

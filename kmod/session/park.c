@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR LGPL-2.1-or-later
 /*
- * Waiting for space. A STORE or DELETE that the engine answers with -EAGAIN is parked and tried again, in order, until it
- * starts or gives up (queue.c).
+ * Waiting for space. A STORE or DELETE that the engine answers with -EAGAIN is parked and tried again, in order, until
+ * it starts or gives up (queue.c).
  *
- * The server has it retried when the engine says that space was made, and on the tick. The tick makes a wake-up that came
- * between a failed attempt and the parking cost one tick instead of for ever.
+ * The server has it retried when the engine says that space was made, and on the tick. The tick makes a wake-up that
+ * came between a failed attempt and the parking cost one tick instead of for ever.
  *
- * Order: a STORE that may wait queues up behind those parked before it, while they are tried too: a DELETE ahead of it in
- * its batch has taken effect or failed when it starts. One that may not (NOWAIT) tries its luck; so does a DELETE, which
- * needs another kind of space.
+ * Order: a STORE that may wait queues up behind those parked before it, while they are tried too: a DELETE ahead of it
+ * in its batch has taken effect or failed when it starts. One that may not (NOWAIT) tries its luck; so does a DELETE,
+ * which needs another kind of space.
  */
 #include "session/wait.h"
 

@@ -17,8 +17,9 @@
  * the next to be taken. slot_become() is the one place where a slot changes its state and its place there.
  *
  * A fill is an operation of its own, which goes the way of a LOAD, always with verification, and nobody waits for its
- * completion but the slot. The server sees to it that a session does not go before its fills. If it fails, all who wait
- * get its error. When an urgent operation waits for a fill that waits for its turn at the device, the fill goes at once.
+ * completion but the slot. The server sees to it that a session does not go before its fills. If it fails, all who
+ * wait get its error. When an urgent operation waits for a fill that waits for its turn at the device, the fill goes
+ * at once.
  *
  * slots->lock guards everything in a slot, and the trees. Nothing is copied or completed under it.
  */

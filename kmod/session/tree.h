@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR LGPL-2.1-or-later */
 /*
- * Nodes inside other structures, ordered by a number: the first one, one of a number, and any of them out again, each in
- * logarithmic time and without memory of its own. Nodes of one number have no order. Who has the tree locks it.
+ * Nodes inside other structures, ordered by a number: the first one, one of a number, and any of them out again, each
+ * in logarithmic time and without memory of its own. Nodes of one number have no order. Who has the tree locks it.
  */
 #ifndef KVCTX_TREE_H
 #define KVCTX_TREE_H

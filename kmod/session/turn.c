@@ -12,8 +12,8 @@
  * In a rank there is order; NORMAL goes before BACKGROUND. Where only one kind of operations is at work, its turn
  * costs one atomic operation before the transfer and one behind it, on a cache line of the member.
  *
- * What waits has been begun with the engine: it holds its place on media or its page. kvctx_req_go() takes it from there,
- * called once, without a lock.
+ * What waits has been begun with the engine: it holds its place on media or its page. kvctx_req_go() takes it from
+ * there, called once, without a lock.
  *
  * Who ends a transfer does not take the queue's lock: it counts first, then looks whether anybody waits, while who
  * queues an operation first says that it waits, then looks at the counts again.

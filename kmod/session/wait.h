@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR LGPL-2.1-or-later */
 /*
- * What operations wait in: for space in the pool (park.c), for a turn at a member's device (turn.c), both of them queues
- * (queue.c). The server has the threads that let them go on, soon or on a slow tick as long as anybody waits.
+ * What operations wait in: for space in the pool (park.c), for a turn at a member's device (turn.c), both of them
+ * queues (queue.c). The server has the threads that let them go on, soon or on a slow tick as long as anybody waits.
  */
 #ifndef KVCTX_WAIT_H
 #define KVCTX_WAIT_H
@@ -52,8 +52,8 @@ static inline void kvctx_turn_begin(struct kvctx_turn *t, u8 prio, u32 bytes)
 }
 
 /*
- * Is it the turn of @req to move @bytes? 1: yes, and kvctx_turn_leave() follows when the transfer has ended; 0: it waits,
- * and kvctx_req_go() follows, @req may be gone; or why it will not. Process context.
+ * Is it the turn of @req to move @bytes? 1: yes, and kvctx_turn_leave() follows when the transfer has ended; 0: it
+ * waits, and kvctx_req_go() follows, @req may be gone; or why it will not. Process context.
  */
 static inline int kvctx_turn_enter(struct kvctx_turn *t, struct kvctx_req *req, u32 bytes)
 {

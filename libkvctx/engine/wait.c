@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 /*
  * What lets operations go on that wait for space (kmod/session/park.c) or for a turn at a member's device
- * (kmod/session/turn.c): one job of the attendant's for all of a pool. They give up when their session closes or a CANCEL
- * names them.
+ * (kmod/session/turn.c): one job of the attendant's for all of a pool. They give up when their session closes or a
+ * CANCEL names them.
  */
 #include "session.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Slots: who gets a page, who waits for it, and when a slot is taken for another. Fills end when the test says so. What a
- * slot has in it is the sequence number of its page.
+ * Slots: who gets a page, who waits for it, and when a slot is taken for another. Fills end when the test says so.
+ * What a slot has in it is the sequence number of its page.
  */
 #include "parts.h"
 #include "session/slots.h"
