@@ -164,15 +164,17 @@ static struct socket_local **local_find(struct socket_file *s, uint32_t id)
 int kvs_register(struct socket_file *s, struct kvctx_mem_register *arg)
 {
 	const uint64_t addr = arg->addr;
+	__u64 offset;
 	int fd, ret;
 
 	if (!arg->length || arg->reserved || addr + arg->length < addr)
 		return -EINVAL;
-	fd = shared_find(addr, arg->length, &arg->addr);
+	fd = shared_find(addr, arg->length, &offset);
 	if (fd == -EREMOTEIO)
 		return kvs_gone(s) ? -ENODEV : local_add(s, arg);
 	if (fd < 0)
 		return fd;
+	arg->addr = offset;
 	ret = kvs_packet_plain(s, KVCTX_IOC_MEM_REGISTER, arg, sizeof(*arg), fd);
 	arg->addr = addr;
 	close(fd);

@@ -205,11 +205,15 @@ static int way(const char *name, uint8_t *p, size_t bytes, uint64_t nr)
 static int ways(void)
 {
 	uint8_t *shared = shared_memory(4 << 20), *heap = malloc(40 << 20);
+	uint8_t *nameless = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	int ret;
+
+	if (nameless == MAP_FAILED)
+		return 1;
 
 	ret = way("shared", shared, 3000000, 2001) ?: way("part", shared + 12345, 100000, 2002) ?:
 	      way("heap", heap + 5, 3000000, 2003) ?: way("long", heap, 40 << 20, 2004) ?:
-	      way("again", heap, 20 << 20, 2005);
+	      way("again", heap, 20 << 20, 2005) ?: way("nameless", nameless + 5, 100000, 2006);
 	free(heap);
 	return ret;
 }

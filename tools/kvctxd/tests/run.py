@@ -587,7 +587,7 @@ def test_memory_is_limited(daemon):
 
 def test_ways_of_memory(daemon):
     expect(["shared: store 0 load 0x1", "part: store 0 load 0x1", "heap: store 0x4 load 0x5", "long: store 0x4 load 0x5",
-            "again: store 0x4 load 0x5"], run_client(daemon, "ways"))
+            "again: store 0x4 load 0x5", "nameless: store 0x4 load 0x5"], run_client(daemon, "ways"))
 
 
 def test_threads_share_a_session(daemon):
