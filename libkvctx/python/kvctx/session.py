@@ -100,7 +100,7 @@ class Session:
         self._users = 0
         self._ending = False
         self.path = os.fspath(path)
-        params = _lib.Params(size=ctypes.sizeof(_lib.Params), arena_bytes=arena_bytes, eventfd=-1,
+        params = _lib.Params(size=ctypes.sizeof(_lib.Params), arena_bytes=arena_bytes, cq_entries=entries, eventfd=-1,
                              timeout_ns=0 if timeout is None else max(1, int(timeout * 1e9)), slot_bytes=slot_bytes,
                              nr_slots=slots)
         params.keyspace[:] = _keyspace(keyspace)

@@ -1,0 +1,324 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""Pages go in and come back, by whoever serves them; what is found, kept and dropped; what fails."""
+import errno
+import os
+from array import array
+
+import pytest
+
+import kvctx
+from kvctx import Key, Keys
+
+PAGE = 8192
+
+
+def names(n, start=0):
+    return Keys([f"page {i}" for i in range(start, start + n)])
+
+
+def pages(n, size=PAGE):
+    return [os.urandom(size) for _ in range(n)]
+
+
+def rooms(n, size=PAGE):
+    return [bytearray(size) for _ in range(n)]
+
+
+def test_store_and_load(served):
+    data, room = pages(20), rooms(20)
+    r = served.store(names(20), data)
+    assert list(r) == [PAGE] * 20 and r.ok == 20 and r.all_ok and r.check() is r
+    r = served.load(names(20), room)
+    assert list(r) == [PAGE] * 20 and room == data
+    assert all(r.verified(n) for n in range(20))
+    assert served.usage() == (20, 20 * PAGE, 0)
+
+
+def test_a_result_for_each_page(served):
+    served.store(names(2), [b"a" * 100, b"b" * 200]).check()
+    room = rooms(3, 150)
+    r = served.load(["page 0", "absent", "page 1"], [room[0], room[1], memoryview(room[2])])
+    assert list(r) == [-errno.ERANGE, -errno.ENOENT, 150]
+    assert (r.ok, r.all_ok, r.failed(), len(r), r[2], r[-1]) == (1, False, [0, 1], 3, 150, 150)
+    assert room[2] == b"b" * 150
+    with pytest.raises(kvctx.Error) as e:
+        r.check()
+    assert e.value.errno == errno.ERANGE and "page 0" in str(e.value)
+    with pytest.raises(kvctx.NotFound):
+        served.load("absent", room[0]).check()
+
+
+def test_one_key_goes_with_one_buffer(served):
+    room = bytearray(5)
+    served.store("name", b"hello").check()
+    assert list(served.load(Key.of("name"), room)) == [5] and room == b"hello"
+
+
+def test_a_part_of_each_page(served):
+    data, room = pages(3), rooms(3, 10)
+    served.store(names(3), data).check()
+    served.load(names(3), room, offset=PAGE - 10).check()
+    assert room == [d[-10:] for d in data]
+    assert set(served.load(names(3), room, offset=PAGE - 9)) == {-errno.ERANGE}
+
+
+def test_pieces_of_a_page(served):
+    data = os.urandom(10000)
+    served.store(["scattered", "whole"], [[data[:100], data[100:5000], bytearray(data[5000:])], data]).check()
+    whole, parts = bytearray(10000), [bytearray(1), bytearray(9000), bytearray(999)]
+    assert list(served.load(["scattered", "whole"], [whole, parts])) == [10000, 10000]
+    assert whole == b"".join(parts) == data
+
+
+def test_packed(served):
+    n = 50
+    memory = bytearray(os.urandom(n * PAGE))
+    want = bytes(memory)
+    with served.register(memory) as reg:
+        keys = Keys.of_digests([os.urandom(32) for _ in range(n)], 9)
+        addrs = array("Q", range(reg.address, reg.address + n * PAGE, PAGE))
+        lens = array("I", [PAGE] * n)
+        assert served.store_packed(keys, addrs, lens, depth=1).all_ok
+        memory[:] = bytes(n * PAGE)
+        assert served.load_packed(keys, addrs, lens).all_ok
+        assert memory == want
+        # two pieces a page, in another order, of lists and of other buffers
+        half = [a + PAGE // 2 * h for a in reversed(addrs) for h in (1, 0)]
+        r = served.load_packed(keys, half, memoryview(array("I", [PAGE // 2] * 2 * n)), [2] * n)
+        assert r.all_ok
+        assert bytes(memory[-PAGE // 2:]) == want[:PAGE // 2]
+        assert bytes(memory[-PAGE:-PAGE // 2]) == want[PAGE // 2:PAGE]
+        # from the middle of each page on
+        assert served.load_packed(keys, addrs, [10] * n, offset=PAGE // 2).all_ok
+        assert bytes(memory[:10]) == want[PAGE // 2:PAGE // 2 + 10]
+        for wrong in ((addrs[1:], lens, None), (addrs, lens[1:], None), (addrs, lens, [1] * (n - 1)),
+                      (addrs, lens, [0] + [1] * (n - 2) + [2])):
+            with pytest.raises(ValueError):
+                served.load_packed(keys, *wrong)
+        with pytest.raises(TypeError):
+            served.load_packed(keys, array("I", [1] * n), lens)
+
+
+def test_more_pages_than_fit_in_flight(pool):
+    with pool.session(entries=16) as s:
+        n = 300
+        memory = bytearray(os.urandom(n * 4096))
+        with s.register(memory) as reg:
+            want = bytes(memory)
+            addrs = array("Q", range(reg.address, reg.address + n * 4096, 4096))
+            lens = array("I", [4096] * n)
+            assert s.submit_store_packed(names(n), addrs, lens).result(30).all_ok
+            memory[:] = bytes(len(memory))
+            ops = [s.submit_load_packed(names(n)[i:i + 20], addrs[i:i + 20], lens[i:i + 20])
+                   for i in range(0, n, 20)]
+            assert all(op.result(30).all_ok for op in ops)
+            assert memory == want
+
+
+def test_stored_once_and_replaced(served):
+    served.store(["k"], [b"first"]).check()
+    r = served.store(["k"], [b"other"])
+    assert list(r) == [5] and r.flags[0] & kvctx._lib.CQE_FLAGS["DEDUP"]
+    room = bytearray(5)
+    served.load(["k"], [room]).check()
+    assert room == b"first"
+    served.store(["k"], [b"other"], replace=True).check()
+    served.load(["k"], [room]).check()
+    assert room == b"other"
+
+
+def test_unverified(served):
+    served.store(["k"], [b"page"], verify=False).check()
+    room = bytearray(4)
+    r = served.load(["k"], [room])
+    assert list(r) == [4] and not r.verified(0) and room == b"page"
+    served.store(["v"], [b"page"]).check()
+    r = served.load(["v"], [room], verify=False, prio=kvctx.BACKGROUND)
+    assert list(r) == [4] and not r.verified(0)
+
+
+def test_match(served):
+    served.store(names(200), pages(200, 100)).check()
+    served.delete(["page 7", "page 130"]).check()
+    m = served.match(names(201))
+    assert (m.count, m.prefix, len(m), m.leased) == (198, 7, 201, False)
+    assert list(m.present) == [i not in (7, 130, 200) for i in range(201)]
+    assert list(m.lengths) == [100 if p else 0 for p in m.present]
+    assert m.present[-1] is False and m.present[5:8] == [True, True, False]
+    assert m.present.words[0] == (1 << 64) - 1 - (1 << 7)
+    m = served.match(names(201), all=False)
+    assert (m.count, m.prefix, sum(m.present)) == (7, 7, 7)
+    for n in (1, 63, 64, 65, 128):
+        m = served.match(names(n, 8), all=n % 2 == 0)
+        assert (m.count, m.prefix) == ((n, n) if n <= 122 else (n - 1, 122)), n
+    assert served.match([]).count == 0
+    assert served.submit_match(names(7)).result(5).prefix == 7
+
+
+def test_more_keys_than_one_match_takes(session):
+    session.info = session.info._replace(match_max=64)
+    session.store(names(200), pages(200, 10)).check()
+    session.delete(["page 150"]).check()
+    m = session.match(names(201), lease=10)
+    assert (m.count, m.prefix, len(m._leases)) == (199, 150, 4)
+    m.release()
+    m = session.match(names(201), all=False)
+    assert (m.count, m.prefix) == (150, 150)
+
+
+def test_a_lease_keeps_pages(pool):
+    """A pool too small for all: what is leased stays, what is not goes."""
+    with pool.session() as s:
+        size = 512 << 10
+        s.store(names(4), pages(4, size)).check()
+        with s.match(names(4), lease=30) as m:
+            assert m.leased and m.count == 4
+            for i in range(10):
+                s.store(names(20, 100 + 20 * i), pages(20, size))
+            assert s.match(names(4)).count == 4
+        assert not m.leased
+        m.release()
+        for i in range(20):
+            s.store(names(20, 1000 + 20 * i), pages(20, size))
+        assert s.match(names(4)).count < 4
+
+
+def test_a_lease_that_has_run_out_is_no_error(served):
+    served.store(["k"], [b"x"]).check()
+    import time
+    with served.match(["k"], lease=0.01):
+        time.sleep(0.1)
+
+
+def test_prefetch(pool):
+    with pool.session(slots=4, slot_bytes=PAGE) as s:
+        data, room = pages(8), rooms(8)
+        s.store(names(8), data).check()
+        with s.match(names(9), lease=20, prefetch=True) as m:
+            assert (m.count, m.prefix, m.prefetched, m.leased) == (8, 8, 4, True)
+            assert list(m.lengths) == [PAGE] * 8 + [0]
+            r = s.load(names(8), room)
+        assert room == data
+        from_dram = kvctx._lib.CQE_FLAGS["FROM_DRAM"]
+        assert [bool(f & from_dram) for f in r.flags] == [True] * 4 + [False] * 4
+    with pool.session() as s:
+        s.store(names(1), pages(1))
+        assert s.match(names(1), prefetch=True).prefetched == 0
+
+
+def test_delete_and_query(served):
+    served.store(names(3), [b"x" * n for n in (1, 20, 300)]).check()
+    assert list(served.query(names(4))) == [1, 20, 300, -errno.ENOENT]
+    assert list(served.query("page 1")) == [20]
+    assert list(served.delete(["page 1", "page 9"])) == [0, -errno.ENOENT]
+    assert list(served.query(names(3))) == [1, -errno.ENOENT, 300]
+    assert list(served.query([])) == []
+    served.flush()
+    assert served.submit_flush().result(10) is None
+
+
+def test_keyspaces_do_not_meet(pool):
+    with pool.session(keyspace="a") as a, pool.session(keyspace=b"b") as b:
+        a.store(["k"], [b"x"]).check()
+        assert a.match(["k"]).count == 1 and b.match(["k"]).count == 0
+
+
+def test_pages_outlive_the_session(pool):
+    with pool.session() as s:
+        s.store(["k"], [b"x" * 1000]).check()
+        s.flush()
+    with pool.session(readonly=True) as s:
+        room = bytearray(1000)
+        assert s.info.readonly
+        assert list(s.load(["k"], [room])) == [1000] and room == b"x" * 1000
+        assert list(s.store(["l"], [b"x"])) == [-errno.EACCES]
+        assert list(s.delete(["k"])) == [-errno.EACCES]
+
+
+def test_what_is_told(served):
+    assert served.info.pool == "kv0" and served.info.tenant == "default"
+    assert "verify" in served.info.features and served.info.segs_max >= 64
+    assert served.fileno() >= 0 and not served.closed
+    assert "default" in repr(served)
+
+
+def test_pools(pool, daemon, tmp_path):
+    assert pool.tenants() == ["default"] == daemon.pool.tenants()
+    assert "kv0" in repr(pool)
+    again = kvctx.create_pool(pool.path, 1 << 30)
+    assert again.path == pool.path and os.path.getsize(os.path.join(pool.path, os.listdir(pool.path)[0])) < 1 << 28
+    for what, bytes in ((errno.EINVAL, 1 << 20), (errno.ENOSPC, 1 << 60)):
+        with pytest.raises(kvctx.Error) as e:
+            kvctx.create_pool(tmp_path / "other", bytes)
+        assert e.value.errno in (what, errno.EFBIG) and "other" in str(e.value)
+    with pytest.raises(kvctx.Error):
+        kvctx.create_pool(tmp_path / "no" / "such", 64 << 20)
+
+
+def test_errors_say_what(pool, tmp_path):
+    with pytest.raises(kvctx.NotFound) as e:
+        kvctx.Session(tmp_path / "kv0" / "stranger")
+    assert isinstance(e.value, OSError) and e.value.errno == errno.ENOENT and "stranger" in str(e.value)
+    with pytest.raises(kvctx.Error) as e:
+        pool.session(entries=1 << 20)
+    assert e.value.errno == errno.EINVAL
+    with pool.session() as s:
+        with pytest.raises(ValueError):
+            s.store(["a", "b"], [b"x"])
+        with pytest.raises(ValueError):
+            s.store(["a"], [b""])
+        with pytest.raises(kvctx.Error) as e:
+            s.match(["a"], lease=1e6)
+        assert e.value.errno == errno.EINVAL
+    for call in (lambda: s.match(["a"]), lambda: s.store(["a"], [b"x"]), lambda: s.submit_flush(), s.usage, s.fileno,
+                 lambda: s.register(bytearray(9))):
+        with pytest.raises(kvctx.Error) as e:
+            call()
+        assert e.value.errno == errno.EBADF and "closed" in str(e.value)
+    s.close()
+    assert s.closed and "closed" in repr(s)
+
+
+def test_another_process_has_the_pool(pool):
+    from conftest import python
+    with pool.session():
+        r = python("""
+import sys, kvctx
+try:
+    kvctx.Pool(sys.argv[1]).session()
+except kvctx.Busy as e:
+    print("busy", e.errno)
+""", pool.path)
+    assert r.stdout.startswith("busy"), r.stderr
+
+
+def test_damaged_media(pool):
+    """A page whose bytes have changed on the media is told as EBADMSG and gone."""
+    with pool.session() as s:
+        s.store(["k"], [b"unmistakable" * 1000]).check()
+        s.flush()
+    member = os.path.join(pool.path, os.listdir(pool.path)[0])
+    with open(member, "r+b") as f:
+        whole = f.read()
+        at = whole.index(b"unmistakable" * 100)
+        f.seek(at + 50)
+        f.write(b"!")
+    with pool.session() as s:
+        r = s.load(["k"], [bytearray(12000)])
+        assert list(r) == [-errno.EBADMSG]
+        with pytest.raises(kvctx.Corrupt):
+            r.check()
+        assert list(s.load(["k"], [bytearray(12000)])) == [-errno.ENOENT]
+
+
+def test_the_daemon_dies(daemon):
+    import signal
+    with daemon.pool.session(timeout=20) as s:
+        s.store(["k"], [b"x"]).check()
+        s.flush()
+        daemon.end(signal.SIGKILL)
+        with pytest.raises(kvctx.Gone):
+            s.load(["k"], [bytearray(1)]).check()
+    daemon.start()
+    with daemon.pool.session() as s:
+        assert s.load(["k"], [bytearray(1)]).all_ok
