@@ -95,7 +95,9 @@ int kvctx_msg_pool(struct sk_buff *skb, struct kvctx_pool *p)
 int kvctx_msg_tenant(struct sk_buff *skb, struct kvctx_tenant *t)
 {
 	const struct kvc_super_tenant *config = &kvc_super_of(t->pool->core)->tenants[t->slot];
+	u64 pages, bytes;
 
+	kvc_tenant_usage(t->pool->core, t->slot, &pages, &bytes);
 	if (nla_put_string(skb, KVCTX_A_POOL, t->pool->name) ||
 	    nla_put_string(skb, KVCTX_A_TENANT, t->name) ||
 	    nla_put_u32(skb, KVCTX_A_UID, config->uid) ||
@@ -104,7 +106,9 @@ int kvctx_msg_tenant(struct sk_buff *skb, struct kvctx_tenant *t)
 	    nla_put_u32(skb, KVCTX_A_SESSIONS, t->sessions) ||
 	    nla_put_u32(skb, KVCTX_A_DEV_MAJOR, MAJOR(t->dev->devt)) ||
 	    nla_put_u32(skb, KVCTX_A_DEV_MINOR, MINOR(t->dev->devt)) ||
-	    nla_put_u32(skb, KVCTX_A_TENANT_FLAGS, t->flags))
+	    nla_put_u32(skb, KVCTX_A_TENANT_FLAGS, t->flags) ||
+	    nla_put_u64_64bit(skb, KVCTX_A_TENANT_PAGES, pages, KVCTX_A_PAD) ||
+	    nla_put_u64_64bit(skb, KVCTX_A_TENANT_BYTES, bytes, KVCTX_A_PAD))
 		return -EMSGSIZE;
 	return 0;
 }

@@ -149,11 +149,14 @@ bool kve_pool_put(struct kve_pool *p)
 		pool_detach(p);
 		return true;
 	}
-	pthread_detach(thread);
 	while (pool_leaves(p, number) && kve_now() < until)
 		kve_cond_wait(&pool_left, &kve_admin_lock, until);
 	left = !pool_leaves(p, number);
 	pthread_mutex_unlock(&kve_admin_lock);
+	if (left)
+		pthread_join(thread, NULL);
+	else
+		pthread_detach(thread);
 	return left;
 }
 

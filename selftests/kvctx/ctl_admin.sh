@@ -32,6 +32,17 @@ ctl_genl table | grep -A 1 '^not ok'
 check "everybody may list pools" prints 't +online' as_nobody kvctxctl pool list
 check "everybody may list tenants" prints 'default' as_nobody kvctxctl tenant list
 check "everybody may read statistics" prints 'pages' as_nobody kvctxctl stat t
+scrape() {
+	exec 3<> /dev/tcp/127.0.0.1/9585
+	printf 'GET /metrics HTTP/1.0\r\n\r\n' >&3
+	cat <&3
+	exec 3>&-
+}
+as_nobody kvctxctl exporter > /tmp/exporter.out & exporter=$!
+until_true 10 grep -q Listening /tmp/exporter.out
+check "everybody may serve metrics" prints 'kvctx_tenant_pages{pool="t",tenant="default"} 0' scrape
+kill $exporter
+wait $exporter
 check "only root may add tenants" fails 'CAP_SYS_ADMIN|permitted|root' as_nobody kvctxctl tenant add t evil
 check "only root may detach" fails 'CAP_SYS_ADMIN|permitted|root' as_nobody kvctxctl pool detach t
 check "root of a user namespace may not either" fails 'CAP_SYS_ADMIN|permitted|root' \

@@ -3,7 +3,7 @@
 # kvctxctl, its man page and bash completion (both from its command table), and its tests.
 
 CTL_SRC		:= main table help util out nl nl_socket objects peers cmd_pool cmd_attach cmd_scan cmd_destroy grow cmd_format \
-		   cmd_tenant cmd_module cmd_fabrics cmd_stat media signature scan cmd_check check_report cmd_dump
+		   cmd_tenant cmd_module cmd_fabrics cmd_stat metrics cmd_exporter media signature scan cmd_check check_report cmd_dump
 CTL_OBJS	:= $(CTL_SRC:%=$(O)/obj/tools/kvctxctl/%.o) $(O)/obj/tools/common/size.o \
 		   $(O)/obj/libkvctx/engine/format.o $(O)/obj/libkvctx/engine/file.o
 CTL_PKGS	:= libnl-genl-3.0 libnl-3.0 json-c blkid

@@ -15,6 +15,7 @@
  *	scan.c		the pools on block devices
  *	grow.c		members added to and removed from an attached pool
  *	peers.c		paths between the memory of PCI peers and members
+ *	metrics.c	what Prometheus is told
  *	cmd_*.c		the commands
  *
  * What makes a pool (libkvctx/engine/format.c, file.c) is shared with the library.
@@ -103,6 +104,7 @@ enum ctl_opt {
 	OPT_WRITE_BUDGET,
 	OPT_VERBOSE,
 	OPT_SOCKET,
+	OPT_LISTEN,
 	OPT_NR,
 };
 
@@ -207,6 +209,7 @@ int cmd_tenant_list(struct ctl *c);
 int cmd_connect(struct ctl *c);
 int cmd_disconnect(struct ctl *c);
 int cmd_stat(struct ctl *c);
+int cmd_exporter(struct ctl *c);
 int cmd_check(struct ctl *c);
 int cmd_dump(struct ctl *c);
 int cmd_load(struct ctl *c);

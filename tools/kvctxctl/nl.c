@@ -50,6 +50,8 @@ static const struct nla_policy policy[KVCTX_A_MAX + 1] = {
 	[KVCTX_A_DISCARD_RATE] = { .type = NLA_U64 },
 	[KVCTX_A_WRITE_BUDGET] = { .type = NLA_U64 },
 	[KVCTX_A_WRITE_BUDGET_LEFT] = { .type = NLA_U64 },
+	[KVCTX_A_TENANT_PAGES] = { .type = NLA_U64 },
+	[KVCTX_A_TENANT_BYTES] = { .type = NLA_U64 },
 };
 
 static int on_object(struct nl_msg *msg, void *arg)

@@ -63,6 +63,7 @@ int pool_put(const struct ctl *c, struct json_object *pools, const char *headlin
 
 struct stat_name {
 	const char *key;
+	const char *help;		/* a sentence */
 	bool now;			/* a level, not a count */
 };
 

@@ -10,39 +10,39 @@
 #include "out.h"
 
 const struct stat_name stat_names[KVCTX_S_MAX + 1] = {
-	[KVCTX_S_PAGES] = { "pages", true },
-	[KVCTX_S_BYTES] = { "bytes", true },
-	[KVCTX_S_STORES] = { "stores" },
-	[KVCTX_S_STORE_BYTES] = { "store_bytes" },
-	[KVCTX_S_DEDUPS] = { "dedups" },
-	[KVCTX_S_LOADS] = { "loads" },
-	[KVCTX_S_LOAD_BYTES] = { "load_bytes" },
-	[KVCTX_S_MISSES] = { "misses" },
-	[KVCTX_S_DELETES] = { "deletes" },
-	[KVCTX_S_BAD_PAGES] = { "bad_pages" },
-	[KVCTX_S_IO_ERRORS] = { "io_errors" },
-	[KVCTX_S_FLUSHES] = { "flushes" },
-	[KVCTX_S_EVICTED_PAGES] = { "evicted_pages" },
-	[KVCTX_S_MOVED_PAGES] = { "moved_pages" },
-	[KVCTX_S_MOVED_BYTES] = { "moved_bytes" },
-	[KVCTX_S_SEGMENTS_SEALED] = { "segments_sealed" },
-	[KVCTX_S_SEGMENTS_RECLAIMED] = { "segments_reclaimed" },
-	[KVCTX_S_SUMMARY_WRITES] = { "summary_writes" },
-	[KVCTX_S_STORE_WAITS] = { "store_waits" },
-	[KVCTX_S_RECOVERED_PAGES] = { "recovered_pages" },
-	[KVCTX_S_RECOVER_SKIPPED] = { "recover_skipped" },
-	[KVCTX_S_BOUNCED_BLOCKS] = { "bounced_blocks" },
-	[KVCTX_S_SESSIONS] = { "sessions", true },
-	[KVCTX_S_INFLIGHT] = { "inflight", true },
-	[KVCTX_S_REREADS] = { "rereads" },
-	[KVCTX_S_TURN_WAITS] = { "turn_waits" },
-	[KVCTX_S_SLOT_HITS] = { "slot_hits" },
-	[KVCTX_S_PREFETCHES] = { "prefetches" },
-	[KVCTX_S_HOST_WRITTEN_BYTES] = { "host_written_bytes" },
-	[KVCTX_S_RECLAIM_WRITTEN_BYTES] = { "reclaim_written_bytes" },
-	[KVCTX_S_META_WRITTEN_BYTES] = { "meta_written_bytes" },
-	[KVCTX_S_DISCARDED_BYTES] = { "discarded_bytes" },
-	[KVCTX_S_UNADMITTED] = { "unadmitted" },
+	[KVCTX_S_PAGES] = { "pages", "Pages in the index.", true },
+	[KVCTX_S_BYTES] = { "bytes", "Bytes of the pages in the index.", true },
+	[KVCTX_S_STORES] = { "stores", "Pages written." },
+	[KVCTX_S_STORE_BYTES] = { "store_bytes", "Bytes of pages written." },
+	[KVCTX_S_DEDUPS] = { "dedups", "Stores that found the page." },
+	[KVCTX_S_LOADS] = { "loads", "Pages or parts of pages read." },
+	[KVCTX_S_LOAD_BYTES] = { "load_bytes", "Bytes read." },
+	[KVCTX_S_MISSES] = { "misses", "Loads that found no page." },
+	[KVCTX_S_DELETES] = { "deletes", "Pages deleted by their users." },
+	[KVCTX_S_BAD_PAGES] = { "bad_pages", "Pages that failed verification and were dropped." },
+	[KVCTX_S_IO_ERRORS] = { "io_errors", "Transfers that a member failed." },
+	[KVCTX_S_FLUSHES] = { "flushes", "Flushes." },
+	[KVCTX_S_EVICTED_PAGES] = { "evicted_pages", "Pages dropped to make room." },
+	[KVCTX_S_MOVED_PAGES] = { "moved_pages", "Pages rewritten by reclaim." },
+	[KVCTX_S_MOVED_BYTES] = { "moved_bytes", "Bytes of pages rewritten by reclaim." },
+	[KVCTX_S_SEGMENTS_SEALED] = { "segments_sealed", "Segments that became full." },
+	[KVCTX_S_SEGMENTS_RECLAIMED] = { "segments_reclaimed", "Segments made free again." },
+	[KVCTX_S_SUMMARY_WRITES] = { "summary_writes", "Writes of summaries." },
+	[KVCTX_S_STORE_WAITS] = { "store_waits", "Stores and deletes that waited for space." },
+	[KVCTX_S_RECOVERED_PAGES] = { "recovered_pages", "Pages found at attach." },
+	[KVCTX_S_RECOVER_SKIPPED] = { "recover_skipped", "Records and segments refused at attach." },
+	[KVCTX_S_BOUNCED_BLOCKS] = { "bounced_blocks", "Blocks copied because memory was not aligned." },
+	[KVCTX_S_SESSIONS] = { "sessions", "Open sessions.", true },
+	[KVCTX_S_INFLIGHT] = { "inflight", "Operations on their way.", true },
+	[KVCTX_S_REREADS] = { "rereads", "Chunks that failed their check and were read once more." },
+	[KVCTX_S_TURN_WAITS] = { "turn_waits", "Operations that waited for more urgent ones." },
+	[KVCTX_S_SLOT_HITS] = { "slot_hits", "Operations that found their page in a slot." },
+	[KVCTX_S_PREFETCHES] = { "prefetches", "Pages read into slots." },
+	[KVCTX_S_HOST_WRITTEN_BYTES] = { "host_written_bytes", "Bytes sent to the devices: stored pages." },
+	[KVCTX_S_RECLAIM_WRITTEN_BYTES] = { "reclaim_written_bytes", "Bytes sent to the devices: pages moved by reclaim." },
+	[KVCTX_S_META_WRITTEN_BYTES] = { "meta_written_bytes", "Bytes sent to the devices: headers, summaries, superblocks." },
+	[KVCTX_S_DISCARDED_BYTES] = { "discarded_bytes", "Bytes discarded." },
+	[KVCTX_S_UNADMITTED] = { "unadmitted", "Stores that the write budget turned away." },
 };
 
 const int nr_stat_names = KVCTX_S_MAX + 1;
@@ -167,6 +167,8 @@ struct json_object *object_tenant(const struct nl_object *o)
 	add_u32(obj, "gid", o->attrs[KVCTX_A_GID]);
 	add_u32(obj, "mode", o->attrs[KVCTX_A_MODE]);
 	add_u32(obj, "sessions", o->attrs[KVCTX_A_SESSIONS]);
+	add_u64(obj, "pages", o->attrs[KVCTX_A_TENANT_PAGES]);
+	add_u64(obj, "bytes", o->attrs[KVCTX_A_TENANT_BYTES]);
 	add_u32(obj, "major", o->attrs[KVCTX_A_DEV_MAJOR]);
 	add_u32(obj, "minor", o->attrs[KVCTX_A_DEV_MINOR]);
 	if (o->attrs[KVCTX_A_TENANT_FLAGS])

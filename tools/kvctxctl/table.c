@@ -89,6 +89,8 @@ const struct ctl_option ctl_options[OPT_NR] = {
 		"tell too which block devices were skipped, and why" },
 	[OPT_SOCKET] = { "socket", 'S', KIND_DEVICE, false, "PATH",
 		"ask the kvctxd that has this socket, not the module" },
+	[OPT_LISTEN] = { "listen", 'l', KIND_TEXT, false, "WHERE",
+		"a path for a Unix socket, or [HOST:]PORT (default 127.0.0.1:9585)" },
 	[OPT_WRITE_BUDGET] = { "write-budget", 0, KIND_LIMIT, false, "SIZE",
 		"off, or bytes a day that may be written to all members together, from 1M" },
 };
@@ -321,6 +323,17 @@ const struct ctl_command ctl_commands[] = {
 "before; with -o json each report is one object on one line and holds the\n"
 "counters themselves.",
 		.example = "kvctxctl stat --watch 5 ctx0",
+	}, {
+		.noun = "exporter", .run = cmd_exporter,
+		.options = OPT(SOCKET) | OPT(LISTEN),
+		.summary = "serve metrics to Prometheus",
+		.text =
+"Answers HTTP requests for /metrics with what stat, pool list and tenant list\n"
+"tell: of pools, members and tenants, in the text format. Each request asks\n"
+"the module, or kvctxd, anew; without one it is answered with 503. Ends with\n"
+"SIGTERM or SIGINT. Needs no permission but that to ask. PORT alone is one of\n"
+"127.0.0.1; nothing is encrypted and nobody is asked who he is.",
+		.example = "kvctxctl exporter --socket /run/kvctx/control --listen 9585",
 	}, {
 		.noun = "check", .run = cmd_check,
 		.args = {

@@ -43,4 +43,5 @@ install-kvctxd: $(KVCTXD)
 	install -D -m 755 $(KVCTXD) $(DESTDIR)$(PREFIX)/sbin/kvctxd
 	install -D -m 644 tools/kvctxd/kvctxd.8 $(DESTDIR)$(PREFIX)/share/man/man8/kvctxd.8
 	install -d $(DESTDIR)$(UNITDIR)
-	sed 's|@PREFIX@|$(PREFIX)|' tools/kvctxd/kvctxd.service.in > $(DESTDIR)$(UNITDIR)/kvctxd.service
+	for unit in kvctxd kvctxd-exporter; do \
+		sed 's|@PREFIX@|$(PREFIX)|' tools/kvctxd/$$unit.service.in > $(DESTDIR)$(UNITDIR)/$$unit.service || exit; done

@@ -84,8 +84,12 @@ int kvd_report_pool(struct nl_msg *msg, struct kvd_pool *pool)
 /* A tenant has no node and so no number: these attributes are left out */
 int kvd_report_tenant(struct nl_msg *msg, struct kvd_tenant *t)
 {
-	u32 flags = kvc_super_of(t->pool->engine->core)->tenants[t->slot].flags;
+	struct kvc_pool *core = t->pool->engine->core;
+	u32 flags = kvc_super_of(core)->tenants[t->slot].flags;
+	u64 pages, bytes;
 	int err;
+
+	kvc_tenant_usage(core, t->slot, &pages, &bytes);
 
 	err = nla_put_string(msg, KVCTX_A_POOL, t->pool->name);
 	err = err ?: nla_put_string(msg, KVCTX_A_TENANT, t->name);
@@ -93,6 +97,8 @@ int kvd_report_tenant(struct nl_msg *msg, struct kvd_tenant *t)
 	err = err ?: nla_put_u32(msg, KVCTX_A_GID, t->gid);
 	err = err ?: nla_put_u32(msg, KVCTX_A_MODE, t->mode);
 	err = err ?: nla_put_u32(msg, KVCTX_A_SESSIONS, t->sessions);
+	err = err ?: nla_put_u64(msg, KVCTX_A_TENANT_PAGES, pages);
+	err = err ?: nla_put_u64(msg, KVCTX_A_TENANT_BYTES, bytes);
 	return err ?: nla_put_u32(msg, KVCTX_A_TENANT_FLAGS, flags & KVC_TENANT_VERIFIED ? KVCTX_TENANT_VERIFIED : 0);
 }
 

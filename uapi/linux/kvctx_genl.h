@@ -99,6 +99,8 @@ enum kvctx_genl_attr {
 	KVCTX_A_INDEX,			/* u32: position of a member in the pool */
 	KVCTX_A_MOVE,			/* flag: move the pages */
 	KVCTX_A_DRY_RUN,		/* flag: tell whether it could be done */
+	KVCTX_A_TENANT_PAGES,		/* u64: pages in the index */
+	KVCTX_A_TENANT_BYTES,		/* u64: their bytes */
 	__KVCTX_A_MAX,
 };
 #define KVCTX_A_MAX (__KVCTX_A_MAX - 1)

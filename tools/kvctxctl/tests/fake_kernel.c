@@ -201,8 +201,11 @@ static void push_tenant(const struct nlmsghdr *rq, const char *pool, const char 
 	nla_put_u32(msg, KVCTX_A_SESSIONS, minor);
 	nla_put_u32(msg, KVCTX_A_DEV_MAJOR, 240);
 	nla_put_u32(msg, KVCTX_A_DEV_MINOR, minor);
-	if (!fake_is("FAKE_OLD", "1"))
+	if (!fake_is("FAKE_OLD", "1")) {
 		nla_put_u32(msg, KVCTX_A_TENANT_FLAGS, minor & 1);
+		nla_put_u64(msg, KVCTX_A_TENANT_PAGES, 10 + minor);
+		nla_put_u64(msg, KVCTX_A_TENANT_BYTES, (10 + minor) * 4096);
+	}
 	push(msg);
 }
 

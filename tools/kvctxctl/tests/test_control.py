@@ -255,8 +255,8 @@ def test_tenant_list():
     r = good("tenant", "list", "ctx1", "-o", "json")
     assert r.log == ["tenants dump version 1", "  pool=ctx1"], r
     assert r.json() == {"format": 1, "tenants": [{
-        "pool": "ctx1", "tenant": "default", "uid": 1002, "gid": 2002, "mode": 0o640, "sessions": 2, "major": 240,
-        "minor": 2, "require_verified": False, "node": "/dev/kvctx/ctx1/default"}]}, r
+        "pool": "ctx1", "tenant": "default", "uid": 1002, "gid": 2002, "mode": 0o640, "sessions": 2, "pages": 12,
+        "bytes": 12 * 4096, "major": 240, "minor": 2, "require_verified": False, "node": "/dev/kvctx/ctx1/default"}]}, r
     assert [t["require_verified"] for t in good("tenant", "list", "-o", "json").json()["tenants"]] == [False, True, False]
     r = good("tenant", "list", "ctx0", old=1)
     assert r.out.splitlines()[2].split()[6] == "-", r

@@ -10,7 +10,8 @@ from tool import USAGE, bad, good, real, run
 
 COMMANDS = ["pool format", "pool scan", "pool attach", "pool detach", "pool destroy", "pool add", "pool remove",
             "pool list", "pool show", "pool set",
-            "tenant add", "tenant set", "tenant remove", "tenant list", "connect", "disconnect", "stat", "check", "dump", "load", "unload", "version"]
+            "tenant add", "tenant set", "tenant remove", "tenant list", "connect", "disconnect", "stat", "exporter",
+            "check", "dump", "load", "unload", "version"]
 
 
 def test_help():
@@ -45,7 +46,7 @@ def test_examples_are_accepted():
         if "--watch" in example:
             example += " --count 1"
         words = [w.replace("vllm", "root").replace("--watch 5", "--watch 0.1") for w in example.split()]
-        words = ["0.1" if w == "5" else w for w in words]
+        words = [{"5": "0.1", "9585": "/none/socket"}.get(w, w) for w in words]
         assert run(*words).status != USAGE, example
 
 
@@ -62,7 +63,7 @@ def test_arguments():
     for name, least, most in (("pool format", 2, None), ("pool scan", 0, None), ("pool attach", 1, None),
                               ("pool detach", 1, 1), ("pool destroy", 1, None),
                               ("pool list", 0, 0), ("pool show", 1, 1), ("tenant add", 2, 2),
-                              ("tenant remove", 2, 2), ("tenant list", 0, 1), ("stat", 0, 1), ("check", 1, None),
+                              ("tenant remove", 2, 2), ("tenant list", 0, 1), ("stat", 0, 1), ("exporter", 0, 0), ("check", 1, None),
                              ("dump", 1, None), ("load", 0, 0),
                               ("unload", 0, 0), ("version", 0, 0)):
         for n in range(least):
@@ -199,7 +200,7 @@ def test_completion_syntax():
 
 
 def test_completion_of_commands():
-    assert complete("") == ["pool", "tenant", "connect", "disconnect", "stat", "check", "dump", "load", "unload",
+    assert complete("") == ["pool", "tenant", "connect", "disconnect", "stat", "exporter", "check", "dump", "load", "unload",
                             "version"]
     assert complete("c") == ["connect", "check"]
     assert complete("pool", "") == ["format", "scan", "attach", "detach", "destroy", "add", "remove", "list", "show",

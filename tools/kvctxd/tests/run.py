@@ -24,6 +24,11 @@ import tempfile
 import time
 import traceback
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + "/../../kvctxctl/tests")
+
+import prometheus  # noqa: E402
+
 O = sys.argv[1]
 TENANT = "default"
 
@@ -84,10 +89,11 @@ class Daemon:
             return f.read()
 
     def end(self):
-        self.process.send_signal(signal.SIGTERM)
+        # not behind SIGTERM: it would take away the SIGSTOP with which a leak check at the end stops threads
         self.process.send_signal(signal.SIGCONT)
+        self.process.send_signal(signal.SIGTERM)
         try:
-            status = self.process.wait(60 * int(os.environ.get("KVCTX_PATIENCE", "1")))
+            status = self.process.wait(30)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -240,6 +246,40 @@ def test_control_of_pools(daemon):
     run_client(daemon, "store", "3")
     expect(3, daemon.json("stat")["stats"][0]["pages"])
     expect(3, daemon.ctl("pool", "detach", "nothing", ok=False).returncode)
+
+
+def scrape(path):
+    p = subprocess.run(["curl", "-sS", "--fail", "--unix-socket", path, "http://localhost/metrics"], capture_output=True,
+                       text=True, timeout=20, check=False)
+    return prometheus.parse(p.stdout) if not p.returncode else p.stderr
+
+
+def test_exporter(daemon):
+    if not shutil.which("curl"):
+        raise Skip("needs curl")
+    daemon.ctl("tenant", "add", "kv0", "llama")
+    run_client(daemon, "store", "3")
+    path = daemon.folder + "/metrics"
+    exporter = subprocess.Popen([O + "/bin/kvctxctl", "exporter", "--socket", daemon.run + "/control", "--listen", path],
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    expect(f"Listening on {path}.\n", exporter.stdout.readline())
+    c = opened(daemon)
+    m = scrape(path)
+    default = 'pool="kv0",tenant="default"'
+    expect((3, 60000, 1), tuple(m["kvctx_tenant_" + what][default] for what in ("pages", "bytes", "sessions")))
+    expect(0, m["kvctx_tenant_pages"]['pool="kv0",tenant="llama"'])
+    expect({'pool="kv0"': 3}, m["kvctx_pool_stores_total"])
+    labels = f'pool="kv0",member="0",device="{daemon.pool}/member0"'
+    expect(1, m["kvctx_member_state"][labels + ',state="online"'])
+    expect(60000, m["kvctx_member_page_bytes"][labels])
+    daemon.kill()
+    expect(True, "503" in scrape(path))
+    daemon.start()
+    expect(3, scrape(path)["kvctx_tenant_pages"][default], "after a restart")
+    c.close()
+    exporter.terminate()
+    _, err = exporter.communicate(timeout=20)
+    expect((0, True), (exporter.returncode, "there is no kvctxd" in err and "Sanitizer" not in err), err)
 
 
 def test_attach_and_detach(daemon):

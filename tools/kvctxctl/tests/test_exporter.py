@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: GPL-2.0
+"""exporter: what Prometheus gets, scraped by curl from the module (faked); kvctxd's own tests scrape that."""
+import contextlib
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+
+import prometheus
+import tool
+from test_control import counters
+from tool import FAILED, USAGE, bad, good
+
+
+@contextlib.contextmanager
+def exporter(where, **fakes):
+    env = dict(os.environ, FAKE_LOG=tool.DIR + "/log", FAKE_ROOT=tool.DIR + "/root", LC_ALL="C",
+               **{"FAKE_" + name.upper(): str(value) for name, value in fakes.items()})
+    p = subprocess.Popen([tool.OUT + "/test/kvctxctl-fake", "exporter", "--listen", where], env=env, text=True,
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        assert p.stdout.readline() == f"Listening on {where}.\n", p.communicate()
+        yield p
+    finally:
+        p.terminate()
+        out, err = p.communicate(timeout=20)
+    assert p.returncode == 0 and "Sanitizer" not in err, err
+
+
+def curl(where, path="/metrics", *options):
+    """Status, headers and body"""
+    if not shutil.which("curl"):
+        raise tool.Skip("needs curl")
+    url = ["--unix-socket", where, "http://localhost" + path] if "/" in where else [f"http://{where}{path}"]
+    done = subprocess.run(["curl", "-sS", "-i", "--max-time", "20", *options, *url], capture_output=True, text=True,
+                          check=False)
+    assert done.returncode == 0, done.stderr
+    head, body = done.stdout.split("\n\n", 1) if "\r" not in done.stdout else done.stdout.split("\r\n\r\n", 1)
+    return int(head.split()[1]), head, body
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def test_metrics_are_those_of_the_other_commands():
+    path = tool.DIR + "/metrics.sock"
+    pools = {p["name"]: p for p in good("pool", "list", "-o", "json").json()["pools"]}
+    tenants = good("tenant", "list", "-o", "json").json()["tenants"]
+    with exporter(path):
+        status, head, body = curl(path)
+    assert status == 200 and "text/plain; version=0.0.4" in head, head
+    m = prometheus.parse(body)
+    for name, pool in pools.items():
+        assert m["kvctx_pool_capacity_bytes"][f'pool="{name}"'] == pool["capacity"]
+        assert m["kvctx_pool_free_bytes"][f'pool="{name}"'] == pool["free"]
+        assert m["kvctx_pool_state"][f'pool="{name}",state="{pool["state"]}"'] == 1
+        for member in pool["members"]:
+            labels = f'pool="{name}",member="{member["index"]}",device="{member["device"]}"'
+            assert m["kvctx_member_size_bytes"][labels] == member["size"]
+            assert m["kvctx_member_segments_free"][labels] == member["segments_free"]
+            assert m["kvctx_member_state"][labels + f',state="{member["state"]}"'] == 1
+    for t in tenants:
+        labels = f'pool="{t["pool"]}",tenant="{t["tenant"]}"'
+        assert m["kvctx_tenant_sessions"][labels] == t["sessions"]
+        assert (m["kvctx_tenant_pages"][labels], m["kvctx_tenant_bytes"][labels]) == (t["pages"], t["bytes"])
+    # the third dump of the process: see fake_kernel.c
+    now = {"pages", "bytes", "sessions", "inflight"}
+    for name, nr in counters().items():
+        values = m[f"kvctx_pool_{name}" + ("" if name in now else "_total")]
+        assert values == {'pool="ctx0"': 3000 * nr, 'pool="ctx1"': 30000 * nr}, (name, values)
+    assert not os.path.exists(path)
+
+
+def test_each_scrape_asks_anew():
+    for host in ("127.0.0.1", "localhost", "[::1]"):
+        where = f"{host}:{free_port()}"
+        with exporter(where):
+            first, second = (prometheus.parse(curl(where)[2]) for _ in range(2))
+            key = "kvctx_pool_loads_total", 'pool="ctx0"'
+            assert second[key[0]][key[1]] == 2 * first[key[0]][key[1]]
+    port = free_port()
+    with exporter(str(port)):
+        assert curl(f"127.0.0.1:{port}")[0] == 200
+
+
+def test_what_is_not_told_is_left_out():
+    path = tool.DIR + "/s"
+    with exporter(path, old=1):
+        m = prometheus.parse(curl(path)[2])
+    assert m["kvctx_pool_pages"] and not m["kvctx_tenant_pages"] and not m["kvctx_pool_loads_total"]
+    with exporter(path, pools="no"):
+        assert not any(prometheus.parse(curl(path)[2]).values())
+
+
+def test_nobody_answers():
+    path = tool.DIR + "/s"
+    with exporter(path, family="no") as p:
+        assert curl(path)[0] == 503 and curl(path)[0] == 503
+        p.terminate()
+        assert "the kernel module is not loaded" in p.communicate()[1]
+
+
+def test_requests():
+    path = tool.DIR + "/s"
+    with exporter(path):
+        assert curl(path, "/")[2] == "/metrics\n"
+        assert curl(path, "/metrics?x=1")[0] == 200
+        assert curl(path, "/other")[0] == 404
+        assert curl(path, "/metrics", "-X", "POST")[0] == 405
+        status, head, body = curl(path, "/metrics", "--head")
+        assert status == 200 and not body and int(re.search(r"Content-Length: (\d+)", head).group(1)) > 1000
+        for text in (b"", b"\r\n\r\n", b"x" * 100000, b"GET /metrics", b"GET\n\n", b"\0" * 50):
+            with socket.socket(socket.AF_UNIX) as s:
+                s.connect(path)
+                with contextlib.suppress(OSError):
+                    s.sendall(text)
+                    s.shutdown(socket.SHUT_WR)
+                    s.recv(1000)
+        assert curl(path)[0] == 200
+
+
+def test_where():
+    path = tool.DIR + "/s"
+    with exporter(path):
+        bad(FAILED, [path, "somebody listens there"], "exporter", "--listen", path)
+        assert curl(path)[0] == 200
+    with exporter(path) as p:
+        p.send_signal(signal.SIGKILL)
+        p.wait()
+        p.returncode = 0
+    with exporter(path):
+        pass
+    bad(FAILED, "No such file or directory", "exporter", "--listen", tool.DIR + "/none/s")
+    bad(FAILED, ": ", "exporter", "--listen", "nobody.invalid:1")
+    bad(FAILED, ": ", "exporter", "--listen", "no-such-port")
+    bad(USAGE, "needs a value", "exporter", "--listen")
+    tool.put(tool.image("file", 1), 0, b"x")
+    bad(FAILED, "in use", "exporter", "--listen", tool.DIR + "/file")
+    assert os.path.exists(tool.DIR + "/file")
