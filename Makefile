@@ -99,6 +99,7 @@ help:
 	@echo "Install it"
 	@echo "  make               programs, libraries and, where kernel headers are installed, the module"
 	@echo "  make install       to PREFIX=$(PREFIX); DESTDIR is honoured"
+	@echo "  make nixl-plugin NIXL_SRC=DIR [NIXL_NAME=OBJ]   the backend for NIXL, built against the source tree of its release"
 	@echo "Parts"
 	@echo "  make deps          install the Debian packages that the native build needs"
 	@echo "  make setup         build the guest root that virtual machines run from (cached)"

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+#
+# The NIXL plugin. It shares C++ classes with the agent that loads it, so it is built against the source tree of that
+# NIXL's release, of which only headers are used; none are shipped here:
+#   make nixl-plugin NIXL_SRC=DIRECTORY [NIXL_NAME=OBJ]     leaves $(O)/nixl/libplugin_NAME.so
+
+NIXL_SRC	?=
+NIXL_NAME	?= KVCTX
+NIXL_PLUGIN	:= $(O)/nixl/libplugin_$(NIXL_NAME).so
+NIXL_OBJ	:= $(patsubst tools/nixl/%.cpp,$(O)/obj/tools/nixl/$(NIXL_NAME)/%.o,$(wildcard tools/nixl/*.cpp))
+CXXFLAGS	?= -O2 -g
+
+# The library's flags that C++ has, too. Our nixl_log.h stands before theirs; what theirs are warned of is not our matter
+NIXL_CXXFLAGS	:= -std=c++20 -fPIC -pthread $(filter-out -std=% -Wstrict-prototypes -Wmissing-prototypes,$(KVCTX_CFLAGS)) \
+		   -DKVCTX_NIXL_NAME='"$(NIXL_NAME)"' -Ilibkvctx -Itools/nixl -Itools/nixl/shim \
+		   -isystem $(NIXL_SRC)/src/api/cpp -isystem $(NIXL_SRC)/src/utils -isystem $(NIXL_SRC)/src/core/telemetry
+
+.PHONY: nixl-plugin nixl-source install-nixl
+nixl-plugin: nixl-source $(NIXL_PLUGIN)
+
+nixl-source:
+	@test -n "$(NIXL_SRC)" -a -e "$(NIXL_SRC)/src/api/cpp/backend/backend_plugin.h" || { \
+		echo "No NIXL source tree. Give NIXL_SRC=DIRECTORY, of the release of the NIXL that shall load the plugin:" >&2; \
+		echo "no package of NIXL has the headers of a plugin, and none are part of kvctx." >&2; \
+		exit 1; }
+
+$(O)/obj/tools/nixl/$(NIXL_NAME)/%.o: tools/nixl/%.cpp Makefile tools/nixl/build.mk
+	@mkdir -p $(@D)
+	$(Q_CC)$(CXX) $(NIXL_CXXFLAGS) $(CXXFLAGS) -MMD -MP -c -o $@ $<
+
+$(NIXL_PLUGIN): $(NIXL_OBJ) $(LIBKVCTX_A) tools/nixl/plugin.map
+	@mkdir -p $(@D)
+	$(Q_LD)$(CXX) -shared -pthread -Wl,--version-script=tools/nixl/plugin.map $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ \
+		$(NIXL_OBJ) $(LIBKVCTX_A) $(LIBKVCTX_LIBS)
+
+# Beside the plugins that NIXL has, or in a folder of its own that NIXL_PLUGIN_DIR names
+NIXL_PLUGINS	?= $(LIBDIR)/kvctx-nixl
+install-nixl: nixl-plugin
+	install -D -m 644 $(NIXL_PLUGIN) $(DESTDIR)$(NIXL_PLUGINS)/$(notdir $(NIXL_PLUGIN))
