@@ -8,7 +8,7 @@ pages in the ledger once so much was stored that eviction may have been at work.
 from __future__ import annotations
 
 import threading
-from typing import Any, Callable, Sequence
+from typing import Callable
 
 from lmcache.logging import init_logger
 
