@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""Jobs of vLLM in flight: each some pages of one direction, submitted as few operations, and done when all of them are.
+
+Threads. start(), finished() and wait() belong to the thread that owns the Transfers; operations complete in the
+session's reaper thread, which only notes results. A job is in _jobs from start() until finished() hands it out.
+"""
+from __future__ import annotations
+
+import errno
+import threading
+import time
+from array import array
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any, Callable, Deque, Dict, Iterable, List, NamedTuple, Optional, Tuple
+
+from .. import Error, Keys, Session
+from .link import Link, errno_counts, logger
+
+
+class Part(NamedTuple):
+    """Pages of one operation. first: number of the first of them in the job.
+
+    addrs, lens, pieces: as of Session.submit_store_packed(). depth: of the first page in its prefix, the others follow;
+    0: unknown. offset: bytes of each page that are skipped by a load.
+    """
+    first: int
+    keys: Keys
+    addrs: array
+    lens: array
+    pieces: Optional[array]
+    depth: int = 0
+    offset: int = 0
+
+
+@dataclass
+class Job:
+    """A transfer. results: one number a page, bytes or -errno; final when done is set. nbytes: that it wants to move.
+
+    about: whatever the owner wants to know when it is done.
+    """
+    id: int
+    load: bool
+    nbytes: int
+    results: List[int]
+    about: Any = None
+    started: float = field(default_factory=time.monotonic)
+    seconds: float = 0.0
+    left: int = 0
+    done: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def failed(self) -> List[int]:
+        """Numbers of the pages that failed."""
+        return [n for n, res in enumerate(self.results) if res < 0]
+
+
+@dataclass
+class Counts:
+    """What went each way since the beginning: pages, bytes, and pages that failed."""
+    pages: int = 0
+    nbytes: int = 0
+    failed: int = 0
+
+    def add(self, job: Job) -> None:
+        moved = [res for res in job.results if res > 0]
+        self.pages += len(moved)
+        self.nbytes += sum(moved)
+        self.failed += len(job.failed)
+
+
+class Transfers:
+    """Jobs on the session of a Link."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._lock = threading.Lock()
+        self._jobs: Dict[int, Job] = {}
+        self._over: Deque[Job] = deque()
+        self.stored, self.loaded = Counts(), Counts()
+
+    def start(self, job: Job, parts: List[Part]) -> None:
+        """Submit a job. Never raises for what kvctx says: the pages' results tell."""
+        self.begin(job)
+        session = self._link.session
+        job.left = len(parts) + 1
+        for part in parts:
+            try:
+                if session is None:
+                    raise Error(errno.ENODEV, "no server")
+                op = _submit(session, job.load, part)
+            except Error as e:
+                self._note(job, part, [-(e.errno or errno.EIO)] * len(part.keys))
+            else:
+                op.add_done_callback(self._taker(job, part, session))
+        self._step(job)
+
+    def begin(self, job: Job) -> None:
+        """Know a job that somebody else completes, with complete()."""
+        self._jobs[job.id] = job
+
+    def _taker(self, job: Job, part: Part, session: Session) -> Callable[[Any], None]:
+        def take(op: Any) -> None:
+            try:
+                results = list(op.result())
+            except Error as e:
+                results = [-(e.errno or errno.EIO)] * len(part.keys)
+            if -errno.ENODEV in results:
+                self._link.lost(session)
+            self._note(job, part, results)
+        return take
+
+    def _note(self, job: Job, part: Part, results: List[int]) -> None:
+        job.results[part.first:part.first + len(results)] = results
+        self._step(job)
+
+    def _step(self, job: Job) -> None:
+        with self._lock:
+            job.left -= 1
+            over = not job.left
+        if over:
+            self.complete(job)
+
+    def complete(self, job: Job) -> None:
+        """All results of a job are there. Any thread."""
+        job.seconds = time.monotonic() - job.started
+        self._over.append(job)
+        job.done.set()
+
+    def finished(self) -> List[Job]:
+        """Jobs that are done, each once."""
+        jobs: List[Job] = []
+        while self._over:
+            job = self._over.popleft()
+            del self._jobs[job.id]
+            (self.loaded if job.load else self.stored).add(job)
+            if job.failed:
+                logger.log(*_how_bad(job))
+            jobs.append(job)
+        return jobs
+
+    def wait(self, ids: Optional[Iterable[int]] = None) -> None:
+        """Sleep until these jobs are done, or all; they still come out of finished()."""
+        for job in [self._jobs[i] for i in (list(self._jobs) if ids is None else ids) if i in self._jobs]:
+            job.done.wait()
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def report(self) -> str:
+        """Counts in words."""
+        ways = (("loaded from", self.loaded), ("stored to", self.stored))
+        return "; ".join(f"{c.pages} pages ({c.nbytes} bytes) {way} kvctx, {c.failed} failed" for way, c in ways)
+
+
+def _submit(session: Session, load: bool, part: Part) -> Any:
+    if not load:
+        return session.submit_store_packed(part.keys, part.addrs, part.lens, part.pieces, depth=part.depth)
+    return session.submit_load_packed(part.keys, part.addrs, part.lens, part.pieces, offset=part.offset)
+
+
+def _how_bad(job: Job) -> Tuple[int, str, int, int, str]:
+    """Arguments of a log line: a store that failed costs a recomputation some day, a load one now."""
+    level, what = (30, "loaded: to be recomputed") if job.load else (20, "stored")
+    return (level, f"kvctx: %d of %d pages were not {what} (%s)", len(job.failed), len(job.results),
+            errno_counts(job.results))
