@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """vLLM's KV cache in kvctx. Documentation/vllm.rst tells how to configure it.
 
-  KvctxConnector        what most want: OffloadingConnector, where a load that fails is recomputed; with KvctxOffloadingSpec
-                        unless spec_name says otherwise
+  KvctxConnector        what most want: OffloadingConnector, where a load that fails is recomputed; uses
+                        KvctxOffloadingSpec unless spec_name says otherwise
   KvctxOffloadingSpec   blocks move between vLLM's KV tensors and kvctx, without a tier in host memory between them
   KvctxTier             kvctx as a secondary tier of TieringOffloadingSpec, below vLLM's own tier in host memory
 

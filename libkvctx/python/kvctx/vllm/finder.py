@@ -39,7 +39,13 @@ class Lease:
     def drop(self) -> None:
         self.users -= 1
         if not self.users:
+            self.end()
+
+    def end(self) -> None:
+        try:
             self.match.release()
+        except Error:
+            pass  # who gave it is gone
 
 
 class Entry:
@@ -149,7 +155,7 @@ class Finder:
                 entry.lease = lease
                 lease.users += 1
         if lease and not lease.users:
-            match.release()
+            lease.end()
 
     def known(self, key: bytes) -> bool:
         """Whether a chunk was found and nothing was heard to the contrary."""

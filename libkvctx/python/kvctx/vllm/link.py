@@ -14,7 +14,7 @@ from typing import Callable, List, Optional
 
 from vllm.logger import init_logger
 
-from .. import Error, Session, create_pool, keyspace
+from .. import Session, create_pool
 
 logger = init_logger("vllm.kvctx")
 
@@ -65,7 +65,7 @@ class Link:
 
     def __init__(self, options: Options, described: str, what: str,
                  on_open: Optional[Callable[[Session], None]] = None) -> None:
-        self._options, self._keyspace, self._on_open = options, keyspace(described), on_open
+        self._options, self._described, self._on_open = options, described, on_open
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._thread: Optional[threading.Thread] = None
@@ -83,7 +83,7 @@ class Link:
         logger.info("kvctx: %s of %s, %s", what, options.path, _BY[self._session.info.backend])
 
     def _open(self) -> Session:
-        session = Session(self._options.path, keyspace=self._keyspace,
+        session = Session(self._options.path, keyspace=self._described,
                           timeout=self._options.timeout_seconds or None)
         try:
             if self._on_open:
@@ -147,6 +147,3 @@ def errno_counts(results: List[int]) -> str:
             name = errno.errorcode.get(-res, str(-res))
             counts[name] = counts.get(name, 0) + 1
     return ", ".join(f"{name} {n}" for name, n in sorted(counts.items()))
-
-
-__all__ = ["Error", "Link", "Options", "errno_counts", "logger"]

@@ -34,7 +34,7 @@ class Layer(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """A chunk of a transfer, or a part of it. index: of its key. skip: blocks of the chunk before the first of these."""
+    """A chunk of a transfer, or a part of one. index: of its key. skip: blocks of the chunk before the first here."""
     index: int
     group: int
     blocks: List[int]

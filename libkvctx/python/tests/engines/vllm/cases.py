@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""Real engines on the CPU that answer from pages of kvctx, or in spite of them: each test compares all logprobs with
+those of an engine without offloading. pytest runs them; KVCTX_BIN is the folder with kvctxd, KVCTX_MODEL the model.
+"""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+import pytest
+from engines import PROMPTS, apart, connector, run, start
+
+import kvctx
+import kvctx.vllm.transfers as transfers
+
+SHAPES = [(32, 0), (32, 128), (32, 96), (64, 192)]  # tokens of a block, of a chunk
+CHUNKS = 36  # of 32 tokens in PROMPTS
+MB = 1 << 20
+
+
+def once(engine, pipe):
+    hashes, cached = engine.round()
+    return {"hashes": hashes, "cached": cached}
+
+
+@pytest.fixture(scope="session")
+def truth():
+    """Hashes without offloading, by block size."""
+    return {block: run(once, block=block)["hashes"] for block in sorted({b for b, _ in SHAPES})}
+
+
+@pytest.fixture
+def here():
+    """A folder whose name is short enough for a socket."""
+    path = tempfile.mkdtemp(prefix="kvctx-")
+    yield path
+    shutil.rmtree(path)
+
+
+class Daemon:
+    def __init__(self, here):
+        self.here, self.path = here, os.path.join(here, "run", "kv0", "default")
+        kvctx.create_pool(os.path.join(here, "kv0"), 64 * MB)
+        self.start()
+
+    def start(self):
+        program = os.path.join(os.environ["KVCTX_BIN"], "kvctxd")
+        self.process = subprocess.Popen([program, "--run", os.path.join(self.here, "run"),
+                                         os.path.join(self.here, "kv0")])
+        for _ in range(400):
+            try:
+                kvctx.Session(self.path).close()
+                return
+            except OSError:
+                assert self.process.poll() is None, "kvctxd has ended"
+                time.sleep(0.05)
+        raise AssertionError("kvctxd does not serve")
+
+    def end(self, how=signal.SIGTERM):
+        self.process.send_signal(how)
+        self.process.wait(30)
+
+
+@pytest.fixture
+def daemon(here):
+    d = Daemon(here)
+    yield d
+    if d.process.poll() is None:
+        d.end()
+
+
+@pytest.fixture(scope="session")
+def shared():
+    """One pool for all shapes: another layout must find nothing."""
+    path = tempfile.mkdtemp(prefix="kvctx-")
+    kvctx.create_pool(os.path.join(path, "kv0"), 64 * MB)
+    yield os.path.join(path, "kv0", "default")
+    shutil.rmtree(path)
+
+
+def partly(engine, pipe):
+    """As once(), but of each prompt the engine has the first two blocks already, so chunks are loaded from within."""
+    blocks = engine.llm.llm_engine.vllm_config.cache_config.block_size
+    engine.llm.reset_prefix_cache()
+    answers = []
+    for prompt in PROMPTS:
+        engine.ask(prompt[:2 * blocks + 3], tokens=1)
+        answers.append(engine.ask(prompt))
+    return {"hashes": [a[0] for a in answers], "cached": [a[1] for a in answers]}
+
+
+@pytest.mark.parametrize("block,chunk", SHAPES)
+def test_stored_in_one_process_and_loaded_in_another(block, chunk, truth, shared):
+    config = connector(shared, chunk)
+    whole = 400 // (chunk or block) * (chunk or block)
+    first = run(once, block=block, kv_transfer_config=config)
+    assert (first["hashes"], first["cached"], first["loaded"]) == (truth[block], [0] * 3, 0)
+    assert first["stored"] == 3 * (400 // (chunk or block))
+    second = run(once, block=block, kv_transfer_config=config)
+    assert (second["hashes"], second["cached"]) == (truth[block], [whole] * 3)
+    assert (second["loaded"], second["stored"], second["failed"]) == (first["stored"], 0, 0)
+
+
+def test_chunks_are_loaded_from_within(truth, shared):
+    """The engine has the first blocks of a chunk of four, the others come from kvctx."""
+    answer = run(partly, kv_transfer_config=connector(shared, 128))
+    assert (answer["hashes"], answer["cached"]) == (truth[32], [384] * 3)
+    assert (answer["loaded"], answer["failed"]) == (9, 0)
+
+
+def test_stock_connector_with_the_spec(truth, shared):
+    """vLLM's OffloadingConnector, as long as no load fails."""
+    answer = run(once, kv_transfer_config=connector(shared, name="OffloadingConnector"))
+    assert (answer["hashes"], answer["cached"]) == (truth[32], [384] * 3)
+
+
+def names(engine, pipe):
+    """As once(), and what names the pages: (keyspace's text, [key])."""
+    seen = []
+    submit = transfers._submit
+
+    def note(session, load, part):
+        seen.extend(part.keys)
+        return submit(session, load, part)
+
+    transfers._submit = note
+    return dict(once(engine, pipe), keys=seen, text=engine.connector().spec._described)
+
+
+def damage(path, text, keys):
+    """Flip a bit of each of these pages where they are on the medium."""
+    pages = []
+    with kvctx.Session(path, keyspace=text) as s:
+        for key, length in zip(keys, s.query(keys)):
+            pages.append(bytearray(length))
+            s.load([key], [pages[-1]]).check()
+    medium = next(e.path for e in os.scandir(os.path.dirname(path)) if e.is_file())
+    with open(medium, "r+b") as f:
+        content = f.read()
+        for page in pages:
+            at = content.find(page[:4096])
+            assert at >= 0 and content.find(page[:4096], at + 1) < 0
+            f.seek(at + 1234)
+            f.write(bytes([page[1234] ^ 4]))
+
+
+def test_damaged_chunks_are_noticed_and_recomputed(truth, here):
+    path = os.path.join(here, "kv0", "default")
+    kvctx.create_pool(os.path.dirname(path), 64 * MB)
+    config = connector(path)
+    stored = run(names, kv_transfer_config=config)
+    assert stored["stored"] == CHUNKS
+    apart(damage, path, stored["text"], stored["keys"][2::5] + stored["keys"][:1])
+    answer = run(once, kv_transfer_config=config)
+    assert answer["hashes"] == truth[32]
+    assert (answer["failed"], answer["loaded"]) == (8, CHUNKS - 8)
+    again = run(once, kv_transfer_config=config)
+    assert (again["hashes"], again["failed"], again["loaded"]) == (truth[32], 0, CHUNKS), "they were stored anew"
+
+
+def pages(path):
+    """What a tenant has."""
+    with kvctx.Session(path) as s:
+        return s.usage().pages
+
+
+def thrice(engine, pipe):
+    rounds = [engine.round() for _ in range(3)]
+    return {"hashes": [r[0] for r in rounds], "cached": [r[1] for r in rounds]}
+
+
+def test_pool_too_small(truth, here):
+    """2.25 MiB of chunks in a pool of as much, with what it keeps free."""
+    path = os.path.join(here, "kv0", "default")
+    kvctx.create_pool(os.path.dirname(path), 9 * 256 * 1024, segment_bytes=256 * 1024)
+    answer = run(thrice, kv_transfer_config=connector(path))
+    assert answer["hashes"] == [truth[32]] * 3
+    assert answer["stored"] > CHUNKS, "what was evicted is stored again"
+    assert 0 < apart(pages, path) < CHUNKS
+
+
+def test_two_engines_share_a_pool(truth, daemon):
+    engines = [start(thrice, kv_transfer_config=connector(daemon.path)) for _ in range(2)]
+    try:
+        answers = [e.result() for e in engines]
+    finally:
+        for e in engines:
+            e.stop()
+    for answer in answers:
+        assert answer["hashes"] == [truth[32]] * 3
+        assert answer["cached"][1:] == [[384] * 3] * 2 and answer["failed"] == 0
+    assert apart(pages, daemon.path) == CHUNKS
+    later = run(once, kv_transfer_config=connector(daemon.path))
+    assert (later["hashes"], later["cached"], later["stored"]) == (truth[32], [384] * 3, 0)
+
+
+def orphaned(engine, pipe):
+    """Rounds, with kvctxd killed right after a load was submitted in the second one, until it is back."""
+    pid = pipe.recv()
+    rounds = [engine.round()]
+    submit = transfers._submit
+
+    def kill(session, load, part):
+        if load and transfers._submit is kill:
+            transfers._submit = submit
+            os.kill(pid, signal.SIGSTOP)
+            op = submit(session, load, part)
+            os.kill(pid, signal.SIGKILL)
+            return op
+        return submit(session, load, part)
+
+    transfers._submit = kill
+    rounds += [engine.round(), engine.round()]
+    before = engine.worker()._transfers.loaded.pages
+    pipe.send(("said", "without it"))
+    pipe.recv()
+    for _ in range(100):
+        if engine.worker()._link.session and before < engine.worker()._transfers.loaded.pages:
+            break
+        rounds.append(engine.round())
+        time.sleep(0.2)
+    return {"hashes": [r[0] for r in rounds], "cached": [r[1] for r in rounds], "before": before}
+
+
+def test_daemon_killed_and_restarted(truth, daemon):
+    engine = start(orphaned, kv_transfer_config=connector(daemon.path))
+    try:
+        engine.tell(daemon.process.pid)
+        assert engine.hear() == "without it"
+        daemon.process.wait(30)
+        daemon.start()
+        engine.tell("it is back")
+        answer = engine.result()
+    finally:
+        engine.stop()
+    assert all(hashes == truth[32] for hashes in answer["hashes"])
+    assert answer["failed"] > 0, "a load was under way"
+    assert answer["cached"][2] == [0] * 3, "nobody is there"
+    assert answer["loaded"] > answer["before"], json.dumps(answer)
+
+
+def test_workers_in_processes_of_their_own(truth, daemon):
+    """Two of them, tensor_parallel_size=2: each has a page of each chunk. Logprobs are those of two workers."""
+    both = {"tensor_parallel_size": 2, "distributed_executor_backend": "mp"}
+    alone = run(once, **both)
+    first = run(once, kv_transfer_config=connector(daemon.path), **both)
+    assert (first["hashes"], first["cached"]) == (alone["hashes"], [0] * 3)
+    assert apart(pages, daemon.path) == 2 * CHUNKS
+    second = run(once, kv_transfer_config=connector(daemon.path), **both)
+    assert (second["hashes"], second["cached"]) == (alone["hashes"], [384] * 3)
+
+
+def test_directory_is_refused_to_workers_of_their_own(here):
+    path = os.path.join(here, "kv0", "default")
+    with pytest.raises(AssertionError, match="start kvctxd|WorkerProc initialization failed"):
+        run(once, kv_transfer_config=connector(path, pool_bytes=64 * MB), distributed_executor_backend="mp")
