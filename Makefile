@@ -97,6 +97,7 @@ help:
 	@echo "                     (NATIVE='--pairs N --cells REGEX --disk DIR'; STRICT=1)"
 	@echo "  make bench-insn    keep the instructions a page that the tests compare with"
 	@echo "Install it"
+	@echo "  make wheel         the Python package with the library inside, to build/wheel"
 	@echo "  make               programs, libraries and, where kernel headers are installed, the module"
 	@echo "  make install       to PREFIX=$(PREFIX); DESTDIR is honoured"
 	@echo "  make nixl-plugin NIXL_SRC=DIR [NIXL_NAME=OBJ]   the backend for NIXL, built against the source tree of its release"

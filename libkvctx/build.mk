@@ -21,6 +21,7 @@ INSTALLS	+= install-lib
 $(O)/obj/libkvctx/%.o: OBJ_CFLAGS := -fPIC -pthread -Ilibkvctx
 
 include libkvctx/engine/build.mk
+include libkvctx/python/build.mk
 KVS_OBJS	:= $(addprefix $(O)/obj/libkvctx/socket/,wire.o mem.o ring.o wait.o submit.o server.o)
 $(KVS_OBJS): OBJ_CFLAGS := $(KVE_CFLAGS)
 LIBKVCTX_OBJ	:= $(LIBKVCTX_OWN) $(KVS_OBJS) $(KVE_OBJS) $(KVE_CORE)

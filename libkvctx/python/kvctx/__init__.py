@@ -12,6 +12,7 @@ Vocabulary, limits and errors are those of <linux/kvctx.h>; sizes are bytes, tim
 from ._lib import lib as _c
 from .errors import Busy, Corrupt, Error, Gone, NoSpace, NotFound
 from .keys import Key, Keys, keyspace
+from .memory import shared_memory
 from .operation import Operation
 from .pool import Pool, create_pool
 from .results import Event, Events, Info, Match, Present, Results, Usage
@@ -21,4 +22,4 @@ __version__ = _c.kvctx_version().decode()
 
 __all__ = ["BACKGROUND", "Busy", "Corrupt", "DEFAULT", "Error", "Event", "Events", "Gone", "Info", "Key", "Keys",
            "Match", "NORMAL", "NoSpace", "NotFound", "Operation", "Pool", "Present", "Registration", "Results",
-           "Session", "URGENT", "Usage", "create_pool", "keyspace"]
+           "Session", "URGENT", "Usage", "create_pool", "keyspace", "shared_memory"]

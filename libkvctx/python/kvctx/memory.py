@@ -12,7 +12,9 @@ A ``View`` holds what keeps the memory in place; who has it in use keeps the Vie
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import mmap
+import os
 from array import array
 from typing import Any, Iterable, List, Optional, Tuple
 
@@ -20,6 +22,7 @@ _BUF_SIMPLE, _BUF_WRITABLE = 0, 1
 _DL_CPU, _DL_PINNED = 1, 3
 _DL_NAMES = {2: "CUDA", 4: "OpenCL", 7: "Vulkan", 8: "Metal", 10: "ROCm", 11: "ROCm's pinned", 13: "CUDA managed",
              14: "oneAPI"}
+_F_ADD_SEALS, _F_SEAL_SHRINK = 1033, 2  # fcntl has names for them since Python 3.8, but not in every build
 LENGTH_MAX = (1 << 32) - 1  # of one piece
 
 
@@ -107,6 +110,8 @@ def view(obj: Any, writable: bool) -> View:
         return View(int(address), int(nbytes))
     try:
         return _view_buffer(obj, writable)
+    except ValueError as e:  # numpy's, for the same
+        raise BufferError(str(e)) from None
     except TypeError:
         if not hasattr(obj, "__dlpack__"):
             raise
@@ -125,8 +130,11 @@ class Packed:
 
     def cut(self, n: int, sizes: Iterable[int]) -> List[Tuple[int, int, Packed]]:
         """Parts of pages one behind the other: (first page, pages, their buffers). n: pages in all."""
-        parts, page, piece = [], 0, 0
+        parts: List[Tuple[int, int, Packed]] = []
+        page = piece = 0
         for size in sizes:
+            if size == n:
+                return [(0, n, self)]
             end = piece + (size if self.pieces is None else sum(self.pieces[page:page + size]))
             parts.append((page, size, Packed(self.addrs[piece:end], self.lens[piece:end],
                                              None if self.pieces is None else self.pieces[page:page + size],
@@ -182,11 +190,25 @@ def pack_columns(addrs: Any, lens: Any, pieces: Any, n: int) -> Packed:
     return Packed(_column(addrs, "Q", total, "addrs"), _column(lens, "I", total, "lens"), cols, (addrs, lens))
 
 
+def shared_memory(nbytes: int) -> mmap.mmap:
+    """Memory that kvctxd can reach itself when it is registered, so that its pages are moved without a copy.
+
+    A mapping of a sealed memfd. The module and the process reach any memory; this is no worse for them.
+    """
+    fd = os.memfd_create("kvctx", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        os.truncate(fd, nbytes)
+        fcntl.fcntl(fd, _F_ADD_SEALS, _F_SEAL_SHRINK)
+        return mmap.mmap(fd, nbytes)  # keeps a descriptor of its own, by which the library finds the memory
+    finally:
+        os.close(fd)
+
+
 class Stage:
     """Memory that a synchronous call moves pages through, when theirs is not registered."""
 
     def __init__(self, nbytes: int) -> None:
-        self.memory = mmap.mmap(-1, nbytes)
+        self.memory = shared_memory(nbytes)
         self._view = _view_buffer(self.memory, True)
         self.address, self.nbytes = self._view.address, nbytes
 

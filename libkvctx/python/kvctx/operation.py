@@ -53,6 +53,7 @@ class Operation(Future):
         self._finish: Callable[[], Any] = lambda: None
 
     def _check(self) -> None:
+        """A child's copy of an operation would never end."""
         if os.getpid() != self._pid:
             raise Error(errno.EBADF, "the operation belongs to the process before fork()")
 

@@ -25,7 +25,7 @@ from typing import Any, Iterable, List, Optional, Tuple, Union
 
 from . import _lib
 from ._lib import lib
-from .errors import Error, check, error
+from .errors import Error, check
 from .keys import Key, KeyLike, Keys, as_keys, keyspace as _keyspace
 from .memory import Packed, Stage, copy, pack, pack_columns, view
 from .operation import BatchPart, Operation, Part, Reaper, SqePart, done
@@ -352,7 +352,7 @@ class Session:
         res, cqe_flags = array("i", bytes(4 * n)), array("I", bytes(4 * n))
         op = Operation((self, packed))
         op._finish = lambda: Results(res, cqe_flags, op._ok)
-        handle = self._enter()
+        self._enter()
         try:
             parts: List[Part] = []
             for page, size, some in packed.cut(n, _sizes(n, self._reaper.part_pages)):
@@ -411,6 +411,8 @@ class Session:
 
     def _match_ahead(self, handle: int, keys: Keys, where: Tuple[int, int], ms: int, all: bool) -> Tuple[int, int, int]:
         """_match() with everything in one request: the operation MATCH, which answers to registered memory."""
+        if self._reaper.mine():
+            raise RuntimeError("a callback of an operation waits for another")
         n, words = len(keys), 8 * ((len(keys) + 63) // 64)
         res = array("i", [0])
         op = Operation((self, keys))

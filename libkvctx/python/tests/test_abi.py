@@ -68,10 +68,3 @@ def test_names_are_derived_as_in_c(name):
     out = ctypes.create_string_buffer(16)
     _lib.lib.kvctx_keyspace_from_bytes(out, data, len(data))
     assert kvctx.keyspace(name) == out.raw
-
-
-def test_the_header_is_where_the_library_looks(tmp_path):
-    """KVCTX_LIBRARY decides alone."""
-    from conftest import python
-    r = python("import kvctx", env={**os.environ, "KVCTX_LIBRARY": str(tmp_path / "none.so")})
-    assert r.returncode != 0 and "ImportError" in r.stderr and "none.so" in r.stderr

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""Buffers of all kinds: the buffer protocol, DLPack, addresses; registered memory, and memory that is not."""
+import ctypes
+import errno
+import mmap
+import os
+import weakref
+from array import array
+
+import pytest
+
+import kvctx
+from kvctx import memory
+
+np = pytest.importorskip("numpy")
+
+
+class Tensor:
+    """Speaks DLPack and nothing else, as torch does: numpy's, with another device if wanted."""
+
+    def __init__(self, a, device=None):
+        self.a, self.device = a, device
+
+    def __dlpack__(self, **how):
+        assert self.device is None, "nobody may ask for memory that cannot be reached"
+        return self.a.__dlpack__(**how)
+
+    def __dlpack_device__(self):
+        return self.device or self.a.__dlpack_device__()
+
+
+def kinds(data):
+    """The same bytes in each kind of writable buffer, with the function that reads them back."""
+    m = mmap.mmap(-1, len(data))
+    m[:] = data
+    raw = (ctypes.c_char * len(data)).from_buffer_copy(data)
+    dl = np.frombuffer(bytearray(data), dtype=np.int16).reshape(-1, 8)
+    return {"bytearray": (bytearray(data), bytes),
+            "memoryview": (memoryview(bytearray(b"." + data))[1:], bytes),
+            "array": (array("I", data), bytes),
+            "mmap": (m, lambda m: m[:]),
+            "numpy": (np.frombuffer(bytearray(data), dtype=np.float32).reshape(4, -1), lambda a: a.tobytes()),
+            "dlpack": (Tensor(dl), lambda t: t.a.tobytes()),
+            "dlpack part": (Tensor(np.concatenate([dl, dl])[len(dl):]), lambda t: t.a.tobytes()),
+            "address": ((ctypes.addressof(raw), len(data)), lambda t: ctypes.string_at(*t)),
+            "pieces": ([bytearray(data[:7]), bytearray(data[7:])], lambda p: bytes(p[0] + p[1])),
+            "keep": (raw, bytes)}
+
+
+KINDS = list(kinds(bytes(32)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind(served, kind):
+    data = os.urandom(4096)
+    full, empty = kinds(data), kinds(bytes(4096))
+    served.store(["k"], [full[kind][0]]).check()
+    room, read = empty[kind]
+    served.load(["k"], [room]).check()
+    assert read(room) == data
+
+
+def test_bfloat16_of_torch(session):
+    torch = pytest.importorskip("torch")
+    t = torch.randn(16, 32).to(torch.bfloat16)
+    room = torch.empty_like(t)
+    session.store(["k"], [t]).check()
+    session.load(["k"], [room]).check()
+    assert torch.equal(t, room)
+    with session.register(room):
+        room.zero_()
+        assert session.submit_load(["k"], [room]).result(10).all_ok
+    assert torch.equal(t, room)
+    with pytest.raises(BufferError):
+        session.store(["k"], [t.t()])
+
+
+def test_read_only_is_stored_and_not_loaded_to(session):
+    frozen = np.arange(8)
+    frozen.flags.writeable = False
+    session.store(["a", "b"], [b"bytes", frozen]).check()
+    for room in (b"bytes", frozen, memoryview(bytearray(8)).toreadonly()):
+        with pytest.raises(BufferError):
+            session.load(["a"], [room])
+        with pytest.raises(BufferError):
+            session.register(room)
+
+
+def test_what_is_no_buffer(session):
+    with pytest.raises(TypeError):
+        session.store(["a"], [17])
+    with pytest.raises((BufferError, ValueError)):
+        session.store(["a"], [np.zeros((8, 8))[:, ::2]])
+    with pytest.raises(BufferError, match="contiguous"):
+        session.store(["a"], [Tensor(np.zeros((8, 8))[:, ::2])])
+    with pytest.raises(BufferError, match="CUDA"):
+        session.store(["a"], [Tensor(np.zeros(8), (2, 0))])
+    session.store(["a"], [Tensor(np.zeros(8), None)]).check()
+
+
+def test_registered_memory_is_moved_as_it_is(daemon, session):
+    staged = kvctx._lib.CQE_FLAGS["STAGED"]
+    with daemon.pool.session() as s:
+        m = kvctx.shared_memory(1 << 20)
+        m[:4096] = data = os.urandom(4096)
+        with s.register(m):
+            r = s.submit_store(["a"], [memoryview(m)[:4096]]).result(10)
+            assert r.all_ok and not r.flags[0] & staged
+            r = s.submit_load(["a"], [memoryview(m)[8192:8192 + 4096]]).result(10)
+            assert r.all_ok and not r.flags[0] & staged and m[8192:8192 + 4096] == data
+        other = bytearray(4096)
+        with s.register(other):
+            r = s.submit_load(["a"], [other]).result(10)
+            assert r.all_ok and r.flags[0] & staged and other == data
+
+
+def test_registrations(session):
+    m = bytearray(1 << 16)
+    with session.register(m) as reg:
+        assert reg.nbytes == 1 << 16 and reg.address
+        with pytest.raises(BufferError):
+            m.append(1)  # it may not move
+        view = memoryview(m)
+        assert session.submit_store(["a", "b"], [view[:100], [view[200:300], view[50:60]]]).result(10).all_ok
+    view.release()
+    m.append(1)
+    reg.close()
+    with pytest.raises(kvctx.Error) as e:
+        session.register((reg.address, 0))
+    assert e.value.errno == errno.EINVAL
+    # a session that is closed has none
+    reg = session.register(bytearray(10))
+    session.close()
+    reg.close()
+
+
+def test_arena(pool):
+    with pool.session(arena_bytes=1 << 20) as s:
+        arena = s.arena
+        assert len(arena) == 1 << 20
+        arena[:5] = b"hello"
+        assert s.submit_store(["a"], [arena[:5]]).result(10).all_ok
+        s.submit_load(["a"], [arena[100:105]]).result(10).check()
+        assert bytes(arena[100:105]) == b"hello"
+    with pool.session() as s:
+        assert s.arena is None
+
+
+def test_much_that_is_not_registered(session, monkeypatch):
+    """Staged in parts, and what lies beside the pages stays as it was."""
+    monkeypatch.setattr(kvctx.session, "_STAGE_BYTES", 20000)
+    data = [os.urandom(n) for n in (9000, 9000, 9000, 50000, 1, 12000)]
+    names = [str(n) for n in range(7)]
+    assert session.store(names[:6], data, depth=3).all_ok
+    room = [bytearray(len(d) + 2) for d in data] + [bytearray(b"*" * 10)]
+    session.delete("2").check()
+    r = session.load(names, [memoryview(m)[1:-1] for m in room])
+    assert list(r) == [9000, 9000, -errno.ENOENT, 50000, 1, 12000, -errno.ENOENT] and r.ok == 5
+    assert [bytes(m) for m in room] == [b"\0" + d + b"\0" if n != 2 else bytes(9002) for n, d in enumerate(data)] \
+        + [b"*" * 10]
+
+
+def test_buffers_are_let_go(session):
+    class Room(bytearray):
+        pass
+
+    room = Room(100)
+    gone = weakref.ref(room)
+    session.store(["a"], [room])
+    with session.register(room):
+        op = session.submit_store(["b"], [room])
+        op.result(10)
+    room.append(1)
+    del room, op
+    assert gone() is None
+    v = memory.view(bytearray(10), True)
+    assert v.nbytes == 10

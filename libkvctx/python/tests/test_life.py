@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""A process's life: fork(), the interpreter's end with operations in flight, what the environment names."""
+import errno
+import os
+
+import kvctx
+from conftest import python
+
+BUSY = """
+import sys, os, threading, kvctx
+from array import array
+pool = kvctx.Pool(sys.argv[1])
+s = pool.session(entries=64)
+n = 2000
+memory = bytearray(n * 4096)
+reg = s.register(memory)
+keys = kvctx.Keys([str(i) for i in range(n)])
+columns = keys, array("Q", range(reg.address, reg.address + n * 4096, 4096)), array("I", [4096] * n)
+"""
+
+
+def test_the_interpreter_ends_with_operations_in_flight(pool, daemon):
+    for p in (pool, daemon.pool):
+        for end in ("", "raise SystemExit(0)", "threading.Thread(target=lambda: s.load_packed(*columns)).start()",
+                    "op.add_done_callback(lambda op: print('done', op.result().ok))"):
+            r = python(BUSY + "op = s.submit_store_packed(*columns)\n" + end, p.path)
+            assert r.returncode == 0 and "Traceback" not in r.stderr, r.stderr
+            assert "done 2000" in r.stdout or "print" not in end
+        with p.session() as s:
+            assert s.match(kvctx.Keys([str(i) for i in range(2000)])).count == 2000
+
+
+def test_a_child_of_fork_is_told(pool, daemon):
+    for p in (pool, daemon.pool):
+        r = python(BUSY + """
+import errno
+s.store_packed(*columns)
+op = s.submit_load_packed(*columns)
+m = s.match(keys, lease=30)
+child = os.fork()
+if not child:
+    bad = 0
+    for call in (lambda: s.match(keys), lambda: s.load_packed(*columns), s.submit_flush, s.usage, s.flush, op.result,
+                 lambda: s.register(bytearray(5)), op.exception, s.drain):
+        try:
+            call()
+            bad += 1
+        except kvctx.Error as e:
+            bad += e.errno != errno.EBADF
+    m.release()
+    s.close()
+    s.close()
+    os._exit(bad)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+assert op.result(20).all_ok
+m.release()
+# another child ends as a program does
+child = os.fork()
+if not child:
+    sys.exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+assert s.load_packed(*columns).all_ok
+print("good")
+""", p.path)
+        assert r.stdout == "good\n", r.stderr
+
+
+def test_a_child_may_have_a_session_of_its_own(daemon):
+    with daemon.pool.session() as s:
+        s.store(["k"], [b"x"]).check()
+        child = os.fork()
+        if not child:
+            code = 1
+            try:
+                with daemon.pool.session() as mine:
+                    code = int(not mine.load(["k"], [bytearray(1)]).all_ok)
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert s.load(["k"], [bytearray(1)]).all_ok
+
+
+def test_the_library_is_named_by_the_environment(tmp_path):
+    """KVCTX_LIBRARY decides alone."""
+    r = python("import kvctx", env={**os.environ, "KVCTX_LIBRARY": str(tmp_path / "none.so")})
+    assert r.returncode != 0 and "ImportError" in r.stderr and "none.so" in r.stderr
+
+
+def test_errors_have_a_number():
+    for kind, number in ((kvctx.NotFound, errno.ENOENT), (kvctx.Corrupt, errno.EBADMSG), (kvctx.NoSpace, errno.ENOSPC),
+                         (kvctx.Busy, errno.EBUSY), (kvctx.Gone, errno.ENODEV), (kvctx.Error, errno.ETIME)):
+        e = kvctx.errors.error(-number, "what")
+        assert type(e) is kind and e.errno == number and str(e).endswith(e.strerror) and "what: " in str(e)

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""Operations in flight: futures, callbacks, asyncio, threads, more than there is room for, the end of a session."""
+import asyncio
+import concurrent.futures
+import errno
+import os
+import threading
+import time
+from array import array
+
+import pytest
+
+import kvctx
+from kvctx import Keys
+
+PAGE = 4096
+
+
+class Region:
+    """Registered memory of n pages, with the columns of a packed call."""
+
+    def __init__(self, session, n, prefix=""):
+        self.memory = bytearray(os.urandom(n * PAGE))
+        self.want = bytes(self.memory)
+        self.reg = session.register(self.memory)
+        self.keys = Keys([f"{prefix}{i}" for i in range(n)])
+        self.addrs = array("Q", range(self.reg.address, self.reg.address + n * PAGE, PAGE))
+        self.lens = array("I", [PAGE] * n)
+        self.columns = self.keys, self.addrs, self.lens
+
+    def clear(self):
+        self.memory[:] = bytes(len(self.memory))
+
+    def right(self):
+        return self.memory == self.want
+
+
+def test_futures_and_callbacks(served):
+    r = Region(served, 40)
+    op = served.submit_store_packed(*r.columns)
+    assert isinstance(op, concurrent.futures.Future) and not op.cancel()
+    assert op.result(10).ok == 40 and op.done() and op.exception() is None
+    r.clear()
+    called = []
+    there = threading.Event()
+
+    def callback(op):
+        called.append((op.result().ok, threading.current_thread().name, served.match(r.keys).count,
+                       served.delete(r.keys[:2]).ok))
+        there.set()
+
+    op = served.submit_load_packed(*r.columns)
+    op.add_done_callback(callback)
+    assert there.wait(10) and called == [(40, "kvctx-reaper", 40, 2)]
+    assert r.right()
+    ops = [served.submit_load_packed(r.keys[i:i + 10], r.addrs[i:i + 10], r.lens[i:i + 10]) for i in range(0, 40, 10)]
+    done, rest = concurrent.futures.wait(ops, 10)
+    assert len(done) == 4 and not rest
+    assert [op.result().ok for op in ops] == [8, 10, 10, 10]
+    assert list(ops[0].result())[:3] == [-errno.ENOENT, -errno.ENOENT, PAGE]
+    assert ops[0].result().verified(2)
+
+
+def test_asyncio(served):
+    r = Region(served, 64)
+
+    async def all():
+        op = served.submit_store_packed(*r.columns)
+        assert (await op).all_ok
+        r.clear()
+        many = await asyncio.gather(*(served.submit_load_packed(r.keys[i:i + 4], r.addrs[i:i + 4], r.lens[i:i + 4])
+                                      for i in range(0, 64, 4)))
+        assert [m.ok for m in many] == [4] * 16 and r.right()
+        assert (await served.submit_match(r.keys, lease=1)).prefix == 64
+        assert await served.submit_flush() is None
+        # who stops waiting does not stop the operation
+        op = served.submit_load_packed(*r.columns)
+        task = asyncio.ensure_future(op)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (await op).all_ok
+
+    asyncio.run(asyncio.wait_for(all(), 30))
+
+
+def test_memory_that_is_not_registered_is_refused(session):
+    with pytest.raises(kvctx.Error) as e:
+        session.submit_store(["k"], [bytearray(10)])
+    assert e.value.errno == errno.EFAULT
+    assert session.drain(5) and session._reaper.in_flight() == 0
+    # and the session goes on
+    r = Region(session, 4)
+    assert session.submit_store_packed(*r.columns).result(10).all_ok
+
+
+def test_a_part_that_is_refused_late_has_results(pool):
+    """The first pages are on their way when one that is refused gets its turn."""
+    with pool.session(entries=16) as s:
+        r = Region(s, 16)
+        r.addrs[-1] = 4096  # not ours, and in the last part
+        op = s.submit_store_packed(*r.columns)
+        assert list(op.result(10)) == [PAGE] * 12 + [-errno.EFAULT] * 4
+        assert op.result().ok == 12
+
+
+def test_threads_share_a_session(served):
+    """Each with pages of its own, submitted, synchronous and matched, all at once."""
+    errors = []
+
+    def work(t):
+        try:
+            r = Region(served, 30, f"{t}-")
+            for _ in range(8):
+                assert served.submit_store_packed(*r.columns, replace=True).result(30).all_ok
+                r.clear()
+                assert served.match(r.keys, lease=5).prefix == 30
+                assert served.load_packed(*r.columns).all_ok and r.right()
+                r.clear()
+                ops = [served.submit_load_packed(r.keys[i:i + 6], r.addrs[i:i + 6], r.lens[i:i + 6])
+                       for i in range(0, 30, 6)]
+                assert all(op.result(30).all_ok for op in ops) and r.right()
+                assert served.query(r.keys).ok == served.delete(r.keys).ok == 30
+            r.reg.close()
+        except BaseException as e:
+            errors.append(e)
+            raise
+
+    threads = [threading.Thread(target=work, args=(t,)) for t in range(6)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not errors
+
+
+def test_close_waits_for_what_is_in_flight(pool):
+    s = pool.session(entries=32)
+    r = Region(s, 400)
+    op = s.submit_store_packed(*r.columns)
+    s.close()
+    assert op.done() and op.result().all_ok
+    with pytest.raises(kvctx.Error):
+        s.submit_store_packed(*r.columns)
+
+
+def test_close_by_a_callback_and_by_nobody(pool):
+    s = pool.session()
+    r = Region(s, 4)
+    op = s.submit_store_packed(*r.columns)
+    op.add_done_callback(lambda op: s.close())
+    assert op.result(10).all_ok
+    for _ in range(200):
+        if s._handle is None:
+            break
+        time.sleep(0.02)
+    assert s.closed
+    with pytest.warns(ResourceWarning):
+        pool.session()
+    # and then nobody has the pool
+    pool.session().close()
+
+
+def test_callbacks_may_not_wait(session):
+    r = Region(session, 1)
+    seen = []
+
+    def callback(op):
+        with pytest.raises(RuntimeError):
+            session.drain()
+        with pytest.raises(RuntimeError):
+            session.match(r.keys, prefetch=True)
+        seen.append(1)
+
+    op = session.submit_store_packed(*r.columns)
+    op.add_done_callback(callback)
+    op.result(10)
+    assert session.drain(10)
+    for _ in range(100):
+        if seen:
+            break
+        time.sleep(0.02)
+    assert seen
+
+
+def test_abandoned_operations_end(pool):
+    """Memory of what did not end before its session is kept for ever, and who waits is told."""
+    s = pool.session()
+    r = Region(s, 2)
+    op = kvctx.Operation()
+    part = kvctx.operation.BatchPart(op, s._batch(1, r.keys, kvctx.memory.pack_columns(r.addrs, r.lens, None, 2), 0, 0,
+                                                  0, 0), 0, array("i", [0, 0]), r)
+    op._finish = lambda: list(part.res)
+    op._parts = 1
+    s._reaper._parts[99] = part
+    kvctx.session.CLOSE_SECONDS, kept = 0.1, kvctx.session.CLOSE_SECONDS
+    try:
+        s.close()
+    finally:
+        kvctx.session.CLOSE_SECONDS = kept
+    assert op.result(1) == [-errno.ECANCELED] * 2
+    assert part in kvctx.session._never_freed
