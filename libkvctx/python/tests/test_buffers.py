@@ -60,6 +60,27 @@ def test_each_kind(served, kind):
     assert read(room) == data
 
 
+def test_dlpack_that_begins_behind_its_address(session):
+    """byte_offset, which neither numpy nor torch uses."""
+    data, shape = ctypes.create_string_buffer(b"##" + b"x" * 6), (ctypes.c_int64 * 1)(3)
+    t = memory._DLTensor(data=ctypes.addressof(data), device_type=1, ndim=1, code=1, bits=16, lanes=1, shape=shape,
+                         byte_offset=2)
+    new = ctypes.pythonapi.PyCapsule_New
+    new.argtypes, new.restype = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p], ctypes.py_object
+
+    class Other:
+        def __dlpack__(self):
+            return new(ctypes.addressof(t), b"dltensor", None)
+
+        def __dlpack_device__(self):
+            return 1, 0
+
+    session.store(["k"], [Other()]).check()
+    room = bytearray(6)
+    session.load(["k"], [room]).check()
+    assert room == b"x" * 6
+
+
 def test_bfloat16_of_torch(session):
     torch = pytest.importorskip("torch")
     t = torch.randn(16, 32).to(torch.bfloat16)

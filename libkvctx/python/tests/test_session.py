@@ -115,6 +115,44 @@ def test_more_pages_than_fit_in_flight(pool):
             assert memory == want
 
 
+def test_what_the_library_is_told(session, monkeypatch):
+    """Depth goes on from part to part of a call, however it is parted; flags and priorities are of all."""
+    told = []
+
+    class Listener:
+        def __getattr__(self, name):
+            return getattr(kvctx._lib.lib, name)
+
+        def kvctx_batch_run(self, handle, b):
+            told.append((b.nr, b.depth, b.prio, b.op_flags))
+            return kvctx._lib.lib.kvctx_batch_run(handle, b)
+
+        def kvctx_batch_submit(self, handle, b):
+            told.append((b.nr, b.depth, b.prio, b.op_flags))
+            return kvctx._lib.lib.kvctx_batch_submit(handle, b)
+
+    monkeypatch.setattr(kvctx.session, "lib", Listener())
+    monkeypatch.setattr(kvctx.operation, "lib", Listener())
+    monkeypatch.setattr(kvctx._lib, "BATCH_RUN_MAX", 4)
+    monkeypatch.setattr(session._reaper, "part_pages", 3)
+    memory = bytearray(6 * PAGE)
+    with session.register(memory) as reg:
+        columns = names(6), range(reg.address, reg.address + 6 * PAGE, PAGE), [PAGE] * 6
+        session.store_packed(*columns, depth=11, replace=True, prio=kvctx.BACKGROUND).check()
+        assert told == [(4, 11, 3, 8), (2, 15, 3, 8)]
+        del told[:]
+        session.submit_store_packed(*columns, depth=1, verify=False).result(10).check()
+        assert told == [(3, 1, 0, 2), (3, 4, 0, 2)]
+        del told[:]
+        session.submit_load_packed(*columns, prio=kvctx.URGENT).result(10).check()
+        assert told == [(3, 0, 1, 0), (3, 0, 1, 0)]
+    del told[:]
+    monkeypatch.setattr(kvctx.session, "_STAGE_BYTES", 3 * PAGE)
+    session.store(names(6, 10), pages(6), depth=21).check()
+    # each part as it is, which is refused, then through memory of the package's
+    assert [t[:2] for t in told] == [(4, 21), (3, 21), (1, 24), (2, 25), (2, 25)]
+
+
 def test_stored_once_and_replaced(served):
     served.store(["k"], [b"first"]).check()
     r = served.store(["k"], [b"other"])
