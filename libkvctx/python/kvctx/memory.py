@@ -3,7 +3,8 @@
 
 A buffer is one of
   - anything with the buffer protocol, contiguous: bytes, bytearray, mmap, array.array, numpy.ndarray
-  - anything with DLPack, contiguous, in host memory: torch.Tensor, jax and others'
+  - anything with DLPack, contiguous, in host memory: torch.Tensor, jax and others'; with the module also in a device's
+    memory that its driver lets peers reach
   - (address, length): host memory whose owner sees to it that it stays
   - a list of those: the pieces of one page, in order
 
@@ -51,11 +52,11 @@ _capsule_pointer.argtypes, _capsule_pointer.restype = [ctypes.py_object, ctypes.
 
 
 class View:
-    """One buffer: .address, .nbytes, and what keeps it there until this object goes."""
-    __slots__ = ("address", "nbytes", "_held", "_release")
+    """One buffer: .address, .nbytes, whether it is a .device's memory, and what keeps it there until this goes."""
+    __slots__ = ("address", "nbytes", "device", "_held", "_release")
 
-    def __init__(self, address: int, nbytes: int, held: Any = None, release: Any = None) -> None:
-        self.address, self.nbytes, self._held, self._release = address, nbytes, held, release
+    def __init__(self, address: int, nbytes: int, held: Any = None, release: Any = None, device: bool = False) -> None:
+        self.address, self.nbytes, self._held, self._release, self.device = address, nbytes, held, release, device
 
     def __del__(self) -> None:
         if self._release is not None:
@@ -79,12 +80,12 @@ def _dense(t: _DLTensor) -> bool:
     return True
 
 
-def _view_dlpack(obj: Any) -> View:
+def _view_dlpack(obj: Any, peers: bool) -> View:
     device, _ = obj.__dlpack_device__()
-    if device not in (_DL_CPU, _DL_PINNED):
+    if device not in (_DL_CPU, _DL_PINNED) and not peers:
         raise BufferError(f"this tensor is in {_DL_NAMES.get(int(device), 'device')} memory (DLPack device "
-                          f"{int(device)}), which only a session of the kernel's module may reach, by an address that "
-                          "was registered: copy it to the host first")
+                          f"{int(device)}), which only a session of the kernel's module can reach: copy it to the "
+                          "host first")
     capsule = obj.__dlpack__()
     t = _DLTensor.from_address(_capsule_pointer(capsule, b"dltensor"))
     if not _dense(t):
@@ -92,13 +93,14 @@ def _view_dlpack(obj: Any) -> View:
     n = 1
     for d in range(t.ndim):
         n *= t.shape[d]
-    return View((t.data or 0) + t.byte_offset, n * t.lanes * ((t.bits + 7) // 8), (capsule, obj))
+    return View((t.data or 0) + t.byte_offset, n * t.lanes * ((t.bits + 7) // 8), (capsule, obj),
+                device=device not in (_DL_CPU, _DL_PINNED))
 
 
-def view(obj: Any, writable: bool) -> View:
+def view(obj: Any, writable: bool, peers: bool = False) -> View:
     """The bytes of one buffer, not of a list of pieces.
 
-    writable: they are going to be written; a buffer that may only be read is a BufferError then. DLPack tells nothing
+    peers: a device's memory may be meant, since the session is one of the module. writable: they are going to be written; a buffer that may only be read is a BufferError then. DLPack tells nothing
     of that before version 1, and is believed.
 
     Raises BufferError for what is not contiguous, read-only, or in a device's memory; TypeError for another object.
@@ -115,18 +117,19 @@ def view(obj: Any, writable: bool) -> View:
     except TypeError:
         if not hasattr(obj, "__dlpack__"):
             raise
-    return _view_dlpack(obj)
+    return _view_dlpack(obj, peers)
 
 
 class Packed:
     """Buffers of many pages as a batch takes them: addresses, lengths, and pieces a page (None: one each).
 
-    held: what keeps the memory there.
+    held: what keeps the memory there. device: some is a device's, and cannot be copied.
     """
-    __slots__ = ("addrs", "lens", "pieces", "held")
+    __slots__ = ("addrs", "lens", "pieces", "held", "device")
 
-    def __init__(self, addrs: array, lens: array, pieces: Optional[array], held: Any = None) -> None:
-        self.addrs, self.lens, self.pieces, self.held = addrs, lens, pieces, held
+    def __init__(self, addrs: array, lens: array, pieces: Optional[array], held: Any = None,
+                 device: bool = False) -> None:
+        self.addrs, self.lens, self.pieces, self.held, self.device = addrs, lens, pieces, held, device
 
     def cut(self, n: int, sizes: Iterable[int]) -> List[Tuple[int, int, Packed]]:
         """Parts of pages one behind the other: (first page, pages, their buffers). n: pages in all."""
@@ -138,26 +141,26 @@ class Packed:
             end = piece + (size if self.pieces is None else sum(self.pieces[page:page + size]))
             parts.append((page, size, Packed(self.addrs[piece:end], self.lens[piece:end],
                                              None if self.pieces is None else self.pieces[page:page + size],
-                                             self.held)))
+                                             self.held, self.device)))
             page, piece = page + size, end
         assert page == n
         return parts
 
 
-def pack(buffers: Iterable[Any], n: int, writable: bool) -> Packed:
+def pack(buffers: Iterable[Any], n: int, writable: bool, peers: bool = False) -> Packed:
     """Pack n buffers, of n pages; ValueError when there are not so many, or one is empty or longer than 4 GiB."""
     views: List[View] = []
     pieces: List[int] = []
     for b in buffers:
         before = len(views)
-        views.extend([view(p, writable) for p in b] if isinstance(b, list) else [view(b, writable)])
+        views.extend(view(p, writable, peers) for p in (b if isinstance(b, list) else [b]))
         pieces.append(len(views) - before)
     if len(pieces) != n:
         raise ValueError(f"{n} keys and {len(pieces)} buffers")
     if not all(pieces) or any(not 0 < v.nbytes <= LENGTH_MAX for v in views):
         raise ValueError("a page has at least one piece, and a piece from 1 byte to 4 GiB - 1")
     return Packed(array("Q", [v.address for v in views]), array("I", [v.nbytes for v in views]),
-                  array("I", pieces) if len(views) != n else None, views)
+                  array("I", pieces) if len(views) != n else None, views, any(v.device for v in views))
 
 
 def _column(x: Any, code: str, n: Optional[int], what: str) -> array:

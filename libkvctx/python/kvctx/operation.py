@@ -163,7 +163,7 @@ class Reaper:
     def __init__(self, handle: int, room: int) -> None:
         self._handle = handle
         self.part_pages = max(1, room // 4)
-        self._cond = threading.Condition(threading.Lock())
+        self._cond = threading.Condition()  # reentrant: a session may be collected wherever memory is allocated
         self._parts: Dict[int, Part] = {}
         self._waiting: Deque[Part] = deque()
         self._next = 1

@@ -189,12 +189,12 @@ class Session:
     def register(self, buffer: Any) -> Registration:
         """Pin memory once; whatever lies in it is found by its address afterwards, in all calls.
 
-        buffer: of the kinds that memory.py tells, but no list; it has to be writable, except (address, length). Device
-        memory is registered by (address, length), with the module.
+        buffer: of the kinds that memory.py tells, but no list; it has to be writable, except (address, length). With
+        the module also a device's memory.
 
         Raises Error: EFAULT, ENOMEM (also: over RLIMIT_MEMLOCK, or mem_max registrations), EREMOTEIO.
         """
-        held = view(buffer, True)
+        held = view(buffer, True, self._peers())
         id = ctypes.c_uint32()
         handle = self._enter()
         try:
@@ -289,12 +289,14 @@ class Session:
         return self._submit(_lib.OP_LOAD, keys, pack_columns(addrs, lens, pieces, len(keys)), 0, _flags(verify), prio,
                             offset)
 
-    @staticmethod
-    def _pages(keys: KeysLike, buffers: Any, writable: bool) -> Tuple[Keys, Packed]:
+    def _peers(self) -> bool:
+        return self.info.backend == "module"
+
+    def _pages(self, keys: KeysLike, buffers: Any, writable: bool) -> Tuple[Keys, Packed]:
         names = as_keys(keys)
         if isinstance(keys, (Key, bytes, str)):
             buffers = [buffers]
-        return names, pack(buffers, len(names), writable)
+        return names, pack(buffers, len(names), writable, self._peers())
 
     @staticmethod
     def _batch(opcode: int, keys: Keys, packed: Packed, depth: int, flags: int, prio: int,
@@ -316,7 +318,7 @@ class Session:
                 b.res = res.buffer_info()[0] + 4 * page
                 b.cqe_flags = cqe_flags.buffer_info()[0] + 4 * page
                 ret = lib.kvctx_batch_run(handle, b)
-                if ret == -errno.EFAULT:
+                if ret == -errno.EFAULT and not some.device:
                     ret = self._run_staged(handle, b, part, some)
                 ok += check(ret)
         finally:

@@ -119,6 +119,23 @@ def test_what_is_no_buffer(session):
     session.store(["a"], [Tensor(np.zeros(8), None)]).check()
 
 
+def test_device_memory_is_for_the_module(session):
+    """A session that would be the module's gets its address, and never has the processor copy from there."""
+    class OnDevice(Tensor):
+        def __dlpack__(self, **how):
+            return self.a.__dlpack__(**how)
+
+    t = OnDevice(np.zeros(8), (2, 0))
+    with pytest.raises(BufferError, match="CUDA"):
+        session.register(t)
+    session.info = session.info._replace(backend="module")
+    with pytest.raises(kvctx.Error) as e:
+        session.store(["a"], [t])
+    assert e.value.errno == errno.EFAULT
+    with session.register(t):
+        session.store(["a"], [t]).check()
+
+
 def test_registered_memory_is_moved_as_it_is(daemon, session):
     staged = kvctx._lib.CQE_FLAGS["STAGED"]
     with daemon.pool.session() as s:
