@@ -170,7 +170,6 @@ static void session_end(struct kve_session *s)
 	void *arg = s->ended_arg;
 
 	kve_lease_exit(s);
-	kve_events_exit(s);
 	session_setup_undo(s);
 	kve_fd_close(&s->cq.pollfd);
 	pthread_mutex_destroy(&s->setup_lock);
@@ -437,6 +436,7 @@ void kve_session_close(struct kve_session *s, void (*ended)(void *arg), void *ar
 	s->ended = ended;
 	s->ended_arg = arg;
 	WRITE_ONCE(s->dying, true);
+	kve_events_exit(s);
 	kve_sweep(s->waits);
 	if (s->ready) {
 		if (!kve_cq_drain(s))

@@ -121,7 +121,8 @@ struct kvd_session {
 	uid_t uid;			/* of the client */
 	struct kvd_memory *memories;
 	struct kvd_session *next;	/* of all; with @bytes under a lock of session.c's */
-	uint64_t bytes;			/* of arena and slots */
+	uint64_t bytes;			/* of arena, slots and events */
+	bool listens;
 	uint64_t arena_max;		/* what the engine takes at most, of either */
 	/* from SETUP on */
 	struct kvctx_cq_ring *ring;
@@ -136,12 +137,12 @@ struct kvd_session {
 	uint32_t told;			/* tail when the hook was last called */
 };
 
-extern uint64_t kvd_memory_user;	/* most bytes of one user's arenas and slots */
+extern uint64_t kvd_memory_user;	/* most bytes of one user's arenas, slots and events */
 
 int kvd_session_open(const char *path, int flags, uid_t uid, struct kvd_session **out);
-/* Before SETUP by the engine: take memory for it; 0, -ENOMEM. And give it back, if that failed */
-int kvd_session_reserve(struct kvd_session *s, const struct kvctx_setup *arg);
-void kvd_session_unreserve(struct kvd_session *s);
+/* Before the engine does: take memory for the client; 0, -ENOMEM. And give it back, if that failed */
+int kvd_session_take(struct kvd_session *s, uint64_t bytes);
+void kvd_session_give(struct kvd_session *s, uint64_t bytes);
 /*
  * @ended: called when nothing of it moves any more, before this returns or by a thread of the engine. A device that
  * does not answer is waited for no longer than a few seconds

@@ -45,7 +45,7 @@ static const char usage_text[] =
 	"  -p, --pools DIR        attach a pool from each directory in DIR, if it can be\n"
 	"  -c, --connections N    serve so many connections at once (default 1024)\n"
 	"  -u, --per-user N       so many of one user (default 512)\n"
-	"  -m, --memory SIZE      for arenas and slots of one user (default: a quarter of all)\n"
+	"  -m, --memory SIZE      for arenas, slots, events of one user (default: a quarter of all)\n"
 	"  -h, --help             explain this and exit\n"
 	"  -V, --version          tell the version and exit\n"
 	"\n"

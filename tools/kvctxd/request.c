@@ -54,10 +54,19 @@ static int request_plain(struct request *rq)
 	return 0;
 }
 
+/* Bytes of arena and slots; 0 where the engine is to refuse it */
+static uint64_t setup_bytes(const struct kvd_session *s, const struct kvctx_setup *arg)
+{
+	uint64_t slots = (uint64_t)arg->slot_bytes * arg->nr_slots;
+
+	return arg->arena_bytes > s->arena_max || slots > s->arena_max ? 0 : arg->arena_bytes + slots;
+}
+
 static int request_setup(struct request *rq)
 {
 	struct kvctx_setup *arg = &rq->arg->setup;
 	bool signals = arg->flags & KVCTX_SETUP_EVENTFD;
+	uint64_t bytes = setup_bytes(rq->s, arg);
 	int32_t number = arg->eventfd;
 	int ret;
 
@@ -69,11 +78,11 @@ static int request_setup(struct request *rq)
 	}
 	ret = rq->s->ring ? -EEXIST : kvd_session_signal(rq->s, signals ? rq->m->fds[0] : -1);
 	if (!ret)
-		ret = kvd_session_reserve(rq->s, arg);
+		ret = kvd_session_take(rq->s, bytes);
 	if (!ret) {
 		ret = request_ioctl(rq);
 		if (ret)
-			kvd_session_unreserve(rq->s);
+			kvd_session_give(rq->s, bytes);
 	}
 	if (!ret)
 		ret = kvd_session_share(rq->s, arg, rq->r->fds);
@@ -258,6 +267,22 @@ static int request_paths(struct request *rq)
 	return 0;
 }
 
+/* The first call of a session makes the engine keep events, if no other did. */
+static int events_ioctl(struct request *rq)
+{
+	const uint64_t bytes = rq->s->listens ? 0 : rq->s->limits.events_max * sizeof(struct kvctx_event);
+	int ret = kvd_session_take(rq->s, bytes);
+
+	if (ret)
+		return ret;
+	ret = request_ioctl(rq);
+	if (ret)
+		kvd_session_give(rq->s, bytes);
+	else
+		rq->s->listens = true;
+	return ret;
+}
+
 static int request_events(struct request *rq)
 {
 	struct kvctx_events *arg = &rq->arg->events;
@@ -271,7 +296,7 @@ static int request_events(struct request *rq)
 			return -ENOMEM;
 		arg->events = (uintptr_t)rq->r->rest;
 	}
-	rq->r->ret = request_ioctl(rq);
+	rq->r->ret = events_ioctl(rq);
 	arg->events = events;
 	if (!rq->r->ret)
 		rq->r->rest_bytes = arg->nr * sizeof(struct kvctx_event);

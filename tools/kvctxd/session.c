@@ -197,30 +197,26 @@ int kvd_session_share(struct kvd_session *s, const struct kvctx_setup *arg, int 
 	return session_lend(s, arg, fds);
 }
 
-int kvd_session_reserve(struct kvd_session *s, const struct kvctx_setup *arg)
+int kvd_session_take(struct kvd_session *s, uint64_t bytes)
 {
-	uint64_t slots = (uint64_t)arg->slot_bytes * arg->nr_slots, taken = 0;
+	uint64_t taken = 0;
 	int err = -ENOMEM;
 
-	/* for the engine to refuse */
-	if (arg->arena_bytes > s->arena_max || slots > s->arena_max)
-		return 0;
 	pthread_mutex_lock(&sessions_lock);
 	for (const struct kvd_session *other = sessions; other; other = other->next)
 		taken += other->uid == s->uid ? other->bytes : 0;
-	if (taken <= kvd_memory_user && slots <= kvd_memory_user - taken &&
-	    arg->arena_bytes <= kvd_memory_user - taken - slots) {
-		s->bytes = arg->arena_bytes + slots;
+	if (taken <= kvd_memory_user && bytes <= kvd_memory_user - taken) {
+		s->bytes += bytes;
 		err = 0;
 	}
 	pthread_mutex_unlock(&sessions_lock);
 	return err;
 }
 
-void kvd_session_unreserve(struct kvd_session *s)
+void kvd_session_give(struct kvd_session *s, uint64_t bytes)
 {
 	pthread_mutex_lock(&sessions_lock);
-	s->bytes = 0;
+	s->bytes -= bytes;
 	pthread_mutex_unlock(&sessions_lock);
 }
 

@@ -33,7 +33,7 @@ O = sys.argv[1]
 TENANT = "default"
 
 IOC = {name: 0xB500 + nr for nr, name in enumerate(
-    ["INFO", "SETUP", "MEM_REGISTER", "MEM_UNREGISTER", "SUBMIT", "WAIT", "MATCH", "PATHS"])}
+    ["INFO", "SETUP", "MEM_REGISTER", "MEM_UNREGISTER", "SUBMIT", "WAIT", "MATCH", "PATHS", "EVENTS"])}
 OPEN, LIGHT = 1, 2
 QUIET, PARCEL = 1, 2
 BIG = 1 << 16
@@ -201,6 +201,15 @@ def sqe(opcode, length=0, nr_segs=0, segs=0, crcs=0, user_data=1, flags=0, mem=0
 
 def submit(*sqes, tail=b""):
     return struct.pack("<IIQIIQQ", 40, 0, 0, len(sqes), 0, 0, 0) + b"".join(sqes) + tail
+
+
+def events(nr, at=1, reserved=0, lost=0):
+    return struct.pack("<IIQIIQ", 32, 0, at, nr, reserved, lost)
+
+
+def store(c, key, length):
+    expect(1, c.ask(IOC["SUBMIT"], submit(sqe(1, length, key=key)))[0])
+    until(lambda: struct.unpack("<I", os.pread(c.fds[0], 4, 64))[0], "the completion")
 
 
 # The command line
@@ -623,6 +632,23 @@ def test_memory_is_limited(daemon):
     expect(0, opened(daemon, arena=2 << 20) and 0)
 
 
+def test_memory_of_events_is_limited(daemon):
+    daemon.end()
+    daemon.args = ("--memory", "3M")
+    daemon.start()
+    first, second = opened(daemon, arena=1 << 20), opened(daemon, arena=1 << 20)
+    # 1.5 MiB, taken once
+    expect(-errno.ENOMEM, first.ask(IOC["EVENTS"], events(1))[0])
+    second.close()
+    until(lambda: daemon.sessions() == 1, "the end of the second")
+    expect(0, first.ask(IOC["EVENTS"], events(1))[0])
+    expect(0, first.ask(IOC["EVENTS"], events(1))[0])
+    c = Client(daemon)
+    expect(0, c.open()[0])
+    expect(-errno.ENOMEM, c.setup(arena=1 << 20)[0], "beside the events")
+    expect(0, c.setup(arena=256 << 10)[0])
+
+
 # What moves
 
 def test_ways_of_memory(daemon):
@@ -641,7 +667,7 @@ def test_many_processes(daemon):
 
 
 def test_contract(daemon):
-    programs = os.environ.get("CONTRACT_ONLY", "abi data match replace session edges slots blocked library").split()
+    programs = os.environ.get("CONTRACT_ONLY", "abi data match events replace session edges slots blocked library").split()
     bad = []
     for program in programs:
         p = subprocess.run([f"{O}/selftests/{program}"], capture_output=True, text=True, timeout=300, check=False,
@@ -749,6 +775,49 @@ def test_quiet_failures_end_the_connection(daemon):
     expect(["there: 0 wrong: 0"], run_client(daemon, "check"))
 
 
+def test_events(daemon):
+    daemon.ctl("tenant", "add", "kv0", "other")
+    c, listener, other = Client(daemon), opened(daemon), Client(daemon, "other")
+    expect(0, c.open()[0])
+    expect(-errno.EBADFD, c.ask(IOC["EVENTS"], events(1))[0], "before SETUP")
+    expect(0, c.setup()[0])
+    expect(0, other.open()[0])
+    expect(0, other.setup()[0])
+    for one in [listener, other]:
+        expect((0, events(0, 77)), one.ask(IOC["EVENTS"], events(8, 77, lost=5)), "the first")
+    store(c, b"a", 100)
+    told = b"a".ljust(40, b"\0") + struct.pack("<II", 1, 100)
+    expect((0, events(0)), other.ask(IOC["EVENTS"], events(8)), "another tenant's")
+    store(other, b"b", 200)
+    # what was asked for and no more, and no address of the daemon's
+    expect((0, events(0)), listener.ask(IOC["EVENTS"], events(0)))
+    expect((0, events(1, 77) + told), listener.ask(IOC["EVENTS"], events(8, 77, lost=5)))
+    expect((0, events(0, 77)), listener.ask(IOC["EVENTS"], events(32768, 77)))
+    for what, body in [("too many", events(32769)), ("far too many", events((1 << 32) - 1)), ("reserved", events(1, 1, 1)),
+                       ("short", struct.pack("<IIQII", 24, 0, 1, 1, 0)),
+                       ("flags", struct.pack("<IIQIIQ", 32, 1, 1, 1, 0, 0))]:
+        expect(-errno.EINVAL, listener.ask(IOC["EVENTS"], body)[0], what)
+    listener.send(IOC["EVENTS"], events(1)[:-8])
+    expect(True, listener.gone(), "shorter than it says")
+    c.close()
+    other.close()
+
+
+def test_events_into_a_full_eventfd(daemon):
+    full = os.eventfd(0, os.EFD_NONBLOCK)
+    os.eventfd_write(full, (1 << 64) - 2)
+    os.set_blocking(full, True)
+    c, listener = opened(daemon), Client(daemon)
+    expect(0, listener.open()[0])
+    expect(0, listener.setup(flags=1, eventfd=full, fds=[full])[0])
+    expect(0, listener.ask(IOC["EVENTS"], events(8))[0])
+    store(c, b"a", 100)
+    expect(0, listener.ask(IOC["EVENTS"], events(8))[0])
+    expect(["flush: 0"], run_client(daemon, "store", "5"))
+    listener.close()
+    c.close()
+
+
 def random_message(rng, good):
     nr = rng.choice(list(IOC.values()) + [OPEN, LIGHT, rng.randrange(1 << 32)])
     body = bytearray(rng.choice(good) if rng.random() < 0.9 else rng.randbytes(rng.randrange(200)))
@@ -785,6 +854,8 @@ def good_messages():
         (IOC["WAIT"], struct.pack("<IIIIQ", 24, 0, 0, 1, 0)),
         (IOC["MATCH"], struct.pack("<IIQQIIIIII", 48, 1, 1, 1, 3, 1000, 0, 0, 0, 0) + bytes(120)),
         (IOC["PATHS"], struct.pack("<IIIIQ", 24, 0, 0, 4, 1)),
+        (IOC["EVENTS"], events(8)),
+        (IOC["EVENTS"], events(32768)),
         (IOC["MEM_REGISTER"], register(0, 4096)),
         (IOC["MEM_UNREGISTER"], struct.pack("<IIII", 16, 0, 1, 0)),
     ]
