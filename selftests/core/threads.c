@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Threads: users store, load, match, lease, delete and flush at once, a worker for each member does its work, another
+ * Threads: users store, load, match, lease, delete, flush and listen at once, a worker for each member does its work, another
  * thread adds and removes tenants, another one members, and late in the run a member fails. Made for ThreadSanitizer;
  * finds its own wrong bytes and hangs too.
  *
@@ -38,7 +38,7 @@ struct member {
 static struct member members[PLACES];
 static struct kvc_pool *pool;
 static bool stop_users, stop_workers;		/* atomic */
-static u64 stores, loads, matches, deletes, flushes, waits, removed;	/* atomic */
+static u64 stores, loads, matches, deletes, flushes, waits, removed, events, wakes;	/* atomic */
 
 static pthread_mutex_t space_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t space_cond = PTHREAD_COND_INITIALIZER;
@@ -336,9 +336,33 @@ static void user_step(struct user *u, struct kvc_domain *d)
 	}
 }
 
+static void on_event(struct kvc_listener *l)
+{
+	(void)l;
+	count(&wakes);
+}
+
+/* No lock is held, so it may do as it likes. */
+static bool hear(void *arg, const struct kvc_event *told, u32 nr)
+{
+	u32 i;
+
+	(void)arg;
+	for (i = 0; i < nr; i++) {
+		bool lost = told[i].kind == KVC_EVENT_MEMBER_LOST;
+
+		if (told[i].kind < KVC_EVENT_STORED || told[i].kind > KVC_EVENT_MEMBER_LOST || !told[i].length != lost)
+			fail("event", told[i].kind);
+		count(&events);
+	}
+	return true;
+}
+
 static void *user(void *arg)
 {
 	u8 keyspace[KVC_KEYSPACE_LEN];
+	struct kvc_listener l = { .wake = on_event };
+	u64 lost;
 	struct user *u = arg;
 	struct kvc_domain *d;
 
@@ -350,9 +374,15 @@ static void *user(void *arg)
 				fail("no domain", u->slot);
 			continue;
 		}
+		if (kvc_listen(pool, d, &l))
+			abort();
 		/* A session of some operations, then another */
-		for (u32 i = 0; i < 50 && !is_set(&stop_users); i++)
+		for (u32 i = 0; i < 50 && !is_set(&stop_users); i++) {
 			user_step(u, d);
+			if (i % 8 == 7)
+				kvc_events_take(&l, 100, &lost, hear, NULL);
+		}
+		kvc_unlisten(pool, &l);
 		kvc_domain_put(pool, d);
 	}
 	return NULL;
@@ -547,11 +577,11 @@ int main(int argc, char **argv)
 	for (i = 0; i < PLACES; i++)
 		free(members[i].media);
 	printf("threads: %llu stores, %llu loads, %llu matches, %llu deletes, %llu flushes, %llu waits,"
-	       " %llu members removed\n",
+	       " %llu members removed, %llu events, %llu wakes\n",
 	       (unsigned long long)stores, (unsigned long long)loads, (unsigned long long)matches,
 	       (unsigned long long)deletes, (unsigned long long)flushes, (unsigned long long)waits,
-	       (unsigned long long)removed);
-	if (!stores || !loads || !matches || !deletes || !flushes)
+	       (unsigned long long)removed, (unsigned long long)events, (unsigned long long)wakes);
+	if (!stores || !loads || !matches || !deletes || !flushes || !events || !wakes)
 		fail("something never happened", 0);
 	return 0;
 }

@@ -46,6 +46,7 @@ check "$kind: no chunk had to be read twice" test "$(stat_of rereads)" = 0
 if [ "$kind" = plain ]; then
 	program abi
 	program match
+	program events
 	program session
 	program blocked
 	program library
