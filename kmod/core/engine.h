@@ -12,8 +12,8 @@
  * one has to say to a higher one it returns. selftests/floors checks that the objects keep to it.
  *
  * Floors, lowest first; a file calls only what is below it.
- *   1  format format_super table bucket value base
- *   2  domain event budget index
+ *   1  format format_super table bucket value event base
+ *   2  domain budget index
  *   3  entry request tenant
  *   4  segment
  *   5  tomb load discard

@@ -3,8 +3,8 @@
 # The core's sources, without folder and suffix: the module and the native library are built from this one list.
 # By floors, see engine.h.
 
-KVC_CORE_FILES	:= media/format media/format_super index/table index/bucket policy/value base \
-		   index/domain index/event policy/budget index/index \
+KVC_CORE_FILES	:= media/format media/format_super index/table index/bucket policy/value index/event base \
+		   index/domain policy/budget index/index \
 		   index/entry policy/request tenant \
 		   log/segment \
 		   log/tomb log/load log/discard \

@@ -40,6 +40,7 @@ directory-bare@kmod/core/index/bucket.c@s/^\t\tmemcpy(dir->chunk, .*/\t\t;/@a bi
 directory-first@kmod/core/index/bucket.c@s/t->dir->room \* sizeof/t->nr_chunks * sizeof/@the first directory is used before it has a chunk
 sweep-short@kmod/core/index/index.c@s/there = number < sh->table.nr;/there = number + 1 < sh->table.nr;/@a sweep leaves out the last bucket
 event-silent@kmod/core/log/reclaim.c@/KVC_EVENT_EVICTED/d@nobody hears of evictions
+event-moves@kmod/core/index/index.c@s/READ_ONCE(d->events)) \&\& !e->copy/READ_ONCE(d->events))/@a page that moves is told as stored
 event-lost@kmod/core/index/event.c@s/l->lost += ahead - KVC_EVENTS_MAX;/;/@nobody learns of events that were overwritten
 event-skips@kmod/core/index/event.c@s/if (ahead > KVC_EVENTS_MAX)/if (0)/@who is too late gets newer events for older ones
 event-refused@kmod/core/index/event.c@s/^\t\t\tif (!taken)/\t\t\tl->seen += n;\n\t\t\tif (!taken)/@events that could not be given are gone

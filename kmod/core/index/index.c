@@ -131,15 +131,11 @@ void kvc_index_remove(struct kvc_pool *p, u32 bucket, u32 entry)
 	e->indexed = 0;
 }
 
-static struct kvc_usage *usage_of(struct kvc_pool *p, const struct kvc_entry *e)
-{
-	return &p->usage[kvc_domain(p, e->domain)->slot];
-}
-
 void kvc_page_publish(struct kvc_pool *p, struct kvc_shard *sh, u32 entry)
 {
 	struct kvc_entry *e = kvc_entry(p, entry);
-	struct kvc_usage *u = usage_of(p, e);
+	struct kvc_domain *d = kvc_domain(p, e->domain);
+	struct kvc_usage *u = &p->usage[d->slot];
 
 	e->state = KVC_E_LIVE;
 	os_atomic64_add(&kvc_entry_seg(p, entry)->live_bytes, e->length);
@@ -147,13 +143,16 @@ void kvc_page_publish(struct kvc_pool *p, struct kvc_shard *sh, u32 entry)
 	os_atomic64_add(&u->bytes, e->length);
 	sh->pages++;
 	sh->bytes += e->length;
+	/* one that only moved is there as before */
+	if (unlikely(READ_ONCE(d->events)) && !e->copy)
+		kvc_event_add(d, KVC_EVENT_STORED, e);
 }
 
 void kvc_page_drop(struct kvc_pool *p, u32 bucket, u32 entry)
 {
 	struct kvc_shard *sh = kvc_shard(p, bucket);
 	struct kvc_entry *e = kvc_entry(p, entry);
-	struct kvc_usage *u = usage_of(p, e);
+	struct kvc_usage *u = &p->usage[kvc_domain(p, e->domain)->slot];
 
 	kvc_index_remove(p, bucket, entry);
 	e->state = KVC_E_DEAD;

@@ -92,7 +92,7 @@ static inline void kvc_index_kept(struct kvc_pool *p, u32 bucket)
 
 void kvc_index_insert(struct kvc_pool *p, u32 bucket, u32 entry);
 void kvc_index_remove(struct kvc_pool *p, u32 bucket, u32 entry);
-/* A page becomes LIVE (it is in its bucket), or leaves the index. Shard locked. */
+/* A page becomes LIVE (it is in its bucket), which listeners are told unless it moved; or it leaves. Shard locked. */
 void kvc_page_publish(struct kvc_pool *p, struct kvc_shard *sh, u32 entry);
 void kvc_page_drop(struct kvc_pool *p, u32 bucket, u32 entry);
 /* Take out of every bucket what @gone says. No lock held. */

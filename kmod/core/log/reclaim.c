@@ -289,8 +289,8 @@ void kvc_move_done(struct kvc_member *m, struct kvc_work *w, int err)
 		kvc_page_drop(p, bucket, w->src.entry);
 		kvc_index_insert(p, bucket, w->dst.entry);
 		copy->mark = mark;
-		kvc_page_publish(p, sh, w->dst.entry);
 		copy->copy = 1;
+		kvc_page_publish(p, sh, w->dst.entry);
 		m->moved_pages++;
 		m->moved_bytes += copy->length;
 	} else {

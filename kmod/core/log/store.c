@@ -283,12 +283,11 @@ static void end_store(struct kvc_pool *p, struct kvc_store *st, bool commit)
 	struct kvc_member *m = &p->members[st->member];
 	struct kvc_shard *sh = kvc_shard(p, st->bucket);
 	struct kvc_entry *e = kvc_entry(p, st->entry);
-	struct kvc_domain *d = kvc_domain(p, e->domain);
 	struct kvc_seg *seg = kvc_seg(p, st->gseg);
 
 	os_lock(&m->lock);
 	os_lock_inner(&sh->lock);
-	if (m->offline || READ_ONCE(d->dead))
+	if (m->offline || READ_ONCE(kvc_domain(p, e->domain)->dead))
 		commit = false;
 	if (unlikely(st->tomb != KVC_NONE)) {
 		kvc_index_kept(p, st->bucket);
@@ -301,7 +300,6 @@ static void end_store(struct kvc_pool *p, struct kvc_store *st, bool commit)
 		e->no_crcs = st->no_crcs;
 		e->seq = os_atomic64_inc_return(&p->seq);
 		kvc_page_publish(p, sh, st->entry);
-		kvc_event(d, KVC_EVENT_STORED, e);
 		m->stores++;
 		if (kvc_mark_id(e->mark) & KVC_STRAY)
 			WRITE_ONCE(m->strays, m->strays + 1);
