@@ -8,6 +8,7 @@ import os
 import shutil
 import tempfile
 import threading
+from collections import Counter
 from functools import partial
 
 import pytest
@@ -58,6 +59,18 @@ class MockL2Adapter(KvctxL2Adapter):
 
 mock.MockL2Adapter = MockL2Adapter
 type(torch_dev).is_available = lambda *_: True  # files of tests that want a GPU skip themselves, and need none
+
+
+def pytest_terminal_summary(terminalreporter):
+    """A line for each file of which tests passed, and for each test that did not."""
+    stats, say = terminalreporter.stats, terminalreporter.write_line
+    say("")
+    for name, n in Counter(r.location[0] for r in stats.get("passed", ())).items():
+        say(f"ok {os.path.basename(name)}: {n} tests")
+    for r in stats.get("skipped", ()):
+        say(f"skipped {os.path.basename(r.nodeid)}: {r.longrepr[2]}")
+    for r in stats.get("failed", []) + stats.get("error", []):
+        say(f"FAILED {os.path.basename(r.nodeid)}")
 
 
 def pytest_collection_modifyitems(items):

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""vLLM on the CPU with an LMCache server whose L2 is kvctx: restart.py ENGINES DIR
+
+The server is killed while it stores, restarted, fed, and restarted with an empty L1. Whatever it has then comes from L2
+alone; the logprobs have to be those of vLLM without any of this.
+"""
+import atexit
+import glob
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PROMPT_TOKENS, CHUNK_TOKENS, CHUNKS = 400, 64, 18  # CHUNKS: of the three prompts, whole ones
+START_S, ANSWERS_S = 120, 200
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Server:
+    """`lmcache server` with the pool in a folder. .port: for vLLM."""
+
+    def __init__(self, engines, folder):
+        self.port, self._http = free_port(), free_port()
+        adapter = {"type": "plugin", "module_path": "kvctx.lmcache", "class_name": "KvctxL2Adapter",
+                   "adapter_params": {"path": os.path.join(folder, "kv0", "default"), "max_bytes": 256 << 20}}
+        self._process = subprocess.Popen(
+            [os.path.join(engines, "lmcache", "bin", "lmcache"), "server", "--host", "127.0.0.1",
+             "--port", str(self.port), "--http-host", "127.0.0.1", "--http-port", str(self._http),
+             "--prometheus-port", str(free_port()), "--disable-observability", "--chunk-size", str(CHUNK_TOKENS),
+             "--l1-size-gb", "1", "--l1-init-size-gb", "1", "--no-l1-use-lazy", "--eviction-policy", "LRU",
+             "--l2-adapter", json.dumps(adapter)])
+        atexit.register(self._process.kill)
+        end = time.monotonic() + START_S
+        while not self._answers():
+            assert self._process.poll() is None, "the server has ended"
+            assert time.monotonic() < end, "the server does not answer"
+            time.sleep(0.2)
+
+    def _answers(self):
+        try:
+            self._get("healthcheck")
+            return True
+        except (urllib.error.URLError, ConnectionError):
+            return False
+
+    def _get(self, what):
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._http}/{what}", timeout=10) as answer:
+            return json.load(answer)
+
+    def status(self):
+        """report_status() of the adapter."""
+        found = []
+
+        def look(part):
+            if isinstance(part, dict):
+                if part.get("type") == "KvctxL2Adapter":
+                    found.append(part)
+                part = list(part.values())
+            if isinstance(part, list):
+                for one in part:
+                    look(one)
+
+        look(self._get("status"))
+        return found[0]
+
+    def end(self, how=signal.SIGTERM):
+        if self._process.poll() is None:
+            self._process.send_signal(how)
+        self._process.wait(60)
+
+
+class Engine:
+    """A vLLM in a process of its own."""
+
+    def __init__(self, engines, model, *arguments):
+        packages, = glob.glob(os.path.join(engines, "lmcache", "lib", "python3*", "site-packages"))
+        self._process = subprocess.Popen(
+            [os.path.join(engines, "vllm", "bin", "python"), os.path.join(HERE, "generate.py"), model,
+             *map(str, arguments)], stdout=subprocess.PIPE, text=True, env={**os.environ, "LMCACHE_PACKAGES": packages})
+        atexit.register(self._process.kill)
+
+    def answer(self):
+        """(hash, tokens not computed) of the next prompt; None: there is none."""
+        for line in self._process.stdout:
+            told = re.match(r"answer (\w+) (\d+)", line)
+            if told:
+                print("vllm:", line, end="", flush=True)
+                return told[1], int(told[2])
+            if line == "end\n":
+                return None
+        return None
+
+    def answers(self):
+        told = []
+        while True:
+            one = self.answer()
+            if one is None:
+                return [h for h, _ in told], [n for _, n in told]
+            told.append(one)
+
+    def kill(self):
+        self._process.kill()
+        self._process.stdout.close()
+        self._process.wait()
+
+
+def told(name, wrong):
+    print(f"FAILED {name}: {wrong}" if wrong else f"ok {name}", flush=True)
+
+
+def main(engines, folder):
+    shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(folder)
+    model = os.path.join(folder, "model")
+    make = os.path.join(HERE, "..", "vllm", "model.py")
+    subprocess.run([os.path.join(engines, "vllm", "bin", "python"), make, model],
+                   check=True)
+    truth, cached = Engine(engines, model).answers()
+    told("vLLM alone computes all", len(truth) != 3 or any(cached))
+
+    server = Server(engines, folder)
+    engine = Engine(engines, model, server.port)
+    first = engine.answer()
+    end = time.monotonic() + 30
+    while not server.status()["stored_object_count"] and time.monotonic() < end:
+        time.sleep(0.05)
+    second = engine.answer()
+    server.end(signal.SIGKILL)  # the chunks of the second prompt are on their way
+    engine.kill()
+    told("before the kill: logprobs as without LMCache", [first[0], second[0]] != truth[:2])
+
+    server = Server(engines, folder)
+    before = server.status()
+    hashes, cached = Engine(engines, model, server.port, 5).answers()
+    after = server.status()
+    server.end()
+    found = before["stored_object_count"]
+    told(f"killed in mid-store, restarted: {found} of {CHUNKS} chunks are there, logprobs as without LMCache",
+         hashes != truth and f"{hashes}, not {truth}" or not 0 < found < CHUNKS and before)
+    told(f"all {CHUNKS} chunks are stored", after["stored_object_count"] != CHUNKS and after)
+
+    server = Server(engines, folder)
+    hashes, cached = Engine(engines, model, server.port).answers()
+    status = server.status()
+    server.end()
+    told("server restarted with an empty L1: logprobs as without LMCache",
+         hashes != truth and f"{hashes}, not {truth}")
+    told(f"{cached} of {PROMPT_TOKENS} tokens each come from L2, {status['loaded_object_count']} chunks",
+         (min(cached) < 384 - CHUNK_TOKENS or status["loaded_object_count"] != CHUNKS) and status)
+    bad = status["corrupt_object_count"] or status["copied_object_count"] or not status["l1_bytes_registered"]
+    told("none was damaged, none copied on the way", bad and status)
+    shutil.rmtree(folder)
+
+
+main(*sys.argv[1:])
