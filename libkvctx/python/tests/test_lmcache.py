@@ -314,9 +314,14 @@ def test_what_is_locked_is_not_evicted(adapter, l1):
     assert store(adapter, numbered(end + 32), l1.fill(0, 32)).is_successful()
 
 
-def test_what_is_evicted_is_reported(adapter, l1):
+@pytest.mark.parametrize("events", [True, False])
+def test_what_is_evicted_is_reported(adapter, l1, events):
     heard, end = Listener(), 0
     adapter.register_listener(heard)
+    session = adapter._link.session
+    assert "events" in session.info.features
+    if not events:
+        session.info = session.info._replace(features=())
     while adapter.report_status()["stored_object_count"] == end:
         assert store(adapter, numbered(end), l1.fill(0, 32)).is_successful()
         end += 32
@@ -326,6 +331,43 @@ def test_what_is_evicted_is_reported(adapter, l1):
     assert len(heard.deleted) == end - here > 0 and not lookup(adapter, heard.deleted)
     assert sum(adapter.get_usage().bytes_by_cache_salt.values()) == here * PAGE
     assert adapter.report_status()["evicted_object_count"] == len(heard.deleted)
+
+
+def test_missed_events_are_made_up_for(adapter, l1):
+    heard = Listener()
+    adapter.register_listener(heard)
+    store(adapter, numbered(0), l1.fill(0, 32))
+    session = adapter._link.session
+    session.delete(names.pack(numbered(0, 3))).check()
+    while session.events().events:
+        pass  # taken by somebody else
+    adapter._keeper.tick()
+    assert not heard.deleted
+    taken = session.events
+
+    def missed(most):
+        session.events = taken
+        return taken(most)._replace(lost=1)
+
+    session.events = missed
+    adapter._keeper.tick()
+    assert heard.deleted == numbered(0, 3)
+
+
+def test_a_page_that_another_deletes_is_reported_once(adapter, l1):
+    heard = Listener()
+    adapter.register_listener(heard)
+    keys = numbered(0, 4)
+    store(adapter, keys, l1.fill(0, 4))
+    adapter._link.session.delete(names.pack(keys[:2])).check()
+    adapter.delete(keys[1:3])
+    adapter._keeper.tick()
+    assert sorted(heard.deleted, key=str) == keys[:3]
+    store(adapter, keys, l1.objects(0, 4))
+    adapter._link.session.delete(names.pack(keys)).check()
+    store(adapter, keys, l1.objects(0, 4))
+    adapter._keeper.tick()
+    assert adapter.get_usage().bytes_by_cache_salt == {"": 4 * PAGE}
 
 
 # deletion, accounts

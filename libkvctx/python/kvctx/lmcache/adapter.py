@@ -148,7 +148,7 @@ class KvctxL2Adapter(L2AdapterInterface):
         if new:
             names, sizes = _keys.names(pages), [lens[n] for n in new]
             stored, total = [keys[n] for n in new], sum(sizes)
-            self._ledger.add([names[n] for n in new], stored, sizes)
+            self._tell_gone(*self._ledger.add([names[n] for n in new], stored, sizes))
             self._notify_keys_stored(stored, sizes)
         self._count("stored", len(new))
         if not result.all_ok:
@@ -255,24 +255,29 @@ class KvctxL2Adapter(L2AdapterInterface):
     # Eviction
 
     def delete(self, keys: List[Any]) -> None:
+        if not keys:
+            return
+        deleted: Sequence[int] = [-errno.EIO] * len(keys)
+        known: Dict[Any, int] = {}
         try:
             pages = _keys.pack(keys)
-            deleted = self._link.session.delete(pages) if keys else []
+            # before they go, or the keeper would hear of it and tell it, too
+            known = dict(zip(*self._ledger.remove(_keys.names(pages))))
+            deleted = self._link.session.delete(pages)
         except Exception as e:
             self._trouble("delete", e)
-            return
-        names = _keys.names(pages)
-        known = dict(zip(*self._ledger.remove(names)))
         gone = [key for key, res in zip(keys, deleted) if res == 0 or key in known]
-        if gone:
-            self._notify_keys_deleted(gone, [known.get(key, 0) for key in gone])
+        self._tell_gone(gone, [known.get(key, 0) for key in gone])
 
     def _gone(self, names: Sequence[bytes], evicted: bool = False) -> None:
         """Pages went without being asked for; tell LMCache of those that it knows."""
         keys, sizes = self._ledger.remove(names)
+        if evicted:
+            self._count("evicted", len(keys))
+        self._tell_gone(keys, sizes)
+
+    def _tell_gone(self, keys: List[Any], sizes: List[int]) -> None:
         if keys:
-            if evicted:
-                self._count("evicted", len(keys))
             self._notify_keys_deleted(keys, sizes)
 
     def get_usage(self) -> AdapterUsage:

@@ -13,6 +13,7 @@ from typing import Callable
 from lmcache.logging import init_logger
 
 from ..keys import Keys
+from . import keys as _keys
 from .ledger import Ledger
 from .link import Link
 from .locks import Locks
@@ -22,6 +23,7 @@ logger = init_logger(__name__)
 KEEP_S = 1.0
 _AUDIT_SHARE = 64  # of the capacity: so much is stored between two audits
 _AUDIT_PAGES = 16384  # asked for at once
+_EVENTS = 4096  # taken at once
 _GONE_KINDS = ("evicted", "deleted", "dropped")
 
 
@@ -34,7 +36,7 @@ class Keeper:
     def __init__(self, link: Link, locks: Locks, ledger: Ledger, capacity: int, gone: Callable[..., None]) -> None:
         self._link, self._locks, self._ledger, self._gone = link, locks, ledger, gone
         self._audit_bytes = max(1, capacity // _AUDIT_SHARE)
-        self._stored = 0
+        self._stored, self._reopened = 0, False
         self.trouble = ""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kvctx-keeper", daemon=True)
@@ -67,17 +69,24 @@ class Keeper:
                 return
             logger.warning("kvctx: a new session, after the one before was lost (%s)", self.trouble)
             self._locks.clear()
-            self._stored = self._audit_bytes  # what went meanwhile, nobody told
+            self._reopened = True  # what went meanwhile, nobody told
         self._locks.renew(self._link.session)
         self._stored += self._ledger.added()
-        if self._listen() or self._stored >= self._audit_bytes:
-            self._stored = 0
+        if self._listen() or self._reopened:
+            self._stored, self._reopened = 0, False
             self._audit()
 
     def _listen(self) -> bool:
-        """Take the session's events. Whether some were missed."""
-        take = getattr(self._link.session, "events", None)
-        return False if take is None else bool(take)
+        """Take the session's events. Whether all pages have to be asked for."""
+        session, ask = self._link.session, False
+        while "events" in session.info.features:
+            events, lost = session.events(_EVENTS)
+            kinds = {_keys.name(key): kind for kind, key, _ in events}  # the last that happened to each
+            self._gone([name for name, kind in kinds.items() if kind in _GONE_KINDS], True)
+            ask = ask or lost > 0 or "member_lost" in kinds.values()
+            if len(events) < _EVENTS:
+                return ask
+        return self._stored >= self._audit_bytes
 
     def _audit(self) -> None:
         """Ask for every page in the ledger."""

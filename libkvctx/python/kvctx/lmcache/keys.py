@@ -12,13 +12,15 @@ from array import array
 from functools import lru_cache
 from hashlib import sha256
 from operator import attrgetter
+from struct import Struct
 from typing import Any, List, Sequence
 
 from .._lib import KEY_BYTES
-from ..keys import Keys
+from ..keys import Key, Keys
 
 _FIELDS = attrgetter("chunk_hash", "model_name", "kv_rank", "object_group_id", "cache_salt")
 _GROUP_BITS = 16
+_QUALIFIER = Struct("=Q")
 
 
 @lru_cache(maxsize=4096)
@@ -41,6 +43,11 @@ def pack(keys: Sequence[Any]) -> Keys:
     parts[::2] = [sha256(_owner(m, s) + h).digest() for h, m, s in zip(hashes, models, salts)]
     parts[1::2] = [qualifiers[n:n + 8] for n in range(0, len(qualifiers), 8)]
     return Keys.from_buffer(b"".join(parts))
+
+
+def name(key: Key) -> bytes:
+    """One key as names() has it."""
+    return key.digest + _QUALIFIER.pack(key.qualifier)
 
 
 def names(pages: Keys) -> List[bytes]:

@@ -22,11 +22,13 @@ class Ledger:
         self._entries: Dict[bytes, Tuple[Any, int]] = {}
         self._added = 0
 
-    def add(self, names: Iterable[bytes], keys: Sequence[Any], sizes: Sequence[int]) -> None:
-        """Pages were stored."""
+    def add(self, names: Sequence[bytes], keys: Sequence[Any], sizes: Sequence[int]) -> Told:
+        """Pages were stored. Those that were here before: they have gone, and LMCache was not told yet."""
         with self._lock:
+            before = [self._entries[name] for name in names if name in self._entries]
             self._entries.update(zip(names, zip(keys, sizes)))
             self._added += sum(sizes)
+        return [key for key, _ in before], [size for _, size in before]
 
     def added(self) -> int:
         """Bytes stored since the last call."""

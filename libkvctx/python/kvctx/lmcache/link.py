@@ -75,6 +75,8 @@ class Link:
     def _open(self) -> Session:
         p = self.params
         session = Session(p.path, keyspace=p.keyspace, entries=p.entries)
+        if "events" in session.info.features:
+            session.events(1)  # they are told from the first call on
         self.registered, self.trouble = 0, ""
         if self.arena is not None:
             try:
