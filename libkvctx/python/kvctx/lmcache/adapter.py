@@ -5,8 +5,8 @@ Vocabulary
   task    what LMCache submits: a list of keys, and objects to store from or load to. Each gets a number; its result is
           fetched once, after the event fd of its kind was signalled
   page    one object in kvctx; it has the object's bytes, and a name that keys.py makes of the key
-  keeper  the adapter's own thread: once in KEEP_S it renews leases, tells LMCache what kvctx has evicted, and opens a
-          new session when one was lost
+  keeper  the adapter's own thread: now and then it renews leases, flushes, tells LMCache what kvctx has evicted, and
+          opens a new session when one was lost
 
 A task is one batch of kvctx from L1's memory, without a copy, and completes in the session's reaper thread. Lookups are
 answered by kvctx at once, so they complete within their submission. No call raises what kvctx had to say: a page that

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """What has to be done now and then, by one thread of the adapter's: see Keeper.tick().
 
+Pages that were stored are made durable every FLUSH_S: a server that is killed, or loses power, has those of before.
+
 Pages go without LMCache asking for it: kvctx evicts what is used least when a pool is full, and drops what fails
 verification. Where the session has events they tell; where it has none, or some were missed, the keeper asks for all
 pages in the ledger once so much was stored that eviction may have been at work.
@@ -8,6 +10,7 @@ pages in the ledger once so much was stored that eviction may have been at work.
 from __future__ import annotations
 
 import threading
+import time
 from typing import Callable
 
 from lmcache.logging import init_logger
@@ -21,6 +24,7 @@ from .locks import Locks
 logger = init_logger(__name__)
 
 KEEP_S = 1.0
+FLUSH_S = 5.0
 _AUDIT_SHARE = 64  # of the capacity: so much is stored between two audits
 _AUDIT_PAGES = 16384  # asked for at once
 _EVENTS = 4096  # taken at once
@@ -37,6 +41,7 @@ class Keeper:
         self._link, self._locks, self._ledger, self._gone = link, locks, ledger, gone
         self._audit_bytes = max(1, capacity // _AUDIT_SHARE)
         self._stored, self._reopened = 0, False
+        self._dirty, self._flushed = 0, time.monotonic()
         self.trouble = ""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kvctx-keeper", daemon=True)
@@ -61,7 +66,7 @@ class Keeper:
                 self.heard(f"keeper: {e}")
 
     def tick(self) -> None:
-        """Another session for one that was lost; leases; what went."""
+        """Another session for one that was lost; leases; a flush; what went."""
         if self._link.lost:
             why = self._link.mend()
             if why is not None:
@@ -71,7 +76,12 @@ class Keeper:
             self._locks.clear()
             self._reopened = True  # what went meanwhile, nobody told
         self._locks.renew(self._link.session)
-        self._stored += self._ledger.added()
+        added = self._ledger.added()
+        self._stored += added
+        self._dirty += added
+        if self._dirty and time.monotonic() - self._flushed > FLUSH_S:
+            self._flushed, self._dirty = time.monotonic(), 0
+            self._link.session.flush()
         if self._listen() or self._reopened:
             self._stored, self._reopened = 0, False
             self._audit()
