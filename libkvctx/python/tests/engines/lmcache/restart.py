@@ -18,9 +18,13 @@ import time
 import urllib.error
 import urllib.request
 
+from kvctx.lmcache.keeper import FLUSH_S
+
 HERE = os.path.dirname(os.path.abspath(__file__))
-PROMPT_TOKENS, CHUNK_TOKENS, CHUNKS = 400, 64, 18  # CHUNKS: of the three prompts, whole ones
-START_S, ANSWERS_S = 120, 200
+PROMPTS, PROMPT_TOKENS, CHUNK_TOKENS = 3, 400, 64
+PROMPT_CHUNKS = PROMPT_TOKENS // CHUNK_TOKENS  # whole ones
+CHUNKS = PROMPTS * PROMPT_CHUNKS
+START_S, STORE_S = 120, 30
 
 
 def free_port():
@@ -76,6 +80,15 @@ class Server:
         look(self._get("status"))
         return found[0]
 
+    def wait_stored(self, chunks):
+        """The status when so many are stored, or after STORE_S."""
+        end = time.monotonic() + STORE_S
+        while True:
+            status = self.status()
+            if status["stored_object_count"] >= chunks or time.monotonic() > end:
+                return status
+            time.sleep(0.1)
+
     def end(self, how=signal.SIGTERM):
         if self._process.poll() is None:
             self._process.send_signal(how)
@@ -89,32 +102,42 @@ class Engine:
         packages, = glob.glob(os.path.join(engines, "lmcache", "lib", "python3*", "site-packages"))
         self._process = subprocess.Popen(
             [os.path.join(engines, "vllm", "bin", "python"), os.path.join(HERE, "generate.py"), model,
-             *map(str, arguments)], stdout=subprocess.PIPE, text=True, env={**os.environ, "LMCACHE_PACKAGES": packages})
+             *map(str, arguments)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env={**os.environ, "LMCACHE_PACKAGES": packages})
         atexit.register(self._process.kill)
 
     def answer(self):
-        """(hash, tokens not computed) of the next prompt; None: there is none."""
+        """(hash, tokens not computed) of the next prompt"""
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
         for line in self._process.stdout:
             told = re.match(r"answer (\w+) (\d+)", line)
             if told:
                 print("vllm:", line, end="", flush=True)
                 return told[1], int(told[2])
-            if line == "end\n":
-                return None
-        return None
+        raise RuntimeError("vLLM has ended")
 
     def answers(self):
-        told = []
-        while True:
-            one = self.answer()
-            if one is None:
-                return [h for h, _ in told], [n for _, n in told]
-            told.append(one)
+        """([hash], [tokens not computed]) of all prompts"""
+        told = [self.answer() for _ in range(PROMPTS)]
+        return [h for h, _ in told], [n for _, n in told]
+
+    def end(self):
+        self._process.stdin.close()
+        self._process.stdout.close()
+        self._process.wait(60)
 
     def kill(self):
         self._process.kill()
-        self._process.stdout.close()
-        self._process.wait()
+        self.end()
+
+
+def ask(engines, model, *port):
+    """As Engine.answers(), of an engine for that alone."""
+    engine = Engine(engines, model, *port)
+    answers = engine.answers()
+    engine.end()
+    return answers
 
 
 def told(name, wrong):
@@ -128,15 +151,14 @@ def main(engines, folder):
     make = os.path.join(HERE, "..", "vllm", "model.py")
     subprocess.run([os.path.join(engines, "vllm", "bin", "python"), make, model],
                    check=True)
-    truth, cached = Engine(engines, model).answers()
-    told("vLLM alone computes all", len(truth) != 3 or any(cached))
+    truth, cached = ask(engines, model)
+    told("vLLM alone computes all", any(cached))
 
     server = Server(engines, folder)
     engine = Engine(engines, model, server.port)
     first = engine.answer()
-    end = time.monotonic() + 30
-    while not server.status()["stored_object_count"] and time.monotonic() < end:
-        time.sleep(0.05)
+    server.wait_stored(PROMPT_CHUNKS)
+    time.sleep(FLUSH_S + 2)
     second = engine.answer()
     server.end(signal.SIGKILL)  # the chunks of the second prompt are on their way
     engine.kill()
@@ -144,22 +166,24 @@ def main(engines, folder):
 
     server = Server(engines, folder)
     before = server.status()
-    hashes, cached = Engine(engines, model, server.port, 5).answers()
-    after = server.status()
-    server.end()
     found = before["stored_object_count"]
-    told(f"killed in mid-store, restarted: {found} of {CHUNKS} chunks are there, logprobs as without LMCache",
-         hashes != truth and f"{hashes}, not {truth}" or not 0 < found < CHUNKS and before)
+    engine = Engine(engines, model, server.port)
+    hashes, cached = engine.answers()
+    told(f"killed in mid-store, restarted: {found} of {CHUNKS} chunks are there, {cached} of {PROMPT_TOKENS} tokens "
+         "come from them, logprobs as without LMCache",
+         hashes != truth and f"{hashes}, not {truth}" or not PROMPT_CHUNKS <= found < CHUNKS and before)
+    after = server.wait_stored(CHUNKS)
+    engine.end()
+    server.end()
     told(f"all {CHUNKS} chunks are stored", after["stored_object_count"] != CHUNKS and after)
 
     server = Server(engines, folder)
-    hashes, cached = Engine(engines, model, server.port).answers()
+    hashes, cached = ask(engines, model, server.port)
     status = server.status()
     server.end()
-    told("server restarted with an empty L1: logprobs as without LMCache",
-         hashes != truth and f"{hashes}, not {truth}")
+    told("restarted with an empty L1: logprobs as without LMCache", hashes != truth and f"{hashes}, not {truth}")
     told(f"{cached} of {PROMPT_TOKENS} tokens each come from L2, {status['loaded_object_count']} chunks",
-         (min(cached) < 384 - CHUNK_TOKENS or status["loaded_object_count"] != CHUNKS) and status)
+         (min(cached) != PROMPT_CHUNKS * CHUNK_TOKENS or status["loaded_object_count"] != CHUNKS) and status)
     bad = status["corrupt_object_count"] or status["copied_object_count"] or not status["l1_bytes_registered"]
     told("none was damaged, none copied on the way", bad and status)
     shutil.rmtree(folder)
