@@ -50,6 +50,10 @@ class L1:
         return self.memory[i * self.size:(i + 1) * self.size]
 
 
+def numbered(first, n=32):
+    return [object_key(i) for i in range(first, first + n)]
+
+
 class Listener:
     def __init__(self):
         self.stored, self.accessed, self.deleted = [], [], []
@@ -161,6 +165,16 @@ def test_what_is_missing_is_told_by_bit(adapter, l1):
     assert l1.bytes(9) == l1.bytes(0) and l1.bytes(11) == l1.bytes(1)
     assert lookup(adapter, keys[4:]) == [] and load(adapter, keys[4:], l1.objects(8, 2)) == []
     assert lookup(adapter, []) == [] and load(adapter, [], []) == []
+
+
+def test_tasks_of_any_length(path):
+    l1, n = L1(pages=2 * 3000, size=512), 3000
+    a = KvctxL2Adapter({"path": path, **POOL}, l1.desc)
+    assert store(a, numbered(0, n), l1.fill(0, n)).bytes_transferred() == n * 512
+    assert lookup(a, numbered(0, n)) == list(range(n))
+    assert load(a, numbered(0, n), l1.objects(n, n)) == list(range(n))
+    assert l1.memory[:n * 512] == l1.memory[n * 512:]
+    a.close()
 
 
 def test_a_page_that_is_there_is_not_stored_again(adapter, l1):
@@ -298,10 +312,6 @@ def test_leases_are_renewed_until_the_hold_is_over():
     hold.begun -= 601
     locks.renew(Session())
     assert len(locks) == 0 and ended == [first, hold.match] and len(asked) == 1
-
-
-def numbered(first, n=32):
-    return [object_key(i) for i in range(first, first + n)]
 
 
 def test_what_is_locked_is_not_evicted(adapter, l1):

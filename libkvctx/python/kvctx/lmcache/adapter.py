@@ -21,6 +21,7 @@ import threading
 from array import array
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from itertools import compress
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from lmcache.lmcache_native import Bitmap
@@ -174,7 +175,7 @@ class KvctxL2Adapter(L2AdapterInterface):
                 self._locks.add(match, pages)
                 found = range(match.count)
                 if match.prefix < match.count:
-                    found = [n for n, length in enumerate(match.lengths) if length]
+                    found = list(compress(range(len(keys)), match.lengths))
         self._lookups.end(task, _bitmap(len(keys), None if len(found) == len(keys) else found))
         return task
 
