@@ -88,6 +88,8 @@ class Finder:
         if request not in entry.requests:
             entry.requests.add(request)
             self._of_request.setdefault(request, set()).add(key)
+            if entry.found is False:
+                entry.found = entry.waits = None  # others may have stored it since another request asked
         if entry.found and entry.until < time.monotonic() and not entry.holds:
             entry.found = None
             entry.let_go()

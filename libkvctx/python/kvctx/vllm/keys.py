@@ -20,6 +20,7 @@ from ..keys import Key, Keys
 _FORMAT = 1  # of a page: its blocks in order, of each the layers in the group's order
 _GROUP_BYTES = 4
 _DIGEST_BYTES = 32
+_RANK_SHIFT, RANK_BITS = 16, 0xffff << 16  # of a qualifier: group, rank, and generation in the upper half
 
 
 class Pages(LoadStoreSpec):
@@ -52,7 +53,7 @@ def page_keys(keys: Sequence[bytes], ranks: Sequence[int], generation: int = 0) 
         if len(digest) != _DIGEST_BYTES:
             digest = sha256(digest).digest()
         qualifier = generation << 32 | group_of(key)
-        packed += [Key(digest, qualifier | rank << 16) for rank in ranks]
+        packed += [Key(digest, qualifier | rank << _RANK_SHIFT) for rank in ranks]
     return Keys(packed)
 
 

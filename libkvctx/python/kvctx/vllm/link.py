@@ -127,6 +127,15 @@ class Link:
                 logger.info("kvctx: %s is back", self._options.path)
             return
 
+    def flush(self) -> None:
+        """Let what was stored, and what was dropped, survive a power cut. Waits; a failure is only told."""
+        session = self._session
+        try:
+            if session:
+                session.flush()
+        except OSError as e:
+            logger.warning("kvctx: %s: flush: %s", self._options.path, e)
+
     def close(self) -> None:
         """End it. Waits for operations in flight."""
         with self._lock:

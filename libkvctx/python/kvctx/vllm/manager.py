@@ -4,38 +4,46 @@
 Nothing here waits: see finder.py for lookups. The workers move the pages; this side never sees one.
 
 What is stored is announced (take_events) when kvctx says that it is there, on all ranks: a STORE that was refused or a
-worker that failed announces nothing. That a chunk was evicted is announced when a request looks for it in vain.
+worker that failed announces nothing. That a chunk has gone is announced when kvctx tells, or, by servers that tell
+nothing, when a request looks for it in vain. What other engines store in the same pool is theirs to announce.
 
 Threads. All of it belongs to the scheduler's thread.
 """
 from __future__ import annotations
 
 import secrets
-from collections import OrderedDict, deque
-from typing import Any, Collection, Deque, Dict, Iterable, List, Optional, Set, Tuple
+import time
+from collections import OrderedDict
+from typing import Any, Collection, Dict, Iterable, List, Optional, Set, Tuple
 
 from vllm.v1.kv_offload.base import (Locality, LookupResult, Medium, OffloadingEvent, OffloadingManager,
                                      PrepareStoreOutput, RequestOffloadingContext)
 from vllm.v1.metrics.cache_hit_source import CacheHitSource
 
-from .. import Error, Keys
+from .. import Error, Gone, Keys, Session
 from .finder import Finder
-from .keys import Pages, group_of, page_keys
-from .link import Link
+from .keys import RANK_BITS, Pages, group_of, page_keys
+from .link import Link, logger
 
 _LOADS_MAX = 3  # of one request: one that keeps failing is computed
 _ANNOUNCED_MAX = 1 << 20
+_LISTEN_S = 0.02  # kvctx is asked no oftener for what has gone
+_GOING = ("evicted", "deleted", "dropped")
 
 
 class Announcer:
-    """Events for routers that want to know which engine has what: OffloadingEvent of chunks stored and gone."""
+    """Events for routers that want to know which engine has what: OffloadingEvent of chunks stored and gone.
+
+    _known has the chunks that were announced, by digest and qualifier of their pages without the rank.
+    """
 
     def __init__(self, link: Link, manager: KvctxManager) -> None:
         self._link, self._manager = link, manager
         self._stored: List[bytes] = []
-        self._asked: Deque[Tuple[List[bytes], Any]] = deque()
         self._known: OrderedDict = OrderedDict()
         self._events: List[OffloadingEvent] = []
+        self._next = 0.0
+        self._heard_from: Optional[Session] = None
 
     def stored(self, keys: Iterable[bytes]) -> None:
         """Workers say that they have stored these."""
@@ -43,49 +51,68 @@ class Announcer:
 
     def missing(self, key: bytes) -> None:
         """A lookup has not found this."""
-        if self._known.pop(key, None):
+        if self._known and self._known.pop(self._names([key])[0], None):
             self._emit([key], removed=True)
 
+    def _names(self, keys: List[bytes]) -> List[Tuple[bytes, int]]:
+        """Keys of the pages of chunks on rank 0."""
+        return list(self._manager.pages_of(keys, [0]))
+
     def _emit(self, keys: List[bytes], removed: bool) -> None:
-        self._events.append(OffloadingEvent(keys=keys, medium=Medium.STORAGE, removed=removed,
-                                            locality=Locality.LOCAL))
+        if keys:
+            self._events.append(OffloadingEvent(keys=keys, medium=Medium.STORAGE, removed=removed,
+                                                locality=Locality.LOCAL))
 
     def step(self) -> None:
-        """Ask kvctx for what was stored since the last step, and take its answers."""
-        while self._asked and self._asked[0][1].done():
-            self._take(*self._asked.popleft())
-        keys, self._stored = self._stored, []
-        session = self._link.session
-        if keys and session is not None:
-            try:
-                self._asked.append((keys, session.submit_match(self._manager.pages_of(keys), all=True)))
-            except Error:
-                pass
-
-    def _take(self, keys: List[bytes], op: Any) -> None:
-        try:
-            present = op.result().present
-        except Error:
+        """Ask kvctx for what was stored since the last step, and for what has gone."""
+        session, now = self._link.session, time.monotonic()
+        if session is None or now < self._next and not self._stored:
             return
+        self._next = now + _LISTEN_S
+        keys, self._stored = self._stored, []
+        try:
+            if keys:
+                self._add(self._here(session, keys))
+            self._listen(session)
+        except Gone:
+            self._link.lost(session)
+        except Error as e:
+            logger.debug("kvctx: events: %s", e)
+
+    def _here(self, session: Session, keys: List[bytes]) -> List[bytes]:
+        """Those of chunks that are there, on all ranks."""
+        present = session.match(self._manager.pages_of(keys), all=True).present
         pages = len(present) // len(keys)
-        here = [key for n, key in enumerate(keys) if all(present[n * pages:(n + 1) * pages])]
-        new = [key for key in here if key not in self._known]
-        self._known.update(dict.fromkeys(new, True))
-        if new:
-            self._emit(new, removed=False)
+        return [key for n, key in enumerate(keys) if all(present[n * pages:(n + 1) * pages])]
+
+    def _add(self, keys: List[bytes]) -> None:
+        new = {name: key for name, key in zip(self._names(keys), keys) if name not in self._known}
+        self._known.update(new)
+        self._emit(list(new.values()), removed=False)
         while len(self._known) > _ANNOUNCED_MAX:
             self._known.popitem(last=False)
 
+    def _listen(self, session: Session) -> None:
+        """Announce what kvctx tells that has gone. A new session may have missed anything."""
+        if "events" not in session.info.features:
+            return
+        told, again = session.events(), session is not self._heard_from and self._heard_from is not None
+        self._heard_from = session
+        if told.lost or again or any(e.kind == "member_lost" for e in told.events):
+            here = set(self._here(session, list(self._known.values()))) if self._known else set()
+            gone = [name for name, key in self._known.items() if key not in here]
+        else:
+            gone = [(e.key.digest, e.key.qualifier & ~RANK_BITS) for e in told.events if e.kind in _GOING]
+        self._emit([self._known.pop(name) for name in dict.fromkeys(gone) if name in self._known], removed=True)
+
     def reset(self) -> None:
         """Nothing of what was announced is there any more."""
-        if self._known:
-            self._emit(list(self._known), removed=True)
+        self._emit(list(self._known.values()), removed=True)
         self._stored.clear()
-        self._asked.clear()
         self._known.clear()
 
     def busy(self) -> bool:
-        return bool(self._stored or self._asked)
+        return bool(self._stored)
 
     def take(self) -> List[OffloadingEvent]:
         events, self._events = self._events, []
@@ -107,9 +134,9 @@ class KvctxManager(OffloadingManager):
         self._storing: Set[bytes] = set()
         self._loads: Dict[str, int] = {}
 
-    def pages_of(self, keys: List[bytes]) -> Keys:
-        """The pages of chunks, on all ranks."""
-        return page_keys(keys, self._ranks, self._generation)
+    def pages_of(self, keys: List[bytes], ranks: Optional[List[int]] = None) -> Keys:
+        """The pages of chunks, on all ranks or these."""
+        return page_keys(keys, self._ranks if ranks is None else ranks, self._generation)
 
     def lookup(self, key: bytes, req_context: Any) -> LookupResult:
         if key in self._storing:

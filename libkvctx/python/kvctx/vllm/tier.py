@@ -112,5 +112,7 @@ class KvctxTier(SecondaryTierManager):
 
     def shutdown(self) -> None:
         self._finder.reset()
+        self._transfers.wait()
+        self._link.flush()
         self._link.close()
         logger.info("kvctx: %s", self._transfers.report())

@@ -182,6 +182,8 @@ class KvctxWorker(OffloadingWorker):
     def shutdown(self) -> None:
         if self._staging:
             self._staging.close()
+        self._transfers.wait()
+        self._link.flush()
         self._link.close()
         self._transfers.finished()
         logger.info("kvctx: %s", self._transfers.report())
