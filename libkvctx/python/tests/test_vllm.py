@@ -1,0 +1,487 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""kvctx.vllm against small fakes of vLLM's classes (fakes/vllm), and tensors that are plain memory.
+
+A page in these tests is a chunk of two blocks, a block two layers of 4,096 and 2,048 bytes.
+"""
+import ctypes
+import errno
+import os
+import sys
+import time
+from array import array
+from types import SimpleNamespace
+
+import pytest
+
+import kvctx
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "fakes"))
+if "vllm" not in sys.modules:
+    import vllm as fake
+    if hasattr(fake, "install"):
+        fake.install()
+import vllm as fake  # noqa: E402
+
+pytestmark = pytest.mark.skipif(not hasattr(fake, "install"), reason="vLLM itself is here: see engines/vllm.sh")
+
+BLOCKS, SIZES = 16, (4096, 2048)
+CHUNK = 2 * sum(SIZES)
+
+
+def key(n, group=0):
+    return fake.make_offload_key(bytes([n]) * 32, group)
+
+
+class Tensor:
+    """The blocks of a layer: int8, (BLOCKS, size), with room behind each block."""
+
+    def __init__(self, size):
+        self.size, self.memory = size, bytearray((size + 64) * BLOCKS)
+        self.device = SimpleNamespace(type="cpu")
+
+    def data_ptr(self):
+        return ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
+
+    def stride(self, dim):
+        return self.size + 64
+
+    def element_size(self):
+        return 1
+
+    def untyped_storage(self):
+        return SimpleNamespace(data_ptr=self.data_ptr, nbytes=lambda: len(self.memory))
+
+    def block(self, b, value=None):
+        at = b * (self.size + 64)
+        if value is not None:
+            self.memory[at:at + self.size] = bytes([value]) * self.size
+        return set(self.memory[at:at + self.size])
+
+
+class KvCaches:
+    def __init__(self, groups=1):
+        self.tensors = [SimpleNamespace(tensor=Tensor(size)) for size in SIZES]
+        refs = [SimpleNamespace(tensor_idx=n, page_size_bytes=size) for n, size in enumerate(SIZES)]
+        self.group_data_refs = [refs] * groups
+
+    def fill(self, block, value):
+        for t in self.tensors:
+            t.tensor.block(block, value)
+
+    def values(self, block):
+        return set().union(*(t.tensor.block(block) for t in self.tensors))
+
+
+def config(path, **changes):
+    groups = changes.pop("groups", 1)
+    rank, world, events = changes.pop("rank", 0), changes.pop("world", 1), changes.pop("events", False)
+    c = SimpleNamespace(
+        groups=[SimpleNamespace(group_id=g, tokens_per_block=16, layer_names=("a", "b")) for g in range(groups)],
+        worker_kv_bytes_per_block=sum(SIZES), enable_kv_cache_events=events, extra_config={"path": path},
+        model=SimpleNamespace(name="m", dtype="bfloat16"), kv_cache_layout="LBHNC",
+        cache=SimpleNamespace(tokens_per_hash=16, blocks_per_chunk=2), canonical_layout=False, replicated_layout=False,
+        parallel=SimpleNamespace(rank=rank, world_size=world, tp_size=world, pp_size=1, pcp_size=1, dcp_size=1))
+    c.extra_config.update(changes.pop("extra", {}))
+    for name, value in changes.items():
+        setattr(c, name, value)
+    return c
+
+
+def gpu(blocks, first=0, sizes=None, indices=None):
+    """A GPULoadStoreSpec; array has tolist(), as numpy's arrays have."""
+    return SimpleNamespace(block_ids=array("i", blocks), group_sizes=sizes or [len(blocks)],
+                           block_indices=indices or [first])
+
+
+class Engine:
+    """Manager and worker of one spec, and what vLLM's scheduler does with them."""
+
+    def __init__(self, path, **changes):
+        from kvctx.vllm import KvctxOffloadingSpec
+        self.caches = KvCaches(changes.get("groups", 1))
+        self.spec = KvctxOffloadingSpec(config(path, **changes))
+        self.worker, self.manager = self.spec.get_worker(self.caches), self.spec.get_manager()
+        self.jobs = 0
+
+    def lookup(self, keys, request="r"):
+        """Results, after as many steps as it takes."""
+        context = fake.ReqContext(request)
+        for _ in range(3):
+            found = [self.manager.lookup(k, context) for k in keys]
+            if fake.LookupResult.RETRY not in found:
+                return found
+            self.step()
+        raise AssertionError("no answer")
+
+    def step(self):
+        self.manager.on_schedule_end(None)
+
+    def store(self, keys, place, request="r"):
+        context = fake.ReqContext(request, {k: 32 * (n + 1) for n, k in enumerate(keys)})
+        output = self.manager.prepare_store(keys, context)
+        self.jobs += 1
+        assert self.worker.submit_store(self.jobs, place, output.store_spec)
+        result = self.finish()
+        self.manager.complete_store(output.keys_to_store, context)
+        return result
+
+    def load(self, keys, place, request="r"):
+        context = fake.ReqContext(request)
+        pages = self.manager.prepare_load(keys, context)
+        self.jobs += 1
+        assert self.worker.submit_load(self.jobs, pages, place)
+        result = self.finish()
+        self.manager.complete_load(keys, context)
+        return result
+
+    def finish(self):
+        self.worker.wait({self.jobs})
+        (result,) = self.worker.get_finished()
+        assert result.job_id == self.jobs
+        return result
+
+    def end(self):
+        self.worker.shutdown()
+        self.manager.shutdown()
+
+
+@pytest.fixture
+def path(pool):
+    return os.path.join(pool.path, "default")
+
+
+@pytest.fixture
+def make(path):
+    engines = []
+
+    def make(**changes):
+        engines.append(Engine(path, **changes))
+        return engines[-1]
+
+    yield make
+    for engine in engines:
+        engine.end()
+
+
+HIT, MISS, RETRY = fake.LookupResult.HIT, fake.LookupResult.MISS, fake.LookupResult.RETRY
+
+
+def test_stored_by_one_engine_and_loaded_by_another(make):
+    one, keys = make(), [key(1), key(2)]
+    assert one.lookup(keys) == [MISS, MISS]
+    for b in range(4):
+        one.caches.fill(b, 10 + b)
+    result = one.store(keys, gpu([0, 1, 2, 3]))
+    assert (result.success, result.transfer_size) == (True, 2 * CHUNK)
+    two = make()
+    assert two.manager.lookup(keys[0], fake.ReqContext("x")) is RETRY, "nothing waits in a lookup"
+    assert two.lookup(keys + [key(3)], "x") == [HIT, HIT, MISS]
+    assert two.load(keys, gpu([9, 5, 7, 2]), "x").success
+    assert [two.caches.values(b) for b in (9, 5, 7, 2)] == [{10}, {11}, {12}, {13}]
+    assert two.caches.values(3) == {0}
+
+
+def test_part_of_a_chunk_is_loaded(make):
+    one = make()
+    for b in range(4):
+        one.caches.fill(b, 10 + b)
+    one.store([key(1), key(2)], gpu([0, 1, 2, 3]))
+    assert one.load([key(1), key(2)], gpu([8, 9, 10], first=1)).success
+    assert [one.caches.values(b) for b in (8, 9, 10)] == [{11}, {12}, {13}]
+    assert one.load([key(1)], gpu([12], first=0)).success, "the first half"
+    assert one.caches.values(12) == {10}
+
+
+def test_part_of_a_chunk_is_not_stored(make):
+    one = make()
+    result = one.store([key(1), key(2)], gpu([1, 2, 3], first=1))
+    assert (result.success, result.transfer_size) == (True, CHUNK)
+    assert one.lookup([key(1), key(2)]) == [MISS, HIT]
+
+
+def test_groups_have_pages_of_their_own(make):
+    one = make(groups=2)
+    for b in range(4):
+        one.caches.fill(b, 10 + b)
+    keys = [key(1, 0), key(1, 1)]
+    assert one.store(keys, gpu([0, 1, 2, 3], sizes=[2, 2], indices=[0, 0])).success
+    assert one.load(keys, gpu([4, 5, 6, 7], sizes=[2, 2], indices=[0, 0])).success
+    assert [one.caches.values(b) for b in range(4, 8)] == [{10}, {11}, {12}, {13}]
+    wrong = one.load([key(1, 1), key(1, 0)], gpu([4, 5, 6, 7], sizes=[2, 2], indices=[0, 0]))
+    assert not wrong.success, "keys that do not fit the blocks move nothing"
+
+
+@pytest.mark.parametrize("changes", [
+    {"kv_cache_layout": "BLHNC"}, {"world": 2}, {"extra": {"keyspace": "other weights"}},
+    {"model": SimpleNamespace(name="m", dtype="fp8")},
+    {"cache": SimpleNamespace(tokens_per_hash=16, blocks_per_chunk=1)}])
+def test_another_layout_finds_nothing(make, changes):
+    make().store([key(1)], gpu([0, 1]))
+    assert make(**changes).lookup([key(1)]) == [MISS]
+    assert make().lookup([key(1)]) == [HIT]
+
+
+def test_chunk_is_there_when_all_ranks_have_it(make):
+    one, two = make(world=2, rank=0), make(world=2, rank=1)
+    one.store([key(1)], gpu([0, 1]))
+    assert one.lookup([key(1)]) == [MISS]
+    two.store([key(1)], gpu([0, 1]))
+    assert one.lookup([key(1)], "later") == [HIT]
+
+
+def test_rank_0_stores_for_all_where_they_are_alike(make):
+    one, two = make(world=2, replicated_layout=True), make(world=2, rank=1, replicated_layout=True)
+    one.caches.fill(0, 7)
+    one.store([key(1)], gpu([0, 1]))
+    assert two.lookup([key(1)]) == [HIT]
+    assert two.load([key(1)], gpu([4, 5])).success and two.caches.values(4) == {7}
+
+
+def test_found_stays_until_loaded(tmp_path):
+    """In a pool for some chunks, one that was found outlives many that are stored after it, and one that was loaded,
+    or that nobody waits for any more, does not."""
+    kvctx.create_pool(tmp_path / "small", 20 << 18, segment_bytes=1 << 18)
+    one = Engine(os.path.join(tmp_path, "small", "default"))
+    with kvctx.Session(one.spec._options.path, keyspace=one.spec._described) as s:
+        one.caches.fill(0, 7)
+        one.store([key(0)], gpu([0, 1]))
+        s.store([f"between {n}" for n in range(25)], [bytes(CHUNK)] * 25)  # segments are kept as a whole
+        one.store([key(1), key(2)], gpu([0, 1, 2, 3]))
+        for n in range(3):
+            assert one.lookup([key(n)], f"request {n}") == [HIT]
+        one.manager.on_request_finished(fake.ReqContext("request 1"))
+        assert one.load([key(2)], gpu([6, 7]), "request 2").success
+        for n in range(1000):
+            s.store([f"other {n}"], [bytes(CHUNK)])
+            s.match([f"other {m}" for m in range(n - 40, n + 1)])  # used as much as those that were found
+    assert [one.lookup([key(n)], "later")[0] for n in (1, 2)] == [MISS, MISS]
+    assert one.load([key(0)], gpu([8, 9]), "request 0").success and one.caches.values(8) == {7}
+    one.end()
+
+
+def lose(engine, k):
+    """Drop the page of a chunk behind an engine's back."""
+    from kvctx.vllm.keys import page_keys
+    engine.worker._link.session.delete(page_keys([k], [0])).check()
+
+
+def test_load_that_fails_ends_the_job_of_a_stock_connector(make):
+    one = make()
+    one.store([key(1), key(2)], gpu([0, 1, 2, 3]))
+    lose(one, key(1))
+    assert not one.load([key(1), key(2)], gpu([4, 5, 6, 7])).success
+    assert one.worker.failed_loads() == {}
+
+
+class Connected:
+    """KvctxConnector of a worker."""
+
+    def __init__(self, path, groups=1):
+        from kvctx.vllm import KvctxConnector
+        self.engine = Engine(path, groups=groups)
+        fake.OffloadingConnector.spec_class = self.engine.spec
+        transfer = SimpleNamespace(kv_connector_extra_config={"path": path}, kv_load_failure_policy="recompute")
+        self.transfer = transfer
+        self.connector = KvctxConnector(SimpleNamespace(kv_transfer_config=transfer), None,
+                                        SimpleNamespace(kv_cache_groups=[None] * groups))
+        self.connector.register_kv_caches(self.engine.caches)
+
+    def load(self, keys, place):
+        pages = self.engine.manager.prepare_load(keys, fake.ReqContext("r"))
+        job = SimpleNamespace(req_id="r", src_spec=pages, dst_spec=place)
+        self.connector._connector_metadata = SimpleNamespace(load_jobs={77: job})
+        self.connector.start_load_kv(None)
+        self.engine.worker.wait({77})
+        return self.connector.get_transfer_results(set())
+
+
+def test_connector_has_failed_blocks_recomputed(path):
+    c = Connected(path)
+    assert c.transfer.kv_connector_extra_config["spec_name"] == "KvctxOffloadingSpec"
+    c.engine.store([key(1), key(2)], gpu([0, 1, 2, 3]))
+    lose(c.engine, key(2))
+    results = c.load([key(1), key(2)], gpu([4, 5, 6, 7]))
+    assert (results.finished_recving, results.failed_recving) == ({"r"}, set())
+    assert c.connector.get_block_ids_with_load_errors() == {6, 7}
+    assert c.connector.get_block_ids_with_load_errors() == set(), "told once"
+    c.engine.end()
+
+
+def test_connector_has_whole_requests_recomputed_where_block_ids_are_not_unique(path):
+    c = Connected(path, groups=2)
+    results = c.load([key(1, 0), key(1, 1)], gpu([4, 5, 6, 7], sizes=[2, 2], indices=[0, 0]))
+    assert (results.finished_recving, results.failed_recving) == ({"r"}, {"r"})
+    assert c.connector.get_block_ids_with_load_errors() == set()
+    c.engine.end()
+
+
+def test_request_whose_loads_keep_failing_is_computed(make):
+    one, context = make(), fake.ReqContext("r")
+    one.store([key(1)], gpu([0, 1]))
+    one.manager.on_new_request(context)
+    for _ in range(3):
+        assert one.lookup([key(1)]) == [HIT]
+        one.load([key(1)], gpu([4, 5]))
+    assert one.lookup([key(1)]) == [MISS]
+    assert one.lookup([key(1)], "another") == [HIT]
+
+
+def test_reset_forgets_what_was_stored(make):
+    """vLLM resets the cache when weights change."""
+    one = make()
+    one.caches.fill(0, 7)
+    one.store([key(1)], gpu([0, 1]))
+    one.manager.reset_cache()
+    assert one.lookup([key(1)]) == [MISS]
+    one.caches.fill(0, 8)
+    one.store([key(1)], gpu([0, 1]))
+    assert one.lookup([key(1)], "s") == [HIT]
+    one.load([key(1)], gpu([4, 5]), "s")
+    assert one.caches.values(4) == {8}
+    assert make().lookup([key(1)]) == [HIT], "an engine that starts anew has the weights of before"
+
+
+def test_chunk_on_its_way_is_not_stored_twice(make):
+    one, context = make(), fake.ReqContext("r")
+    first = one.manager.prepare_store([key(1)], context)
+    assert first.keys_to_store == [key(1)]
+    assert one.manager.prepare_store([key(1), key(2)], fake.ReqContext("s")).keys_to_store == [key(2)]
+    assert one.manager.lookup(key(1), fake.ReqContext("s")) is fake.LookupResult.HIT_PENDING
+
+
+def test_events(make):
+    one = make(events=True)
+    one.store([key(1), key(2)], gpu([0, 1, 2, 3]))
+    assert one.manager.has_pending_work() and not one.manager.take_events()
+    one.step()
+    (event,) = one.manager.take_events()
+    assert (event.keys, event.removed, event.medium) == ([key(1), key(2)], False, fake.Medium.STORAGE)
+    assert not one.manager.has_pending_work()
+    one.store([key(1)], gpu([0, 1]))
+    one.manager.complete_store([key(9)], fake.ReqContext("r"))
+    one.step()
+    assert not one.manager.take_events(), "neither what was announced nor what kvctx does not have"
+
+
+def test_events_of_what_has_gone(make, monkeypatch):
+    one = make(events=True)
+    one.store([key(n) for n in range(4)], gpu(list(range(8))))
+    one.step()
+    one.manager.take_events()
+    lose(one, key(2))
+    time.sleep(0.05)
+    one.step()
+    (event,) = one.manager.take_events()
+    assert (event.keys, event.removed) == ([key(2)], True), "told by kvctx"
+    session = one.manager._link.session
+    told = session.events
+    monkeypatch.setattr(session, "events", lambda: told()._replace(events=[], lost=1))
+    lose(one, key(3))
+    time.sleep(0.05)
+    one.step()
+    (event,) = one.manager.take_events()
+    assert (event.keys, event.removed) == ([key(3)], True), "found out, when events were lost"
+    monkeypatch.setattr(session, "info", session.info._replace(features=()))
+    lose(one, key(1))
+    one.step()
+    assert one.lookup([key(1)], "s") == [MISS]
+    (event,) = one.manager.take_events()
+    assert (event.keys, event.removed) == ([key(1)], True), "found out by a request"
+    one.manager.reset_cache()
+    (event,) = one.manager.take_events()
+    assert (event.keys, event.removed) == ([key(0)], True)
+
+
+def test_server_goes_and_comes_back(daemon):
+    one = Engine(os.path.join(daemon.pool.path, "default"))
+    one.worker.failures_wanted = True
+    one.caches.fill(0, 7)
+    one.store([key(1)], gpu([0, 1]))
+    assert one.lookup([key(1)]) == [HIT]
+    one.worker._link.flush()
+    daemon.end(9)
+    assert one.load([key(1)], gpu([4, 5])).success
+    assert one.worker.failed_loads() == {one.jobs: {4, 5}}
+    assert one.lookup([key(1)], "s") == [MISS]
+    assert one.manager.prepare_store([key(2)], fake.ReqContext("s")) is None
+    daemon.start()
+    for _ in range(100):
+        if one.worker._link.session and one.manager._link.session:
+            break
+        time.sleep(0.1)
+    assert one.lookup([key(1)], "t") == [HIT]
+    assert one.load([key(1)], gpu([6, 7]), "t").success and one.worker.failed_loads() == {}
+    assert one.caches.values(6) == {7}
+    one.end()
+
+
+def test_answer_that_does_not_come_is_a_miss(monkeypatch):
+    from kvctx.vllm import finder
+    silent = SimpleNamespace(session=SimpleNamespace(
+        submit_match=lambda keys, lease, all: SimpleNamespace(add_done_callback=lambda fn: None)))
+    monkeypatch.setattr(finder, "_PATIENCE_S", 0.05)
+    f = finder.Finder(silent, lambda keys: keys, 1.0)
+    assert f.lookup(b"k", "r") is None
+    f.flush()
+    assert f.lookup(b"k", "r") is None
+    time.sleep(0.1)
+    assert f.lookup(b"k", "r") is False
+    f.finish("r")
+    assert not len(f)
+
+
+def test_options(path, tmp_path):
+    from kvctx.vllm import KvctxOffloadingSpec
+    for extra, words in (({"path": "here"}, "absolute"), ({"lease_seconds": 100}, "lease_seconds")):
+        with pytest.raises(ValueError, match=words):
+            KvctxOffloadingSpec(config(path, extra=extra))
+    with pytest.raises(ValueError, match="canonical_layout"):
+        KvctxOffloadingSpec(config(path, canonical_layout=True))
+    with pytest.raises(RuntimeError, match="no such"):
+        KvctxOffloadingSpec(config(os.path.join(tmp_path, "none", "default"))).get_manager()
+    made = os.path.join(tmp_path, "new", "kv1", "default")
+    manager = KvctxOffloadingSpec(config(made, extra={"pool_bytes": 64 << 20})).get_manager()
+    assert os.path.isdir(os.path.dirname(made))
+    manager.shutdown()
+
+
+def tier(path, **options):
+    from kvctx.vllm import KvctxTier
+    memory = bytearray(8 * 4096)
+    spec = SimpleNamespace(config=config(path), kv_events_config=SimpleNamespace(enable_kv_cache_events=True))
+    return KvctxTier(spec, memoryview(memory).cast("B", (8, 4096)), "KvctxTier", path=path, **options), memory
+
+
+def job(n, keys, rows, load):
+    return fake.TransferJob(n, keys, rows, load, fake.ReqContext("r"))
+
+
+def test_tier(path):
+    t, memory = tier(path, enable_kv_events=True, locality="LOCAL")
+    context = fake.ReqContext("r")
+    memory[4096:8192], memory[8192:12288] = b"a" * 4096, b"b" * 4096
+    t.submit_store(job(1, [key(1), key(2)], [1, 2], False))
+    t.drain_jobs()
+    (result,) = t.get_finished_jobs()
+    assert (result.job_id, result.success, result.transfer_bytes) == (1, True, 8192)
+    (event,) = t.take_events()
+    assert (event.keys, event.removed, event.locality) == ([key(1), key(2)], False, fake.Locality.LOCAL)
+    keys = [key(1), key(2), key(3)]
+    assert [t.lookup(k, context) for k in keys] == [RETRY] * 3
+    t.on_schedule_end(None)
+    assert [t.lookup(k, context) for k in keys] == [HIT, HIT, MISS]
+    t.submit_load(job(2, keys, [5, 6, 7], True))
+    t.drain_jobs()
+    (result,) = t.get_finished_jobs()
+    assert (result.success, result.successful_keys) == (False, keys[:2])
+    assert memory[5 * 4096:7 * 4096] == b"a" * 4096 + b"b" * 4096
+    assert t.lookup(key(3), context) is MISS
+    t.on_request_finished(context)
+    t.shutdown()
+    t._primary_kv_view.release()  # as vLLM does
+    memory.extend(b"nobody holds it any more")
+
+
+def test_errors_in_words():
+    from kvctx.vllm.link import errno_counts
+    assert errno_counts([4096, -errno.EBADMSG, -errno.ENOENT, -errno.EBADMSG]) == "EBADMSG 2, ENOENT 1"
