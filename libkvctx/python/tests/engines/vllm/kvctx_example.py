@@ -55,6 +55,8 @@ class ExampleSecondaryTierManager(KvctxTier):
     medium = Medium.CPU
 
     def __init__(self, offloading_spec, primary_kv_view, tier_type, custom_param=0, backpressure_detector=None):
+        if not isinstance(primary_kv_view, memoryview):  # tests of the factory give a mock
+            primary_kv_view = memoryview(bytearray(160)).cast("B", (10, 16))
         spec = SimpleNamespace(config=_CONFIG, kv_events_config=offloading_spec.kv_events_config)
         super().__init__(spec, primary_kv_view, tier_type, backpressure_detector,
                          path=os.path.join(_pool.name, "kv0", "default"), keyspace=str(next(_numbers)))
