@@ -3,10 +3,10 @@
 
 usage: agent.py NAME PATH FOLDER
 
-NAME is the plugin's, NIXL_PLUGIN_DIR in the environment has it. PATH is a tenant that is empty, of a pool in this process
-or of kvctxd; it is opened and closed many times. FOLDER, or "-", is the pool's folder where this process may spoil what
-lies on it. Prints a line for each test and ends with "nixl NAME: N passed, N failed, N skipped"; exit status 1 when any
-failed.
+NAME is the plugin's, NIXL_PLUGIN_DIR in the environment has it. PATH is a tenant that is empty, of a pool in this
+process or of kvctxd; it is opened and closed many times. FOLDER, or "-", is the pool's folder where this process may
+spoil what lies on it. Prints a line for each test and ends with "nixl NAME: N passed, N failed, N skipped"; exit
+status 1 when any failed.
 """
 import ctypes
 import glob
@@ -256,15 +256,17 @@ def test_prepared_lists(a):
     """As vLLM's and LMCache's consumers of NIXL do it: all memory prepared once, indices for each request."""
     pool, keys = noise(32, 16384), names("prepared", 8)
     reg = a.memory(pool)
-    mine = a.agent.prep_xfer_dlist("NIXL_INIT_AGENT", [(pool.ctypes.data + i * 16384, 16384, 0) for i in range(32)], "DRAM")
+    rooms = [(pool.ctypes.data + i * 16384, 16384, 0) for i in range(32)]
+    mine = a.agent.prep_xfer_dlist("NIXL_INIT_AGENT", rooms, "DRAM")
     objects = a.agent.register_memory([(0, 16384, 5000 + i, k) for i, k in enumerate(keys)], "OBJ", backends=[NAME])
     theirs = a.agent.prep_xfer_dlist("tester", objects.trim())
     old = pool.copy()
-    for op, indices in (("WRITE", [3, 1, 4, 15, 9, 2, 6, 5]), ("READ", [20, 21, 22, 23, 27, 26, 25, 24])):
+    there, back = [3, 1, 4, 15, 9, 2, 6, 5], [20, 21, 22, 23, 27, 26, 25, 24]
+    for op, indices in (("WRITE", there), ("READ", back)):
         handle = a.agent.make_prepped_xfer(op, mine, np.array(indices, np.int32), theirs, np.arange(8, dtype=np.int32))
         expect(op, a.wait(handle), "DONE")
         a.agent.release_xfer_handle(handle)
-    expect("bytes are equal", bool((pool[[20, 21, 22, 23, 27, 26, 25, 24]] == old[[3, 1, 4, 15, 9, 2, 6, 5]]).all()), True)
+    expect("bytes are equal", bool((pool[back] == old[there]).all()), True)
     for handle in (mine, theirs):
         a.agent.release_dlist_handle(handle)
     for r in (objects, reg):
@@ -420,7 +422,7 @@ def test_parameters(a):
     src, (key,) = noise(4096), names("parameters", 1)
     other = nixl_agent("other", nixl_agent_config(backends=[]))
     refused("no path", lambda: other.create_backend(NAME, {"bucket": "kv"}), "no path")
-    refused("a path that is none", lambda: other.create_backend(NAME, {"path": "/nonexistent/kv0/default"}), "/nonexistent")
+    refused("a path that is none", lambda: other.create_backend(NAME, {"path": "/nowhere/kv0/default"}), "/nowhere")
     refused("no number", lambda: other.create_backend(NAME, {"path": PATH, "entries": "many"}), "whole numbers")
     for params, environment in (({"bucket": PATH, "endpoint_override": "", "num_threads": "4"}, None),
                                 ({"bucket": "kv"}, PATH)):

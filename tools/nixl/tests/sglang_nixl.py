@@ -3,8 +3,8 @@
 
 usage: sglang_nixl.py PATH
 
-NIXL_PLUGIN_DIR has the plugin under the name OBJ, PYTHONPATH the folder of pools.py. Ends with "nixl SGLang: N passed, N
-failed, N skipped"; exit status 1 when any failed.
+NIXL_PLUGIN_DIR has the plugin under the name OBJ, PYTHONPATH the folder of pools.py. Ends with "nixl SGLang: N
+passed, N failed, N skipped"; exit status 1 when any failed.
 """
 import sys
 import traceback

@@ -93,11 +93,12 @@ def storage(path, pool, *, others=(), v1=1, **how):
     """
     ours = {k: how.pop(k) for k in ("keyspace", "timeout", "max_bytes") if k in how}
     config = dict(tp_rank=0, tp_size=1, pp_rank=0, pp_size=1, attn_cp_rank=0, attn_cp_size=1, is_mla_model=False,
-                  enable_storage_metrics=True, is_page_first_layout=pool.layout == "page_first", model_name="tiny/llama")
+                  enable_storage_metrics=True, is_page_first_layout=pool.layout == "page_first",
+                  model_name="tiny/llama")
     extra = {"backend_name": "kvctx", "module_path": "kvctx.sglang", "class_name": "KvctxHiCache", "interface_v1": v1,
              "path": path, **ours}
-    made = StorageBackendFactory.create_backend("dynamic", HiCacheStorageConfig(**{**config, **how}, extra_config=extra),
-                                                pool)
+    config = HiCacheStorageConfig(**{**config, **how}, extra_config=extra)
+    made = StorageBackendFactory.create_backend("dynamic", config, pool)
     made.register_mem_pool_host(pool)
     for name, other in others:
         made.register_mem_host_pool_v2(other, name)
