@@ -36,7 +36,7 @@ def is_store(cell):
 class Bench:
     def __init__(self, build, fio, pairs, fewer):
         self.build, self.fio, self.pairs, self.fewer = os.path.abspath(build), os.path.abspath(fio), pairs, fewer
-        self.daemon = None
+        self.daemon, self.env = None, HUGE
 
     def pairs_of(self, cell):
         return self.pairs if cell.bar else self.fewer
@@ -89,7 +89,7 @@ class Bench:
             with open(f"{tmp}/jobs", "w", encoding="utf-8") as f:
                 f.write("\n".join(self.head() + lines) + "\n")
             done = subprocess.run([self.fio, "--eta=never", "--output-format=json", f"--output={tmp}/out", "jobs"],
-                                  cwd=tmp, env=HUGE, stdout=subprocess.PIPE,
+                                  cwd=tmp, env=self.env, stdout=subprocess.PIPE,
                                   stderr=subprocess.STDOUT, text=True, check=False)
             with open(f"{tmp}/out", encoding="utf-8") as f:
                 out = f.read()
