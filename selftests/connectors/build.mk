@@ -14,16 +14,16 @@ CONNECTORS_BENCH ?=
 NIXL_SRC	?=
 
 .PHONY: check-connectors bench-connectors check-bench-connectors $(CONNECTORS:%=check-connectors-%)
-check-connectors: deps programs
+check-connectors: deps programs wheel
 	@$(CONNECTORS_DIR)/check prepare $(O) "$(ENGINES)"
 	@selftests/all $(CONNECTORS:%=check-connectors-%)
 
 $(CONNECTORS:%=check-connectors-%): check-connectors-%:
 	@O=$(O) NIXL_SRC="$(NIXL_SRC)" $(CONNECTORS_DIR)/check $* $(O) "$(ENGINES)"
 
-bench-connectors: deps programs $(O)/selftests/cputime
+bench-connectors: deps programs wheel $(O)/selftests/cputime
 	@$(CONNECTORS_DIR)/check prepare $(O) "$(ENGINES)"
-	@fio=$$(selftests/bench/native/fio) && $(CONNECTORS_DIR)/bench/run --build $(O) --fio "$$fio/fio" \
+	@fio=$$(selftests/bench/native/fio) && PYTHONPATH=$(O)/connectors/site $(CONNECTORS_DIR)/bench/run --build $(O) --fio "$$fio/fio" \
 		$(if $(ENGINES),--engines "$(ENGINES)") $(if $(STRICT),--strict) $(CONNECTORS_BENCH)
 
 check-bench-connectors:

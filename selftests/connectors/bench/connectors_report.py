@@ -75,7 +75,7 @@ def row_of(case, op, size, ours, theirs, mine, other):
 # Bars
 
 def best(rows):
-    """Of each case and operation of one of ours, the competitor that it does worst beside; not raw, not the page cache"""
+    """Of each case and operation of one of ours, the competitor that is best, without raw and the page cache"""
     worst = {}
     for row in rows:
         if row["their_name"] != sides.RAW_SIDE.name and row["direct"]:
@@ -125,11 +125,13 @@ def judge(rows, crc, parts=("lmcache", "lookup", "sglang")):
             head = f"{part}, {name}"
             judged.append(of_median(f"{head}: load, best of theirs, median", loads, LOAD_MEDIAN))
             judged.append(each(f"{head}: load, best of theirs", loads, of_ratio, LOAD_EACH))
-            judged.append(each(f"{head}: load, raw io_uring", [r for r in raw if r["op"] == "load"], of_ratio, LOAD_RAW))
+            judged.append(each(f"{head}: load, raw io_uring", [r for r in raw if r["op"] == "load"], of_ratio,
+                               LOAD_RAW))
             for size, limit in STORE.items():
                 judged.append(each(f"{head}: store {show_size(size)}, best of theirs",
                                    [r for r in stores if r["size"] == size], of_ratio, limit))
-            judged.append(each(f"{head}: store, raw io_uring", [r for r in raw if r["op"] == "store"], of_ratio, STORE_RAW))
+            judged.append(each(f"{head}: store, raw io_uring", [r for r in raw if r["op"] == "store"], of_ratio,
+                               STORE_RAW))
             judged.append(processors(f"{head}: CPU a GiB less the checksum's", loads + stores, crc))
     for name in (sides.PROCESS, sides.DAEMON) if "lookup" in parts else ():
         judged.append(each(f"lookup of {sides.LOOKUPS} keys, {name}",
@@ -153,11 +155,13 @@ def table(rows):
              f"{'cpu/GiB':>8} {'theirs':>7} {'pairs':>5}"]
     for r in rows:
         digits = 0 if r["op"] == "lookup" else 1
-        lines.append(f"{r['case']:18} {r['op']:11} {show_size(r['size']):>5} {r['our_name']:24} {show(r['ours'], digits):>10} "
-                     f"{r['their_name']:24} {show(r['theirs'], digits):>10} {r['unit']:6} {r['ratio']:>7.2f} "
+        lines.append(f"{r['case']:18} {r['op']:11} {show_size(r['size']):>5} {r['our_name']:24} "
+                     f"{show(r['ours'], digits):>10} {r['their_name']:24} {show(r['theirs'], digits):>10} "
+                     f"{r['unit']:6} {r['ratio']:>7.2f} "
                      f"{show(r['our_cpu'], 3):>8} {show(r['their_cpu'], 3):>7} {r['pairs']:>5}")
-    lines.append("ratio: median over the pairs, above 1 kvctx is better. kvctx verifies what it loads and checksums what it "
-                 "stores, within a\nbounded pool; fs, fs_native, nixl and file do neither and grow until the disk is full.")
+    lines.append("ratio: median over the pairs, above 1 kvctx is better. kvctx verifies what it loads and "
+                 "checksums what it stores, within a\nbounded pool; fs, fs_native, nixl and file do neither and grow "
+                 "until the disk is full.")
     return lines
 
 

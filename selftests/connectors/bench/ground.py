@@ -70,7 +70,8 @@ class Ground:
         if not self.daemon:
             # paths of sockets are short
             self.run = tempfile.mkdtemp(prefix="kvctx-")
-            self.daemon = Daemon(f"{self.build}/bin/kvctxd", types.SimpleNamespace(dir=self.run, pool=self.pool("daemon")))
+            place = types.SimpleNamespace(dir=self.run, pool=self.pool("daemon"))
+            self.daemon = Daemon(f"{self.build}/bin/kvctxd", place)
         return self.daemon.path
 
     def new_dir(self):
@@ -103,10 +104,12 @@ class Worker:
                 pids.append(ground.daemon.pid)
         options = {**json.loads(options), "pids": pids, "engines": os.path.abspath(engines)}
         self.side, self.process = side, None
+        packages = os.environ.get("PYTHONPATH", "").split(os.pathsep)
         # as an engine is run: nothing of it is to ask the network or to tell anybody
         env = {**os.environ, "LMCACHE_TRACK_USAGE": "false", "LMCACHE_DISABLE_BANNER": "1", "HF_HUB_OFFLINE": "1",
-               "VLLM_NO_USAGE_STATS": "1", "PYTHONHASHSEED": "0", "PYTHONSAFEPATH": "1", "OMP_NUM_THREADS": THREADS[side.env],
-               "PYTHONPATH": os.pathsep.join([HERE, os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)}
+               "VLLM_NO_USAGE_STATS": "1", "PYTHONHASHSEED": "0", "PYTHONSAFEPATH": "1",
+               "OMP_NUM_THREADS": THREADS[side.env],
+               "PYTHONPATH": os.pathsep.join([HERE, *(os.path.abspath(p) for p in packages if p)])}
         # pylint: disable-next=consider-using-with # it runs on
         self.process = subprocess.Popen(
             [os.path.join(engines, side.env, "bin", "python"), os.path.join(HERE, side.worker), json.dumps(options)],

@@ -10,8 +10,9 @@ import collections
 
 KIB, MIB = 1 << 10, 1 << 20
 
-# name: unique in its part. env: environment of the worker. options: of the worker, see there; "@PROCESS@" and "@DAEMON@"
-# become paths of tenants, in the process and of kvctxd. direct: past the page cache, so that bars compare with it
+# name: unique in its part. env: environment of the worker. options: of the worker, see there; "@PROCESS@" and
+# "@DAEMON@" become paths of tenants, in the process and of kvctxd. direct: past the page cache, so that bars compare
+# with it
 Side = collections.namedtuple("Side", "name kind env worker options direct needs", defaults=(True, ()))
 # request: what the worker is sent. depth: pages in flight, for raw io_uring, or 0: raw has no such thing
 Case = collections.namedtuple("Case", "name size request depth")
@@ -55,7 +56,8 @@ def lmcache_cases():
         for in_flight in (1, 8):
             rounds = max(total // (size * keys * in_flight), 1)
             yield Case(f"lmcache.{size_name(size)}.{in_flight}", size,
-                       {"size": size, "keys": keys, "in_flight": in_flight, "rounds": rounds}, min(keys * in_flight, 64))
+                       {"size": size, "keys": keys, "in_flight": in_flight, "rounds": rounds},
+                       min(keys * in_flight, 64))
 
 
 def sglang_sides():
@@ -71,7 +73,8 @@ def sglang_sides():
         side(DAEMON, OURS, "dynamic", kvctx("@DAEMON@"), "daemon"),
         side("file", THEIRS, "file", {}, direct=False),
         side("nixl POSIX", THEIRS, "nixl",
-             {"use_direct_io": True, "l3_cleaner_enabled": False, "plugin": {"posix": {"active": True, "use_uring": "true"}}}),
+             {"use_direct_io": True, "l3_cleaner_enabled": False,
+              "plugin": {"posix": {"active": True, "use_uring": "true"}}}),
     ]
 
 

@@ -24,7 +24,8 @@ def runs(case, op, side, rates, cpu=0.1, size=64 * KIB):
             for n, rate in enumerate(rates, 1)]
 
 
-def compare(ours, theirs, case="lmcache.64k.1", op="load", their_name="fs", name=PROCESS, size=64 * KIB, cpu=(0.1, 0.1)):
+def compare(ours, theirs, case="lmcache.64k.1", op="load", their_name="fs", name=PROCESS, size=64 * KIB,
+            cpu=(0.1, 0.1)):
     return report.rows_of(runs(case, op, name, ours, cpu[0], size) + runs(case, op, their_name, theirs, cpu[1], size))
 
 
@@ -50,7 +51,8 @@ class RowTest(unittest.TestCase):
         self.assertEqual({k: row[k] for k in wanted}, wanted)
 
     def test_of_first_tokens_less_is_better(self):
-        row, = compare([50], [200], case="vllm.first-token", op="first token", their_name="recompute", name="kvctx.vllm")
+        row, = compare([50], [200], case="vllm.first-token", op="first token", their_name="recompute",
+                       name="kvctx.vllm")
         self.assertEqual((row["ratio"], row["unit"]), (4.0, "ms"))
 
     def test_no_processor_time_is_no_figure(self):
@@ -73,7 +75,8 @@ class BarTest(unittest.TestCase):
         self.assertEqual(report.judge([], 0.05, {"vllm"}), [])
 
     def test_the_best_competitor_counts(self):
-        rows = compare([100], [50]) + compare([100], [110], their_name="fs_native") + compare([100], [1000], their_name=RAW)
+        rows = compare([100], [50]) + compare([100], [110], their_name="fs_native") + \
+            compare([100], [1000], their_name=RAW)
         bar = self.bar(rows, f"lmcache, {PROCESS}: load, best of theirs")
         self.assertAlmostEqual(bar.figure, 100 / 110)
         self.assertFalse(bar.met)
@@ -94,7 +97,8 @@ class BarTest(unittest.TestCase):
         self.assertFalse(judged[f"lmcache, {DAEMON}: load, best of theirs"].met)
 
     def test_each_size_of_stores_has_its_bar(self):
-        for size, case, limit in ((64 * KIB, "lmcache.64k.8", 5), (MIB, "lmcache.1m.8", 1.5), (8 * MIB, "lmcache.8m.8", 1)):
+        for size, case, limit in ((64 * KIB, "lmcache.64k.8", 5), (MIB, "lmcache.1m.8", 1.5),
+                                  (8 * MIB, "lmcache.8m.8", 1)):
             text = f"lmcache, {PROCESS}: store {report.show_size(size)}, best"
             for rate, met in ((limit, True), (limit * 0.99, False)):
                 self.assertEqual(self.bar(compare([rate], [1], case=case, op="store", size=size), text).met, met)

@@ -108,8 +108,8 @@ class Side:
         objects = data.make_memory_objects(memory, LOOKUP_BATCH, LOOKUP_SIZE, 0)
         for first in range(0, keys // 2, LOOKUP_BATCH):
             result = self.bench_store(
-                adapter, 1, LOOKUP_BATCH, LOOKUP_SIZE, 1, lambda _: [data.make_object_keys(LOOKUP_BATCH, key_offset=first)],
-                lambda _: [objects], print)
+                adapter, 1, LOOKUP_BATCH, LOOKUP_SIZE, 1,
+                lambda _: [data.make_object_keys(LOOKUP_BATCH, key_offset=first)], lambda _: [objects], print)
             if result.total_success != LOOKUP_BATCH:
                 raise RuntimeError("the pages to look up could not be stored")
         return types.SimpleNamespace(adapter=adapter, memory=memory, keys=data.make_object_keys(keys))

@@ -32,7 +32,8 @@ def host_pool(page_tokens, pages):
 
     keys, values = device(), device()
     pointers = [torch.tensor([t.data_ptr() for t in side]) for side in (keys, values)]
-    buffers = KVBuffers(k=keys, v=values, k_data_ptrs=pointers[0], v_data_ptrs=pointers[1], layout=next(iter(KVBufferLayout)))
+    buffers = KVBuffers(k=keys, v=values, k_data_ptrs=pointers[0], v_data_ptrs=pointers[1],
+                        layout=next(iter(KVBufferLayout)))
     info = MHABufferInfo(buffers=buffers, page_size=page_tokens, head_num=HEADS, head_dim=DIM, v_head_dim=DIM,
                          dtype=torch.bfloat16, device=torch.device("cpu"))
     return MHATokenToKVPoolHost(info, 1.0, 0, page_tokens, LAYOUT, pin_memory=False, device="cpu",
@@ -42,8 +43,8 @@ def host_pool(page_tokens, pages):
 
 def config(extra):
     known = {"tp_rank": 0, "tp_size": 1, "pp_rank": 0, "pp_size": 1, "attn_cp_rank": 0, "attn_cp_size": 1,
-             "is_mla_model": False, "enable_storage_metrics": False, "is_page_first_layout": True, "model_name": "bench",
-             "extra_config": extra}
+             "is_mla_model": False, "enable_storage_metrics": False, "is_page_first_layout": True,
+             "model_name": "bench", "extra_config": extra}
     fields = {f.name for f in dataclasses.fields(HiCacheStorageConfig)}
     return HiCacheStorageConfig(**{k: v for k, v in known.items() if k in fields})
 

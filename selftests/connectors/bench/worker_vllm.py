@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """vLLM on the CPU with the tiny model: milliseconds to the first token of a prompt that was seen before.
 
-Options: connector, {} to compute all again, or {transfer: vLLM's kv_transfer_config, l2: the adapter of an LMCache server
-that is started for it, in which "@DIR@" is replaced}; engines, where LMCache's environment is.
+Options: connector, {} to compute all again, or {transfer: vLLM's kv_transfer_config, l2: the adapter of an LMCache
+server that is started for it, in which "@DIR@" is replaced}; engines, where LMCache's environment is.
 Requests: {tokens}: a new prompt of so many is asked, for one token, and stored on the way; it takes all of vLLM's own
 cache. Then the server's cache in memory is emptied and the prompt before is asked again: that is what is measured, and
 its logprobs have to be the same as they were.
@@ -45,10 +45,11 @@ class Server:
         self.port, self.http = free_port(), free_port()
         # pylint: disable-next=consider-using-with # it runs on
         self.process = subprocess.Popen(
-            [os.path.join(engines, "lmcache", "bin", "python"), "-m", "lmcache.cli.main", "server", "--host", "127.0.0.1",
-             "--port", str(self.port), "--http-host", "127.0.0.1", "--http-port", str(self.http), "--prometheus-port",
-             str(free_port()), "--disable-observability", "--chunk-size", str(CHUNK), "--l1-size-gb", "1", "--l1-init-size-gb",
-             "1", "--no-l1-use-lazy", "--eviction-policy", "LRU", "--l2-adapter", json.dumps(adapter)],
+            [os.path.join(engines, "lmcache", "bin", "python"), "-m", "lmcache.cli.main", "server",
+             "--host", "127.0.0.1", "--port", str(self.port), "--http-host", "127.0.0.1", "--http-port", str(self.http),
+             "--prometheus-port", str(free_port()), "--disable-observability", "--chunk-size", str(CHUNK),
+             "--l1-size-gb", "1", "--l1-init-size-gb", "1", "--no-l1-use-lazy", "--eviction-policy", "LRU",
+             "--l2-adapter", json.dumps(adapter)],
             stdin=subprocess.DEVNULL, stdout=sys.stderr)
         end = time.monotonic() + START_S
         while not self.call("GET", "/healthcheck"):
@@ -78,7 +79,7 @@ def with_lmcache(engines):
     rebind = dispatcher._rebind_kernels
 
     def without_llvmlite(owner):
-        # vLLM 0.32.0 on the CPU looks at the attributes of all modules, and those of llvmlite, which LMCache loads, fail
+        # vLLM 0.32.0 on the CPU looks at the attributes of all modules; those of llvmlite, which LMCache loads, fail
         kept = {name: sys.modules.pop(name) for name in list(sys.modules) if name.startswith("llvmlite")}
         try:
             rebind(owner)
@@ -104,10 +105,11 @@ class Side:
                     "lmcache.mp.mp_transfer_mode": "lmcache_driven"}
         self.cached = bool(more)
         model = os.path.join(options["dir"], "model")
-        subprocess.run([sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "model.py"), model],
-                       check=True, stdout=sys.stderr)
-        self.llm = LLM(model=model, skip_tokenizer_init=True, dtype="bfloat16", enforce_eager=True, max_model_len=MODEL_LEN,
-                       seed=0, block_size=BLOCK, enable_prefix_caching=True, num_gpu_blocks_override=BLOCKS, **more)
+        maker = os.path.join(os.path.dirname(os.path.abspath(__file__)), "model.py")
+        subprocess.run([sys.executable, maker, model], check=True, stdout=sys.stderr)
+        self.llm = LLM(model=model, skip_tokenizer_init=True, dtype="bfloat16", enforce_eager=True,
+                       max_model_len=MODEL_LEN, seed=0, block_size=BLOCK, enable_prefix_caching=True,
+                       num_gpu_blocks_override=BLOCKS, **more)
         self.random, self.before = random.Random(os.getpid()), None
 
     def ask(self, prompt):

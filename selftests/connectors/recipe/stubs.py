@@ -55,8 +55,8 @@ def compile_stub(path, soname, functions, version):
             f.write("void kvctx_stub(void) { }\n")
         with open(f"{tmp}/stub.map", "w", encoding="ascii") as f:
             f.write(f"{version} {{ global: *; }};\n")
-        subprocess.run(["cc", "-w", "-fno-builtin", "-shared", "-fPIC", "-o", path, f"{tmp}/stub.c", f"-Wl,-soname,{soname}",
-                        f"-Wl,--version-script={tmp}/stub.map"], check=True)
+        subprocess.run(["cc", "-w", "-fno-builtin", "-shared", "-fPIC", "-o", path, f"{tmp}/stub.c",
+                        f"-Wl,-soname,{soname}", f"-Wl,--version-script={tmp}/stub.map"], check=True)
 
 
 def main():
