@@ -100,8 +100,9 @@ def _view_dlpack(obj: Any, peers: bool) -> View:
 def view(obj: Any, writable: bool, peers: bool = False) -> View:
     """The bytes of one buffer, not of a list of pieces.
 
-    peers: a device's memory may be meant, since the session is one of the module. writable: they are going to be written; a buffer that may only be read is a BufferError then. DLPack tells nothing
-    of that before version 1, and is believed.
+    peers: a device's memory may be meant, since the session is one of the module. writable: they are going to be
+    written; a buffer that may only be read is a BufferError then. DLPack tells nothing of that before version 1, and
+    is believed.
 
     Raises BufferError for what is not contiguous, read-only, or in a device's memory; TypeError for another object.
     """
