@@ -15,9 +15,9 @@ the rank where ranks hold different bytes, and the epoch. The keyspace stands fo
 shape. So a page of another shape is never found.
 
 Epoch. clear() cannot delete pages that it does not know. It changes the epoch instead, 32 bytes in a page that all
-ranks read; pages of the former one are never found again and leave with time. Ranks agree without talking: the next
-epoch follows from the last, and who finds that another rank has gone on adopts that. When the page itself was evicted,
-a new one begins: the cache is empty then, never stale.
+servers and ranks read now and then; pages of the former one are never found again and leave with time. Ranks agree
+without talking: the next epoch follows from the last, and who finds one that it has not left yet adopts it. When the
+page itself was evicted while nobody ran, a new one begins: the cache is empty then, never stale.
 
 Errors. Calls of SGLang's threads raise nothing, since that would end them: what went wrong is a page that is not there,
 or was not stored. It is logged the first time for each kind, and counted (.errors). When kvctxd has gone, a session is
@@ -36,7 +36,7 @@ import threading
 import time
 from collections import Counter
 from contextlib import contextmanager
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 from sglang.srt.mem_cache.hicache_storage import HiCacheStorage, PoolHitPolicy, PoolName, PoolTransferResult
 
@@ -92,6 +92,7 @@ class KvctxHiCache(HiCacheStorage):
         self._pinned: Dict[int, int] = {}  # bytes by address, of the session
         self._opened = 0.0  # when a session was last tried
         self._epoch = b""
+        self._former: Set[bytes] = set()  # epochs that were left
         self._epoch_kept = 0.0
         self._metrics: Dict[str, List[float]] = {}
         if self.settings.max_bytes:
@@ -136,7 +137,7 @@ class KvctxHiCache(HiCacheStorage):
             self._pinned = {}
             for pool in self._pools.values():
                 self._pin(s, pool)
-            self._set_epoch(self._find_epoch(s))
+            self._agree(s)
         except Exception:
             s.close()
             raise
@@ -196,6 +197,8 @@ class KvctxHiCache(HiCacheStorage):
     def _set_epoch(self, epoch: bytes) -> None:
         """All names are of this epoch from now on."""
         with self._lock:
+            if epoch != self._epoch:
+                self._former.add(self._epoch)
             self._epoch = epoch
             self._qualifiers = {
                 (name, flat): int.from_bytes(hashlib.sha256(
@@ -213,36 +216,34 @@ class KvctxHiCache(HiCacheStorage):
         room = bytearray(EPOCH_BYTES)
         return bytes(room) if s.load(EPOCH, [room])[0] == EPOCH_BYTES else None
 
-    def _find_epoch(self, s: kvctx.Session) -> bytes:
-        """The epoch that is stored; where there is none, the one that we had, or a new one: the first rank's."""
+    def _agree(self, s: kvctx.Session) -> None:
+        """Have one epoch with all who share the pool: ours where theirs is one that we have left, else theirs."""
         mine = self._epoch or os.urandom(EPOCH_BYTES)
         found = self._read_epoch(s)
-        if found is None:
-            s.store(EPOCH, [mine]).check()
-            found = self._read_epoch(s)
-        return found or mine
+        if found is None or found in self._former:
+            s.store(EPOCH, [mine], replace=found is not None).check()
+            found = self._read_epoch(s) or mine  # another rank's may have been first
+        if found != self._epoch:
+            self._set_epoch(found)
 
     def _keep_epoch(self, s: kvctx.Session) -> None:
-        """Keep its page from eviction, and store it again where it was evicted nevertheless."""
+        """From time to time, see whether others have gone on, and keep the page from eviction."""
         now = time.monotonic()
         if now < self._epoch_kept + EPOCH_LEASE_SECONDS / 3:
             return
         self._epoch_kept = now
-        if not s.match(EPOCH, lease=min(EPOCH_LEASE_SECONDS, s.info.lease_ms_max / 1000)).count:
-            s.store(EPOCH, [self._epoch])
+        self._agree(s)
+        s.match(EPOCH, lease=min(EPOCH_LEASE_SECONDS, s.info.lease_ms_max / 1000))
 
     @_quiet(lambda: False)
     def clear(self) -> bool:
-        """All pages of this model and shape are gone for this server: for all its ranks when each is told so.
+        """All pages of this model and shape are gone, for all who share them. Ranks may be told one after another.
 
-        Another server that shares the pool goes on with them until it starts anew.
+        False: others do not know of it yet; this server has forgotten them nevertheless.
         """
+        self._set_epoch(hashlib.sha256(self._epoch).digest())
         with self._serving() as s:
-            new = self._read_epoch(s)
-            if new is None or new == self._epoch:
-                new = hashlib.sha256(self._epoch).digest()
-            self._set_epoch(new)  # first of all: whatever fails below, this server has forgotten
-            s.store(EPOCH, [new], replace=True).check()
+            self._agree(s)
             s.flush()
         return True
 

@@ -301,6 +301,40 @@ def test_clear_is_for_all_ranks_and_for_good(make):
     assert make(host, is_mla_model=True).batch_exists(keys) == 3
 
 
+def test_servers_that_miss_a_clear_follow(make):
+    host, keys = fake.MLATokenToKVPoolHost(), names(3)
+    first, second = (make(host, is_mla_model=True) for _ in range(2))
+    stored(second, host, keys)
+    assert second.batch_exists(keys) == 3
+    assert [first.clear(), first.clear()] == [True, True]
+    assert second.batch_exists(keys) == 3  # it has not looked yet
+    second._epoch_kept = 0.0
+    assert second.batch_exists(keys) == 0 and second._epoch == first._epoch
+    stored(second, host, keys)
+    assert first.batch_exists(keys) == 3
+    first.clear()
+    first.clear()
+    assert second.clear() and second._epoch == first._epoch and second.batch_exists(keys) == 0
+
+
+def test_a_clear_that_could_not_be_told_is_told_later(make, monkeypatch):
+    host, keys = fake.HostKVCache(), names(3)
+    s = make(host)
+    stored(s, host, keys)
+
+    def fails(*_, **__):
+        raise error(-5, "x")
+    monkeypatch.setattr(kvctx.Session, "load", fails)
+    assert [s.clear(), s.clear()] == [False, False]
+    monkeypatch.undo()
+    monkeypatch.setitem(sys.modules, "torch", fake.torch())
+    assert s.batch_exists(keys) == 0
+    s._epoch_kept = 0.0
+    assert s.batch_exists(keys) == 0 and make(host).batch_exists(keys) == 0
+    stored(s, host, keys)
+    assert make(host).batch_exists(keys) == 3
+
+
 def test_an_epoch_that_was_lost_makes_the_cache_empty_and_never_stale(make):
     host, keys = fake.HostKVCache(), names(3)
     s = make(host)

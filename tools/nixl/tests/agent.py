@@ -288,14 +288,14 @@ def released_in_flight(a, op, array, keys):
 
 
 def test_release_in_flight(a):
-    array, keys = noise(48, MIB), names("released", 48)
+    array, keys = noise(160, MIB), names("released", 160)
     reg = a.memory(array)
     start = time.monotonic()
     expect("write", a.do("WRITE", rows(array, keys)), "DONE")
     whole = time.monotonic() - start
     for op in ("READ", "WRITE", "READ"):
-        took = released_in_flight(a, op, array, keys)
-        if took > max(0.05, whole / 4):
+        took = min(released_in_flight(a, op, array, keys) for _ in range(3))
+        if took > whole / 8:
             raise AssertionError(f"the release of a {op} took {took:.3f} s, of {whole:.3f} s that a request takes")
     a.agent.deregister_memory(reg, backends=[NAME])  # waits
     array[:] = 0x5a
