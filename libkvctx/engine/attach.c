@@ -12,12 +12,12 @@
  *   configure  write the next superblock to all; the tenant "default" if there is none
  *   start      threads, and the engine may call
  */
-#include <dirent.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <syslog.h>
 #include <unistd.h>
 
+#include "format.h"
 #include "pools.h"
 
 #define ATTACH_TENANT		"default"
@@ -27,6 +27,7 @@ struct gathering {
 	const char *dir;
 	char *why;
 	u32 nr;					/* members in the directory */
+	bool foreign;				/* and there is something that is none */
 	struct kvc_super *super;		/* the newest configuration */
 	struct kvc_super *scratch;
 	bool worn;				/* a member has a copy that is none */
@@ -83,14 +84,6 @@ static int gather_compare(struct gathering *g, const struct kve_candidate *c, bo
 	return 0;
 }
 
-/* Nothing but a file or a link is looked at: the devices in /dev are nobody's members. */
-static bool gather_skips(const char *path)
-{
-	struct stat st;
-
-	return !lstat(path, &st) && !S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode);
-}
-
 static int gather_candidate(struct gathering *g, struct kve_candidate *c, const char *path)
 {
 	struct stat st;
@@ -113,65 +106,40 @@ static int gather_candidate(struct gathering *g, struct kve_candidate *c, const 
 	return err;
 }
 
-/* -EMEDIUMTYPE: it is no member of the pool */
-static int gather_entry(struct gathering *g, const char *name)
+/* All entries are looked at; of those that are no members the first one is what is told, unless there is worse. */
+static int gather_entry(void *arg, const char *path)
 {
-	int err = 0;
-	char *path;
-
-	if (g->nr == KVC_MEMBERS_MAX)
-		return kve_refuse(g->why, -EMEDIUMTYPE, "%s: more than %u members", g->dir, KVC_MEMBERS_MAX);
-	if (asprintf(&path, "%s/%s", g->dir, name) < 0)
-		return kve_refuse(g->why, -ENOMEM, "out of memory");
-	if (!gather_skips(path)) {
-		err = gather_candidate(g, &g->given[g->nr], path);
-		g->nr += !err;
-	}
-	free(path);
-	return err;
-}
-
-/* All entries are looked at: with a member among them one that is none is a mistake, without one there is no pool. */
-static int gather_all(struct gathering *g, DIR *d)
-{
+	struct gathering *g = arg;
 	char *why = g->why, other[KVE_WHY];
-	bool foreign = false;
-	struct dirent *e;
-	int err = 0;
+	int err;
 
-	while (!err && (e = readdir(d))) {
-		if (e->d_name[0] == '.')
-			continue;
-		err = gather_entry(g, e->d_name);
-		if (err == -EMEDIUMTYPE) {
-			/* the first one is what is told, unless there is worse */
-			err = 0;
-			foreign = true;
-			g->why = other;
-		}
-	}
-	if (err && g->why == other)
+	if (g->foreign)
+		g->why = other;
+	if (g->nr == KVC_MEMBERS_MAX)
+		err = kve_refuse(g->why, -EMEDIUMTYPE, "%s: more than %u members", g->dir, KVC_MEMBERS_MAX);
+	else
+		err = gather_candidate(g, &g->given[g->nr], path);
+	g->nr += !err;
+	if (err && err != -EMEDIUMTYPE && g->foreign)
 		memcpy(why, other, sizeof(other));
+	g->foreign |= err == -EMEDIUMTYPE;
 	g->why = why;
-	if (!err && foreign)
-		return g->nr ? -EMEDIUMTYPE : -ENOTTY;
-	return err;
+	return err == -EMEDIUMTYPE ? 0 : err;
 }
 
 static int gather(struct gathering *g)
 {
 	int err;
-	DIR *d;
 
+	*g->why = 0;
 	kve_fork_lock();	/* the directory's own descriptor is nothing for a child either */
-	d = opendir(g->dir);
-	if (!d)
-		err = kve_refuse(g->why, -errno, "%s: %s", g->dir, strerror(errno));
-	else
-		err = gather_all(g, d);
-	if (d)
-		closedir(d);
+	err = kve_dir_each(g->dir, gather_entry, g);
 	kve_fork_unlock();
+	if (err && !*g->why)
+		return kve_refuse(g->why, err, "%s: %s", g->dir, strerror(-err));
+	/* with a member among them one that is none is a mistake, without one there is no pool */
+	if (!err && g->foreign)
+		return g->nr ? -EMEDIUMTYPE : -ENOTTY;
 	if (!err && !g->nr)
 		return kve_refuse(g->why, -ENOENT, "%s: no pool, the directory is empty", g->dir);
 	return err;

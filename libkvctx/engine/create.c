@@ -5,7 +5,6 @@
  * The file gets its name when it is a member already, and durably so: who finds it finds a pool. Several may do this at
  * once; one of them makes it, and all have it.
  */
-#include <dirent.h>
 #include <fcntl.h>
 #include <libgen.h>
 #include <sys/stat.h>
@@ -46,32 +45,36 @@ static int create_look(const char *path)
 	return err;
 }
 
-/* Is there a pool? 0: its first entry is a member; -ENOENT: nothing at all */
+struct look {
+	u32 members;
+	int foreign;			/* -EMEDIUMTYPE: there is an entry that is none */
+};
+
+static int create_look_entry(void *arg, const char *path)
+{
+	struct look *look = arg;
+	int err = create_look(path);
+
+	if (err)
+		kve_log(LOG_ERR, "%s: %s", path,
+			err == -EMEDIUMTYPE ? "no member of a pool, in the directory of one" : strerror(-err));
+	if (err != -EMEDIUMTYPE) {
+		look->members += !err;
+		return err;
+	}
+	look->foreign = err;
+	return 0;
+}
+
+/* Is there a pool? 0: all that an attach would look at are members; -ENOENT: there is nothing for it to look at */
 static int create_look_for_pool(const char *dir)
 {
-	int err = -ENOENT;
-	struct dirent *e;
-	DIR *d = opendir(dir);
-	char *path;
+	struct look look = { 0 };
+	int err = kve_dir_each(dir, create_look_entry, &look);
 
-	if (!d)
-		return -errno;
-	while (err == -ENOENT && (e = readdir(d))) {
-		if (e->d_name[0] == '.')
-			continue;
-		if (asprintf(&path, "%s/%s", dir, e->d_name) < 0) {
-			err = -ENOMEM;
-			break;
-		}
-		err = create_look(path);
-		if (err)
-			kve_log(LOG_ERR, "%s: %s", path,
-				err == -EMEDIUMTYPE ? "no member of a pool, in the directory of one" : strerror(-err));
-		free(path);
-		break;
-	}
-	closedir(d);
-	return err;
+	if (!err)
+		err = look.foreign;
+	return err ? err : look.members ? 0 : -ENOENT;
 }
 
 /* That of the directory, where a pool may be called so */

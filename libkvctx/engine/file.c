@@ -8,6 +8,7 @@
  * The file without a name (O_TMPFILE) gets it by link(), which does not replace what has it already. Its stand-in is
  * locked by who makes the file. Who finds one that nobody has locked goes on with it: its maker was killed.
  */
+#include <dirent.h>
 #include <fcntl.h>
 #include <libgen.h>
 #include <sys/file.h>
@@ -160,4 +161,33 @@ void kve_file_drop(struct kve_file *f)
 	free(f->temp);
 	free(f->path);
 	*f = (struct kve_file){ .fd = -1 };
+}
+
+static bool dir_skips(const char *name, const char *path)
+{
+	struct stat st;
+
+	return *name == '.' || (!lstat(path, &st) && !S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode));
+}
+
+int kve_dir_each(const char *dir, int (*fn)(void *arg, const char *path), void *arg)
+{
+	DIR *d = opendir(dir);
+	struct dirent *e;
+	int err = 0;
+	char *path;
+
+	if (!d)
+		return -errno;
+	while (!err && (e = readdir(d))) {
+		if (asprintf(&path, "%s/%s", dir, e->d_name) < 0) {
+			err = -ENOMEM;
+			break;
+		}
+		if (!dir_skips(e->d_name, path))
+			err = fn(arg, path);
+		free(path);
+	}
+	closedir(d);
+	return err;
 }

@@ -58,5 +58,10 @@ int kve_file_publish(struct kve_file *f);
 void kve_file_drop(struct kve_file *f);
 /* Make what happened to the names in the directory of @path durable. 0, -errno */
 int kve_sync_directory_of(const char *path);
+/*
+ * Call @fn for each member that a pool's directory may have: its files and links whose names do not begin with a dot.
+ * Directories and the devices in /dev are nobody's members. What @fn has returned when that was not 0, or -errno
+ */
+int kve_dir_each(const char *dir, int (*fn)(void *arg, const char *path), void *arg);
 
 #endif

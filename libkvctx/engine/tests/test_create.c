@@ -132,6 +132,22 @@ static void a_pool_is_made_and_is_there(void **state)
 	stored_and_found("kv0");
 }
 
+/* What an attach leaves alone is not looked at, and what it refuses is refused wherever it stands */
+static void what_else_is_in_the_directory(void **state)
+{
+	(void)state;
+	assert_int_equal(mkdir(rig_path("fs"), 0700), 0);
+	assert_int_equal(mkdir(rig_path("fs/lost+found"), 0700), 0);
+	rig_file(rig_path("fs/.note"), "x", 1, 1);
+	assert_int_equal(create("fs", 20 * MIB), 0);
+	stored_and_found("fs");
+	rig_file(rig_path("fs/aaa"), "x", 1, 4096);
+	assert_int_equal(create("fs", 20 * MIB), -EMEDIUMTYPE);
+	assert_int_equal(rename(rig_path("fs/aaa"), rig_path("fs/zzz")), 0);
+	assert_int_equal(create("fs", 20 * MIB), -EMEDIUMTYPE);
+	assert_true(rig_logged("zzz: no member"));
+}
+
 static void parameters(void **state)
 {
 	struct { struct kvctx_pool_params p; u64 later; } p = { .p = { .size = sizeof(p), .bytes = 20 * MIB } };
@@ -300,6 +316,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(a_pool_is_made_and_is_there),
+		TEST(what_else_is_in_the_directory),
 		TEST(parameters),
 		TEST(what_is_something_else_is_left_alone),
 		TEST(a_full_file_system),
