@@ -126,13 +126,20 @@ def test_every_field_of_a_key_counts():
     packed = names.names(names.pack(keys))
     assert len(set(packed)) == len(keys) and all(len(name) == 40 for name in packed)
     assert names.names(names.pack(keys[::-1])) == packed[::-1]
+    assert [names.names(names.pack([key]))[0] for key in keys] == packed
+    for other in ({"model_name": "n"}, {"cache_salt": "s"}, {"chunk_hash": bytes(16)}):
+        pair = [object_key(1), object_key(1, **other)]
+        assert names.pack(pair)[:1] == names.pack(pair[:1]) and names.pack(pair)[1:] == names.pack(pair[1:])
+    alike = [object_key(n, kv_rank=n) for n in range(5)]
+    assert names.names(names.pack(alike + keys))[:5] == names.names(names.pack(alike))
+    assert names.pack(alike)[1:] == names.pack(alike[1:])
     assert len(names.pack([])) == 0
 
 
 def test_keys_out_of_range_are_refused():
     with pytest.raises(ValueError):
         names.pack([object_key(1, object_group_id=1 << 16)])
-    with pytest.raises(OverflowError):
+    with pytest.raises(ValueError):
         names.pack([object_key(1, kv_rank=1 << 48)])
 
 

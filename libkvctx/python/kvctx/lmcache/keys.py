@@ -2,11 +2,12 @@
 """Names of pages from LMCache's ObjectKey.
 
     digest    = chunk_hash filled up with zeros, XOR SHA-256(model_name "@" cache_salt "@" len(chunk_hash))
-    qualifier = kv_rank * 65536 + object_group_id
+    qualifier = kv_rank + object_group_id * 2**48
 
 LMCache allows no "@" in model_name and cache_salt. Hashes of more than 32 bytes go through SHA-256 first. Two
-ObjectKeys have one name only if SHA-256, or LMCache's own hash, has a collision. XOR is done for all keys at once, as one
-long number: a lookup of thousands of keys costs less so than one hash for each of them.
+ObjectKeys have one name only if SHA-256, or LMCache's own hash, has a collision.
+
+A lookup of thousands of keys is mostly pack(). So columns are put in place at once, and XORed as one long number.
 """
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from .._lib import KEY_BYTES
 from ..keys import DIGEST_BYTES, Key, Keys
 
 _FIELDS = attrgetter("chunk_hash", "model_name", "kv_rank", "object_group_id", "cache_salt")
-_GROUP_BITS = 16
+_RANK_BITS, _GROUP_BITS = 48, 16
+_WORDS = KEY_BYTES // 8  # the last one is the qualifier
 _QUALIFIER = Struct("=Q")
 
 
@@ -34,26 +36,34 @@ def _filled(chunk_hash: bytes) -> bytes:
     return chunk_hash.ljust(DIGEST_BYTES, b"\0") if len(chunk_hash) <= DIGEST_BYTES else sha256(chunk_hash).digest()
 
 
+def _same(column: Sequence[Any]) -> bool:
+    return column.count(column[0]) == len(column)
+
+
 def pack(keys: Sequence[Any]) -> Keys:
     """Names of ObjectKeys, in order.
 
-    Raises OverflowError for a kv_rank of more than 48 bits, ValueError for an object_group_id of more than 16.
+    Raises ValueError for a kv_rank of more than 48 bits or an object_group_id of more than 16.
     """
     if not keys:
         return Keys()
     hashes, models, ranks, groups, salts = zip(*map(_FIELDS, keys))
-    if max(groups) >> _GROUP_BITS:
-        raise ValueError(f"object_group_id {max(groups)} has more than {_GROUP_BITS} bits")
-    qualifiers = array("Q", [r << _GROUP_BITS | g for r, g in zip(ranks, groups)]).tobytes()
-    parts: List[bytes] = [b""] * (2 * len(keys))
-    parts[::2] = map(_filled, hashes)
-    parts[1::2] = [qualifiers[n:n + 8] for n in range(0, len(qualifiers), 8)]
-    owners = set(zip(models, salts, map(len, hashes)))
-    if len(owners) == 1:
-        mask = _mask(*owners.pop()) * len(keys)
+    if max(ranks) >> _RANK_BITS or max(groups) >> _GROUP_BITS:
+        raise ValueError(f"kv_rank {max(ranks)} or object_group_id {max(groups)} is too large")
+    sizes = list(map(len, hashes))
+    width = sizes[0]
+    if not (width in (8, 16, DIGEST_BYTES) and _same(sizes)):
+        hashes, width = tuple(map(_filled, hashes)), DIGEST_BYTES
+    words, columns = array("Q", bytes(KEY_BYTES * len(keys))), array("Q", b"".join(hashes))
+    for n in range(width // 8):
+        words[n::_WORDS] = columns[n::width // 8]
+    qualifiers = [r | g << _RANK_BITS for r, g in zip(ranks, groups)] if any(groups) else ranks
+    words[_WORDS - 1::_WORDS] = array("Q", qualifiers)
+    if _same(models) and _same(salts) and _same(sizes):
+        mask = _mask(models[0], salts[0], sizes[0]) * len(keys)
     else:
-        mask = b"".join(map(_mask, models, salts, map(len, hashes)))
-    packed = int.from_bytes(b"".join(parts), "little") ^ int.from_bytes(mask, "little")
+        mask = b"".join(map(_mask, models, salts, sizes))
+    packed = int.from_bytes(words.tobytes(), "little") ^ int.from_bytes(mask, "little")
     return Keys.from_buffer(packed.to_bytes(len(mask), "little"))
 
 
