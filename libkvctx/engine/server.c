@@ -81,6 +81,13 @@ static int server_poll_fd(struct kvctx_file *f)
 	return kve_cq_pollfd(server_session(f));
 }
 
+uint32_t kve_share_cancel(struct kvctx_file *f, uint64_t user_data)
+{
+	const struct kvctx_sqe sqe = { .opcode = KVCTX_OP_CANCEL, .offset = user_data };
+
+	return (uint32_t)kve_cancel(server_session(f), &sqe);
+}
+
 void kve_share_close(struct kvctx_file *f, void (*ended)(void *arg), void *arg)
 {
 	kve_session_close(server_session(f), ended, arg);

@@ -21,6 +21,9 @@ int kve_share_fd(struct kvctx_file *f, uint64_t offset);
  */
 void kve_share_posted(struct kvctx_file *f, void (*fn)(void *arg), void (*signalled)(void *arg), void *arg);
 
+/* What a CANCEL of this user_data does: how many were cancelled */
+uint32_t kve_share_cancel(struct kvctx_file *f, uint64_t user_data);
+
 /*
  * kvctx_sys_close(), which may return while a device that does not answer holds on to memory of the file's. @ended is
  * called when nothing moves any more: before this returns, or later by a thread of the engine's. Until then registered

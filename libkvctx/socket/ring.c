@@ -2,7 +2,7 @@
 /*
  * Operations in flight, and the near ring.
  *
- * The daemon knows an operation by the number of its record. Room in both rings: records in flight and completions not
+ * The daemon knows an operation by its record's wire name. Room in both rings: records in flight and completions not
  * consumed never exceed the entries, and the far ring's are published as free before the daemon gets more. A session
  * opened read-only cannot write the far ring's head; a message without a reply does it.
  *
@@ -103,9 +103,33 @@ int kvs_record_take(struct socket_file *s, uint64_t user_data)
 	if (nr == NO_RECORD || used > s->entries - s->inflight || used + s->inflight == s->entries)
 		return -EAGAIN;
 	s->free = s->records[nr].next;
-	s->records[nr] = (struct record){ .state = RECORD_NEW, .user_data = user_data };
+	s->records[nr] = (struct record){
+		.state = RECORD_NEW, .user_data = user_data, .uses = s->records[nr].uses + 1,
+	};
 	s->inflight++;
 	return (int)nr;
+}
+
+uint64_t kvs_record_name(const struct socket_file *s, uint32_t nr)
+{
+	return (uint64_t)s->records[nr].uses << 32 | nr;
+}
+
+static bool record_flies(const struct socket_file *s, uint64_t name)
+{
+	uint32_t nr = (uint32_t)name;
+
+	return nr < s->entries && s->records[nr].state == RECORD_FLYING && name == kvs_record_name(s, nr);
+}
+
+uint32_t kvs_records_named(const struct socket_file *s, uint64_t user_data, uint64_t *names, uint32_t max)
+{
+	uint32_t nr = 0;
+
+	for (uint32_t i = 0; i < s->entries && nr < max; i++)
+		if (s->records[i].state == RECORD_FLYING && s->records[i].user_data == user_data)
+			names[nr++] = kvs_record_name(s, i);
+	return nr;
 }
 
 void kvs_record_drop(struct socket_file *s, uint32_t nr)
@@ -194,7 +218,7 @@ void kvs_ring_harvest(struct socket_file *s)
 
 		if (!s->rdonly)
 			__atomic_store_n(&s->far->head, s->seen, __ATOMIC_SEQ_CST);
-		if (cqe.user_data < s->entries && s->records[cqe.user_data].state == RECORD_FLYING)
+		if (record_flies(s, cqe.user_data))
 			ring_end(s, (uint32_t)cqe.user_data, &cqe);
 	}
 	if (gone && !s->buried)

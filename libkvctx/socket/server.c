@@ -275,7 +275,6 @@ static int socket_call(struct socket_file *s, unsigned long nr, union kvctx_arg 
 	switch (nr) {
 	case KVCTX_IOC_INFO:
 		ret = kvs_packet_plain(s, nr, arg, size, -1);
-		arg->info.op_mask &= ~WIRE_NOT_SERVED;
 		return ret;
 	case KVCTX_IOC_SETUP:
 		return socket_setup(s, &arg->setup);

@@ -24,6 +24,7 @@
  *   stage	a memfd of ours that the daemon maps: operations on local memory move pages from and to a part of it, and we
  *		copy. Their completions say STAGED
  *   record	an operation from SUBMIT until its completion is in the near ring; by number
+ *   wire name	of a record: its number and how often that was used before, so that CANCEL names no other one
  *
  * So a completion is in the near ring when its bytes are where they belong. And when the daemon is gone, which every
  * socket tells, each operation in flight still ends, with -ENODEV; so do calls from then on.
@@ -71,6 +72,7 @@ enum record_state {
 struct record {
 	enum record_state state;
 	uint32_t next;			/* free one */
+	uint32_t uses;			/* the upper half of its wire name */
 	uint64_t user_data;
 	/* of a staged one: */
 	struct kvctx_seg *segs;		/* as the daemon is told, and behind them the caller's; NULL: not staged */
@@ -182,6 +184,9 @@ int kvs_ring_setup(struct socket_file *s);
 void kvs_ring_free(struct socket_file *s);
 /* Take a record for the caller's @user_data: its number, or -EAGAIN. Lock held */
 int kvs_record_take(struct socket_file *s, uint64_t user_data);
+uint64_t kvs_record_name(const struct socket_file *s, uint32_t nr);		/* its wire name; lock held */
+/* The wire names of those in flight with the caller's @user_data, at most @max of them. Lock held */
+uint32_t kvs_records_named(const struct socket_file *s, uint64_t user_data, uint64_t *names, uint32_t max);
 void kvs_record_drop(struct socket_file *s, uint32_t nr);			/* of what was not sent; lock held */
 void kvs_record_complete(struct socket_file *s, uint32_t nr, int32_t res);	/* without the daemon; lock held */
 /* Move completions to the near ring. Lock held, which is dropped meanwhile if bytes have to be copied */

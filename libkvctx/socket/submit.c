@@ -76,7 +76,7 @@ static bool load_fly(struct socket_file *s, const struct load *l)
 	pthread_mutex_lock(&s->lock);
 	there = !s->buried;
 	for (uint32_t i = 0; i < l->nr && there; i++)
-		s->records[l->sqes[i].user_data].state = RECORD_FLYING;
+		s->records[(uint32_t)l->sqes[i].user_data].state = RECORD_FLYING;
 	pthread_mutex_unlock(&s->lock);
 	return there;
 }
@@ -126,11 +126,10 @@ static void load_begin(struct load *l, const struct kvctx_sqe *sqes)
 	l->pieces = 4;
 }
 
-/* 1: it is in the load; 0: it has ended, or is not in it for it has to wait for the stage (*@later); -EAGAIN: no room */
-static int load_add(struct socket_file *s, struct load *l, const struct kvctx_sqe *from, bool *later)
+/* A record for @from: its number, or -EAGAIN */
+static int load_record(struct socket_file *s, const struct kvctx_sqe *from)
 {
-	struct kvctx_sqe *sqe = &l->sqes[l->nr];
-	int nr, err;
+	int nr;
 
 	pthread_mutex_lock(&s->lock);
 	nr = kvs_record_take(s, from->user_data);
@@ -139,10 +138,19 @@ static int load_add(struct socket_file *s, struct load *l, const struct kvctx_sq
 		nr = kvs_record_take(s, from->user_data);
 	}
 	pthread_mutex_unlock(&s->lock);
+	return nr;
+}
+
+/* 1: it is in the load; 0: it has ended, or is not in it for it has to wait for the stage (*@later); -EAGAIN: no room */
+static int load_add(struct socket_file *s, struct load *l, const struct kvctx_sqe *from, bool *later)
+{
+	struct kvctx_sqe *sqe = &l->sqes[l->nr];
+	int nr = load_record(s, from), err;
+
 	if (nr < 0)
 		return nr;
 	*sqe = *from;
-	sqe->user_data = (uint32_t)nr;
+	sqe->user_data = kvs_record_name(s, (uint32_t)nr);
 	err = kvs_stage_begin(s, &s->records[nr], sqe);
 	if (!err) {
 		l->nr++;
@@ -170,6 +178,41 @@ static void submit_wait(struct socket_file *s)
 	kvs_sleep(s, have + 1, &timeout_ns);
 }
 
+/* @names: room for WIRE_CANCEL_MAX. Returns how many the daemon has cancelled of those in flight, or why none */
+static int cancel_ask(struct socket_file *s, const struct kvctx_sqe *sqe, uint64_t *names)
+{
+	struct answer a;
+	struct packet p;
+	uint32_t nr;
+	int ret;
+
+	pthread_mutex_lock(&s->lock);
+	nr = kvs_records_named(s, sqe->offset, names, WIRE_CANCEL_MAX);
+	pthread_mutex_unlock(&s->lock);
+	kvs_packet_begin(&p, WIRE_CANCEL, 0);
+	kvs_packet_add(&p, sqe, sizeof(*sqe));
+	kvs_packet_add(&p, names, nr * sizeof(*names));
+	ret = kvs_packet_exchange(s, &p, &a);
+	kvs_answer_free(&a);
+	return ret;
+}
+
+/* A CANCEL: it has ended when this returns 0; -EAGAIN: no room */
+static int submit_cancel(struct socket_file *s, const struct kvctx_sqe *sqe)
+{
+	uint64_t *names = malloc(WIRE_CANCEL_MAX * sizeof(*names));
+	int nr = names ? load_record(s, sqe) : -ENOMEM, res;
+
+	if (nr >= 0) {
+		res = cancel_ask(s, sqe, names);
+		pthread_mutex_lock(&s->lock);
+		kvs_record_complete(s, (uint32_t)nr, res);
+		pthread_mutex_unlock(&s->lock);
+	}
+	free(names);
+	return nr < 0 ? nr : 0;
+}
+
 /* Returns how many were taken, or why none was */
 static int submit_all(struct socket_file *s, struct load *l, const struct kvctx_sqe *sqes, uint32_t nr)
 {
@@ -179,8 +222,14 @@ static int submit_all(struct socket_file *s, struct load *l, const struct kvctx_
 	while (i < nr && !err) {
 		bool later = false;
 
+		/* those before it have been sent */
+		if (sqes[i].opcode == KVCTX_OP_CANCEL) {
+			err = submit_cancel(s, &sqes[i]);
+			taken = i += !err;
+			continue;
+		}
 		load_begin(l, sqes + i);
-		for (; i < nr && !later && !err && load_room(s, l, &sqes[i]); i += !later && !err)
+		for (; i < nr && sqes[i].opcode != KVCTX_OP_CANCEL && !later && !err && load_room(s, l, &sqes[i]); i += !later && !err)
 			err = load_add(s, l, &sqes[i], &later) < 0 ? -EAGAIN : 0;
 		if (l->nr) {
 			bool flew = load_fly(s, l);

@@ -17,6 +17,9 @@
  * A request that wants no reply (WIRE_QUIET) gets none; when it fails the daemon ends the connection. Nobody but a
  * misbehaving caller sees that: what the library sends so cannot fail but by operation, and operations have completions.
  *
+ * CANCEL is a message of its own: it names operations by the caller's user_data, which the daemon does not know. The body
+ * is the caller's sqe, and behind it the user_data that the operations have on the wire, 8 bytes each.
+ *
  * A body longer than WIRE_INLINE_MAX comes in a memfd that goes with the message (WIRE_PARCEL), and is read from there.
  *
  * The reply to SETUP brings descriptors, see enum wire_fd. Completions are read from the ring; KVCTX_IOC_WAIT needs the
@@ -42,6 +45,8 @@
 /* Requests beside the ioctls, whose numbers are larger */
 #define WIRE_OPEN		1U		/* first, once; struct wire_open. 0, -EACCES, -EPROTONOSUPPORT */
 #define WIRE_LIGHT		2U		/* quiet: send a byte on the light */
+#define WIRE_CANCEL		3U		/* see below; how many, or why none */
+#define WIRE_CANCEL_MAX		4096U		/* names */
 
 #define WIRE_QUIET		(1U << 0)
 #define WIRE_PARCEL		(1U << 1)
@@ -98,9 +103,6 @@ static inline uint64_t wire_pad(uint64_t bytes)
 {
 	return (bytes + 7) & ~7ULL;
 }
-
-/* Opcodes that name operations by the caller's user_data, which the daemon does not know: refused as unknown */
-#define WIRE_NOT_SERVED		(1ULL << KVCTX_OP_CANCEL)
 
 static inline bool wire_moves(const struct kvctx_sqe *sqe, const struct wire_limits *l)
 {

@@ -18,7 +18,6 @@
 #define ONE_PROCESS	"a pool is one process's; others use a daemon"
 #define SLOW		"needs a device that can be made stuck, slow or broken: slow_here.c is one only below threads"
 #define COMMANDS	"io_uring commands are the kernel's; INFO does not promise them"
-#define NOT_SERVED	"the daemon does not serve this operation yet; INFO says so"
 #define MEASURES	"measures the module's own memory"
 #define MAPPINGS	"plain shared memory of the process, which it can map and change as any other"
 
@@ -33,7 +32,6 @@ static const struct {
 	{ "match.bad_pointers", BOTH, POINTERS },
 	{ "events.bad_pointers", BOTH, POINTERS },
 	{ "match.leases_take_what_they_hold", BOTH, MEASURES },
-	{ "cancel.*", DAEMON, NOT_SERVED },
 	{ "blocked.*", BOTH, "pages that come late (userfaultfd) keep the thread that touches them, which is the caller's own" },
 	{ "session.memory_outlives_its_mapping", BOTH, "nothing pins the pages; the library asks to unregister first" },
 	{ "session.memlock_is_accounted", PROCESS, "memory over the limit is used without being pinned, and INFO says so" },

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/share.h"
 #include "kvctxd.h"
 #include "session/session.h"
 
@@ -149,8 +150,6 @@ static int request_operands(struct request *rq, struct kvctx_sqe *sqes, uint32_t
 		struct kvctx_sqe *sqe = &sqes[i];
 		uint64_t segs = wire_segs(sqe, l), crcs = wire_crcs_in(sqe, l), keys = wire_keys(sqe, l);
 
-		if (sqe->opcode < 64 && WIRE_NOT_SERVED >> sqe->opcode & 1)
-			sqe->opcode = 0;
 		if (sqe->nr_segs)
 			sqe->segs = segs ? (uintptr_t)request_take(rq, segs) : NOWHERE;
 		if (sqe->crcs)
@@ -199,6 +198,22 @@ static int request_submit(struct request *rq)
 	arg->timeout_ns = 0;
 	rq->r->ret = request_ioctl(rq);
 	return rq->m->head.flags & WIRE_QUIET && rq->r->ret != (int)arg->nr ? -EPROTO : 0;
+}
+
+/* In a batch it would name operations by what they are called on the wire: it comes by itself */
+static int request_cancel(struct request *rq)
+{
+	const struct kvctx_rights rights = { .rdonly = rq->s->rdonly, .page_max = (uint32_t)rq->s->limits.page_max };
+	const struct kvctx_sqe *sqe = request_take(rq, sizeof(*sqe));
+	const uint64_t *names = (const void *)rq->at;
+	uint64_t nr = rq->left / sizeof(*names);
+
+	if (!sqe || sqe->opcode != KVCTX_OP_CANCEL || !rq->s->ring || rq->left % sizeof(*names) || nr > WIRE_CANCEL_MAX)
+		return -EPROTO;
+	rq->r->ret = kvctx_sqe_check(sqe, &kvctx_rules[KVCTX_OP_CANCEL], &rights);
+	for (uint64_t i = 0; i < nr && rq->r->ret >= 0; i++)
+		rq->r->ret += (int)kve_share_cancel(rq->s->file, names[i]);
+	return 0;
 }
 
 static int request_wait(struct request *rq)
@@ -362,7 +377,9 @@ int kvd_request(struct kvd_session *s, struct kvd_message *m, struct kvd_reply *
 		kvd_session_light(s);
 		return m->head.flags & WIRE_QUIET ? 0 : -EPROTO;
 	}
-	if (_IOC_NR(m->head.nr) < KVCTX_CALLS && m->head.nr == _IO(KVCTX_IOC_TYPE, _IOC_NR(m->head.nr)))
+	if (m->head.nr == WIRE_CANCEL)
+		err = request_cancel(&rq);
+	else if (_IOC_NR(m->head.nr) < KVCTX_CALLS && m->head.nr == _IO(KVCTX_IOC_TYPE, _IOC_NR(m->head.nr)))
 		err = request_dispatch(&rq, arg);
 	/* nobody will hear of it but by the end of the connection */
 	if (!err && r->ret < 0 && m->head.flags & WIRE_QUIET)

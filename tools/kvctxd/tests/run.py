@@ -34,7 +34,7 @@ TENANT = "default"
 
 IOC = {name: 0xB500 + nr for nr, name in enumerate(
     ["INFO", "SETUP", "MEM_REGISTER", "MEM_UNREGISTER", "SUBMIT", "WAIT", "MATCH", "PATHS", "EVENTS"])}
-OPEN, LIGHT = 1, 2
+OPEN, LIGHT, CANCEL = 1, 2, 3
 QUIET, PARCEL = 1, 2
 BIG = 1 << 16
 
@@ -667,7 +667,7 @@ def test_many_processes(daemon):
 
 
 def test_contract(daemon):
-    programs = os.environ.get("CONTRACT_ONLY", "abi data match events replace session edges slots blocked library").split()
+    programs = os.environ.get("CONTRACT_ONLY", "abi data match events replace cancel session edges slots blocked library").split()
     bad = []
     for program in programs:
         p = subprocess.run([f"{O}/selftests/{program}"], capture_output=True, text=True, timeout=300, check=False,
@@ -819,7 +819,7 @@ def test_events_into_a_full_eventfd(daemon):
 
 
 def random_message(rng, good):
-    nr = rng.choice(list(IOC.values()) + [OPEN, LIGHT, rng.randrange(1 << 32)])
+    nr = rng.choice(list(IOC.values()) + [OPEN, LIGHT, CANCEL, rng.randrange(1 << 32)])
     body = bytearray(rng.choice(good) if rng.random() < 0.9 else rng.randbytes(rng.randrange(200)))
     for _ in range(rng.choice([0, 1, 1, 2, 5])):
         if not body:
@@ -857,6 +857,7 @@ def good_messages():
         (IOC["EVENTS"], events(8)),
         (IOC["EVENTS"], events(32768)),
         (IOC["MEM_REGISTER"], register(0, 4096)),
+        (CANCEL, sqe(12, key=b"", offset=1) + struct.pack("<QQ", 1, 2)),
         (IOC["MEM_UNREGISTER"], struct.pack("<IIII", 16, 0, 1, 0)),
     ]
 
