@@ -30,7 +30,7 @@ MIB = 1 << 20
 def sweep(parent):
     """Remove what runs left that were killed."""
     for name in os.listdir(parent):
-        match = re.fullmatch(NAME + r"\.(\d+)", name)
+        match = re.fullmatch(NAME + r"\.(\d+)(\..*)?", name)
         if match and not os.path.exists(f"/proc/{match[1]}"):
             shutil.rmtree(os.path.join(parent, name), ignore_errors=True)
 
@@ -41,6 +41,7 @@ class Ground:
     def __init__(self, parent, build, size):
         parent = os.path.abspath(parent)
         sweep(parent)
+        sweep(tempfile.gettempdir())
         free = shutil.disk_usage(parent).free
         if free < 5 * size:
             raise Failed(f"{parent}: has {free // MIB} MiB, and {5 * size // MIB} are needed")
@@ -69,7 +70,7 @@ class Ground:
             return os.path.join(self.pool("process"), "default")
         if not self.daemon:
             # paths of sockets are short
-            self.run = tempfile.mkdtemp(prefix="kvctx-")
+            self.run = tempfile.mkdtemp(prefix=f"{NAME}.{os.getpid()}.")
             place = types.SimpleNamespace(dir=self.run, pool=self.pool("daemon"))
             self.daemon = Daemon(f"{self.build}/bin/kvctxd", place)
         return self.daemon.path

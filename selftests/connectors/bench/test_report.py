@@ -214,7 +214,8 @@ class WorkerTest(unittest.TestCase):
 class SweepTest(unittest.TestCase):
     def test_what_killed_runs_left(self):
         with tempfile.TemporaryDirectory() as tmp:
-            for name in (f"{ground.NAME}.999999999", f"{ground.NAME}.{os.getpid()}", "other.999999999"):
+            for name in (f"{ground.NAME}.999999999", f"{ground.NAME}.999999999.sock", f"{ground.NAME}.{os.getpid()}",
+                         "other.999999999"):
                 os.makedirs(f"{tmp}/{name}/x")
             ground.sweep(tmp)
             self.assertEqual(sorted(os.listdir(tmp)), sorted([f"{ground.NAME}.{os.getpid()}", "other.999999999"]))
