@@ -102,7 +102,8 @@ struct kvd_memory {
 	struct kvd_memory *next;
 	uint32_t id;
 	void *map;
-	size_t bytes;
+	size_t bytes;			/* of the map */
+	uint64_t length;		/* as registered */
 };
 
 /*
@@ -120,6 +121,7 @@ struct kvd_session {
 	bool rdonly;
 	uid_t uid;			/* of the client */
 	struct kvd_memory *memories;
+	uint64_t registered;		/* bytes of @memories */
 	struct kvd_session *next;	/* of all; with @bytes under a lock of session.c's */
 	uint64_t bytes;			/* of arena, slots and events */
 	bool listens;
@@ -138,6 +140,7 @@ struct kvd_session {
 };
 
 extern uint64_t kvd_memory_user;	/* most bytes of one user's arenas, slots and events */
+extern uint64_t kvd_registered_max;	/* most bytes that one session may register */
 
 int kvd_session_open(const char *path, int flags, uid_t uid, struct kvd_session **out);
 /* Before the engine does: take memory for the client; 0, -ENOMEM. And give it back, if that failed */

@@ -46,6 +46,7 @@ static const char usage_text[] =
 	"  -c, --connections N    serve so many connections at once (default 1024)\n"
 	"  -u, --per-user N       so many of one user (default 512)\n"
 	"  -m, --memory SIZE      for arenas, slots, events of one user (default: a quarter of all)\n"
+	"  -g, --registered SIZE  of its own that one session may register (default: all)\n"
 	"  -h, --help             explain this and exit\n"
 	"  -V, --version          tell the version and exit\n"
 	"\n"
@@ -87,13 +88,14 @@ static int main_options(int argc, char **argv, struct options *o)
 		{ "connections", required_argument, NULL, 'c' },
 		{ "per-user", required_argument, NULL, 'u' },
 		{ "memory", required_argument, NULL, 'm' },
+		{ "registered", required_argument, NULL, 'g' },
 		{ "help", no_argument, NULL, 'h' },
 		{ "version", no_argument, NULL, 'V' },
 		{ NULL },
 	};
 	int c;
 
-	while ((c = getopt_long(argc, argv, "r:p:c:u:m:hV", names, NULL)) >= 0) {
+	while ((c = getopt_long(argc, argv, "r:p:c:u:m:g:hV", names, NULL)) >= 0) {
 		switch (c) {
 		case 'r':
 			o->run = optarg;
@@ -107,7 +109,8 @@ static int main_options(int argc, char **argv, struct options *o)
 				return 1 + main_usage("not a number from 1 to 65536", optarg);
 			break;
 		case 'm':
-			if (parse_size(optarg, &kvd_memory_user))
+		case 'g':
+			if (parse_size(optarg, c == 'm' ? &kvd_memory_user : &kvd_registered_max))
 				return 1 + main_usage("not a size such as 512M, 64GiB", optarg);
 			break;
 		case 'h':
@@ -280,7 +283,8 @@ int main(int argc, char **argv)
 	char why[KVD_WHY];
 	int status, signals;
 
-	kvd_memory_user = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 4;
+	kvd_registered_max = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+	kvd_memory_user = kvd_registered_max / 4;
 	status = main_options(argc, argv, &o);
 	if (status)
 		return status - 1;

@@ -2,7 +2,8 @@
 /*
  * Memory that clients register: a memfd that they share with us, mapped here too, so that pages move without a copy.
  *
- * It has to be sealed against shrinking, or a client could have us fault behind its end. Memory of hugetlbfs is refused:
+ * It has to be sealed against shrinking, or a client could have us fault behind its end; in a hole that he punches we
+ * find zeros. It can be as much as he likes: so much of it a session is limited (kvd_registered_max). Memory of hugetlbfs is refused:
  * its client can take a page out that we could then not get back, with the same effect.
  */
 #include <errno.h>

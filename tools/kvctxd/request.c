@@ -106,7 +106,10 @@ static int request_register(struct request *rq)
 
 	if (!rq->m->nr_fds)
 		return -EPROTO;
-	ret = kvd_memory_map(rq->m->fds[0], offset, arg->length, &m, &addr);
+	if (arg->length > kvd_registered_max - rq->s->registered)
+		ret = -ENOMEM;
+	else
+		ret = kvd_memory_map(rq->m->fds[0], offset, arg->length, &m, &addr);
 	if (!ret) {
 		arg->addr = (uintptr_t)addr;
 		ret = request_ioctl(rq);
@@ -115,8 +118,10 @@ static int request_register(struct request *rq)
 			kvd_memory_unmap(m);
 		} else {
 			m->id = arg->id;
+			m->length = arg->length;
 			m->next = rq->s->memories;
 			rq->s->memories = m;
+			rq->s->registered += m->length;
 		}
 	}
 	rq->r->ret = ret;
@@ -134,6 +139,7 @@ static int request_unregister(struct request *rq)
 		if (m->id != rq->arg->unreg.id)
 			continue;
 		*link = m->next;
+		rq->s->registered -= m->length;
 		kvd_memory_unmap(m);
 		break;
 	}

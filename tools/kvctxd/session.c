@@ -20,7 +20,7 @@
 #include "kvctxd.h"
 #include "engine/share.h"
 
-uint64_t kvd_memory_user;
+uint64_t kvd_memory_user, kvd_registered_max;
 
 static pthread_mutex_t sessions_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct kvd_session *sessions;

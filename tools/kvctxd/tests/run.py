@@ -9,6 +9,7 @@ with test_; it gets a daemon that runs. After each one the daemon has to end in 
 Ends with a line "kvctxd: N passed, N failed, N skipped".
 """
 import array
+import ctypes
 import errno
 import fcntl
 import json
@@ -730,6 +731,48 @@ def test_memory_that_is_refused(daemon):
     expect((0, 1), (ret, struct.unpack("<I", body[24:28])[0]))
     c.send(IOC["MEM_REGISTER"], register(0, page))
     expect(True, c.gone(), "without a descriptor")
+
+
+def test_registered_memory_is_limited(daemon):
+    daemon.end()
+    daemon.args = ("--registered", "1M")
+    daemon.start()
+    c = opened(daemon)
+    fd = memfd(4 << 20)
+    register_one = lambda length: c.ask(IOC["MEM_REGISTER"], register(17, length), fds=[fd])[0]  # noqa: E731
+    expect(-errno.ENOMEM, register_one((1 << 20) + 1))
+    expect(-errno.ENOMEM, register_one((1 << 64) - 1))
+    expect(0, register_one(600000))
+    expect(-errno.ENOMEM, register_one(600000), "more than is left")
+    expect(0, opened(daemon).ask(IOC["MEM_REGISTER"], register(0, 600000), fds=[fd])[0], "of another session")
+    expect(0, c.ask(IOC["MEM_UNREGISTER"], struct.pack("<IIII", 16, 0, 1, 0))[0])
+    expect(0, register_one(1 << 20), "after the first was given back")
+
+
+def test_holes_in_registered_memory(daemon):
+    libc = ctypes.CDLL(None, use_errno=True)
+    keep_size_punch_hole = 3
+    size = 1 << 20
+    c = opened(daemon)
+    fd = memfd(size)
+    os.pwrite(fd, b"x" * size, 0)
+    expect(0, c.ask(IOC["MEM_REGISTER"], register(0, size), fds=[fd])[0])
+    for n in range(200):
+        # as the daemon reads and writes it
+        c.send(IOC["SUBMIT"], submit(sqe(2 if n % 3 else 1, size, mem=1, key=b"%d" % (n // 3))), QUIET)
+        expect(0, libc.fallocate(fd, keep_size_punch_hole, ctypes.c_long(0), ctypes.c_long(size)))
+        c.send(IOC["WAIT"], struct.pack("<IIIIQ", 24, 0, 0, 0, 0), QUIET)
+        if n % 32 == 31:
+            c.close()
+            c = opened(daemon)
+            expect(0, c.ask(IOC["MEM_REGISTER"], register(0, size), fds=[fd])[0])
+    try:
+        os.ftruncate(fd, 0)
+        raise Failed("it shrinks")
+    except PermissionError:
+        pass
+    c.close()
+    expect(["flush: 0"], run_client(daemon, "store", "3"))
 
 
 def test_shared_areas_are_sealed(daemon):
