@@ -15,7 +15,10 @@ NIXL_CXXFLAGS	:= -std=c++20 -fPIC -pthread $(filter-out -std=% -Wstrict-prototyp
 		   -DKVCTX_NIXL_NAME='"$(NIXL_NAME)"' -Ilibkvctx -Itools/nixl -Itools/nixl/shim \
 		   -isystem $(NIXL_SRC)/src/api/cpp -isystem $(NIXL_SRC)/src/utils -isystem $(NIXL_SRC)/src/core/telemetry
 
-.PHONY: nixl-plugin nixl-source install-nixl
+# Another tree is another class layout: objects know which one they were built against
+NIXL_STAMP	:= $(O)/obj/tools/nixl/$(NIXL_NAME)/source
+
+.PHONY: nixl-plugin nixl-source nixl-again install-nixl
 nixl-plugin: nixl-source $(NIXL_PLUGIN)
 
 nixl-source:
@@ -24,9 +27,13 @@ nixl-source:
 		echo "no package of NIXL has the headers of a plugin, and none are part of kvctx." >&2; \
 		exit 1; }
 
-$(O)/obj/tools/nixl/$(NIXL_NAME)/%.o: tools/nixl/%.cpp Makefile tools/nixl/build.mk
+$(NIXL_STAMP): nixl-again
 	@mkdir -p $(@D)
-	$(Q_CC)$(CXX) $(NIXL_CXXFLAGS) $(CXXFLAGS) -MMD -MP -c -o $@ $<
+	@echo '$(NIXL_SRC)' | cmp -s - $@ || echo '$(NIXL_SRC)' > $@
+
+$(O)/obj/tools/nixl/$(NIXL_NAME)/%.o: tools/nixl/%.cpp Makefile tools/nixl/build.mk $(NIXL_STAMP)
+	@mkdir -p $(@D)
+	$(Q_CC)$(CXX) $(NIXL_CXXFLAGS) $(CXXFLAGS) -MD -MP -c -o $@ $<
 
 $(NIXL_PLUGIN): $(NIXL_OBJ) $(LIBKVCTX_A) tools/nixl/plugin.map
 	@mkdir -p $(@D)

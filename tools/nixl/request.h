@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "backend/backend_engine.h"
+#include "common/nixl_log.h"
 #include "kvctx.h"
 
 namespace kvctx_nixl {

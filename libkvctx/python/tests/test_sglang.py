@@ -76,6 +76,15 @@ def test_a_batch_is_one_submission(make, monkeypatch):
     assert calls == [(128, 128 * 6, 8), (128, 128 * 6, 0)]
 
 
+def test_memory_is_pinned_once(make, monkeypatch):
+    pinned, host = [], fake.HostKVCache()
+    register = kvctx.Session.register
+    monkeypatch.setattr(kvctx.Session, "register", lambda s, buffer: pinned.append(buffer) or register(s, buffer))
+    s, other = make(host, others=((SWA, host),)), fake.HostKVCache("layer_first")
+    s.register_mem_host_pool_v2(other, MAMBA)
+    assert pinned == [(h.kv_buffer.data_ptr(), h.kv_buffer.nbytes) for h in (host, other)]
+
+
 def test_an_empty_batch(make):
     s = make()
     assert s.batch_get_v1([], fake.indices(0, 0)) == [] == s.batch_set_v1([], fake.indices(0, 0))
