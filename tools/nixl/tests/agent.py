@@ -295,7 +295,7 @@ def test_release_in_flight(a):
     whole = time.monotonic() - start
     for op in ("READ", "WRITE", "READ"):
         took = min(released_in_flight(a, op, array, keys) for _ in range(3))
-        if took > whole / 8:
+        if took > whole / 4:
             raise AssertionError(f"the release of a {op} took {took:.3f} s, of {whole:.3f} s that a request takes")
     a.agent.deregister_memory(reg, backends=[NAME])  # waits
     array[:] = 0x5a
