@@ -52,8 +52,8 @@ static void op_free_work(struct work_struct *work)
 	vfree(work);
 }
 
-/* Freeing what was mapped may sleep, and transfers may end under their driver's locks. */
-static void op_free(struct kvctx_op *op, void *p)
+/* Freeing what was mapped may sleep, and transfers may end under their driver's locks. Few have anything to free. */
+static noinline void op_free(struct kvctx_op *op, void *p)
 {
 	struct work_struct *work = p;
 

@@ -25,10 +25,15 @@ static void wait_tick(struct kvctx_pool *p, struct delayed_work *work)
 int kvctx_attempt(struct kvctx_op *op, bool behind)
 {
 	struct kvctx_pool *p = op->session->pool;
-	int ret = kvctx_park_attempt(&p->space, &op->call, behind);
+	int err = -EAGAIN;
 
-	if (ret <= 0)
-		return ret;
+	if (kvctx_park_at_once(&p->space, &op->call, behind))
+		err = op->kind->attempt(op);
+	if (err != -EAGAIN)
+		return err;
+	err = kvctx_park(&p->space, &op->call);
+	if (err)
+		return err;
 	percpu_counter_inc(&p->counters.store_waits);
 	wait_tick(p, &p->space_work);
 	return 0;

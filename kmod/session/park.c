@@ -27,21 +27,12 @@ static int park_add(struct kvctx_queue *q, struct kvctx_req *req, bool front)
 }
 
 /*
- * Try an operation for the first time. 0: it was taken over; 1: so it was, and waits: call kvctx_park_retry() on the
- * tick; otherwise it completes with the error. @behind: behind those that wait already.
+ * The engine answered -EAGAIN, or was not asked. 0: it waits, may be gone, and kvctx_park_retry() is to be called on the
+ * tick; otherwise it completes with the error.
  */
-int kvctx_park_attempt(struct kvctx_queue *q, struct kvctx_req *req, bool behind)
+int kvctx_park(struct kvctx_queue *q, struct kvctx_req *req)
 {
-	bool wait = !(req->flags & KVCTX_OP_NOWAIT);
-	int err = -EAGAIN;
-
-	/* pairs with kvctx_park_retry(): the effect of those that were tried again is seen */
-	if (!(behind && wait && os_atomic_read(&q->waiting)))
-		err = kvctx_req_attempt(req);
-	if (err != -EAGAIN || !wait)
-		return err;
-	err = park_add(q, req, false);
-	return err ? err : 1;
+	return req->flags & KVCTX_OP_NOWAIT ? -EAGAIN : park_add(q, req, false);
 }
 
 static struct kvctx_req *park_first(struct kvctx_queue *q)
@@ -76,7 +67,7 @@ bool kvctx_park_retry(struct kvctx_queue *q)
 			kvctx_req_complete(req, err, 0);
 		os_relax();
 	}
-	/* pairs with kvctx_park_attempt() */
+	/* pairs with kvctx_park_at_once() */
 	return !os_atomic_dec_and_test(&q->waiting);
 }
 

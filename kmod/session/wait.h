@@ -33,7 +33,7 @@ u32 kvctx_queue_cancel(struct kvctx_queue *q, const void *session, u64 user_data
 
 /* park.c */
 void kvctx_park_init(struct kvctx_queue *q);
-int kvctx_park_attempt(struct kvctx_queue *q, struct kvctx_req *req, bool behind);
+int kvctx_park(struct kvctx_queue *q, struct kvctx_req *req);
 bool kvctx_park_retry(struct kvctx_queue *q);
 
 /* turn.c */
@@ -42,6 +42,13 @@ bool kvctx_turn_has_room(const struct kvctx_turn *t, u32 rank);
 int kvctx_turn_queue(struct kvctx_turn *t, struct kvctx_req *req, u32 bytes);
 bool kvctx_turn_recall(struct kvctx_turn *t, struct kvctx_req *req);
 bool kvctx_turn_run(struct kvctx_turn *t);
+
+/* Is an operation that came now to be tried, not to wait @behind those that do? */
+static inline bool kvctx_park_at_once(const struct kvctx_queue *q, const struct kvctx_req *req, bool behind)
+{
+	/* pairs with kvctx_park_retry(): the effect of those that were tried again is seen */
+	return !behind || req->flags & KVCTX_OP_NOWAIT || !os_atomic_read(&q->waiting);
+}
 
 static inline void kvctx_turn_begin(struct kvctx_turn *t, u8 prio, u32 bytes)
 {

@@ -23,10 +23,15 @@ static void wait_tick(struct kve_pool *p)
 int kve_attempt(struct kve_op *op, bool behind)
 {
 	struct kve_waits *w = op->session->waits;
-	int ret = kvctx_park_attempt(&w->space, &op->call, behind);
+	int err = -EAGAIN;
 
-	if (ret <= 0)
-		return ret;
+	if (kvctx_park_at_once(&w->space, &op->call, behind))
+		err = op->kind->attempt(op);
+	if (err != -EAGAIN)
+		return err;
+	err = kvctx_park(&w->space, &op->call);
+	if (err)
+		return err;
 	os_atomic64_add(&w->pool->counters.store_waits, 1);
 	wait_tick(w->pool);
 	return 0;

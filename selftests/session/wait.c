@@ -41,12 +41,25 @@ static int fail(struct op *op)
 	return -EIO;
 }
 
+/* As a server does. 1: it waits */
+static int attempt(struct op *op, bool behind)
+{
+	int err = -EAGAIN;
+
+	if (kvctx_park_at_once(&space, &op->req, behind))
+		err = op->attempt(op);
+	if (err != -EAGAIN)
+		return err;
+	err = kvctx_park(&space, &op->req);
+	return err ? err : 1;
+}
+
 static int store(u32 i)
 {
 	struct op *op = op_new(i, KVCTX_PRIO_NORMAL);
 
 	op->attempt = take_room;
-	return kvctx_park_attempt(&space, &op->req, true);
+	return attempt(op, true);
 }
 
 static bool waits(u32 i)
@@ -72,10 +85,10 @@ static void test_space(void)
 	os_atomic_set(&room, 1);
 	EXPECT(store(3) == 1);
 	op_new(4, KVCTX_PRIO_NORMAL)->attempt = take_room;
-	EXPECT(!kvctx_park_attempt(&space, &ops[4].req, false) && ended(&ops[4], 1));
+	EXPECT(!attempt(&ops[4], false) && ended(&ops[4], 1));
 	op_new(5, KVCTX_PRIO_NORMAL)->attempt = take_room;
 	ops[5].req.flags = KVCTX_OP_NOWAIT;
-	EXPECT(kvctx_park_attempt(&space, &ops[5].req, true) == -EAGAIN);
+	EXPECT(attempt(&ops[5], true) == -EAGAIN);
 	/* in order, and the one that finds none stays the first */
 	os_atomic_set(&room, 2);
 	EXPECT(kvctx_park_retry(&space) && ended(&ops[1], 2) && ended(&ops[2], 3) && waits(3));
@@ -85,7 +98,7 @@ static void test_space(void)
 	EXPECT(!store(7) && ended(&ops[7], 6));
 	/* other errors */
 	op_new(0, 0)->attempt = fail;
-	EXPECT(kvctx_park_attempt(&space, &ops[0].req, true) == -EIO);
+	EXPECT(attempt(&ops[0], true) == -EIO);
 	EXPECT(store(1) == 1);
 	ops[1].attempt = fail;
 	EXPECT(!kvctx_park_retry(&space) && ended(&ops[1], -EIO));
@@ -104,7 +117,7 @@ static void test_giving_up(void)
 	for (i = 0; i < 5; i++) {
 		op_new(i, KVCTX_PRIO_NORMAL)->attempt = take_room;
 		ops[i].req.deadline = i < 2 ? 20 - 10 * i : OS_NEVER;
-		EXPECT(kvctx_park_attempt(&space, &ops[i].req, true) == 1);
+		EXPECT(attempt(&ops[i], true) == 1);
 	}
 	os_clock = 9;
 	EXPECT(kvctx_park_retry(&space) && waits(0) && waits(1));
@@ -119,7 +132,7 @@ static void test_giving_up(void)
 	EXPECT(ended(&ops[3], -ECANCELED) && waits(2));
 	op_new(5, KVCTX_PRIO_NORMAL)->attempt = take_room;
 	ops[5].unwanted = -ENODEV;
-	EXPECT(kvctx_park_attempt(&space, &ops[5].req, true) == -ENODEV);
+	EXPECT(attempt(&ops[5], true) == -ENODEV);
 	/* CANCEL, by session and name */
 	EXPECT(!kvctx_queue_cancel(&space, &another, 2) && !kvctx_queue_cancel(&space, &a_session, 9) && waits(2));
 	EXPECT(kvctx_queue_cancel(&space, &a_session, 2) == 1 && ended(&ops[2], -ECANCELED) && waits(4));
@@ -254,7 +267,7 @@ static void contend(u32 thread)
 		if (!draw(&seed, 10))
 			op->req.deadline = os_now() + draw(&seed, 5) * KVCTX_NSEC_PER_MS;
 		ret = draw(&seed, 2) ? kvctx_turn_enter(&turn, &op->req, 2 * MIB) :
-				       kvctx_park_attempt(&space, &op->req, draw(&seed, 2)) - 1;
+				       attempt(op, draw(&seed, 2)) - 1;
 		if (flies && !draw(&seed, 4)) {
 			went(flies, 0);
 			flies = NULL;
