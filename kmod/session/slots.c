@@ -315,7 +315,8 @@ u32 kvctx_slots_prefetch(struct kvctx_slots *t, const struct kvctx_key *keys, u3
 
 	for (i = 0; i < nr; i++) {
 		struct slot_want w = {
-			.key = (const u8 *)&keys[i], .lease_ms = lease_ms, .prio = KVCTX_PRIO_BACKGROUND, .batch = batch,
+			.key = (const u8 *)&keys[i], .lease_ms = lease_ms, .prio = KVCTX_PRIO_BACKGROUND,
+			.batch = batch,
 		};
 
 		if (kvc_load_begin(t->core, t->domain, w.key, &w.load) || slot_want(t, &w))
