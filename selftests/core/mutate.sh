@@ -215,6 +215,7 @@ prepare() {
 	mkdir -p "$1/kmod" "$1/selftests"
 	cp Makefile "$1"
 	cp -r kmod/core "$1/kmod/core"
+	cp -r kmod/session "$1/kmod/session"	# build.mk has its list of files
 	cp -r selftests/core "$1/selftests/core"
 }
 
