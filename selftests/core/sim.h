@@ -32,6 +32,7 @@
  *   sim_life.c   attach, power cut, detach, comparison
  *   sim_super.c  superblocks        sim_budget.c  the write budget
  *   sim_window.c  what others do meanwhile  sim_image.c  what is on media
+ *   sim_listen.c  events
  */
 #ifndef SIM_H
 #define SIM_H
@@ -459,5 +460,9 @@ void life_format(struct sim *s);
 void life_attach(struct sim *s);
 void life_vanish(struct sim *s);	/* one of the members, if there is another left */
 void life_end(struct sim *s);
+
+/* sim_listen.c */
+void sim_listen(struct sim *s);
+void sim_unlisten(struct sim *s);
 
 #endif

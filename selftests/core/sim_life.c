@@ -387,6 +387,7 @@ void life_attach(struct sim *s)
 	sim_attach(s);
 	compare_again(s);
 	sim_attached(s);
+	sim_listen(s);
 	sim_trace(s, "attached: %llu pages", (unsigned long long)s->stats.pages);
 }
 
@@ -480,6 +481,7 @@ void life_end(struct sim *s)
 		s->nr_ops--;
 		free(op);
 	}
+	sim_unlisten(s);
 	kvc_pool_destroy(s->pool);
 	s->pool = NULL;
 	s->ending = false;

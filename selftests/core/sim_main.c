@@ -253,6 +253,7 @@ static void run_seed(u64 seed, bool verbose, struct total *total)
 	}
 	life_attach(s);
 	sim_settle(s);
+	sim_unlisten(s);
 	kvc_pool_destroy(s->pool);
 	sim_alloc_fails(s, false);
 	add_up(s, total);

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A listener for each life, of the first tenant's first keyspace: what it is told, from an attach on, has to lead to what
+ * is there at the end. It says nothing of a life in which a member was lost, the tenant removed, or events overwritten.
+ */
+#include "sim.h"
+
+static struct kvc_listener ear;
+static struct kvc_domain *heard;	/* NULL: nobody listens */
+static u32 *here;			/* bytes by number of the key, in the order of s->keys */
+static u32 epoch;
+static bool unsure;
+
+static bool of_domain(const struct mkey *k)
+{
+	return k->tenant == 0 && k->keyspace == 0;
+}
+
+static u32 length_now(struct sim *s, const struct mkey *k)
+{
+	u8 key[KVC_KEY_LEN];
+	int r;
+
+	key_make(key, k->id);
+	r = kvc_query(s->pool, heard, key);
+	return r > 0 ? (u32)r : 0;
+}
+
+void sim_listen(struct sim *s)
+{
+	u32 i;
+
+	if (s->tenants[0].state != T_LIVE)
+		return;
+	here = calloc(s->nr_keys, sizeof(*here));
+	if (!here)
+		sim_fail("the test itself is out of memory");
+	for (i = 0; i < s->nr_keys && !heard; i++)
+		if (of_domain(&s->keys[i]))
+			heard = sim_domain(s, &s->keys[i]);
+	epoch = s->tenants[0].epoch;
+	unsure = false;
+	sim_alloc_fails(s, false);
+	sim_check(heard && !kvc_listen(s->pool, heard, &ear), "%s", "nobody can listen");
+	sim_alloc_fails(s, true);
+	for (i = 0; i < s->nr_keys; i++)
+		if (of_domain(&s->keys[i]))
+			here[i] = length_now(s, &s->keys[i]);
+}
+
+static void hear(struct sim *s, const struct kvc_event *e)
+{
+	u8 key[KVC_KEY_LEN];
+	u32 i;
+
+	if (e->kind == KVC_EVENT_MEMBER_LOST) {
+		unsure = true;
+		return;
+	}
+	for (i = 0; i < s->nr_keys; i++) {
+		if (!of_domain(&s->keys[i]))
+			continue;
+		key_make(key, s->keys[i].id);
+		if (!memcmp(key, e->key, KVC_KEY_LEN))
+			break;
+	}
+	sim_check(i < s->nr_keys, "event %u of a key that is not the listener's", e->kind);
+	here[i] = e->kind == KVC_EVENT_STORED ? e->length : 0;
+}
+
+static bool hear_some(void *arg, const struct kvc_event *events, u32 nr)
+{
+	u32 i;
+
+	for (i = 0; i < nr; i++)
+		hear(arg, &events[i]);
+	return true;
+}
+
+/* Before the pool goes */
+void sim_unlisten(struct sim *s)
+{
+	u64 lost;
+	u32 i;
+
+	if (!heard)
+		return;
+	kvc_events_take(&ear, KVC_EVENTS_MAX, &lost, hear_some, s);
+	unsure |= lost || s->tenants[0].state != T_LIVE || s->tenants[0].epoch != epoch;
+	for (i = 0; i < s->nr_keys && !unsure; i++)
+		if (of_domain(&s->keys[i]))
+			sim_check(here[i] == length_now(s, &s->keys[i]), "%s is not what its events say",
+				  model_name(&s->keys[i]));
+	kvc_unlisten(s->pool, &ear);
+	kvc_domain_put(s->pool, heard);
+	heard = NULL;
+	free(here);
+}
