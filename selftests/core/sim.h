@@ -66,7 +66,7 @@ struct sim_cfg {
 /* What happened, for --verbose and to see that the rates are sane */
 struct sim_counts {
 	u64	stores, loads, deletes, matches, flushes, leases, evicted, moved, bad, cuts, detaches, fails, waits,
-		recovered, missing_excused, steps, ioerrs, nomem, removals, cuts_recovery, cuts_attached, discards,
+		recovered, missing_excused, steps, ioerrs, beside, nomem, removals, cuts_recovery, cuts_attached, discards,
 		cuts_header, cuts_summary, unread, vanished, degraded, returned, came_back, deleted_out, limits,
 		added, add_cuts, add_fails, left, left_failed, leave_cuts, stuck, went,
 		super_cuts, histories, unadmitted, rolled_back, misread, windows, stalls,
@@ -220,6 +220,7 @@ struct worker {
 	struct task *task;		/* that has to end before anything else begins */
 	u32	moving;			/* moves under way beside it */
 	u32	leased;			/* of the moves: they come from one segment */
+	struct kvc_work last;		/* move that was begun */
 };
 
 /* What users do changes from time to time, and a device may be slow with what it is told to force. */

@@ -8,7 +8,7 @@
 static struct kvc_listener ear;
 static struct kvc_domain *heard;	/* NULL: nobody listens */
 static u32 *here;			/* bytes by number of the key, in the order of s->keys */
-static u32 epoch;
+static u32 slot, epoch;		/* the tenant that it is; another one may get its name */
 static bool unsure;
 
 static bool of_domain(const struct mkey *k)
@@ -38,6 +38,7 @@ void sim_listen(struct sim *s)
 	for (i = 0; i < s->nr_keys && !heard; i++)
 		if (of_domain(&s->keys[i]))
 			heard = sim_domain(s, &s->keys[i]);
+	slot = s->tenants[0].slot;
 	epoch = s->tenants[0].epoch;
 	unsure = false;
 	sim_alloc_fails(s, false);
@@ -86,7 +87,7 @@ void sim_unlisten(struct sim *s)
 	if (!heard)
 		return;
 	kvc_events_take(&ear, KVC_EVENTS_MAX, &lost, hear_some, s);
-	unsure |= lost || s->tenants[0].state != T_LIVE || s->tenants[0].epoch != epoch;
+	unsure |= lost || s->tenants[0].state != T_LIVE || s->tenants[0].slot != slot || s->tenants[0].epoch != epoch;
 	for (i = 0; i < s->nr_keys && !unsure; i++)
 		if (of_domain(&s->keys[i]))
 			sim_check(here[i] == length_now(s, &s->keys[i]), "%s is not what its events say",

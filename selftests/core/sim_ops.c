@@ -7,7 +7,7 @@
 
 u32 padded(u32 length)
 {
-	return kvc_blocks(length) << KVC_BLOCK_SHIFT;
+	return (u32)kvc_padded(length);
 }
 
 void sim_keyspace(const struct sim *s, u8 keyspace[KVC_KEYSPACE_LEN], u32 n)

@@ -187,6 +187,13 @@ static void start_move(struct task *task)
 	task->buf = calloc(1, padded(w->len));
 	if (!task->buf)
 		sim_fail("the test itself is out of memory");
+	/* what shells carry in one transfer */
+	if (wk->moving && kvc_work_adjoins(&wk->last, w)) {
+		sim_check(segment_of(s, w->offset) == segment_of(s, wk->last.offset) &&
+			  segment_of(s, w->src_offset) == segment_of(s, wk->last.src_offset), "a run over segments of member %u", wk->member);
+		s->n.beside++;
+	}
+	wk->last = *w;
 	/* others beside it */
 	if (wk->moving < MOVES_AHEAD && rng_chance(&s->rng, 6000)) {
 		wk->task = NULL;
