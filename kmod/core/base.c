@@ -27,12 +27,6 @@ u64 kvc_capacity(const struct kvc_pool *p)
 	return segments * p->super.segment_size;
 }
 
-/* One block more than an extent of its own: a commit may bring the number of extents up by one. */
-u32 kvc_pending_blocks(u32 rec_bytes)
-{
-	return kvc_blocks(KVC_EXTENT_HEADER + rec_bytes) + 1;
-}
-
 void kvc_work_init(struct kvc_member *m, struct kvc_seg *seg, struct kvc_work *w, enum kvc_work_type type,
 		   enum kvc_work_kind kind, u32 block)
 {

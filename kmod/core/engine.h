@@ -377,12 +377,20 @@ static inline u32 kvc_page_rec_bytes(const struct kvc_pool *p, u32 length)
 	return kvc_rec_bytes(kvc_chunks(p, length));
 }
 
+/*
+ * Blocks of the log that a record not committed yet reserves: one more than an extent of its own, since a commit may
+ * bring the number of extents up by one.
+ */
+static inline u32 kvc_pending_blocks(u32 rec_bytes)
+{
+	return kvc_blocks(KVC_EXTENT_HEADER + rec_bytes) + 1;
+}
+
 /* base.c */
 u64 kvc_mix64(u64 x);
 void kvc_kick(struct kvc_member *m);
 void kvc_space(struct kvc_pool *p);
 void kvc_space_made(struct kvc_member *m);	/* a segment became ready; member locked */
-u32 kvc_pending_blocks(u32 rec_bytes);		/* of the log, that a record not committed yet reserves */
 void kvc_work_init(struct kvc_member *m, struct kvc_seg *seg, struct kvc_work *w, enum kvc_work_type type,
 		   enum kvc_work_kind kind, u32 block);
 

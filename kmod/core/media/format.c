@@ -27,11 +27,6 @@ const char *kvc_reason_str(enum kvc_reason r)
 	return reasons[r];
 }
 
-u32 kvc_rec_bytes(u32 nr_crcs)
-{
-	return KVC_REC_FIXED + ((nr_crcs * 4 + 7) & ~7U);
-}
-
 u32 kvc_rec_crc(const struct kvc_rec *r, u32 i)
 {
 	__le32 v;

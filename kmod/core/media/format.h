@@ -238,7 +238,11 @@ struct kvc_rec {
 #define KVC_REC_FIXED		112U
 #define KVC_EXTENT_HEADER	96U
 
-u32 kvc_rec_bytes(u32 nr_crcs);
+static inline u32 kvc_rec_bytes(u32 nr_crcs)
+{
+	return KVC_REC_FIXED + ((nr_crcs * 4 + 7) & ~7U);
+}
+
 u32 kvc_rec_crc(const struct kvc_rec *r, u32 i);
 
 /* Blocks that page bytes, or summary payload bytes, occupy */
