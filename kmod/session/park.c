@@ -27,8 +27,8 @@ static int park_add(struct kvctx_queue *q, struct kvctx_req *req, bool front)
 }
 
 /*
- * The engine answered -EAGAIN, or was not asked. 0: it waits, may be gone, and kvctx_park_retry() is to be called on the
- * tick; otherwise it completes with the error.
+ * The engine answered -EAGAIN, or was not asked. 0: it waits, may be gone, and kvctx_park_retry() is to be called on
+ * the tick; otherwise it completes with the error.
  */
 int kvctx_park(struct kvctx_queue *q, struct kvctx_req *req)
 {
