@@ -52,14 +52,10 @@ static void wait_space_work(struct work_struct *work)
 		wait_tick(p, &p->space_work);
 }
 
-/*
- * Call kind->go() when it is the turn of @op to move io.bytes from or to io.member. kvctx_turn_end() follows when the
- * transfer has ended, unless go() was called with an error.
- */
-void kvctx_turn_take(struct kvctx_op *op)
+/* Apart, and small in what most pass by: these are instructions of each operation. */
+static noinline void wait_turn(struct kvctx_op *op, struct kvctx_turn *t)
 {
 	struct kvctx_pool *p = op->session->pool;
-	struct kvctx_turn *t = turn_of(op);
 	int ret = kvctx_turn_enter(t, &op->call, op->io.bytes);
 
 	if (ret) {
@@ -71,13 +67,35 @@ void kvctx_turn_take(struct kvctx_op *op)
 	wait_tick(p, &container_of(t, struct kvctx_member, turn)->turn_work);
 }
 
+/*
+ * Call kind->go() when it is the turn of @op to move io.bytes from or to io.member. kvctx_turn_end() follows when the
+ * transfer has ended, unless go() was called with an error.
+ */
+void kvctx_turn_take(struct kvctx_op *op)
+{
+	struct kvctx_turn *t = turn_of(op);
+
+	if (unlikely(!kvctx_turn_at_once(t, op->call.prio))) {
+		wait_turn(op, t);
+		return;
+	}
+	kvctx_turn_begin(t, op->call.prio, op->io.bytes);
+	op->kind->go(op, 0);
+}
+
+static noinline void wait_turn_ended(struct kvctx_member *m)
+{
+	if (kvctx_turn_has_room(&m->turn, 0))
+		mod_delayed_work(m->pool->io_wq, &m->turn_work, 0);
+}
+
 /* Any context. */
 void kvctx_turn_end(struct kvctx_op *op)
 {
 	struct kvctx_turn *t = turn_of(op);
 
 	if (kvctx_turn_leave(t, op->call.prio, op->io.bytes))
-		mod_delayed_work(op->session->pool->io_wq, &container_of(t, struct kvctx_member, turn)->turn_work, 0);
+		wait_turn_ended(container_of(t, struct kvctx_member, turn));
 }
 
 /* If it waits for its turn at that member */

@@ -58,6 +58,12 @@ static inline void kvctx_turn_begin(struct kvctx_turn *t, u8 prio, u32 bytes)
 		os_atomic64_add(&t->bytes, bytes);
 }
 
+/* Nobody is here whom an operation of this priority may have to let go first. */
+static inline bool kvctx_turn_at_once(const struct kvctx_turn *t, u8 prio)
+{
+	return prio == KVCTX_PRIO_URGENT || !(os_atomic_read(&t->urgent) || os_atomic_read(&t->queue.waiting));
+}
+
 /*
  * Is it the turn of @req to move @bytes? 1: yes, and kvctx_turn_leave() follows when the transfer has ended; 0: it
  * waits, and kvctx_req_go() follows, @req may be gone; or why it will not. Process context.
@@ -66,14 +72,14 @@ static inline int kvctx_turn_enter(struct kvctx_turn *t, struct kvctx_req *req, 
 {
 	int ret = 1;
 
-	if (req->prio != KVCTX_PRIO_URGENT && (os_atomic_read(&t->urgent) || os_atomic_read(&t->queue.waiting)))
+	if (!kvctx_turn_at_once(t, req->prio))
 		ret = kvctx_turn_queue(t, req, bytes);
 	if (ret > 0)
 		kvctx_turn_begin(t, req->prio, bytes);
 	return ret;
 }
 
-/* Any context. true: call kvctx_turn_run() soon */
+/* Any context. true: somebody waits; if kvctx_turn_has_room() for NORMAL ones, call kvctx_turn_run() soon */
 static inline bool kvctx_turn_leave(struct kvctx_turn *t, u8 prio, u32 bytes)
 {
 	if (prio == KVCTX_PRIO_URGENT)
@@ -82,7 +88,7 @@ static inline bool kvctx_turn_leave(struct kvctx_turn *t, u8 prio, u32 bytes)
 		os_atomic64_sub(&t->bytes, bytes);
 	/* pairs with kvctx_turn_queue() */
 	os_mb_after_atomic();
-	return unlikely(os_atomic_read(&t->queue.waiting)) && kvctx_turn_has_room(t, 0);
+	return unlikely(os_atomic_read(&t->queue.waiting));
 }
 
 #endif

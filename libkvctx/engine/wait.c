@@ -57,7 +57,9 @@ void kve_turn_take(struct kve_op *op)
 
 void kve_turn_end(struct kve_op *op)
 {
-	if (kvctx_turn_leave(turn_of(op), op->call.prio, op->io.bytes))
+	struct kvctx_turn *t = turn_of(op);
+
+	if (kvctx_turn_leave(t, op->call.prio, op->io.bytes) && kvctx_turn_has_room(t, 0))
 		kve_job_queue(op->session->pool, &op->session->pool->space, kve_now());
 }
 

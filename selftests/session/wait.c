@@ -183,6 +183,7 @@ static void test_turns(void)
 	EXPECT(!enter(5, KVCTX_PRIO_BACKGROUND, 1) && enter(6, KVCTX_PRIO_NORMAL, 1) == 1);
 	kvctx_turn_leave(&turn, KVCTX_PRIO_BACKGROUND, MIB);
 	EXPECT(kvctx_turn_run(&turn) == false && ended(&ops[3], 0) && ended(&ops[5], 0));
+	/* the last goes, and leaves nobody */
 	EXPECT(!kvctx_turn_leave(&turn, KVCTX_PRIO_URGENT, MIB));
 	EXPECT(os_atomic64_read(&turn.bytes) == 4);
 	kvctx_turn_leave(&turn, KVCTX_PRIO_NORMAL, 4);
