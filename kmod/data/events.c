@@ -17,12 +17,18 @@ static_assert((u32)KVC_EVENT_STORED == (u32)KVCTX_EVENT_STORED &&
 	      (u32)KVC_EVENT_DROPPED == (u32)KVCTX_EVENT_DROPPED &&
 	      (u32)KVC_EVENT_MEMBER_LOST == (u32)KVCTX_EVENT_MEMBER_LOST);
 
+static void events_work(struct work_struct *work)
+{
+	eventfd_signal(container_of(work, struct kvctx_session, events_work)->cq.eventfd);
+}
+
+/* Under locks of the engine: what hangs on the eventfd may be much, and is the caller's choice. */
 static void events_wake(struct kvc_listener *l)
 {
 	struct kvctx_session *s = container_of(l, struct kvctx_session, listener);
 
 	if (s->cq.eventfd)
-		eventfd_signal(s->cq.eventfd);
+		queue_work(s->pool->io_wq, &s->events_work);
 }
 
 static bool events_give(void *arg, const struct kvc_event *events, u32 nr)
@@ -50,6 +56,7 @@ static int events_read(struct kvctx_session *s, struct kvctx_events *arg)
 	if (s->listens) {
 		nr = kvc_events_take(&s->listener, arg->nr, &lost, events_give, &to);
 	} else {
+		INIT_WORK(&s->events_work, events_work);
 		s->listener.wake = events_wake;
 		nr = kvc_listen(s->pool->core, s->domain, &s->listener);
 		s->listens = !nr;
@@ -78,6 +85,8 @@ long kvctx_events(struct kvctx_session *s, struct kvctx_events *arg)
 /* Nobody calls on the session any more. */
 void kvctx_events_exit(struct kvctx_session *s)
 {
-	if (s->listens)
-		kvc_unlisten(s->pool->core, &s->listener);
+	if (!s->listens)
+		return;
+	kvc_unlisten(s->pool->core, &s->listener);
+	cancel_work_sync(&s->events_work);
 }

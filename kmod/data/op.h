@@ -160,6 +160,7 @@ struct kvctx_session {
 	struct work_struct teardown;
 	struct kvc_listener listener;	/* setup_lock, as the next */
 	bool listens;
+	struct work_struct events_work;
 
 	struct kvctx_mem *arena;	/* NULL: none */
 	struct kvctx_slots *slots;	/* NULL: none */

@@ -239,6 +239,8 @@ static void refused_ones_are_not_taken(void **state)
 	i = (u32)hear(&e, ROOM);
 	assert_int_equal(i, e.nr);
 	assert_in_range(i, 1, 39);
+	/* it got less than it asked for, and is told that there is more */
+	assert_int_equal(e.wakes, 2);
 	assert_int_equal(hear(&e, ROOM), 40 - i);
 	expect(&e, 0, i, KVC_EVENT_STORED, 100);
 	kvc_unlisten(r->pool, &e.l);

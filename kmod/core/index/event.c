@@ -163,6 +163,9 @@ int kvc_events_take(struct kvc_listener *l, u32 max, u64 *lost,
 		if (!give(arg, some, n)) {
 			if (!taken)
 				return -EFAULT;
+			/* the rest is not read, but who read less than he asked for waits for the wake-up */
+			if (l->wake)
+				l->wake(l);
 			break;
 		}
 		l->seen += n;
