@@ -73,7 +73,7 @@ static s32 lease_add(struct kvctx_leases *t, struct kvctx_lease *l, u32 ms)
 	u64 end = os_now() + ms * KVCTX_NSEC_PER_MS;
 	s32 id = -ENOSPC;
 
-	os_lock(&t->lock);
+	os_lock_task(&t->lock);
 	if (!t->closed && l->nr <= KVCTX_LEASES_MAX - t->pages) {
 		id = (s32)lease_id(t);
 		l->id.key = (u64)id;
@@ -84,7 +84,7 @@ static s32 lease_add(struct kvctx_leases *t, struct kvctx_lease *l, u32 ms)
 		if (lease_first(t) == l)
 			t->arm(t, end);
 	}
-	os_unlock(&t->lock);
+	os_unlock_task(&t->lock);
 	return id;
 }
 
@@ -119,7 +119,7 @@ void kvctx_leases_expire(struct kvctx_leases *t, u64 now)
 	struct kvctx_lease *l;
 
 	do {
-		os_lock(&t->lock);
+		os_lock_task(&t->lock);
 		l = lease_first(t);
 		if (l && l->end.key > now) {
 			t->arm(t, l->end.key);
@@ -127,7 +127,7 @@ void kvctx_leases_expire(struct kvctx_leases *t, u64 now)
 		}
 		if (l)
 			lease_unlink(t, l);
-		os_unlock(&t->lock);
+		os_unlock_task(&t->lock);
 		if (l)
 			lease_end(t, l);
 		os_relax();
@@ -137,9 +137,9 @@ void kvctx_leases_expire(struct kvctx_leases *t, u64 now)
 /* End all; the timer is not armed any more. A MATCH may still be answered meanwhile. */
 void kvctx_leases_close(struct kvctx_leases *t)
 {
-	os_lock(&t->lock);
+	os_lock_task(&t->lock);
 	t->closed = true;
-	os_unlock(&t->lock);
+	os_unlock_task(&t->lock);
 	kvctx_leases_expire(t, OS_NEVER);
 }
 
@@ -166,11 +166,11 @@ int kvctx_lease_release(struct kvctx_leases *t, u32 id)
 {
 	struct kvctx_tree_node *n;
 
-	os_lock(&t->lock);
+	os_lock_task(&t->lock);
 	n = kvctx_tree_find(&t->ids, id);
 	if (n)
 		lease_unlink(t, container_of(n, struct kvctx_lease, id));
-	os_unlock(&t->lock);
+	os_unlock_task(&t->lock);
 	if (!n)
 		return -EINVAL;
 	lease_end(t, container_of(n, struct kvctx_lease, id));

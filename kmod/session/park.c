@@ -18,9 +18,9 @@ static int park_add(struct kvctx_queue *q, struct kvctx_req *req, bool front)
 	int err;
 
 	os_atomic_inc(&q->waiting);
-	os_lock(&q->lock);
+	os_lock_task(&q->lock);
 	err = kvctx_queue_add(q, 0, req, front);
-	os_unlock(&q->lock);
+	os_unlock_task(&q->lock);
 	if (err)
 		os_atomic_dec(&q->waiting);
 	return err;
@@ -39,11 +39,11 @@ static struct kvctx_req *park_first(struct kvctx_queue *q)
 {
 	struct kvctx_req *req;
 
-	os_lock(&q->lock);
+	os_lock_task(&q->lock);
 	req = list_first_entry_or_null(&q->reqs[0], struct kvctx_req, wait.node);
 	if (req)
 		kvctx_queue_out(q, req);
-	os_unlock(&q->lock);
+	os_unlock_task(&q->lock);
 	return req;
 }
 

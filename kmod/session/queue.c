@@ -71,7 +71,7 @@ void kvctx_queue_weed(struct kvctx_queue *q, bool late)
 	int err;
 
 	INIT_LIST_HEAD(&out);
-	os_lock(&q->lock);
+	os_lock_task(&q->lock);
 	for (i = 0; i < ARRAY_SIZE(q->reqs) && (!late || q->until <= now); i++) {
 		list_for_each_entry_safe(req, next, &q->reqs[i], wait.node) {
 			err = queue_gives_up(req, now);
@@ -83,7 +83,7 @@ void kvctx_queue_weed(struct kvctx_queue *q, bool late)
 	}
 	if (i)
 		q->until = until;
-	os_unlock(&q->lock);
+	os_unlock_task(&q->lock);
 	queue_drop(q, &out);
 }
 
@@ -97,7 +97,7 @@ u32 kvctx_queue_cancel(struct kvctx_queue *q, const void *session, u64 user_data
 	if (!os_atomic_read(&q->waiting))
 		return 0;
 	INIT_LIST_HEAD(&out);
-	os_lock(&q->lock);
+	os_lock_task(&q->lock);
 	for (i = 0; i < ARRAY_SIZE(q->reqs); i++) {
 		list_for_each_entry_safe(req, next, &q->reqs[i], wait.node) {
 			if (req->user_data != user_data || !kvctx_req_named(req, session))
@@ -106,7 +106,7 @@ u32 kvctx_queue_cancel(struct kvctx_queue *q, const void *session, u64 user_data
 			nr++;
 		}
 	}
-	os_unlock(&q->lock);
+	os_unlock_task(&q->lock);
 	queue_drop(q, &out);
 	return nr;
 }

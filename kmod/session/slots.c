@@ -93,10 +93,10 @@ static void slot_serve(struct kvctx_slots *t, struct kvctx_req *req, u32 flags)
 /* The server has copied the page, and uses the slot no more. */
 void kvctx_slot_copied(struct kvctx_slots *t, struct kvctx_req *load)
 {
-	os_lock(&t->lock);
+	os_lock_task(&t->lock);
 	load->slot->copies--;
 	slot_become(t, load->slot, load->slot->state);
-	os_unlock(&t->lock);
+	os_unlock_task(&t->lock);
 	kvctx_req_complete(load, (s32)load->length, KVCTX_CQE_FROM_DRAM | KVCTX_CQE_VERIFIED);
 }
 
@@ -113,14 +113,14 @@ bool kvctx_slot_wanted(struct kvctx_slots *t, struct kvctx_req *fill)
 	bool left;
 
 	INIT_LIST_HEAD(&late);
-	os_lock(&t->lock);
+	os_lock_task(&t->lock);
 	list_for_each_entry_safe(req, next, &slot->waiters, wait.node)
 		if (req->deadline <= now)
 			list_move_tail(&req->wait.node, &late);
 	left = slot->asked || !list_empty(&slot->waiters);
 	if (!left)
 		slot_unname(t, slot);
-	os_unlock(&t->lock);
+	os_unlock_task(&t->lock);
 	list_for_each_entry_safe(req, next, &late, wait.node)
 		kvctx_req_complete(req, -ETIME, 0);
 	return left;
@@ -134,7 +134,7 @@ void kvctx_slot_filled(struct kvctx_slots *t, struct kvctx_req *fill, s32 res, u
 	struct list_head waiters;
 
 	INIT_LIST_HEAD(&waiters);
-	os_lock(&t->lock);
+	os_lock_task(&t->lock);
 	list_splice_tail_init(&slot->waiters, &waiters);
 	slot->fill = NULL;
 	if (res < 0) {
@@ -147,7 +147,7 @@ void kvctx_slot_filled(struct kvctx_slots *t, struct kvctx_req *fill, s32 res, u
 			slot_use(t, slot, req);
 		slot_become(t, slot, KVCTX_SLOT_READY);
 	}
-	os_unlock(&t->lock);
+	os_unlock_task(&t->lock);
 	list_for_each_entry_safe(req, next, &waiters, wait.node) {
 		if (res < 0)
 			kvctx_req_complete(req, res, 0);
@@ -188,13 +188,13 @@ static bool slot_join(struct kvctx_slots *t, const struct slot_want *w)
 	struct kvctx_slot *slot;
 	bool ready = false;
 
-	os_lock(&t->lock);
+	os_lock_task(&t->lock);
 	slot = slot_find(t, w);
 	if (slot) {
 		ready = slot->state == KVCTX_SLOT_READY;
 		raise = slot_enter(t, slot, w);
 	}
-	os_unlock(&t->lock);
+	os_unlock_task(&t->lock);
 	if (slot && w->req)
 		t->ops->hit(t);
 	if (raise) {
@@ -246,9 +246,9 @@ static int slot_fill(struct kvctx_slots *t, const struct slot_want *w)
 	memcpy(fill->key, w->key, sizeof(fill->key));
 	fill->length = w->load.length;
 	fill->deadline = OS_NEVER;
-	os_lock(&t->lock);
+	os_lock_task(&t->lock);
 	err = slot_take(t, fill, w);
-	os_unlock(&t->lock);
+	os_unlock_task(&t->lock);
 	if (err)
 		t->ops->discard(fill);
 	else
@@ -335,14 +335,14 @@ s32 kvctx_slot_put(struct kvctx_slots *t, u32 nr)
 	if (nr >= t->nr)
 		return -EINVAL;
 	slot = &t->slot[os_index(nr, t->nr)];
-	os_lock(&t->lock);
+	os_lock_task(&t->lock);
 	if (slot->gets) {
 		slot->gets--;
 		slot_become(t, slot, slot->state);
 	} else {
 		err = -EINVAL;
 	}
-	os_unlock(&t->lock);
+	os_unlock_task(&t->lock);
 	return err;
 }
 
@@ -359,9 +359,9 @@ struct kvctx_slots *kvctx_slots_new(u32 bytes, u32 nr)
 	for (i = 0; i < nr; i++) {
 		INIT_LIST_HEAD(&t->slot[i].waiters);
 		/* nobody else is here, but it says that it wants the lock */
-		os_lock(&t->lock);
+		os_lock_task(&t->lock);
 		slot_become(t, &t->slot[i], KVCTX_SLOT_FREE);
-		os_unlock(&t->lock);
+		os_unlock_task(&t->lock);
 	}
 	return t;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR LGPL-2.1-or-later
 /*
  * A treap: a search tree by key and address that is a heap by ranks, which are drawn by chance when a node is added. So
- * its shape is that of a tree whose nodes came in no order, whatever order they came in.
+ * its shape is that of a tree whose nodes came in no order, whatever order they came in: keys are the caller's choice,
+ * and no caller can foretell a rank.
  */
 #include "tree.h"
 
@@ -12,6 +13,8 @@ static bool tree_less(const struct kvctx_tree_node *a, const struct kvctx_tree_n
 
 static u32 tree_rank(struct kvctx_tree *t)
 {
+	while (!t->seed)
+		t->seed = os_random64();
 	/* Knuth's MMIX; the upper bits are the better ones */
 	t->seed = t->seed * 6364136223846793005ULL + 1442695040888963407ULL;
 	return (u32)(t->seed >> 32);

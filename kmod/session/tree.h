@@ -17,7 +17,7 @@ struct kvctx_tree_node {
 
 struct kvctx_tree {
 	struct kvctx_tree_node *root;	/* all zero: empty */
-	u64 seed;			/* of the ranks */
+	u64 seed;			/* of the ranks; 0: to be drawn */
 };
 
 void kvctx_tree_add(struct kvctx_tree *t, struct kvctx_tree_node *n);

@@ -43,7 +43,7 @@ int kvctx_turn_queue(struct kvctx_turn *t, struct kvctx_req *req, u32 bytes)
 	u32 rank = req->prio == KVCTX_PRIO_BACKGROUND;
 	int ret = 1;
 
-	os_lock(&t->queue.lock);
+	os_lock_task(&t->queue.lock);
 	os_atomic_inc(&t->queue.waiting);
 	/* pairs with kvctx_turn_leave() */
 	os_mb_after_atomic();
@@ -54,7 +54,7 @@ int kvctx_turn_queue(struct kvctx_turn *t, struct kvctx_req *req, u32 bytes)
 	}
 	if (ret)
 		os_atomic_dec(&t->queue.waiting);
-	os_unlock(&t->queue.lock);
+	os_unlock_task(&t->queue.lock);
 	return ret;
 }
 
@@ -63,11 +63,11 @@ bool kvctx_turn_recall(struct kvctx_turn *t, struct kvctx_req *req)
 {
 	bool queued;
 
-	os_lock(&t->queue.lock);
+	os_lock_task(&t->queue.lock);
 	queued = req->wait.queued;
 	if (queued)
 		kvctx_queue_out(&t->queue, req);
-	os_unlock(&t->queue.lock);
+	os_unlock_task(&t->queue.lock);
 	return queued;
 }
 
@@ -77,7 +77,7 @@ static struct kvctx_req *turn_next(struct kvctx_turn *t, u64 now)
 	struct kvctx_req *req, *found = NULL;
 	u32 i;
 
-	os_lock(&t->queue.lock);
+	os_lock_task(&t->queue.lock);
 	for (i = 0; i < ARRAY_SIZE(t->queue.reqs) && !found; i++) {
 		req = list_first_entry_or_null(&t->queue.reqs[i], struct kvctx_req, wait.node);
 		if (req && (kvctx_turn_has_room(t, i) || now >= req->wait.since + TURN_MAX_WAIT))
@@ -87,7 +87,7 @@ static struct kvctx_req *turn_next(struct kvctx_turn *t, u64 now)
 		kvctx_queue_out(&t->queue, found);
 		kvctx_turn_begin(t, found->prio, found->wait.bytes);
 	}
-	os_unlock(&t->queue.lock);
+	os_unlock_task(&t->queue.lock);
 	return found;
 }
 

@@ -67,18 +67,43 @@ static void test_any(u32 keys)
 	EXPECT(!t.root);
 }
 
-void test_trees(void)
+static void test_ordered(void)
 {
 	struct kvctx_tree t = {};
 	u32 i;
 
-	test_any(3);
-	test_any(NODES);
-	test_any(1U << 30);
 	for (i = 0; i < NODES; i++) {
 		nodes[i].key = i;
 		kvctx_tree_add(&t, &nodes[i]);
 	}
 	/* a list of them would be 512 deep, the best tree is 10 */
 	EXPECT(depth(t.root) < 40);
+	for (i = 0; i < NODES; i++)
+		kvctx_tree_remove(&t, &nodes[i]);
+}
+
+/* Keys in the order of the ranks of a tree that somebody thinks he knows, which would make a list of it */
+static void test_chosen(u64 guess)
+{
+	struct kvctx_tree t = {};
+	u32 i;
+
+	for (i = 0; i < NODES; i++) {
+		guess = guess * 6364136223846793005ULL + 1442695040888963407ULL;
+		nodes[i].key = guess >> 32;
+		kvctx_tree_add(&t, &nodes[i]);
+	}
+	EXPECT(depth(t.root) < 40);
+	for (i = 0; i < NODES; i++)
+		kvctx_tree_remove(&t, &nodes[i]);
+}
+
+void test_trees(void)
+{
+	test_any(3);
+	test_any(NODES);
+	test_any(1U << 30);
+	test_ordered();
+	test_chosen(0);
+	test_chosen(1);
 }

@@ -23,6 +23,7 @@
 #include <linux/mm.h>
 #include <linux/nospec.h>
 #include <linux/prefetch.h>
+#include <linux/random.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
@@ -75,6 +76,11 @@ static inline void os_free(void *p)
 }
 
 /* ns since some moment before; only forward */
+static inline u64 os_random64(void)
+{
+	return get_random_u64();
+}
+
 static inline u64 os_now(void)
 {
 	return (u64)ktime_get();
@@ -105,6 +111,9 @@ struct os_lock {
 /* The same for who holds another one all the while */
 #define os_lock_inner(l)		spin_lock(&(l)->lock)
 #define os_unlock_inner(l)		spin_unlock(&(l)->lock)
+/* The same for one that is taken in process context only */
+#define os_lock_task(l)			spin_lock(&(l)->lock)
+#define os_unlock_task(l)		spin_unlock(&(l)->lock)
 #define os_must_hold(l)			__must_hold(&(l)->lock)	/* of a function that drops and retakes @l */
 #define os_assert_locked(l)		lockdep_assert_held(&(l)->lock)
 

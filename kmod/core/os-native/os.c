@@ -17,6 +17,11 @@ void os_warn(const char *what, const char *file, int line)
 	abort();
 }
 
+u64 os_random64(void)
+{
+	return 4;
+}
+
 void *os_alloc(size_t size)
 {
 	KVC_WARN_ONCE(os_locks_held != 0);

@@ -154,8 +154,12 @@ u32 os_crc32c(u32 crc, const void *p, size_t n);
 void *os_alloc(size_t size);
 void *os_zalloc(size_t size);
 void os_free(void *p);
+u64 os_random64(void);		/* that nobody can foretell; of tests: the same each time */
 #define os_alloc_charged(size)		os_alloc(size)
 #define os_zalloc_charged(size)		os_zalloc(size)
+
+#define os_lock_task(l)			os_lock(l)
+#define os_unlock_task(l)		os_unlock(l)
 
 #define OS_NEVER			U64_MAX
 #define os_index(i, n)			(i)

@@ -2,6 +2,7 @@
 /*
  * The platform's functions that are not inline. See os.h.
  */
+#include <sys/random.h>
 #include <syslog.h>
 
 #include "engine.h"
@@ -21,6 +22,16 @@ void os_warn(const char *what, const char *file, int line)
 bool kve_broken(void)
 {
 	return __atomic_load_n(&os_broken, __ATOMIC_ACQUIRE);
+}
+
+/* Without the system's own the addresses that it chose have to do. */
+u64 os_random64(void)
+{
+	u64 seed;
+
+	if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != sizeof(seed))
+		seed = os_now() ^ (u64)(uintptr_t)&seed;
+	return seed;
 }
 
 void *os_alloc(size_t size)
