@@ -3,9 +3,9 @@
  * The data side: sessions of a tenant's node, and their operations; what others may call of it.
  *
  * Here lives what serves an open file: its ioctl table, mmap and poll (session.c), io_uring commands (uring.c),
- * operations from the caller's entry to the completion (submit.c, op.c, store.c, load.c, io.c), what lets those go on that
- * wait (wait.c), pages read ahead (slots.c), leases (lease.c), events (events.c), the memory that pages move from and to
- * (mem.c, register.c) and the paths of peers to members (path.c). op.h is for these files alone.
+ * operations from the caller's entry to the completion (submit.c, op.c, store.c, load.c, io.c), what lets those go on
+ * that wait (wait.c), pages read ahead (slots.c), leases (lease.c), events (events.c), the memory that pages move from
+ * and to (mem.c, register.c) and the paths of peers to members (path.c). op.h is for these files alone.
  *
  * It calls the engine and what is in kvctx.h. It does not call the control side, which sits on top of it: what it wants
  * from there (a loss, a flush) it asks for through base.c.

@@ -174,6 +174,7 @@ prefix-takes-over@kmod/core/policy/request.c@s/if (!by_tail || f->depth >= ANCHO
 prefix-gap@kmod/core/policy/value.c@s/return gap \&\& gap <= .* ? /return 0 ? /@what came back after long is not expected again
 prefix-gap-ends@kmod/core/policy/value.c@s/age <= gap + gap \/ 4 ? /age <= KVC_AGE_MAX ? /@what came back once is expected for ever
 prefix-gain@kmod/core/policy/victim.c@s/^\t\tif (part->pages \&\& !(part->id .*/\t\tif (0)/@what is behind a page is no reason to move it
+newest-oldest@kmod/core/log/reclaim.c@s/oldest_sealed(m, false, m->newest)/oldest_sealed(m, false, NULL)/@after tombstones the oldest goes, also with what was stored just now
 moves-out@kmod/core/log/reclaim.c@s/	if (rc->moving)/	if (0)/@the victim goes while its moves are under way
 leave-moves-out@kmod/core/log/leave.c@s/rc->moving ? 0 : end_round/0 ? 0 : end_round/@a leaving member's segment goes while its moves are under way
 prefix-kinds@kmod/core/log/store.c@s/ \&\& !kvc_member_hope(m))/)/@pages of the other kind get what is left of a segment

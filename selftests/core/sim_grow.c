@@ -280,12 +280,26 @@ void grow_look(struct sim *s)
 	super_write(s, SUPER_GROW);
 }
 
+/*
+ * A member of the fewest segments that loses one to an error cannot reclaim the rest when they are full of tombstones
+ * that are needed: so it takes no more of them from who leaves.
+ */
+static bool grow_crowded(const struct sim *s)
+{
+	u32 i;
+
+	for (i = 0; i < s->cfg.nr_members; i++)
+		if (i != s->grow.member && kvc_member_online(s->pool, i) && s->cfg.nr_segs[i] > KVC_SEGMENTS_MIN)
+			return false;
+	return s->cfg.io_errors;
+}
+
 /* Nothing is to be done any more: whoever was leaving has left, unless another member was lost. */
 void grow_settled(struct sim *s)
 {
 	struct grow *g = &s->grow;
 
-	sim_check(g->state == G_NONE || g->lost || (g->state == G_LEAVING && !kvc_member_leaves(s->pool, g->member)),
+	sim_check(g->state == G_NONE || g->lost || grow_crowded(s) || (g->state == G_LEAVING && !kvc_member_leaves(s->pool, g->member)),
 		  "member %u never left, or came: %d", g->member, g->state);
 }
 

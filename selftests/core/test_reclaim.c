@@ -123,6 +123,28 @@ static void oldest_after_tombstones(void **state)
 	kvc_lease_put(r->pool, &l);
 }
 
+/* What was stored just now stays even then: its segment may be the oldest, as that of a head that few pages go to. */
+static void newest_after_tombstones(void **state)
+{
+	struct rig *r = *state;
+	struct kvc_member *m = &r->pool->members[0];
+	u32 n = rig_fill(r, 0, PAGE, 11 * 7);
+	u64 first = generation_at(r, 0), second = generation_at(r, 7);
+	struct kvc_work w;
+	u32 i;
+
+	for (i = 0; i < m->nr_segs && m->segs[i].generation != first; i++)
+		;
+	m->reclaim.carried = true;
+	while (!m->reclaimed) {
+		m->newest = &m->segs[i];
+		if (!rig_step(r, 0, &w))
+			assert_int_equal(rig_store(r, r->d, n++, 0, PAGE), 0);
+	}
+	assert_true(has_generation(m, first));
+	assert_false(has_generation(m, second));
+}
+
 static void leased_pages_stay(void **state)
 {
 	struct rig *r = *state;
@@ -428,6 +450,7 @@ static const struct CMUnitTest reclaim_tests[] = {
 	cmocka_unit_test_setup_teardown(nothing_goes_early, make, unmake),
 	cmocka_unit_test_setup_teardown(hot_pages_survive, make, unmake),
 	cmocka_unit_test_setup_teardown(oldest_after_tombstones, make, unmake),
+	cmocka_unit_test_setup_teardown(newest_after_tombstones, make, unmake),
 	cmocka_unit_test_setup_teardown(leased_pages_stay, make, unmake),
 	cmocka_unit_test_setup_teardown(all_is_leased, make, unmake),
 	cmocka_unit_test_setup_teardown(tombstones_alone, make, unmake),

@@ -47,17 +47,17 @@ static bool short_of_room(struct kvc_member *m)
 }
 
 /*
- * Of the sealed segments, or of those that may hide pages: until they have gone no tombstone can. NULL: all are leased.
- * Member locked.
+ * Of the sealed segments, or of those that may hide pages: until they have gone no tombstone can; but not @spared.
+ * NULL: all are leased. Member locked.
  */
-static struct kvc_seg *oldest_sealed(struct kvc_member *m, bool hiding)
+static struct kvc_seg *oldest_sealed(struct kvc_member *m, bool hiding, const struct kvc_seg *spared)
 {
 	struct kvc_seg *oldest = NULL, *seg;
 	u32 i;
 
 	for (i = 0; i < m->nr_segs; i++) {
 		seg = &m->segs[i];
-		if (kvc_seg_can_go(m, seg) && seg->hiding >= hiding &&
+		if (kvc_seg_can_go(m, seg) && seg->hiding >= hiding && seg != spared &&
 		    (!oldest || seg->open_seq < oldest->open_seq))
 			oldest = seg;
 	}
@@ -66,7 +66,8 @@ static struct kvc_seg *oldest_sealed(struct kvc_member *m, bool hiding)
 
 /*
  * Segments that may hide pages go first. After a victim whose tombstones were carried the oldest goes: they would be
- * carried again, unless what they are needed for has its turn too. NULL: the policy has no wish.
+ * carried again, unless what they are needed for has its turn too. What was stored just now stays even then, as it does
+ * with the policy: a head that few pages go to is open for long. NULL: the policy has no wish.
  */
 static struct kvc_seg *propose(struct kvc_member *m)
 {
@@ -74,9 +75,9 @@ static struct kvc_seg *propose(struct kvc_member *m)
 
 	os_lock(&m->lock);
 	if (os_atomic_read(&m->pool->nr_undead))
-		seg = oldest_sealed(m, true);
+		seg = oldest_sealed(m, true, NULL);
 	if (!seg && m->reclaim.carried)
-		seg = oldest_sealed(m, false);
+		seg = oldest_sealed(m, false, m->newest);
 	os_unlock(&m->lock);
 	if (!seg)
 		return kvc_victim_choose(m);
@@ -99,7 +100,7 @@ static int choose(struct kvc_member *m)
 		goto out;
 	if (!seg || !kvc_seg_can_go(m, seg)) {
 		m->survey->nr = 0;
-		seg = oldest_sealed(m, false);
+		seg = oldest_sealed(m, false, NULL);
 	}
 	if (seg) {
 		rc->victim = seg;

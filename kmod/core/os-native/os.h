@@ -6,8 +6,8 @@
  * path chooses. The core includes nothing else.
  *
  * Beyond theirs: os_warn() ends the program, os_alloc_fault lets a test refuse allocations, os_clock lets it set the
- * time, os_window lets it do what another thread might do while no lock is held, and os_alloc() and os_free() abort when
- * one is.
+ * time, os_window lets it do what another thread might do while no lock is held, and os_alloc() and os_free() abort
+ * when one is.
  */
 #ifndef KVC_OS_H
 #define KVC_OS_H
