@@ -572,6 +572,9 @@ static void waits_for_fewer(void **state)
 	/* another session, whose ring reads from a pipe instead of the device: nothing is there until the test says so */
 	sess_close(&k);
 	sess_start(&k, 0, -1);
+	/* nor may the worker write there: to it the device would be broken, and the pages go to make space */
+	WRITE_ONCE(k.s->pool->stopping, true);
+	assert_int_equal(rig_flush(k.s->pool, NULL), 0);
 	assert_int_equal(pipe(fds), 0);
 	device = k.s->pool->members[0].dev->fd;
 	saved = dup(device);
