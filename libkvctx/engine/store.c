@@ -111,7 +111,7 @@ static void store_move(struct kve_op *op)
 static void store_go(struct kve_op *op, int err)
 {
 	struct kve_session *s = op->session;
-	bool late = !op->batch;			/* not in SUBMIT */
+	bool late = !kve_op_batch(op);		/* not in SUBMIT */
 
 	if (!err && late && !kve_touch(s)) {
 		kve_turn_end(op);
@@ -167,7 +167,7 @@ static int store_attempt(struct kve_op *op)
 	struct kve_session *s = op->session;
 	int err;
 
-	if (op->batch)
+	if (kve_op_batch(op))
 		return store_try(op);
 	if (!kve_touch(s))
 		return -ECANCELED;

@@ -20,8 +20,11 @@ u64 rig_members;
 s64 (*rig_result)(s64 res);
 bool rig_stalled;
 bool rig_held;
+bool rig_gone;
 static char rig_log[LOG_MAX];			/* log.c has a lock around the call */
 static size_t rig_log_len;
+
+struct kve_session;
 
 /* A device that fails */
 static struct { int what; dev_t dev; ino_t ino; } rig_bad;
@@ -43,6 +46,8 @@ unsigned int __real_io_uring_peek_batch_cqe(struct io_uring *ring, struct io_uri
 unsigned int __wrap_io_uring_peek_batch_cqe(struct io_uring *ring, struct io_uring_cqe **cqes, unsigned int count);
 int __real_fdatasync(int fd);
 int __wrap_fdatasync(int fd);
+bool __real_kve_touch(struct kve_session *s);
+bool __wrap_kve_touch(struct kve_session *s);
 
 /* Is this one of the threads that make transfers of sessions? */
 static bool rig_of_session(void)
@@ -104,6 +109,11 @@ int __wrap_fdatasync(int fd)
 	return rig_fails(fd, RIG_SYNCS) ? -1 : __real_fdatasync(fd);
 }
 
+bool __wrap_kve_touch(struct kve_session *s)
+{
+	return !READ_ONCE(rig_gone) && __real_kve_touch(s);
+}
+
 void rig_fail(const char *path, int what)
 {
 	struct stat st;
@@ -158,6 +168,7 @@ int rig_teardown(void **state)
 	WRITE_ONCE(rig_result, NULL);
 	WRITE_ONCE(rig_stalled, false);
 	WRITE_ONCE(rig_held, false);
+	WRITE_ONCE(rig_gone, false);
 	kvctx_set_log(NULL, NULL);
 	umount2(rig_dir, MNT_DETACH);	/* of a test that failed with a file system there */
 	snprintf(command, sizeof(command), "rm -rf '%s'", rig_dir);

@@ -672,6 +672,39 @@ static void stores_wait_for_space(void **state)
 	sess_close(&k);
 }
 
+/* A session may be closed before an operation that waits for space can go on, or gets its turn: it looks first */
+static void who_waited_looks_for_the_memory(void **state)
+{
+	struct kvctx_sqe sqes[8];
+	struct sess k;
+	u32 i;
+
+	(void)state;
+	sess_open(&k);
+	assert_int_equal(store(&k, 1, 200000), 200000);
+	WRITE_ONCE(rig_held, true);
+	for (i = 0; i < 8; i++) {
+		sqes[i] = sqe_of(KVCTX_OP_LOAD, 1, i << 18, 200000);
+		sqes[i].prio = i ? KVCTX_PRIO_BACKGROUND : KVCTX_PRIO_URGENT;
+	}
+	sqes[7] = sqe_of(KVCTX_OP_STORE, 2, 7 << 18, 200000);
+	sqes[7].prio = KVCTX_PRIO_BACKGROUND;
+	WRITE_ONCE(rig_gone, true);
+	assert_int_equal(submit(&k, sqes, 8, 0), 8);
+	assert_int_equal(wait_for(&k, 1, 5 * KVE_NSEC), 1);
+	assert_int_equal(result_of(&k, NULL), -ECANCELED);
+	WRITE_ONCE(rig_held, false);
+	WRITE_ONCE(rig_gone, false);
+	for (i = 0; i < 7; i++)
+		assert_int_equal(result_of(&k, NULL), 200000);
+
+	fill_up(&k);
+	WRITE_ONCE(rig_gone, true);
+	WRITE_ONCE(rig_stalled, false);
+	assert_int_equal(result_of(&k, NULL), -ECANCELED);
+	sess_close(&k);
+}
+
 static void *unstall(void *arg)
 {
 	(void)arg;
@@ -884,6 +917,7 @@ int main(void)
 		BOTH(waits_for_fewer),
 		BOTH(odd_pieces),
 		BOTH(stores_wait_for_space),
+		BOTH(who_waited_looks_for_the_memory),
 		BOTH(a_flush_wakes_who_waits),
 		BOTH(close_with_all_under_way),
 		BOTH(turns),
