@@ -26,7 +26,8 @@ $(O)/obj/libkvctx/core/%.o: kmod/core/%.c Makefile
 KVE_TEST	:= $(O)/test/engine
 KVE_TESTS	:= pool own create broken session stuck
 KVE_TESTPROGS	:= $(KVE_TESTS:%=$(KVE_TEST)/test_%)
-KVE_WRAPPED	:= preadv64v2 pwritev64v2 fdatasync io_uring_peek_batch_cqe kve_touch
+KVE_WRAPPED	:= preadv64v2 pwritev64v2 fdatasync io_uring_peek_batch_cqe \
+		   io_uring_submit kve_touch
 
 $(KVE_TEST)/test_create: KVE_WRAPPED += open64 fallocate64 pwrite64 fsync linkat
 $(KVE_TESTPROGS): $(KVE_TEST)/%: $(O)/obj/libkvctx/engine/tests/%.o $(O)/obj/libkvctx/engine/tests/rig.o $(KVE_OBJS) $(KVE_CORE)

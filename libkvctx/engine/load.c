@@ -127,8 +127,17 @@ static void load_tell_crcs(struct kve_op *op)
 /* The operation's turn has come: the device fills its memory. Or it will not come, and @err ends the operation. */
 void kve_load_go(struct kve_op *op, int err)
 {
+	struct kve_session *s = op->session;
+	bool late = !kve_op_batch(op) && !op->done;	/* not in SUBMIT, and to the caller's memory */
+
+	if (!err && late && !kve_touch(s)) {
+		kve_turn_end(op);
+		err = -ECANCELED;
+	}
 	if (!err) {
 		kve_io_start(op, false, 1);
+		if (late)
+			kve_untouch(s);
 		return;
 	}
 	load_end(op, err);

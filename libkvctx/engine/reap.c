@@ -193,8 +193,8 @@ bool kve_cq_drain(struct kve_session *s)
 		__atomic_store_n(&s->orphaned, true, __ATOMIC_RELEASE);
 		cq->posted = NULL;
 		pthread_detach(cq->reaper);
-		if (cq->reaping)
-			kve_ring_poke(s->ring);
+		/* also where nobody is in the ring: what is just being sent is sent before this returns */
+		kve_ring_poke(s->ring);
 	}
 	pthread_mutex_unlock(&s->lock);
 	return drained;

@@ -12,6 +12,9 @@
  * Completions are taken by one thread at a time. The lock, which he takes too, is what orders a transfer's submission
  * before its end in the eyes of the program; the kernel does so in fact.
  *
+ * Of an orphan nothing is given to the kernel any more. Who closes pokes after he has made it one: what was on its way
+ * through the lock is given by then, and what comes later finds it an orphan.
+ *
  * Files and buffers are registered under the lock; a member's device when it is first used.
  */
 #include <liburing.h>
@@ -84,12 +87,49 @@ static void uring_prepare(struct uring *r, struct io_uring_sqe *sqe, struct kve_
 	r->coming++;
 }
 
+/* What was prepared, and not taken by the kernel, of an orphan does nothing. It comes back like any other. */
+static void uring_blank(struct uring *r)
+{
+	u32 at = r->u.sq.sqe_tail - io_uring_sq_ready(&r->u);
+	struct io_uring_sqe *sqe;
+	struct kve_io *io;
+
+	for (; at != r->u.sq.sqe_tail; at++) {
+		sqe = &r->u.sq.sqes[at & r->u.sq.ring_mask];
+		io = (struct kve_io *)sqe->user_data;
+		if (!io || !kve_io_orphaned(io))
+			continue;
+		io_uring_prep_nop(sqe);
+		io_uring_sqe_set_data(sqe, io);
+	}
+}
+
+/* Of an orphan those that are queued are over. */
+static void uring_cut_off(struct uring *r, struct kve_io **over)
+{
+	struct kve_io *io;
+
+	if (!r->todo || !kve_io_orphaned(r->todo))
+		return;
+	while ((io = r->todo)) {
+		r->todo = io->next;
+		io->err = -ECANCELED;
+		io->next = *over;
+		*over = io;
+	}
+	r->todo_end = &r->todo;
+}
+
 /* Send what is queued, as far as the kernel takes it. */
 static void uring_flush(struct uring *r)
 {
 	struct io_uring_sqe *sqe;
 	struct kve_io *io;
 
+	/* for who takes completions to cut off */
+	if (r->todo && kve_io_orphaned(r->todo))
+		return;
+	uring_blank(r);
 	while ((io = r->todo)) {
 		sqe = io_uring_get_sqe(&r->u);
 		if (!sqe) {
@@ -131,7 +171,7 @@ static void uring_send(struct kve_ring *ring)
 	pthread_mutex_unlock(&r->lock);
 }
 
-/* Take completions; true: something came, a poke at least. */
+/* Take completions; true: something came, a poke at least, or is over. */
 static bool uring_take(struct uring *r, struct kve_io **over)
 {
 	struct io_uring_cqe *cqes[URING_TAKE];
@@ -155,10 +195,11 @@ static bool uring_take(struct uring *r, struct kve_io **over)
 	io_uring_cq_advance(&r->u, nr);
 	r->coming -= nr;
 	r->want = 1;
+	uring_cut_off(r, over);
 	if (r->todo || io_uring_sq_ready(&r->u))
 		uring_flush(r);
 	pthread_mutex_unlock(&r->lock);
-	return nr;
+	return nr || *over;
 }
 
 /* For how many completions to sleep, at most @want. *@unsent: is anything queued that the kernel has not taken? */
@@ -209,6 +250,7 @@ static void uring_poke(struct kve_ring *ring)
 	u32 i;
 
 	pthread_mutex_lock(&r->lock);
+	uring_blank(r);
 	for (i = 0; i < r->want; i++) {
 		sqe = io_uring_get_sqe(&r->u);
 		if (!sqe && io_uring_submit(&r->u) >= 0)

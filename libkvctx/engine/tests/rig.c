@@ -20,6 +20,7 @@ u64 rig_members;
 s64 (*rig_result)(s64 res);
 bool rig_stalled;
 bool rig_held;
+bool rig_full;
 bool rig_gone;
 static char rig_log[LOG_MAX];			/* log.c has a lock around the call */
 static size_t rig_log_len;
@@ -44,6 +45,8 @@ ssize_t __real_pwritev64v2(int fd, const struct iovec *v, int n, off_t at, int f
 ssize_t __wrap_pwritev64v2(int fd, const struct iovec *v, int n, off_t at, int flags);
 unsigned int __real_io_uring_peek_batch_cqe(struct io_uring *ring, struct io_uring_cqe **cqes, unsigned int count);
 unsigned int __wrap_io_uring_peek_batch_cqe(struct io_uring *ring, struct io_uring_cqe **cqes, unsigned int count);
+int __real_io_uring_submit(struct io_uring *ring);
+int __wrap_io_uring_submit(struct io_uring *ring);
 int __real_fdatasync(int fd);
 int __wrap_fdatasync(int fd);
 bool __real_kve_touch(struct kve_session *s);
@@ -101,6 +104,11 @@ unsigned int __wrap_io_uring_peek_batch_cqe(struct io_uring *ring, struct io_uri
 		if (cqes[i]->user_data)
 			cqes[i]->res = (s32)result(cqes[i]->res);
 	return nr;
+}
+
+int __wrap_io_uring_submit(struct io_uring *ring)
+{
+	return READ_ONCE(rig_full) ? -EAGAIN : __real_io_uring_submit(ring);
 }
 
 int __wrap_fdatasync(int fd)
@@ -168,6 +176,7 @@ int rig_teardown(void **state)
 	WRITE_ONCE(rig_result, NULL);
 	WRITE_ONCE(rig_stalled, false);
 	WRITE_ONCE(rig_held, false);
+	WRITE_ONCE(rig_full, false);
 	WRITE_ONCE(rig_gone, false);
 	kvctx_set_log(NULL, NULL);
 	umount2(rig_dir, MNT_DETACH);	/* of a test that failed with a file system there */

@@ -3,6 +3,7 @@
  * Sessions in the process: what the tests of the contract cannot see. Who makes progress, what happens below the ring,
  * forks, threads that end, what waits. Each test runs on an io_uring and on threads.
  */
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
@@ -532,6 +533,48 @@ static void sleeps_for_several(void **state)
 	close(fds[1]);
 }
 
+/* What the kernel had not taken when its session became an orphan is not made, whether it was offered or not. */
+static void an_orphan_begins_nothing(void **state)
+{
+	struct kve_device dev = { .align = 1 };
+	struct kve_member member = { .dev = &dev };
+	struct kve_io ios[20], *over;
+	struct kve_ring *ring;
+	struct iovec vecs[20];
+	bool orphaned = false;
+	u64 words[20] = { 0 };
+	u32 i, nr = 0;
+
+	(void)state;
+	if (kve_uring_open(&ring, 8))
+		skip();
+	dev.fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	assert_true(dev.fd >= 0);
+	WRITE_ONCE(rig_full, true);
+	for (i = 0; i < 20; i++) {
+		vecs[i] = (struct iovec){ &words[i], sizeof(words[i]) };
+		ios[i] = (struct kve_io){
+			.member = &member, .vec = &vecs[i], .nr = 1, .bytes = sizeof(u64), .buffer = -1,
+			.orphaned = &orphaned,
+		};
+		kve_ring_queue(ring, &ios[i]);
+	}
+	kve_ring_send(ring);
+	orphaned = true;
+	WRITE_ONCE(rig_full, false);
+	kve_ring_send(ring);
+	kve_ring_poke(ring);
+	while (nr < 20) {
+		kve_ring_wait(ring, KVE_NEVER, 1, &over);
+		for (; over; over = over->next, nr++)
+			assert_true(over->err);
+	}
+	for (i = 0; i < 20; i++)
+		assert_int_equal(words[i], 0);
+	ring->kind->close(ring);
+	close(dev.fd);
+}
+
 struct several {
 	struct sess *k;
 	const struct kvctx_sqe *sqes;
@@ -675,7 +718,7 @@ static void stores_wait_for_space(void **state)
 /* A session may be closed before an operation that waits for space can go on, or gets its turn: it looks first */
 static void who_waited_looks_for_the_memory(void **state)
 {
-	struct kvctx_sqe sqes[8];
+	struct kvctx_sqe sqes[9];
 	struct sess k;
 	u32 i;
 
@@ -683,16 +726,18 @@ static void who_waited_looks_for_the_memory(void **state)
 	sess_open(&k);
 	assert_int_equal(store(&k, 1, 200000), 200000);
 	WRITE_ONCE(rig_held, true);
-	for (i = 0; i < 8; i++) {
+	for (i = 0; i < 9; i++) {
 		sqes[i] = sqe_of(KVCTX_OP_LOAD, 1, i << 18, 200000);
 		sqes[i].prio = i ? KVCTX_PRIO_BACKGROUND : KVCTX_PRIO_URGENT;
 	}
+	/* the eighth waits, and so does the last */
 	sqes[7] = sqe_of(KVCTX_OP_STORE, 2, 7 << 18, 200000);
 	sqes[7].prio = KVCTX_PRIO_BACKGROUND;
 	WRITE_ONCE(rig_gone, true);
-	assert_int_equal(submit(&k, sqes, 8, 0), 8);
-	assert_int_equal(wait_for(&k, 1, 5 * KVE_NSEC), 1);
-	assert_int_equal(result_of(&k, NULL), -ECANCELED);
+	assert_int_equal(submit(&k, sqes, 9, 0), 9);
+	assert_int_equal(wait_for(&k, 2, 5 * KVE_NSEC), 2);
+	for (i = 0; i < 2; i++)
+		assert_int_equal(result_of(&k, NULL), -ECANCELED);
 	WRITE_ONCE(rig_held, false);
 	WRITE_ONCE(rig_gone, false);
 	for (i = 0; i < 7; i++)
@@ -914,6 +959,7 @@ int main(void)
 		BOTH(errors_of_the_device),
 		BOTH(many_pieces),
 		TEST(sleeps_for_several),
+		TEST(an_orphan_begins_nothing),
 		BOTH(waits_for_fewer),
 		BOTH(odd_pieces),
 		BOTH(stores_wait_for_space),
