@@ -87,8 +87,23 @@ void kvctx_queue_weed(struct kvctx_queue *q, bool late)
 	queue_drop(q, &out);
 }
 
-/* End those of the session that wait here under that user_data. How many? */
-u32 kvctx_queue_cancel(struct kvctx_queue *q, const void *session, u64 user_data)
+/* Is it among @nr names, which ascend? */
+static bool queue_is_among(u64 user_data, const u64 *names, u32 nr)
+{
+	u32 from = 0, to = nr, mid;
+
+	while (from < to) {
+		mid = from + (to - from) / 2;
+		if (names[mid] < user_data)
+			from = mid + 1;
+		else
+			to = mid;
+	}
+	return from < nr && names[from] == user_data;
+}
+
+/* End those of the session that wait here under one of these user_data, which ascend. How many? */
+u32 kvctx_queue_cancel_all(struct kvctx_queue *q, const void *session, const u64 *names, u32 nr_names)
 {
 	struct kvctx_req *req, *next;
 	struct list_head out;
@@ -100,7 +115,7 @@ u32 kvctx_queue_cancel(struct kvctx_queue *q, const void *session, u64 user_data
 	os_lock_task(&q->lock);
 	for (i = 0; i < ARRAY_SIZE(q->reqs); i++) {
 		list_for_each_entry_safe(req, next, &q->reqs[i], wait.node) {
-			if (req->user_data != user_data || !kvctx_req_named(req, session))
+			if (!kvctx_req_named(req, session) || !queue_is_among(req->user_data, names, nr_names))
 				continue;
 			queue_out_to(q, req, -ECANCELED, &out);
 			nr++;
@@ -109,6 +124,11 @@ u32 kvctx_queue_cancel(struct kvctx_queue *q, const void *session, u64 user_data
 	os_unlock_task(&q->lock);
 	queue_drop(q, &out);
 	return nr;
+}
+
+u32 kvctx_queue_cancel(struct kvctx_queue *q, const void *session, u64 user_data)
+{
+	return kvctx_queue_cancel_all(q, session, &user_data, 1);
 }
 
 void kvctx_queue_init(struct kvctx_queue *q, void (*drop)(struct kvctx_req *req, int err))

@@ -30,6 +30,7 @@ int kvctx_queue_add(struct kvctx_queue *q, u32 rank, struct kvctx_req *req, bool
 void kvctx_queue_out(struct kvctx_queue *q, struct kvctx_req *req);
 void kvctx_queue_weed(struct kvctx_queue *q, bool late);
 u32 kvctx_queue_cancel(struct kvctx_queue *q, const void *session, u64 user_data);
+u32 kvctx_queue_cancel_all(struct kvctx_queue *q, const void *session, const u64 *names, u32 nr_names);
 
 /* park.c */
 void kvctx_park_init(struct kvctx_queue *q);

@@ -81,11 +81,9 @@ static int server_poll_fd(struct kvctx_file *f)
 	return kve_cq_pollfd(server_session(f));
 }
 
-uint32_t kve_share_cancel(struct kvctx_file *f, uint64_t user_data)
+uint32_t kve_share_cancel(struct kvctx_file *f, const __u64 *names, uint32_t nr)
 {
-	const struct kvctx_sqe sqe = { .opcode = KVCTX_OP_CANCEL, .offset = user_data };
-
-	return (uint32_t)kve_cancel(server_session(f), &sqe);
+	return kve_cancel_all(server_session(f), names, nr);
 }
 
 void kve_share_close(struct kvctx_file *f, void (*ended)(void *arg), void *arg)

@@ -355,6 +355,7 @@ void kve_turn_take(struct kve_op *op);
 void kve_turn_end(struct kve_op *op);
 bool kve_turn_take_back(struct kve_op *op, u32 member);
 void kve_sweep(struct kve_waits *w);
+u32 kve_cancel_all(struct kve_session *s, const u64 *names, u32 nr_names);
 s32 kve_cancel(struct kve_session *s, const struct kvctx_sqe *sqe);
 
 /* io.c */

@@ -6,6 +6,8 @@
 #ifndef KVE_SHARE_H
 #define KVE_SHARE_H
 
+#include <linux/types.h>
+
 #include "sys.h"
 
 /*
@@ -21,8 +23,8 @@ int kve_share_fd(struct kvctx_file *f, uint64_t offset);
  */
 void kve_share_posted(struct kvctx_file *f, void (*fn)(void *arg), void (*signalled)(void *arg), void *arg);
 
-/* What a CANCEL of this user_data does: how many were cancelled */
-uint32_t kve_share_cancel(struct kvctx_file *f, uint64_t user_data);
+/* What CANCELs of these user_data do, which ascend: how many were cancelled. All queues are walked once. */
+uint32_t kve_share_cancel(struct kvctx_file *f, const __u64 *names, uint32_t nr);
 
 /*
  * kvctx_sys_close(), which may return while a device that does not answer holds on to memory of the file's. @ended is

@@ -69,13 +69,21 @@ bool kve_turn_take_back(struct kve_op *op, u32 member)
 	return kvctx_turn_recall(&op->session->waits->turns[member], &op->call);
 }
 
-s32 kve_cancel(struct kve_session *s, const struct kvctx_sqe *sqe)
+/* Those called by one of @nr_names user_data, which ascend. How many? */
+u32 kve_cancel_all(struct kve_session *s, const u64 *names, u32 nr_names)
 {
-	u32 i, nr = kvctx_queue_cancel(&s->waits->space, s, sqe->offset);
+	u32 i, nr = kvctx_queue_cancel_all(&s->waits->space, s, names, nr_names);
 
 	for (i = 0; i < KVC_MEMBERS_MAX; i++)
-		nr += kvctx_queue_cancel(&s->waits->turns[i].queue, s, sqe->offset);
-	return (s32)nr;
+		nr += kvctx_queue_cancel_all(&s->waits->turns[i].queue, s, names, nr_names);
+	return nr;
+}
+
+s32 kve_cancel(struct kve_session *s, const struct kvctx_sqe *sqe)
+{
+	const u64 name = sqe->offset;
+
+	return (s32)kve_cancel_all(s, &name, 1);
 }
 
 /* Some of the operations that wait may have given up. */

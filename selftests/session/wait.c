@@ -140,6 +140,24 @@ static void test_giving_up(void)
 	EXPECT(!kvctx_park_retry(&space) && ended(&ops[4], 0));
 }
 
+/* Several names at once, also such as nobody has */
+static void test_many_names(void)
+{
+	static const u64 all[] = { 1, 3, 4, 7, 11 };
+	u32 i;
+
+	begin_space(0);
+	for (i = 0; i < 8; i++)
+		EXPECT(store(i) == 1);
+	EXPECT(!kvctx_queue_cancel_all(&space, &a_session, all, 0));
+	EXPECT(!kvctx_queue_cancel_all(&space, &another, all, ARRAY_SIZE(all)));
+	EXPECT(kvctx_queue_cancel_all(&space, &a_session, all, ARRAY_SIZE(all)) == 4);
+	for (i = 0; i < 8; i++)
+		EXPECT(i == 1 || i == 3 || i == 4 || i == 7 ? ended(&ops[i], -ECANCELED) : waits(i));
+	kvctx_queue_cancel_all(&space, &a_session, (const u64[]){ 0, 2, 5, 6 }, 4);
+	EXPECT(!os_atomic_read(&space.waiting));
+}
+
 /* Turns. What goes is in flight until the test ends it. */
 
 static struct kvctx_turn turn;
@@ -295,6 +313,7 @@ void test_waits(void)
 {
 	test_space();
 	test_giving_up();
+	test_many_names();
 	test_turns();
 	test_long_turns();
 	begin_space(0);

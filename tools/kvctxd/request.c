@@ -206,19 +206,28 @@ static int request_submit(struct request *rq)
 	return rq->m->head.flags & WIRE_QUIET && rq->r->ret != (int)arg->nr ? -EPROTO : 0;
 }
 
+static int by_name(const void *a, const void *b)
+{
+	const __u64 x = *(const __u64 *)a, y = *(const __u64 *)b;
+
+	return (x > y) - (x < y);
+}
+
 /* In a batch it would name operations by what they are called on the wire: it comes by itself */
 static int request_cancel(struct request *rq)
 {
 	const struct kvctx_rights rights = { .rdonly = rq->s->rdonly, .page_max = (uint32_t)rq->s->limits.page_max };
 	const struct kvctx_sqe *sqe = request_take(rq, sizeof(*sqe));
-	const uint64_t *names = (const void *)rq->at;
+	__u64 *names = (void *)rq->at;
 	uint64_t nr = rq->left / sizeof(*names);
 
 	if (!sqe || sqe->opcode != KVCTX_OP_CANCEL || !rq->s->ring || rq->left % sizeof(*names) || nr > WIRE_CANCEL_MAX)
 		return -EPROTO;
 	rq->r->ret = kvctx_sqe_check(sqe, &kvctx_rules[KVCTX_OP_CANCEL], &rights);
-	for (uint64_t i = 0; i < nr && rq->r->ret >= 0; i++)
-		rq->r->ret += (int)kve_share_cancel(rq->s->file, names[i]);
+	if (rq->r->ret)
+		return 0;
+	qsort(names, nr, sizeof(*names), by_name);
+	rq->r->ret = (int)kve_share_cancel(rq->s->file, names, (uint32_t)nr);
 	return 0;
 }
 
