@@ -122,13 +122,14 @@ static bool record_flies(const struct socket_file *s, uint64_t name)
 	return nr < s->entries && s->records[nr].state == RECORD_FLYING && name == kvs_record_name(s, nr);
 }
 
-uint32_t kvs_records_named(const struct socket_file *s, uint64_t user_data, uint64_t *names, uint32_t max)
+uint32_t kvs_records_named(const struct socket_file *s, uint64_t user_data, uint32_t *from, uint64_t *names,
+			   uint32_t max)
 {
 	uint32_t nr = 0;
 
-	for (uint32_t i = 0; i < s->entries && nr < max; i++)
-		if (s->records[i].state == RECORD_FLYING && s->records[i].user_data == user_data)
-			names[nr++] = kvs_record_name(s, i);
+	for (; *from < s->entries && nr < max; ++*from)
+		if (s->records[*from].state == RECORD_FLYING && s->records[*from].user_data == user_data)
+			names[nr++] = kvs_record_name(s, *from);
 	return nr;
 }
 

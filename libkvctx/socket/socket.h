@@ -185,8 +185,9 @@ void kvs_ring_free(struct socket_file *s);
 /* Take a record for the caller's @user_data: its number, or -EAGAIN. Lock held */
 int kvs_record_take(struct socket_file *s, uint64_t user_data);
 uint64_t kvs_record_name(const struct socket_file *s, uint32_t nr);		/* its wire name; lock held */
-/* The wire names of those in flight with the caller's @user_data, at most @max of them. Lock held */
-uint32_t kvs_records_named(const struct socket_file *s, uint64_t user_data, uint64_t *names, uint32_t max);
+/* The wire names of those in flight with the caller's @user_data, @max at most, of the records from *@from on. Lock held */
+uint32_t kvs_records_named(const struct socket_file *s, uint64_t user_data, uint32_t *from, uint64_t *names,
+			   uint32_t max);
 void kvs_record_drop(struct socket_file *s, uint32_t nr);			/* of what was not sent; lock held */
 void kvs_record_complete(struct socket_file *s, uint32_t nr, int32_t res);	/* without the daemon; lock held */
 /* Move completions to the near ring. Lock held, which is dropped meanwhile if bytes have to be copied */

@@ -178,8 +178,8 @@ static void submit_wait(struct socket_file *s)
 	kvs_sleep(s, have + 1, &timeout_ns);
 }
 
-/* @names: room for WIRE_CANCEL_MAX. Returns how many the daemon has cancelled of those in flight, or why none */
-static int cancel_ask(struct socket_file *s, const struct kvctx_sqe *sqe, uint64_t *names)
+/* Of the records from *@from on as many as a message takes. @names: room for WIRE_CANCEL_MAX */
+static int cancel_ask(struct socket_file *s, const struct kvctx_sqe *sqe, uint32_t *from, uint64_t *names)
 {
 	struct answer a;
 	struct packet p;
@@ -187,7 +187,7 @@ static int cancel_ask(struct socket_file *s, const struct kvctx_sqe *sqe, uint64
 	int ret;
 
 	pthread_mutex_lock(&s->lock);
-	nr = kvs_records_named(s, sqe->offset, names, WIRE_CANCEL_MAX);
+	nr = kvs_records_named(s, sqe->offset, from, names, WIRE_CANCEL_MAX);
 	pthread_mutex_unlock(&s->lock);
 	kvs_packet_begin(&p, WIRE_CANCEL, 0);
 	kvs_packet_add(&p, sqe, sizeof(*sqe));
@@ -197,6 +197,21 @@ static int cancel_ask(struct socket_file *s, const struct kvctx_sqe *sqe, uint64
 	return ret;
 }
 
+/* @names: room for WIRE_CANCEL_MAX. Returns how many the daemon has cancelled of those in flight, or why none */
+static int cancel_all(struct socket_file *s, const struct kvctx_sqe *sqe, uint64_t *names)
+{
+	uint32_t from = 0;
+	int nr = 0, ret;
+
+	do {
+		ret = cancel_ask(s, sqe, &from, names);
+		if (ret < 0)
+			return nr ? nr : ret;
+		nr += ret;
+	} while (from < s->entries);
+	return nr;
+}
+
 /* A CANCEL: it has ended when this returns 0; -EAGAIN: no room */
 static int submit_cancel(struct socket_file *s, const struct kvctx_sqe *sqe)
 {
@@ -204,7 +219,7 @@ static int submit_cancel(struct socket_file *s, const struct kvctx_sqe *sqe)
 	int nr = names ? load_record(s, sqe) : -ENOMEM, res;
 
 	if (nr >= 0) {
-		res = cancel_ask(s, sqe, names);
+		res = cancel_all(s, sqe, names);
 		pthread_mutex_lock(&s->lock);
 		kvs_record_complete(s, (uint32_t)nr, res);
 		pthread_mutex_unlock(&s->lock);
