@@ -113,7 +113,7 @@ static void close_leaves_what_a_device_holds(void **state)
 	stuck_submit(&k, KVCTX_OP_PREFETCH, 1, 2, 0);
 	stuck_submit(&k, KVCTX_OP_LOAD, 1, 2, 0);
 	assert_in_range(stuck_close(&k), KVE_PATIENCE, 2 * KVE_PATIENCE);
-	assert_false(k.ended);
+	assert_false(__atomic_load_n(&k.ended, __ATOMIC_ACQUIRE));
 	assert_true(rig_descriptors() > before);
 	let_go(&k);
 	assert_int_equal(rig_descriptors(), before);
@@ -139,7 +139,7 @@ static void others_go_on(void **state)
 	stuck_submit(&other, KVCTX_OP_LOAD, 0, 1, 1);
 	assert_int_equal(other.ring->cqes[0].res, PAGE);
 	assert_true(stuck_close(&other) < KVE_PATIENCE);
-	assert_true(other.ended);
+	assert_true(__atomic_load_n(&other.ended, __ATOMIC_ACQUIRE));
 }
 
 /* The last write of a pool does not come to an end */
