@@ -38,7 +38,8 @@ scrape() {
 	cat <&3
 	exec 3>&-
 }
-as_nobody kvctxctl exporter > /tmp/exporter.out & exporter=$!
+# not by the function, whose shell would be what is killed: who holds the output keeps the guest waiting
+setpriv --reuid 65534 --regid 65534 --clear-groups kvctxctl exporter > /tmp/exporter.out 2>&1 & exporter=$!
 until_true 10 grep -q Listening /tmp/exporter.out
 check "everybody may serve metrics" prints 'kvctx_tenant_pages{pool="t",tenant="default"} 0' scrape
 kill $exporter
