@@ -41,7 +41,7 @@ scrape() {
 # not by the function, whose shell would be what is killed: who holds the output keeps the guest waiting
 setpriv --reuid 65534 --regid 65534 --clear-groups kvctxctl exporter > /tmp/exporter.out 2>&1 & exporter=$!
 until_true 10 grep -q Listening /tmp/exporter.out
-check "everybody may serve metrics" prints 'kvctx_tenant_pages{pool="t",tenant="default"} 0' scrape
+check "everybody may serve metrics" prints 'kvctx_tenant_pages[{]pool="t",tenant="default"[}] 0' scrape
 kill $exporter
 wait $exporter
 check "only root may add tenants" fails 'CAP_SYS_ADMIN|permitted|root' as_nobody kvctxctl tenant add t evil
@@ -81,7 +81,7 @@ check "detach" kvctxctl pool detach t
 
 # What a tenant requires
 kvctxctl pool attach "$a" > /dev/null
-verified() { kvctxctl tenant list t -o json | grep -A 8 "\"$1\"" | grep -q "\"require_verified\": *$2"; }
+verified() { kvctxctl tenant list t -o json | grep -A 10 "\"$1\"" | grep -q "\"require_verified\": *$2"; }
 check "add a tenant that requires verified pages" kvctxctl tenant add t strict --require-verified
 check "the list shows it" verified strict true
 check "others do not" verified default false
