@@ -167,6 +167,18 @@ int rig_setup(void **state)
 	return 0;
 }
 
+int rig_setup_uring(void **state)
+{
+	unsetenv("KVCTX_IO");
+	return rig_setup(state);
+}
+
+int rig_setup_threads(void **state)
+{
+	setenv("KVCTX_IO", "threads", 1);
+	return rig_setup(state);
+}
+
 int rig_teardown(void **state)
 {
 	char command[300];

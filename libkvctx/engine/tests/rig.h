@@ -23,8 +23,16 @@ extern char rig_dir[];			/* of the test's pool; fresh for each test */
 extern char rig_why[KVE_WHY];		/* the last refusal */
 
 int rig_setup(void **state);
+/* With the ring of one kind */
+int rig_setup_uring(void **state);
+int rig_setup_threads(void **state);
 int rig_teardown(void **state);
 #define TEST(f)		cmocka_unit_test_setup_teardown(f, rig_setup, rig_teardown)
+
+/* A test of both */
+#define BOTH(f)								\
+	{ #f " (io_uring)", f, rig_setup_uring, rig_teardown, NULL },	\
+	{ #f " (threads)", f, rig_setup_threads, rig_teardown, NULL }
 
 const char *rig_path(const char *name);			/* below rig_dir; of this thread, valid until the next but three */
 void rig_make(const char *dir, u32 members);		/* a pool: members m0, m1, ... */

@@ -161,22 +161,6 @@ static void detach_goes_on_behind(void **state)
 	assert_int_equal(stuck_found(0, 1), 1);
 }
 
-static int on_threads(void **state)
-{
-	setenv("KVCTX_IO", "threads", 1);
-	return rig_setup(state);
-}
-
-static int on_uring(void **state)
-{
-	unsetenv("KVCTX_IO");
-	return rig_setup(state);
-}
-
-#define BOTH(f)								\
-	{ #f " (io_uring)", f, on_uring, rig_teardown, NULL },		\
-	{ #f " (threads)", f, on_threads, rig_teardown, NULL }
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
