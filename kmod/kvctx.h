@@ -125,7 +125,7 @@ struct kvctx_member {
 	struct list_head flushes;
 	/* of the worker alone */
 	void *move_buf;
-	struct kvc_work *moves;
+	struct kvc_run *run;
 	ktime_t discard_at;			/* not earlier */
 	bool no_discard;			/* the device refused one */
 	struct kvctx_turn turn ____cacheline_aligned_in_smp;	/* data side: who may go to its device */

@@ -122,7 +122,7 @@ static int kvctx_member_bring(struct kvctx_pool *p, u32 n, struct kvctx_device *
 	struct kvctx_member *m = &p->members[n];
 	int err;
 
-	if (!m->moves) {
+	if (!m->run) {
 		err = kvctx_member_alloc(p, n);
 		if (err)
 			goto err_engine;

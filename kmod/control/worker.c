@@ -22,8 +22,6 @@
 
 #include "ctrl.h"
 
-#define KVCTX_MOVE_BYTES	KVC_CHUNK_MAX	/* a move goes in such steps: whole chunks of any size */
-#define KVCTX_MOVES		64		/* pages that go at once, when they are neighbours */
 #define KVCTX_RETRY		(HZ / 10)	/* when memory was short */
 
 #define KVCTX_DISCARD_STEP_MIN	(1ULL << 20)
@@ -83,22 +81,6 @@ static int kvctx_write(struct kvctx_member *m, const struct kvc_work *w)
 			w->len);
 }
 
-/* Do the page's bytes from @pos on, in @buf, have the CRCs of their chunks? @pos is a chunk's first byte. */
-static int kvctx_move_check(struct kvctx_member *m, const struct kvc_work *w, const u8 *buf, u32 pos, u32 len)
-{
-	u32 size = kvc_chunk_size(m->pool->core), chunk = pos / size, done, n;
-
-	for (done = 0; done < len; done += n, chunk++) {
-		u32 crc;
-
-		n = min(len - done, size);
-		crc = kvc_crc_finish(kvc_crc_feed(KVC_CRC_INIT, buf + done, n));
-		if (crc != kvc_work_crc(m->pool->core, w, chunk))
-			return -EBADMSG;
-	}
-	return 0;
-}
-
 /* A member that leaves moves its pages to others; its worker does that, with its buffer. */
 static int kvctx_move(struct kvctx_member *m, const struct kvc_work *w)
 {
@@ -111,11 +93,11 @@ static int kvctx_move(struct kvctx_member *m, const struct kvc_work *w)
 		u32 padded;
 		int err;
 
-		n = min(w->len - pos, KVCTX_MOVE_BYTES);
+		n = min(w->len - pos, KVC_RUN_BYTES);
 		padded = round_up(n, KVC_BLOCK);
 		err = kvctx_io(from, REQ_OP_READ, w->src_offset + pos, buf, padded);
-		if (!err && !w->no_crcs)
-			err = kvctx_move_check(m, w, buf, pos, n);
+		if (!err)
+			err = kvc_work_check(m->pool->core, w, buf, pos, n);
 		if (err)
 			return err;
 		kvctx_count_written(m->pool, &m->pool->counters.reclaim_written, padded);
@@ -126,47 +108,42 @@ static int kvctx_move(struct kvctx_member *m, const struct kvc_work *w)
 	return 0;
 }
 
-/* As one transfer, when all of it is sound: @len bytes of @nr neighbours, the last of which comes first. */
-static int kvctx_move_run(struct kvctx_member *m, const struct kvc_work *w, u32 nr, u32 len)
+/* As one transfer, when all of it is sound */
+static int kvctx_move_run(struct kvctx_member *m, const struct kvc_run *run)
 {
-	const struct kvc_work *first = &w[nr - 1];
-	u8 *buf = m->move_buf;
+	const struct kvc_work *front = kvc_run_front(run);
 	int err;
-	u32 i;
 
-	err = kvctx_io(m->pool->members[w->src_member].bdev, REQ_OP_READ, first->src_offset, buf, len);
-	for (i = 0; i < nr && !err; i++)
-		if (!w[i].no_crcs)
-			err = kvctx_move_check(m, &w[i], buf + (w[i].src_offset - first->src_offset), 0, w[i].len);
+	err = kvctx_io(m->pool->members[front->src_member].bdev, REQ_OP_READ, front->src_offset, m->move_buf,
+		       run->bytes);
+	if (!err)
+		err = kvc_run_check(m->pool->core, run, m->move_buf);
 	if (err)
 		return err;
-	kvctx_count_written(m->pool, &m->pool->counters.reclaim_written, len);
-	return kvctx_io_stream(m->pool->members[w->member].bdev, REQ_OP_WRITE, w->stream, first->offset, buf, len);
+	kvctx_count_written(m->pool, &m->pool->counters.reclaim_written, run->bytes);
+	return kvctx_io_stream(m->pool->members[front->member].bdev, REQ_OP_WRITE, front->stream, front->offset,
+			       m->move_buf, run->bytes);
 }
 
 /* Discards */
 
-/* 1: @w is to be executed; 0: nothing to discard now */
-static int kvctx_discard_next(struct kvctx_member *m, struct kvc_work *w)
+/* A favour to the device: no harm when it fails. 1: a part was discarded, by @w; 0: there is none to discard now */
+static int kvctx_discard(struct kvctx_member *m, struct kvc_work *w)
 {
 	u64 rate = READ_ONCE(m->pool->discard_rate), step;
 
 	if (!rate || m->no_discard || !bdev_max_discard_sectors(m->bdev) || ktime_before(ktime_get(), m->discard_at))
 		return 0;
 	step = clamp(rate / KVCTX_DISCARD_PARTS, KVCTX_DISCARD_STEP_MIN, KVCTX_DISCARD_STEP_MAX);
-	return kvc_discard_next(m->pool->core, m->index, round_down(step, KVC_BLOCK), w);
-}
-
-/* A favour to the device: no harm when it fails. */
-static void kvctx_discard(struct kvctx_member *m, const struct kvc_work *w)
-{
-	u64 rate = max(READ_ONCE(m->pool->discard_rate), KVC_DISCARD_MIN);
-
+	if (!kvc_discard_next(m->pool->core, m->index, round_down(step, KVC_BLOCK), w))
+		return 0;
 	if (blkdev_issue_discard(m->bdev, w->offset >> SECTOR_SHIFT, w->discard_len >> SECTOR_SHIFT, GFP_NOIO))
 		m->no_discard = true;
 	else
 		percpu_counter_add_batch(&m->pool->counters.discarded, (s64)w->discard_len, KVCTX_COUNT_BATCH);
 	m->discard_at = ktime_add_ns(ktime_get(), div64_u64(w->discard_len * NSEC_PER_SEC, rate));
+	kvc_work_done(m->pool->core, w, 0);
+	return 1;
 }
 
 /* Jiffies until the worker should look for discards again; 0: it need not */
@@ -191,50 +168,21 @@ static void kvctx_executed(struct kvctx_member *m, struct kvc_work *w, int err)
 
 static void kvctx_execute(struct kvctx_member *m, struct kvc_work *w)
 {
-	int err = 0;
-
-	switch (w->type) {
-	case KVC_WORK_WRITE:
-		err = kvctx_write(m, w);
-		break;
-	case KVC_WORK_MOVE:
-		err = kvctx_move(m, w);
-		break;
-	case KVC_WORK_DISCARD:
-		kvctx_discard(m, w);
-		break;
-	}
-	kvctx_executed(m, w, err);
+	kvctx_executed(m, w, w->type == KVC_WORK_MOVE ? kvctx_move(m, w) : kvctx_write(m, w));
 }
 
-/*
- * Execute the move in w[0], and with it what else moves from beside it to beside it: small pages one at a time would
- * keep those who wait for space waiting. When not all went well, each is moved by itself and has its own end.
- */
-static void kvctx_execute_moves(struct kvctx_member *m, struct kvc_work *w)
+/* Neighbours go at once; when not all went well, each is moved by itself. */
+static void kvctx_execute_run(struct kvctx_member *m, struct kvc_run *run)
 {
-	u64 len = kvc_padded(w->len);
-	bool more = false;
-	u32 nr = 1, i;
-	int err;
+	int err = run->together > 1 ? kvctx_move_run(m, run) : -EAGAIN;
+	u32 i;
 
-	while (nr < KVCTX_MOVES && len < KVCTX_MOVE_BYTES) {
-		more = kvc_work_next(m->pool->core, m->index, &w[nr]) == 1;
-		if (!more || !kvc_work_adjoins(&w[nr - 1], &w[nr]) ||
-		    len + kvc_padded(w[nr].len) > KVCTX_MOVE_BYTES)
-			break;
-		more = false;
-		len += kvc_padded(w[nr++].len);
-	}
-	err = nr > 1 ? kvctx_move_run(m, w, nr, len) : -EAGAIN;
-	for (i = 0; i < nr; i++) {
-		if (err)
-			kvctx_execute(m, &w[i]);
+	for (i = 0; i < run->nr; i++) {
+		if (i < run->together && !err)
+			kvctx_executed(m, &run->w[i], 0);
 		else
-			kvctx_executed(m, &w[i], 0);
+			kvctx_execute(m, &run->w[i]);
 	}
-	if (more)
-		kvctx_execute(m, &w[nr]);
 }
 
 /* Write the summaries of what is committed now, not of what is added meanwhile. -ENOMEM, or 0 also when it failed. */
@@ -285,7 +233,7 @@ static int kvctx_background(struct kvctx_member *m)
 {
 	/* looked at once: when it has left, a missing member has no device to go on with */
 	bool leaving = test_bit(KVCTX_MEMBER_LEAVING, &m->state);
-	struct kvc_work *w = m->moves;
+	struct kvc_run *run = m->run;
 	int ret;
 
 	if (READ_ONCE(m->pool->stopping))
@@ -293,15 +241,13 @@ static int kvctx_background(struct kvctx_member *m)
 	/* one that is lost and leaves has work, but none for its device */
 	if (kvctx_failed(m) && (!leaving || !test_bit(KVCTX_MEMBER_LOST, &m->state)))
 		return 0;
-	ret = kvc_work_next(m->pool->core, m->index, w);
-	if (!ret && leaving)
+	ret = kvc_run_next(m->pool->core, m->index, run);
+	if (ret == 1)
+		kvctx_execute_run(m, run);
+	else if (!ret && leaving)
 		kvctx_leave_look(m->pool);
 	else if (!ret)
-		ret = kvctx_discard_next(m, w);
-	if (ret == 1 && w->type == KVC_WORK_MOVE)
-		kvctx_execute_moves(m, w);
-	else if (ret == 1)
-		kvctx_execute(m, w);
+		ret = kvctx_discard(m, run->w);
 	return ret;
 }
 
@@ -326,9 +272,9 @@ static void kvctx_worker(struct work_struct *work)
 void kvctx_worker_free(struct kvctx_member *m)
 {
 	kvfree(m->move_buf);
-	kvfree(m->moves);
+	kvfree(m->run);
 	m->move_buf = NULL;
-	m->moves = NULL;
+	m->run = NULL;
 }
 
 /* 0 or -ENOMEM */
@@ -337,9 +283,9 @@ int kvctx_worker_init(struct kvctx_member *m)
 	INIT_DELAYED_WORK(&m->work, kvctx_worker);
 	spin_lock_init(&m->flush_lock);
 	INIT_LIST_HEAD(&m->flushes);
-	m->move_buf = kvmalloc(KVCTX_MOVE_BYTES, GFP_KERNEL);
-	m->moves = kvmalloc_array(KVCTX_MOVES, sizeof(*m->moves), GFP_KERNEL);
-	if (m->move_buf && m->moves)
+	m->move_buf = kvmalloc(KVC_RUN_BYTES, GFP_KERNEL);
+	m->run = kvmalloc(sizeof(*m->run), GFP_KERNEL);
+	if (m->move_buf && m->run)
 		return 0;
 	kvctx_worker_free(m);
 	return -ENOMEM;

@@ -297,8 +297,8 @@ int kvc_events_take(struct kvc_listener *l, u32 max, u64 *lost,
  * now, -ENOMEM (try again later; ops->kick is not called for it). Allocates.
  *
  * WRITE    write @buf[0..len) at @offset, with PREFLUSH and FUA
- * MOVE     read [src_offset, + padded length), check every chunk with kvc_work_crc() unless no_crcs, write it unchanged
- *          to [offset, + padded length); done(-EBADMSG) drops the page, done(other error) gives up moving it
+ * MOVE     read [src_offset, + padded length), look at it with kvc_work_check(), write it unchanged to
+ *          [offset, + padded length); done(-EBADMSG) drops the page, done(other error) gives up moving it
  * DISCARD  discard [offset, + discard_len); an error is ignored
  *
  * Discards are not among what kvc_work_next() hands out: kvc_discard_next() does, at the caller's pace, at most @max
@@ -340,16 +340,35 @@ bool kvc_flushed(struct kvc_pool *p, u32 member, u64 mark);
 void kvc_pool_rest(struct kvc_pool *p);
 u32 kvc_work_crc(struct kvc_pool *p, const struct kvc_work *w, u32 chunk);
 
-/* Are these two MOVEs one of neighbours to neighbours? @next is the page in front: pages grow down in a segment. */
-static inline bool kvc_work_adjoins(const struct kvc_work *w, const struct kvc_work *next)
-{
-	u64 padded = kvc_padded(next->len);
-
-	return next->type == KVC_WORK_MOVE && next->member == w->member && next->src_member == w->src_member &&
-	       next->offset + padded == w->offset && next->src_offset + padded == w->src_offset;
-}
-
+/* Have the page's bytes from @pos on, in @buf, the CRCs of their chunks? @pos is a chunk's first byte. 0, -EBADMSG */
+int kvc_work_check(struct kvc_pool *p, const struct kvc_work *w, const u8 *buf, u32 pos, u32 len);
 void kvc_work_done(struct kvc_pool *p, struct kvc_work *w, int err);
+
+/*
+ * Small pages moved one at a time would keep those who wait for space waiting: kvc_run_next() is a kvc_work_next() that
+ * gives, with a MOVE, what else moves from beside it to beside it. Together they can be one transfer, from and to
+ * kvc_run_front()'s offsets; when that fails each is moved by itself. Every item of the run has an end of its own. The
+ * last may be something else that was found behind them, and is executed after them.
+ */
+#define KVC_RUN_MOVES	64U
+#define KVC_RUN_BYTES	KVC_CHUNK_MAX	/* of several; also a good step for a long one: whole chunks of any size */
+
+struct kvc_run {
+	struct kvc_work w[KVC_RUN_MOVES];
+	u32	nr;
+	u32	together;		/* the first so many are neighbours, each in front of the one before it */
+	u64	bytes;			/* of these, padded */
+};
+
+int kvc_run_next(struct kvc_pool *p, u32 member, struct kvc_run *run);
+/* Is what was read of the @run's neighbours, all of it in @buf, what was stored? 0, -EBADMSG */
+int kvc_run_check(struct kvc_pool *p, const struct kvc_run *run, const u8 *buf);
+
+/* Pages grow down in a segment. */
+static inline const struct kvc_work *kvc_run_front(const struct kvc_run *run)
+{
+	return &run->w[run->together - 1];
+}
 
 /*
  * Members come and go while the pool is in use. The caller serializes these with what changes the superblock.

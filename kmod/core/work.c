@@ -26,6 +26,37 @@ int kvc_work_next(struct kvc_pool *p, u32 member, struct kvc_work *w)
 	return r;
 }
 
+static bool adjoins(const struct kvc_work *w, const struct kvc_work *next)
+{
+	u64 padded = kvc_padded(next->len);
+
+	return next->type == KVC_WORK_MOVE && next->member == w->member && next->src_member == w->src_member &&
+	       next->offset + padded == w->offset && next->src_offset + padded == w->src_offset;
+}
+
+int kvc_run_next(struct kvc_pool *p, u32 member, struct kvc_run *run)
+{
+	struct kvc_work *w = run->w;
+	int r = kvc_work_next(p, member, w);
+
+	if (r != 1)
+		return r;
+	run->nr = 1;
+	run->together = 1;
+	run->bytes = kvc_padded(w->len);
+	if (w->type != KVC_WORK_MOVE)
+		return 1;
+	while (run->together == run->nr && run->nr < KVC_RUN_MOVES && run->bytes < KVC_RUN_BYTES &&
+	       kvc_work_next(p, member, ++w) == 1) {
+		run->nr++;
+		if (adjoins(w - 1, w) && run->bytes + kvc_padded(w->len) <= KVC_RUN_BYTES) {
+			run->together++;
+			run->bytes += kvc_padded(w->len);
+		}
+	}
+	return 1;
+}
+
 int kvc_flush_next(struct kvc_pool *p, u32 member, struct kvc_work *w)
 {
 	return kvc_summary_any(&p->members[member], w);
@@ -56,6 +87,28 @@ bool kvc_flushed(struct kvc_pool *p, u32 member, u64 mark)
 u32 kvc_work_crc(struct kvc_pool *p, const struct kvc_work *w, u32 chunk)
 {
 	return kvc_load_crc(p, &w->src, chunk);
+}
+
+int kvc_work_check(struct kvc_pool *p, const struct kvc_work *w, const u8 *buf, u32 pos, u32 len)
+{
+	u32 chunk = pos / p->chunk_size, done, n;
+
+	for (done = 0; done < len && !w->no_crcs; done += n, chunk++) {
+		n = min(len - done, p->chunk_size);
+		if (kvc_crc_finish(kvc_crc_feed(KVC_CRC_INIT, buf + done, n)) != kvc_work_crc(p, w, chunk))
+			return -EBADMSG;
+	}
+	return 0;
+}
+
+int kvc_run_check(struct kvc_pool *p, const struct kvc_run *run, const u8 *buf)
+{
+	const struct kvc_work *w;
+	int err = 0;
+
+	for (w = run->w; w <= kvc_run_front(run) && !err; w++)
+		err = kvc_work_check(p, w, buf + (w->src_offset - kvc_run_front(run)->src_offset), 0, w->len);
+	return err;
 }
 
 void kvc_work_done(struct kvc_pool *p, struct kvc_work *w, int err)

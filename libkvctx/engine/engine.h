@@ -127,7 +127,7 @@ struct kve_member {
 	bool kicked;			/* atomically */
 	struct kve_flush_part *flushes;	/* pool->lock */
 	void *move_buf;
-	struct kvc_work *moves;
+	struct kvc_run *run;
 	u64 discard_at;			/* not earlier */
 };
 

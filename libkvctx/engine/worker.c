@@ -14,8 +14,6 @@
  */
 #include "pools.h"
 
-#define WORKER_MOVE_BYTES	KVC_CHUNK_MAX	/* a move goes in such steps: whole chunks of any size */
-#define WORKER_MOVES		64		/* pages that go at once, when they are neighbours */
 #define WORKER_RETRY		(KVE_NSEC / 10)	/* when memory was short */
 
 #define DISCARD_STEP_MIN	(1ULL << 20)
@@ -76,20 +74,6 @@ static int work_write(struct kve_member *m, const struct kvc_work *w)
 	return kve_device_write(m->dev, w->buf, w->len, w->offset, true);
 }
 
-/* Do the page's bytes from @pos on, in @buf, have the CRCs of their chunks? @pos is a chunk's first byte. */
-static int work_check_move(struct kve_member *m, const struct kvc_work *w, const u8 *buf, u32 pos, u32 len)
-{
-	u32 size = kvc_chunk_size(m->pool->core), chunk = pos / size, done, n;
-
-	for (done = 0; done < len; done += n, chunk++) {
-		n = min(len - done, size);
-		if (kvc_crc_finish(kvc_crc_feed(KVC_CRC_INIT, buf + done, n)) !=
-		    kvc_work_crc(m->pool->core, w, chunk))
-			return -EBADMSG;
-	}
-	return 0;
-}
-
 static int work_move(struct kve_member *m, const struct kvc_work *w)
 {
 	struct kve_pool *p = m->pool;
@@ -100,11 +84,11 @@ static int work_move(struct kve_member *m, const struct kvc_work *w)
 		u32 padded;
 		int err;
 
-		n = min(w->len - pos, WORKER_MOVE_BYTES);
+		n = min(w->len - pos, KVC_RUN_BYTES);
 		padded = kvc_blocks(n) << KVC_BLOCK_SHIFT;
 		err = kve_device_read(p->members[w->src_member].dev, buf, padded, w->src_offset + pos);
-		if (!err && !w->no_crcs)
-			err = work_check_move(m, w, buf, pos, n);
+		if (!err)
+			err = kvc_work_check(p->core, w, buf, pos, n);
 		if (err)
 			return err;
 		os_atomic64_add(&p->counters.reclaim_written, padded);
@@ -115,46 +99,39 @@ static int work_move(struct kve_member *m, const struct kvc_work *w)
 	return 0;
 }
 
-/* As one transfer, when all of it is sound: @len bytes of @nr neighbours, the last of which comes first. */
-static int work_move_run(struct kve_member *m, const struct kvc_work *w, u32 nr, u32 len)
+/* As one transfer, when all of it is sound */
+static int work_move_run(struct kve_member *m, const struct kvc_run *run)
 {
-	const struct kvc_work *first = &w[nr - 1];
+	const struct kvc_work *front = kvc_run_front(run);
 	struct kve_pool *p = m->pool;
-	u8 *buf = m->move_buf;
 	int err;
-	u32 i;
 
-	err = kve_device_read(p->members[w->src_member].dev, buf, len, first->src_offset);
-	for (i = 0; i < nr && !err; i++)
-		if (!w[i].no_crcs)
-			err = work_check_move(m, &w[i], buf + (w[i].src_offset - first->src_offset), 0, w[i].len);
+	err = kve_device_read(p->members[front->src_member].dev, m->move_buf, run->bytes, front->src_offset);
+	if (!err)
+		err = kvc_run_check(p->core, run, m->move_buf);
 	if (err)
 		return err;
-	os_atomic64_add(&p->counters.reclaim_written, len);
-	return kve_device_write(p->members[w->member].dev, buf, len, first->offset, false);
+	os_atomic64_add(&p->counters.reclaim_written, run->bytes);
+	return kve_device_write(p->members[front->member].dev, m->move_buf, run->bytes, front->offset, false);
 }
 
-/* 1: @w is to be executed; 0: nothing to discard now */
-static int work_discard_next(struct kve_member *m, struct kvc_work *w)
+/* A favour to the device, which is not asked again if it refuses. 1: a part was, by @w; 0: there is none for now */
+static int work_discard(struct kve_member *m, struct kvc_work *w)
 {
 	u64 rate = kvc_super_of(m->pool->core)->settings.discard_rate, step;
 
 	if (!rate || !m->dev->discards || kve_now() < m->discard_at)
 		return 0;
 	step = max(DISCARD_STEP_MIN, min(DISCARD_STEP_MAX, rate / DISCARD_PARTS));
-	return kvc_discard_next(m->pool->core, m->index, step & ~(u64)(KVC_BLOCK - 1), w);
-}
-
-/* A favour to the device: no harm when it fails. One that refuses is not asked again. */
-static void work_discard(struct kve_member *m, const struct kvc_work *w)
-{
-	u64 rate = max(kvc_super_of(m->pool->core)->settings.discard_rate, KVC_DISCARD_MIN);
-
+	if (!kvc_discard_next(m->pool->core, m->index, step & ~(u64)(KVC_BLOCK - 1), w))
+		return 0;
 	if (kve_device_discard(m->dev, w->offset, w->discard_len))
 		m->dev->discards = false;
 	else
 		os_atomic64_add(&m->pool->counters.discarded, w->discard_len);
 	m->discard_at = kve_now() + w->discard_len * KVE_NSEC / rate;
+	kvc_work_done(m->pool->core, w, 0);
+	return 1;
 }
 
 static void work_executed(struct kve_member *m, struct kvc_work *w, int err)
@@ -171,47 +148,21 @@ static void work_executed(struct kve_member *m, struct kvc_work *w, int err)
 
 static void work_execute(struct kve_member *m, struct kvc_work *w)
 {
-	int err = 0;
-
-	switch (w->type) {
-	case KVC_WORK_WRITE:
-		err = work_write(m, w);
-		break;
-	case KVC_WORK_MOVE:
-		err = work_move(m, w);
-		break;
-	case KVC_WORK_DISCARD:
-		work_discard(m, w);
-		break;
-	}
-	work_executed(m, w, err);
+	work_executed(m, w, w->type == KVC_WORK_MOVE ? work_move(m, w) : work_write(m, w));
 }
 
-/* The move in w[0], and what else moves from beside it to beside it; see kmod/control/worker.c */
-static void work_execute_moves(struct kve_member *m, struct kvc_work *w)
+/* Neighbours go at once; when not all went well, each is moved by itself. */
+static void work_execute_run(struct kve_member *m, struct kvc_run *run)
 {
-	u64 len = kvc_padded(w->len);
-	bool more = false;
-	u32 nr = 1, i;
-	int err;
+	int err = run->together > 1 ? work_move_run(m, run) : -EAGAIN;
+	u32 i;
 
-	while (nr < WORKER_MOVES && len < WORKER_MOVE_BYTES) {
-		more = kvc_work_next(m->pool->core, m->index, &w[nr]) == 1;
-		if (!more || !kvc_work_adjoins(&w[nr - 1], &w[nr]) ||
-		    len + kvc_padded(w[nr].len) > WORKER_MOVE_BYTES)
-			break;
-		more = false;
-		len += kvc_padded(w[nr++].len);
-	}
-	err = nr > 1 ? work_move_run(m, w, nr, (u32)len) : -EAGAIN;
-	for (i = 0; i < nr; i++) {
-		if (err)
-			work_execute(m, &w[i]);
+	for (i = 0; i < run->nr; i++) {
+		if (i < run->together && !err)
+			work_executed(m, &run->w[i], 0);
 		else
-			work_executed(m, &w[i], 0);
+			work_execute(m, &run->w[i]);
 	}
-	if (more)
-		work_execute(m, &w[nr]);
 }
 
 /* The worker */
@@ -263,18 +214,15 @@ static void worker_serve_flushes(struct kve_member *m)
 /* One item of background work. 1: done, 0: nothing to do, -ENOMEM: try later. */
 static int worker_background(struct kve_member *m)
 {
-	struct kvc_work *w = m->moves;
 	int ret;
 
 	if (READ_ONCE(m->pool->stopping) || worker_failed(m) || kve_broken())
 		return 0;
-	ret = kvc_work_next(m->pool->core, m->index, w);
-	if (!ret)
-		ret = work_discard_next(m, w);
-	if (ret == 1 && w->type == KVC_WORK_MOVE)
-		work_execute_moves(m, w);
-	else if (ret == 1)
-		work_execute(m, w);
+	ret = kvc_run_next(m->pool->core, m->index, m->run);
+	if (ret == 1)
+		work_execute_run(m, m->run);
+	else if (!ret)
+		ret = work_discard(m, m->run->w);
 	return ret;
 }
 
@@ -320,17 +268,17 @@ static void *worker(void *arg)
 void kve_worker_free(struct kve_member *m)
 {
 	os_free(m->move_buf);
-	os_free(m->moves);
+	os_free(m->run);
 	m->move_buf = NULL;
-	m->moves = NULL;
+	m->run = NULL;
 }
 
 /* 0 or -ENOMEM */
 int kve_worker_init(struct kve_member *m)
 {
-	m->move_buf = os_alloc(WORKER_MOVE_BYTES);
-	m->moves = os_alloc(WORKER_MOVES * sizeof(*m->moves));
-	if (m->move_buf && m->moves)
+	m->move_buf = os_alloc(KVC_RUN_BYTES);
+	m->run = os_alloc(sizeof(*m->run));
+	if (m->move_buf && m->run)
 		return 0;
 	kve_worker_free(m);
 	return -ENOMEM;

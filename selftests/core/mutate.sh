@@ -73,7 +73,7 @@ rest-open@kmod/core/log/summary.c@s/READ_ONCE(p->resting) \&\& due_close(seg)/0/
 tombs-fill@kmod/core/log/reclaim.c@s/rc->cursor.index == 0 \&\& kvc_tombs_fill(m)/0/@tombstones that fill segments are carried round for ever
 move-head-tombs@kmod/core/log/segment.c@s/return seg \&\& seg->data_start < m->pool->seg_blocks ? seg : NULL;/return seg;/@a head of tombstones is given up for room
 crowded@kmod/core/log/reclaim.c@s/WRITE_ONCE(rc->victim->crowded, .*/;/@a victim without room for its tombstones is tried again at once
-hiding-order@kmod/core/log/reclaim.c@s/seg = oldest_sealed(m, true);/;/@a segment that may hide pages goes when its turn comes
+hiding-order@kmod/core/log/reclaim.c@s/seg = oldest_sealed(m, true, NULL);/;/@a segment that may hide pages goes when its turn comes
 tombstone-ghosts@kmod/core/log/tomb.c@s/^\treturn (e \&\& (e->logged .*/\t(void)p; return e \&\& (e->logged || e->copy);/@deletes forget old records elsewhere
 tombstone-drop@kmod/core/log/reclaim.c@s/kvc_tombs_carry(m, false, carry_tomb)/((void)carry_tomb, 0)/@reclaim drops tombstones
 generation@kmod/core/media/format.c@s/generation != id->generation || salt != id->salt/salt != id->salt/@the generation is not compared
@@ -175,6 +175,9 @@ prefix-gap@kmod/core/policy/value.c@s/return gap \&\& gap <= .* ? /return 0 ? /@
 prefix-gap-ends@kmod/core/policy/value.c@s/age <= gap + gap \/ 4 ? /age <= KVC_AGE_MAX ? /@what came back once is expected for ever
 prefix-gain@kmod/core/policy/victim.c@s/^\t\tif (part->pages \&\& !(part->id .*/\t\tif (0)/@what is behind a page is no reason to move it
 newest-oldest@kmod/core/log/reclaim.c@s/oldest_sealed(m, false, m->newest)/oldest_sealed(m, false, NULL)/@after tombstones the oldest goes, also with what was stored just now
+run-apart@kmod/core/work.c@s/ \&\& next->src_offset + padded == w->src_offset//@pages that do not lie side by side are one transfer
+run-unchecked@kmod/core/work.c@s/^\t\terr = kvc_work_check(p, w, .*/\t\t(void)p, (void)buf;/@what is moved with others is not looked at
+run-lost@kmod/core/work.c@s/^\t\trun->nr++;/\t\trun->nr += run->together == run->nr \&\& adjoins(w - 1, w);/@what was found behind a run is lost
 moves-out@kmod/core/log/reclaim.c@s/	if (rc->moving)/	if (0)/@the victim goes while its moves are under way
 leave-moves-out@kmod/core/log/leave.c@s/rc->moving ? 0 : end_round/0 ? 0 : end_round/@a leaving member's segment goes while its moves are under way
 prefix-kinds@kmod/core/log/store.c@s/ \&\& !kvc_member_hope(m))/)/@pages of the other kind get what is left of a segment

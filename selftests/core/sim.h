@@ -217,10 +217,10 @@ struct worker {
 	u32	member;
 	bool	kicked;
 	bool	asking;			/* in a call of the engine */
-	struct task *task;		/* that has to end before anything else begins */
-	u32	moving;			/* moves under way beside it */
+	struct kvc_run run;		/* what it is at; all of that has to end before anything else begins */
+	struct task *task;		/* the last of it */
+	u32	moving;			/* moves under way beside that */
 	u32	leased;			/* of the moves: they come from one segment */
-	struct kvc_work last;		/* move that was begun */
 };
 
 /* What users do changes from time to time, and a device may be slow with what it is told to force. */

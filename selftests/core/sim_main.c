@@ -308,7 +308,7 @@ static void print_faults(const struct sim_counts *n)
 	printf("sim: others had their turn in %llu windows; %llu stalls, %llu of them cut, %llu changes of superblocks\n",
 	       (unsigned long long)n->windows, (unsigned long long)n->stalls, (unsigned long long)n->stall_cuts,
 	       (unsigned long long)n->super_cuts);
-	printf("sim: %llu moves beside others, from and to\n", (unsigned long long)n->beside);
+	printf("sim: %llu moves in one transfer with others\n", (unsigned long long)n->beside);
 	printf("sim: %llu looks at media, %llu deleted pages there; %llu tombstones on other members\n",
 	       (unsigned long long)n->images, (unsigned long long)n->buried, (unsigned long long)n->buried_away);
 	printf("sim: %llu stores replaced what was there, %llu lost their key so\n", (unsigned long long)n->replaced,

@@ -159,7 +159,7 @@ bool sim_no_crcs(const struct sim *s, u32 version)
 
 static void store_crcs(struct op *op)
 {
-	u32 chunk = op->sim->cfg.chunk_size, i;
+	u32 chunk = kvc_chunk_size(op->sim->pool), i;
 
 	op->st.no_crcs = sim_no_crcs(op->sim, op->version);
 	for (i = 0; i < op->st.nr_chunks && !op->st.no_crcs; i++) {

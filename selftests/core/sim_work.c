@@ -5,8 +5,6 @@
  */
 #include "sim.h"
 
-#define MOVES_AHEAD	3U	/* moves under way beside the worker's next task */
-
 static void on_kick(void *owner, u32 member)
 {
 	struct sim *s = owner;
@@ -76,6 +74,14 @@ static void model_move_bad(struct sim *s, const struct kvc_work *w)
 	}
 }
 
+/* Moves of neighbours, which are one transfer */
+struct together {
+	struct worker *worker;
+	struct task *task[KVC_RUN_MOVES];
+	u32	nr;
+	u8	*buf;
+};
+
 static void work_end(struct task *task, int err)
 {
 	struct worker *wk = task->worker;
@@ -122,31 +128,83 @@ static void plain_done(void *arg, int err)
 	work_end(arg, err);
 }
 
-static bool move_intact(struct task *task)
-{
-	struct kvc_pool *p = task->worker->sim->pool;
-	u32 chunk = kvc_chunk_size(p), i;
-
-	for (i = 0; i < task->w.nr_chunks && !task->w.no_crcs; i++) {
-		u32 from = i * chunk, len = min(chunk, task->w.len - from);
-
-		if (page_crc(task->buf + from, len) != kvc_work_crc(p, &task->w, i))
-			return false;
-	}
-	return true;
-}
-
 static void move_read_done(void *arg, int err)
 {
 	struct task *task = arg;
 	struct kvc_work *w = &task->w;
+	struct sim *s = task->worker->sim;
 
-	if (!err && !move_intact(task))
-		err = -EBADMSG;
+	if (!err)
+		err = kvc_work_check(s->pool, w, task->buf, 0, w->len);
 	if (err)
 		work_end(task, err);
 	else
-		dev_write(task->worker->sim->devs[w->member], w->offset, task->buf, padded(w->len), 0, plain_done, task);
+		dev_write(s->devs[w->member], w->offset, task->buf, padded(w->len), 0, plain_done, task);
+}
+
+static u8 *buffer(u64 bytes)
+{
+	u8 *buf = calloc(1, bytes);
+
+	if (!buf)
+		sim_fail("the test itself is out of memory");
+	return buf;
+}
+
+static void move(struct task *task)
+{
+	const struct kvc_work *w = &task->w;
+
+	task->buf = buffer(padded(w->len));
+	dev_read(task->worker->sim->devs[w->src_member], w->src_offset, task->buf, padded(w->len), move_read_done, task);
+}
+
+/* The neighbours of a run, in one transfer; when not all went well, each by itself. */
+static void together_done(void *arg, int err)
+{
+	struct together *t = arg;
+	struct sim *s = t->worker->sim;
+	u32 i;
+
+	for (i = 0; i < t->nr; i++) {
+		if (err && !s->ending)
+			move(t->task[i]);
+		else
+			work_end(t->task[i], err);
+	}
+	s->n.beside += err ? 0 : t->nr;
+	free(t->buf);
+	free(t);
+}
+
+static void together_read_done(void *arg, int err)
+{
+	struct together *t = arg;
+	const struct kvc_run *run = &t->worker->run;
+	const struct kvc_work *front = kvc_run_front(run);
+	struct sim *s = t->worker->sim;
+
+	if (!err)
+		err = kvc_run_check(s->pool, run, t->buf);
+	if (err)
+		together_done(t, err);
+	else
+		dev_write(s->devs[front->member], front->offset, t->buf, (u32)run->bytes, 0, together_done, t);
+}
+
+static void move_together(struct worker *wk, struct task *const *task)
+{
+	const struct kvc_work *front = kvc_run_front(&wk->run);
+	struct together *t = calloc(1, sizeof(*t));
+	struct sim *s = wk->sim;
+
+	if (!t)
+		sim_fail("the test itself is out of memory");
+	t->worker = wk;
+	t->nr = wk->run.together;
+	memcpy(t->task, task, t->nr * sizeof(*task));
+	t->buf = buffer(wk->run.bytes);
+	dev_read(s->devs[front->src_member], front->src_offset, t->buf, (u32)wk->run.bytes, together_read_done, t);
 }
 
 static struct mkey *page_at(struct sim *s, u32 member, u64 offset)
@@ -175,34 +233,6 @@ static void lease_moved(struct task *task)
 	kvc_domain_put(s->pool, d);
 }
 
-static void start_move(struct task *task)
-{
-	struct worker *wk = task->worker;
-	const struct kvc_work *w = &task->w;
-	struct sim *s = wk->sim;
-
-	if (s->cfg.leases && rng_chance(&s->rng, 500))
-		lease_moved(task);
-	model_check_free(s, w->member, w->offset, padded(w->len), "move");
-	task->buf = calloc(1, padded(w->len));
-	if (!task->buf)
-		sim_fail("the test itself is out of memory");
-	/* what shells carry in one transfer */
-	if (wk->moving && kvc_work_adjoins(&wk->last, w)) {
-		sim_check(segment_of(s, w->offset) == segment_of(s, wk->last.offset) &&
-			  segment_of(s, w->src_offset) == segment_of(s, wk->last.src_offset), "a run over segments of member %u", wk->member);
-		s->n.beside++;
-	}
-	wk->last = *w;
-	/* others beside it */
-	if (wk->moving < MOVES_AHEAD && rng_chance(&s->rng, 6000)) {
-		wk->task = NULL;
-		wk->moving++;
-		wk->kicked = true;
-	}
-	dev_read(s->devs[w->src_member], w->src_offset, task->buf, padded(w->len), move_read_done, task);
-}
-
 bool work_header(const struct sim *s, u32 member)
 {
 	const struct worker *wk = &s->workers[member];
@@ -213,14 +243,11 @@ bool work_header(const struct sim *s, u32 member)
 
 static const char *const names[] = { "write", "move", "discard" };
 
-static void start(struct task *task)
+/* What is asked of it is right? */
+static void look_at_work(struct worker *wk, const struct kvc_work *w)
 {
-	struct worker *wk = task->worker;
-	struct kvc_work *w = &task->w;
 	struct sim *s = wk->sim;
-	struct dev *d = s->devs[wk->member];
 
-	wk->task = task;
 	sim_check((w->type == KVC_WORK_MOVE ? w->src_member : w->member) == wk->member, "work of member %u for %u",
 		  w->member, wk->member);
 	sim_trace(s, "member %u: %s at %llu + %llu", wk->member, names[w->type], (unsigned long long)w->offset,
@@ -228,23 +255,66 @@ static void start(struct task *task)
 	sim_check(w->type != KVC_WORK_WRITE || w->stream == KVC_STREAM_META, "summary in stream %u", w->stream);
 	sim_check(w->type != KVC_WORK_MOVE || w->src_member != w->member || w->stream > KVC_STREAM_NEW,
 		  "move in stream %u", w->stream);
+	model_check_free(s, w->member, w->offset, w->type == KVC_WORK_DISCARD ? w->discard_len : padded(w->len),
+			 names[w->type]);
+}
+
+static struct task *new_task(struct worker *wk, const struct kvc_work *w)
+{
+	struct task *task = calloc(1, sizeof(*task));
+	struct sim *s = wk->sim;
+
+	if (!task)
+		sim_fail("the test itself is out of memory");
+	task->worker = wk;
+	task->w = *w;
+	look_at_work(wk, w);
 	if (w->type != KVC_WORK_DISCARD)
 		budget_spend(s, padded(w->len));
+	if (w->type == KVC_WORK_MOVE && w->member != wk->member)
+		s->newest[w->member] = (struct place){ w->member, s->cfg.windows ? 0 : w->offset };
+	if (w->type == KVC_WORK_MOVE && s->cfg.leases && rng_chance(&s->rng, 500))
+		lease_moved(task);
+	return task;
+}
+
+static void start(struct task *task)
+{
+	struct kvc_work *w = &task->w;
+	struct dev *d = task->worker->sim->devs[task->worker->member];
+
 	switch (w->type) {
 	case KVC_WORK_WRITE:
-		model_check_free(s, w->member, w->offset, w->len, "summary");
 		dev_write(d, w->offset, w->buf, w->len, DEV_PREFLUSH | DEV_FUA, plain_done, task);
 		break;
 	case KVC_WORK_MOVE:
-		if (w->member != wk->member)
-			s->newest[w->member] = (struct place){ w->member, s->cfg.windows ? 0 : w->offset };
-		start_move(task);
+		move(task);
 		break;
 	case KVC_WORK_DISCARD:
-		model_check_free(s, w->member, w->offset, w->discard_len, "discard");
 		dev_discard(d, w->offset, w->discard_len, plain_done, task);
 		break;
 	}
+}
+
+static void start_run(struct worker *wk)
+{
+	const struct kvc_run *run = &wk->run;
+	struct task *task[KVC_RUN_MOVES];
+	struct sim *s = wk->sim;
+	u32 i;
+
+	for (i = 0; i < run->nr; i++)
+		task[i] = new_task(wk, &run->w[i]);
+	wk->task = task[run->nr - 1];
+	wk->moving = run->nr - 1;
+	for (i = 1; i < run->together; i++)
+		sim_check(segment_of(s, run->w[i].offset) == segment_of(s, run->w[0].offset) &&
+			  segment_of(s, run->w[i].src_offset) == segment_of(s, run->w[0].src_offset),
+			  "a run over segments of member %u", wk->member);
+	if (run->together > 1)
+		move_together(wk, task);
+	for (i = run->together > 1 ? run->together : 0; i < run->nr; i++)
+		start(task[i]);
 }
 
 /* Favours to the device, at any pace */
@@ -262,8 +332,9 @@ static int next_discard(struct worker *wk, struct kvc_work *w)
 	return r;
 }
 
-static int ask(struct worker *wk, bool flush, struct kvc_work *w)
+static int ask(struct worker *wk, bool flush)
 {
+	struct kvc_run *run = &wk->run;
 	struct sim *s = wk->sim;
 	struct window win;
 	bool ran;
@@ -271,13 +342,15 @@ static int ask(struct worker *wk, bool flush, struct kvc_work *w)
 
 	wk->asking = true;
 	window_begin(s, &win, NULL);
+	run->nr = 1;
+	run->together = 1;
 	if (flush) {
-		r = kvc_flush_next(s->pool, wk->member, w);
+		r = kvc_flush_next(s->pool, wk->member, run->w);
 	} else {
 		wk->kicked = false;
-		r = kvc_work_next(s->pool, wk->member, w);
+		r = kvc_run_next(s->pool, wk->member, run);
 		if (r == 0)
-			r = next_discard(wk, w);
+			r = next_discard(wk, run->w);
 	}
 	ran = window_end(s, &win);
 	wk->asking = false;
@@ -293,22 +366,17 @@ static int ask(struct worker *wk, bool flush, struct kvc_work *w)
 bool work_step(struct sim *s, u32 member)
 {
 	struct worker *wk = &s->workers[member];
-	struct task *task;
 	bool flush;
 	int r;
 
-	if (wk->task || wk->asking)
+	if (wk->task || wk->moving || wk->asking)
 		return false;
 	flush = ops_flush_wants(s, member);
 	if (!flush && (!wk->kicked || grow_held(s, member)))
 		return false;
 	if (flush && wk->kicked && !grow_held(s, member))
 		flush = rng_chance(&s->rng, 5000);
-	task = calloc(1, sizeof(*task));
-	if (!task)
-		sim_fail("the test itself is out of memory");
-	task->worker = wk;
-	r = ask(wk, flush, &task->w);
+	r = ask(wk, flush);
 	model_look(s);
 	if (r == -ENOMEM && s->cfg.alloc_fails) {
 		s->n.nomem++;
@@ -317,8 +385,6 @@ bool work_step(struct sim *s, u32 member)
 		sim_check(r == 0 || r == 1, "member %u: next work: %d", member, r);
 	}
 	if (r == 1)
-		start(task);
-	else
-		free(task);
+		start_run(wk);
 	return true;
 }

@@ -345,35 +345,46 @@ static void damaged_page_is_not_moved(void **state)
 }
 
 /*
- * Pages that lie side by side are moved at once: their moves are handed out one after the other, each beside the last
- * at both ends, and may end in any order. Until all have, their segment does not go, nor is anything begun that counts
- * on them.
+ * Pages that lie side by side are moved at once: each is in front of the one before it at both ends, so that together
+ * they are what is read from there, and they may end in any order. Until all have, their segment does not go, nor is
+ * anything begun that counts on them.
  */
 static void moves_together(void **state)
 {
 	struct rig *r = *state;
 	struct kvc_member *m = &r->pool->members[0];
 	u32 n = rig_fill(r, 0, PAGE, 4), nr = 0, i;
-	struct kvc_work w[4], more;
+	struct kvc_run run;
+	struct kvc_work *w = run.w, more;
+	u8 *buf;
 
 	while (nr < 2) {
 		for (i = 0; i < 3; i++)
 			assert_int_equal(rig_load(r, r->d, i, i), 0);
 		assert_int_equal(rig_store(r, r->d, n, n, PAGE), 0);
 		n++;
-		while (kvc_work_next(r->pool, 0, &w[nr]) == 1) {
-			if (w[nr].type == KVC_WORK_MOVE) {
-				if (++nr == 3)
-					break;
-			} else {
-				kvc_work_done(r->pool, &w[nr], rig_exec(r, &w[nr]));
-			}
+		while (nr < 2 && kvc_run_next(r->pool, 0, &run) == 1) {
+			nr = run.together;
+			assert_int_equal(run.nr, nr);
+			for (i = 0; i < nr && nr < 2; i++)
+				kvc_work_done(r->pool, w, rig_exec(r, w));
 		}
 	}
 	assert_int_equal(m->reclaim.moving, nr);
-	for (i = 1; i < nr; i++)
-		assert_true(kvc_work_adjoins(&w[i - 1], &w[i]));
-	assert_false(kvc_work_adjoins(&w[1], &w[0]));
+	assert_int_equal(run.bytes, (u64)nr * kvc_padded(PAGE));
+	for (i = 1; i < nr; i++) {
+		assert_int_equal(w[i].offset + kvc_padded(PAGE), w[i - 1].offset);
+		assert_int_equal(w[i].src_offset + kvc_padded(PAGE), w[i - 1].src_offset);
+	}
+	buf = malloc(run.bytes);
+	dev_pread(r->devs[0], kvc_run_front(&run)->src_offset, buf, (u32)run.bytes);
+	assert_int_equal(kvc_run_check(r->pool, &run, buf), 0);
+	for (i = 0; i < nr; i++) {
+		buf[i * kvc_padded(PAGE) + PAGE - 1] ^= 1;
+		assert_int_equal(kvc_run_check(r->pool, &run, buf), -EBADMSG);
+		buf[i * kvc_padded(PAGE) + PAGE - 1] ^= 1;
+	}
+	free(buf);
 	while (nr--) {
 		while (kvc_work_next(r->pool, 0, &more) == 1) {
 			assert_int_equal(more.type, KVC_WORK_WRITE);
