@@ -24,6 +24,7 @@ _DL_CPU, _DL_PINNED = 1, 3
 _DL_NAMES = {2: "CUDA", 4: "OpenCL", 7: "Vulkan", 8: "Metal", 10: "ROCm", 11: "ROCm's pinned", 13: "CUDA managed",
              14: "oneAPI"}
 _F_ADD_SEALS, _F_SEAL_SHRINK = 1033, 2  # fcntl has names for them since Python 3.8, but not in every build
+_WHOLE = "bBhHiIlLqQnN"  # formats of whole numbers
 LENGTH_MAX = (1 << 32) - 1  # of one piece
 
 
@@ -93,7 +94,7 @@ def _view_dlpack(obj: Any, peers: bool) -> View:
     n = 1
     for d in range(t.ndim):
         n *= t.shape[d]
-    return View((t.data or 0) + t.byte_offset, n * t.lanes * ((t.bits + 7) // 8), (capsule, obj),
+    return View((t.data or 0) + t.byte_offset, (n * t.lanes * t.bits + 7) // 8, (capsule, obj),
                 device=device not in (_DL_CPU, _DL_PINNED))
 
 
@@ -164,34 +165,37 @@ def pack(buffers: Iterable[Any], n: int, writable: bool, peers: bool = False) ->
                   array("I", pieces) if len(views) != n else None, views, any(v.device for v in views))
 
 
-def _column(x: Any, code: str, n: Optional[int], what: str) -> array:
-    """x as array(code): itself, or a copy; n: how many, None: any number."""
-    if not (isinstance(x, array) and x.typecode == code):
+def _column(x: Any, code: str, n: int, what: str, own: bool) -> array:
+    """x as array(code) of n numbers: itself, or a copy, which it always is with own."""
+    if isinstance(x, array) and x.typecode == code:
+        x = x[:] if own else x
+    else:
         want = array(code)
         try:
             m = memoryview(x)
         except TypeError:
             want.extend(x)
         else:
-            if m.itemsize != want.itemsize:
-                raise TypeError(f"{what}: items of {want.itemsize} bytes wanted, not {m.itemsize}")
+            if m.itemsize != want.itemsize or m.format[-1] not in _WHOLE:
+                raise TypeError(f"{what}: whole numbers of {want.itemsize} bytes wanted, not {m.format!r}")
             want.frombytes(m.cast("B") if m.contiguous else m.tobytes())
         x = want
-    if n is not None and len(x) != n:
+    if len(x) != n:
         raise ValueError(f"{what}: {n} wanted, not {len(x)}")
     return x
 
 
-def pack_columns(addrs: Any, lens: Any, pieces: Any, n: int) -> Packed:
+def pack_columns(addrs: Any, lens: Any, pieces: Any, n: int, own: bool = False) -> Packed:
     """As pack(), of columns that a caller has: uint64 addresses, uint32 lengths, uint32 pieces a page or None.
 
     Each is an array.array ('Q', 'I'), which is used as it is, or any buffer or sequence of numbers, which is copied.
+    own: copy arrays too, since the caller may go on with his before they were read.
     """
-    cols = _column(pieces, "I", n, "pieces") if pieces is not None else None
+    cols = _column(pieces, "I", n, "pieces", own) if pieces is not None else None
     total = n if cols is None else sum(cols)
     if cols is not None and not all(cols):
         raise ValueError("a page has at least one piece")
-    return Packed(_column(addrs, "Q", total, "addrs"), _column(lens, "I", total, "lens"), cols, (addrs, lens))
+    return Packed(_column(addrs, "Q", total, "addrs", own), _column(lens, "I", total, "lens", own), cols)
 
 
 def shared_memory(nbytes: int) -> mmap.mmap:

@@ -23,6 +23,7 @@ import threading
 from array import array
 from collections import deque
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, Callable, Deque, Dict, Generator, List, Optional
 
 from . import _lib
@@ -65,6 +66,23 @@ class Operation(Future):
         self._check()
         return super().exception(timeout)
 
+    def add_done_callback(self, fn: Callable[[Any], object]) -> None:
+        """As Future's; a callback that calls sys.exit() in the reaper thread has that logged, as other exceptions."""
+        super().add_done_callback(partial(_call_back, fn))
+
+    def wait_out(self) -> None:
+        """Wait until it is done, whatever a signal's handler raises: that is raised then."""
+        stopped: Optional[BaseException] = None
+        while not self.done():
+            try:
+                self.exception()
+            except Error:
+                raise  # this is a child of fork()
+            except BaseException as e:
+                stopped = e
+        if stopped is not None:
+            raise stopped
+
     def __await__(self) -> Generator[Any, None, Any]:
         return asyncio.wrap_future(self).__await__()
 
@@ -76,6 +94,17 @@ class Operation(Future):
             self.set_exception(e)
         else:
             self.set_result(result)
+
+
+def _call_back(fn: Callable[[Any], object], op: Operation) -> None:
+    try:
+        fn(op)
+    except Exception:
+        raise
+    except BaseException as e:
+        if threading.current_thread() is threading.main_thread():
+            raise
+        raise RuntimeError(f"a callback raised {e!r}, which would have ended the thread that called it") from e
 
 
 def done(result: Callable[[], Any]) -> Operation:
@@ -182,7 +211,13 @@ class Reaper:
             return len(self._parts)
 
     def start(self, op: Operation, parts: List[Part]) -> Operation:
-        """Submit an operation. Raises when its first part is refused; a later one's pages have the error as result."""
+        """Submit an operation. Raises when its first part is refused; a later one's pages have the error as result.
+
+        One without parts, since it has no pages, is done at once.
+        """
+        if not parts:
+            op._end()
+            return op
         with self._cond:
             if self._thread is None:
                 thread = threading.Thread(target=self._run, name="kvctx-reaper", daemon=True)

@@ -21,13 +21,13 @@ import threading
 import warnings
 import weakref
 from array import array
-from typing import Any, Iterable, List, Optional, Tuple, Union
+from typing import Any, Dict, Iterable, List, Optional, Tuple, Union
 
 from . import _lib
 from ._lib import lib
 from .errors import Error, check
 from .keys import Key, KeyLike, Keys, as_keys, keyspace as _keyspace
-from .memory import Packed, Stage, copy, pack, pack_columns, view
+from .memory import Packed, Stage, View, copy, pack, pack_columns, view
 from .operation import BatchPart, Operation, Part, Reaper, SqePart, done
 from .results import Event, Events, Info, Match, Present, Results, Usage
 
@@ -53,21 +53,20 @@ def backend(path: str) -> str:
 class Registration:
     """Memory that a session has pinned: operations on it, or on parts of it, move it as it is.
 
-    .id, .address, .nbytes. Close it before the memory goes; the buffer it was made of is held until then. A context
-    manager.
+    .id, .address, .nbytes. Close it before the memory goes; the session holds the buffer it was made of until then, or
+    until its own end. A context manager.
     """
 
-    def __init__(self, session: Session, id: int, held: Any) -> None:
+    def __init__(self, session: Session, id: int, held: View) -> None:
         self.id, self.address, self.nbytes = id, held.address, held.nbytes
         self._session: Optional[Session] = session
-        self._held = held
 
     def close(self) -> None:
         """Let go of it. Raises Busy while operations use it; nothing when it is closed, or the session is."""
         session = self._session
         if session is not None:
             session._unregister(self.id)
-        self._session = self._held = None
+        self._session = None
 
     def __enter__(self) -> Registration:
         return self
@@ -100,10 +99,14 @@ class Session:
         self._users = 0
         self._ending = False
         self.path = os.fspath(path)
+        if not (0 < entries < 1 << 32 and 0 <= slots < 1 << 32 and 0 <= slot_bytes < 1 << 32
+                and 0 <= arena_bytes < 1 << 64 and 0 <= (timeout or 0) < 1 << 34):
+            raise ValueError("entries, timeout, arena_bytes, slots or slot_bytes is out of range")
         params = _lib.Params(size=ctypes.sizeof(_lib.Params), arena_bytes=arena_bytes, cq_entries=entries, eventfd=-1,
                              timeout_ns=0 if timeout is None else max(1, int(timeout * 1e9)), slot_bytes=slot_bytes,
                              nr_slots=slots)
         params.keyspace[:] = _keyspace(keyspace)
+        self._registered: Dict[int, View] = {}
         out = ctypes.c_void_p()
         check(lib.kvctx_open(os.fsencode(self.path), os.O_RDONLY if readonly else os.O_RDWR, params, out), self.path)
         assert out.value is not None
@@ -156,7 +159,9 @@ class Session:
         lib.kvctx_close(self._handle)
         self._handle = None
         _open.discard(self)
-        _never_freed.extend(self._reaper.abandon(-errno.ECANCELED))
+        registered, self._registered = self._registered, {}
+        left = self._reaper.abandon(-errno.ECANCELED)
+        _never_freed.extend([*left, registered] if left else [])
 
     def __enter__(self) -> Session:
         return self
@@ -199,6 +204,7 @@ class Session:
         handle = self._enter()
         try:
             check(lib.kvctx_mem_register(handle, held.address, held.nbytes, id), "register")
+            self._registered[id.value] = held
         finally:
             self._leave()
         return Registration(self, id.value, held)
@@ -207,8 +213,13 @@ class Session:
         if self.closed:
             return
         handle = self._enter()
+        held = self._registered.pop(id, None)  # before, since another may get the number as soon as it is free
         try:
             check(lib.kvctx_mem_unregister(handle, id), "unregister")
+        except Error:
+            if held is not None:
+                self._registered[id] = held
+            raise
         finally:
             self._leave()
 
@@ -279,15 +290,15 @@ class Session:
 
     def submit_store_packed(self, keys: Keys, addrs: Any, lens: Any, pieces: Any = None, *, depth: int = 0,
                             replace: bool = False, verify: bool = True, prio: int = DEFAULT) -> Operation:
-        """submit_store() of columns, as store_packed(). The caller keeps the memory, the operation the columns."""
-        return self._submit(_lib.OP_STORE, keys, pack_columns(addrs, lens, pieces, len(keys)), depth,
+        """submit_store() of columns, as store_packed(). The caller keeps the memory; columns are copied."""
+        return self._submit(_lib.OP_STORE, keys, pack_columns(addrs, lens, pieces, len(keys), True), depth,
                             _flags(verify, replace), prio)
 
     def submit_load_packed(self, keys: Keys, addrs: Any, lens: Any, pieces: Any = None, *, verify: bool = True,
                            prio: int = DEFAULT, offset: int = 0) -> Operation:
         """submit_load() of columns, as submit_store_packed()."""
-        return self._submit(_lib.OP_LOAD, keys, pack_columns(addrs, lens, pieces, len(keys)), 0, _flags(verify), prio,
-                            offset)
+        return self._submit(_lib.OP_LOAD, keys, pack_columns(addrs, lens, pieces, len(keys), True), 0, _flags(verify),
+                            prio, offset)
 
     def _peers(self) -> bool:
         return self.info.backend == "module"
@@ -309,6 +320,7 @@ class Session:
     def _run(self, opcode: int, keys: Keys, packed: Packed, depth: int, flags: int, prio: int,
              offset: int = 0) -> Results:
         n, ok = len(keys), 0
+        _check_numbers(n, depth, prio, offset)
         res, cqe_flags = array("i", bytes(4 * n)), array("I", bytes(4 * n))
         handle = self._enter()
         try:
@@ -342,15 +354,17 @@ class Session:
                 ret = lib.kvctx_batch_run(handle, one)
                 if not store and ret > 0:
                     copy(some, here, size, False, array("i", ctypes.string_at(one.res, 4 * size)))
-                lib.kvctx_mem_unregister(handle, id)
                 ok += check(ret)
-            finally:
+            finally:  # also when a signal's handler has raised
+                if id.value:
+                    lib.kvctx_mem_unregister(handle, id)
                 stage.close()
         return ok
 
     def _submit(self, opcode: int, keys: Keys, packed: Packed, depth: int, flags: int, prio: int,
                 offset: int = 0) -> Operation:
         n = len(keys)
+        _check_numbers(n, depth, prio, offset)
         res, cqe_flags = array("i", bytes(4 * n)), array("I", bytes(4 * n))
         op = Operation((self, packed))
         op._finish = lambda: Results(res, cqe_flags, op._ok)
@@ -378,6 +392,8 @@ class Session:
         the lease's time from their arrival (default: 10 s), without waiting for them.
         """
         names = as_keys(keys)
+        if not 0 <= lease < 1 << 22:  # in milliseconds, of 32 bits
+            raise ValueError(f"a lease of {lease} s")
         ms = int(lease * 1000 + 0.5) or (1 if lease > 0 else 0)
         n, count, prefetched, leases = len(names), 0, 0, []
         words, lengths = array("Q", bytes(8 * ((n + 63) // 64))), array("I", bytes(4 * n))
@@ -427,7 +443,7 @@ class Session:
         check(lib.kvctx_mem_register(handle, stage.address, stage.nbytes, id), "match")
         try:
             sqe.mem = id
-            self._reaper.start(op, [SqePart(op, sqes, 0, res, None, stage)]).result()
+            self._reaper.start(op, [SqePart(op, sqes, 0, res, None, stage)]).wait_out()
             found = _lib.Found.from_address(stage.address)
             at = stage.address + ctypes.sizeof(_lib.Found)
             if res[0] >= 0:
@@ -551,6 +567,12 @@ class Session:
             return self._reaper.drain(timeout)
         finally:
             self._leave()
+
+
+def _check_numbers(n: int, depth: int, prio: int, offset: int) -> None:
+    """ValueError for what structures have no room for: ctypes would drop the upper bits."""
+    if not (0 <= depth and depth + n <= 1 << 32 and 0 <= prio < 1 << 8 and 0 <= offset < 1 << 64):
+        raise ValueError(f"depth {depth}, prio {prio} or offset {offset} is out of range")
 
 
 def _flags(verify: bool, replace: bool = False) -> int:

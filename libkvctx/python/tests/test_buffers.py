@@ -2,8 +2,12 @@
 """Buffers of all kinds: the buffer protocol, DLPack, addresses; registered memory, and memory that is not."""
 import ctypes
 import errno
+import gc
 import mmap
 import os
+import signal
+import threading
+import time
 import weakref
 from array import array
 
@@ -79,6 +83,24 @@ def test_dlpack_that_begins_behind_its_address(session):
     room = bytearray(6)
     session.load(["k"], [room]).check()
     assert room == b"x" * 6
+
+
+@pytest.mark.parametrize("bits, lanes, items, nbytes", [(4, 2, 6, 6), (4, 1, 6, 3), (4, 1, 5, 3), (16, 4, 2, 16)])
+def test_dlpack_of_less_than_a_byte(bits, lanes, items, nbytes):
+    """Elements of 4 bits are packed, as torch.float4_e2m1fn_x2: not a byte each, half of which would be somebody's."""
+    shape = (ctypes.c_int64 * 1)(items)
+    t = memory._DLTensor(data=4096, device_type=1, ndim=1, code=17, bits=bits, lanes=lanes, shape=shape)
+    new = ctypes.pythonapi.PyCapsule_New
+    new.argtypes, new.restype = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p], ctypes.py_object
+
+    class Other:
+        def __dlpack__(self):
+            return new(ctypes.addressof(t), b"dltensor", None)
+
+        def __dlpack_device__(self):
+            return 1, 0
+
+    assert memory.view(Other(), False).nbytes == nbytes
 
 
 def test_bfloat16_of_torch(session):
@@ -170,6 +192,78 @@ def test_registrations(session):
     reg = session.register(bytearray(10))
     session.close()
     reg.close()
+
+
+def test_registered_memory_stays_though_nobody_has_the_registration(session):
+    class Buffer(bytearray):
+        pass
+
+    b = Buffer(os.urandom(4096))
+    there, reg = weakref.ref(b), session.register(b)
+    session.store(["a"], [b]).check()
+    del b, reg
+    gc.collect()
+    assert there() is not None, "an operation may find it by its address"
+    session.close()
+    gc.collect()
+    assert there() is None
+
+
+class Interrupted(BaseException):
+    """What a signal's handler raises, as KeyboardInterrupt."""
+
+
+@pytest.fixture
+def stages(session, monkeypatch):
+    """Where staged calls had their memory, which may not be registered any more at the end."""
+    places = []
+
+    class Stage(memory.Stage):
+        def __init__(self, nbytes):
+            super().__init__(nbytes)
+            places.append((self.address, nbytes))
+
+    monkeypatch.setattr(kvctx.session, "Stage", Stage)
+    yield places
+    id, offset = ctypes.c_uint32(), ctypes.c_uint64()
+    assert places
+    for address, nbytes in places:
+        assert kvctx._lib.lib.kvctx_mem_find(session._handle, address, nbytes, id, offset) == -errno.EFAULT
+
+
+@pytest.mark.parametrize("what", ["store", "load"])
+def test_interrupted_calls_leave_nothing_registered(session, stages, monkeypatch, what):
+    """Memory that comes to lie where it was would be taken for registered, and get nothing of what is loaded."""
+    def interrupted(handle, b):
+        ret = run(handle, b)
+        if stages:
+            raise Interrupted
+        return ret
+
+    run = kvctx._lib.lib.kvctx_batch_run
+    monkeypatch.setattr(kvctx._lib.lib, "kvctx_batch_run", interrupted)
+    with pytest.raises(Interrupted):
+        getattr(session, what)(["a"], [bytearray(4096)])
+
+
+def test_an_interrupted_match_has_ended(session, stages, monkeypatch):
+    """Its answer may not come to memory that is not there any more."""
+    def handler(*_):
+        raise Interrupted
+
+    def later(handle, sqes, nr):
+        return -errno.EAGAIN if time.monotonic() < until else submit(handle, sqes, nr)
+
+    submit, until = kvctx._lib.lib.kvctx_submit_sqes, time.monotonic() + 0.5
+    monkeypatch.setattr(kvctx._lib.lib, "kvctx_submit_sqes", later)
+    former = signal.signal(signal.SIGUSR1, handler)
+    try:
+        threading.Timer(0.1, signal.pthread_kill, (threading.get_ident(), signal.SIGUSR1)).start()
+        with pytest.raises(Interrupted):
+            session.match(["a"], prefetch=True)
+    finally:
+        signal.signal(signal.SIGUSR1, former)
+    assert session._reaper.in_flight() == 0
 
 
 def test_arena(pool):

@@ -4,6 +4,7 @@ import asyncio
 import concurrent.futures
 import errno
 import os
+import sys
 import threading
 import time
 from array import array
@@ -11,7 +12,7 @@ from array import array
 import pytest
 
 import kvctx
-from kvctx import Keys
+from kvctx import Keys, Operation
 
 PAGE = 4096
 
@@ -102,6 +103,44 @@ def test_a_part_that_is_refused_late_has_results(pool):
         op = s.submit_store_packed(*r.columns)
         assert list(op.result(10)) == [PAGE] * 12 + [-errno.EFAULT] * 4
         assert op.result().ok == 12
+
+
+def test_no_pages_are_done_at_once(session):
+    """Nothing would ever tell of an operation that has no part."""
+    for op in (session.submit_store([], []), session.submit_load_packed(Keys(), array("Q"), array("I"))):
+        assert list(op.result(5)) == []
+    assert list(session.delete([])) == [] and session.drain(5)
+
+
+def test_columns_belong_to_the_operation(pool):
+    """What a caller does to his columns later changes nothing, also of operations that wait for room."""
+    with pool.session(entries=8) as s:
+        r = Region(s, 400)
+        s.store_packed(*r.columns).check()
+        r.clear()
+        ops = []
+        for n in range(0, 400, 2):
+            addrs, lens, pieces = r.addrs[n:n + 2], r.lens[n:n + 2], array("I", [1, 1])
+            ops.append(s.submit_load_packed(r.keys[n:n + 2], addrs, lens, pieces))
+            addrs.reverse()
+            lens[0] = pieces[1] = 7
+            addrs.extend(range(4096))
+        assert all(op.result(30).all_ok for op in ops) and r.right()
+
+
+def test_a_callback_may_not_end_the_reaper(session):
+    """sys.exit() means the thread that it is called in, and that one is not the callback's."""
+    r, called = Region(session, 1), threading.Event()
+    session.store_packed(*r.columns).check()
+    op = Operation(session)
+    op.add_done_callback(lambda op: sys.exit(1))
+    op.add_done_callback(lambda op: called.set())
+    threading.Thread(target=op.set_result, args=(1,)).start()
+    assert called.wait(5)
+    for _ in range(3):
+        op = session.submit_load_packed(*r.columns)
+        op.add_done_callback(lambda op: sys.exit(1))
+        assert op.result(5).all_ok
 
 
 def test_threads_share_a_session(served):

@@ -360,3 +360,36 @@ def test_the_daemon_dies(daemon):
     daemon.start()
     with daemon.pool.session() as s:
         assert s.load(["k"], [bytearray(1)]).all_ok
+
+
+def test_numbers_that_have_no_room_are_refused(pool, session):
+    """None may come to C as another number: a page loaded from another byte on is a wrong page."""
+    data = bytearray(4096)
+    session.store("a", data).check()
+    for wrong in ({"depth": 1 << 32}, {"depth": -1}, {"prio": 256}, {"prio": -1}):
+        for call in (session.store, session.submit_store):
+            with pytest.raises(ValueError):
+                call("b", data, **wrong)
+    with pytest.raises(ValueError):
+        session.store(["b", "c"], [data, data], depth=(1 << 32) - 1)
+    for offset in (1 << 64, -1):
+        for call in (session.load, session.submit_load):
+            with pytest.raises(ValueError):
+                call("a", data, offset=offset)
+    for lease in (4294967.8, -1.0, float("inf"), float("nan")):
+        with pytest.raises(ValueError):
+            session.match("a", lease=lease)
+    for wrong in ({"entries": 0}, {"entries": 1 << 32}, {"entries": -1}, {"timeout": -1.0}, {"timeout": float("inf")},
+                  {"timeout": float("nan")}, {"timeout": 1e30}, {"arena_bytes": -1}, {"arena_bytes": 1 << 64},
+                  {"slots": 1 << 32}, {"slot_bytes": 1 << 32}):
+        with pytest.raises(ValueError):
+            pool.session(**wrong)
+
+
+def test_columns_have_whole_numbers(session):
+    """Eight bytes of a floating-point number are no address."""
+    keys = kvctx.Keys(["a"])
+    for addrs, lens in ((array("d", [1.0]), array("I", [8])), (array("Q", [4096]), array("f", [8.0]))):
+        for call in (session.load_packed, session.submit_load_packed):
+            with pytest.raises(TypeError):
+                call(keys, addrs, lens)
