@@ -3,7 +3,7 @@
  * exporter: metrics for Prometheus over HTTP, on a Unix socket or a port.
  *
  * One connection at a time, one request a connection: a scrape takes a millisecond, and who does not send his request
- * within SECONDS is hung up on. The kernel, or kvctxd, is asked at each scrape anew; while there is none, a scrape says
+ * within SECONDS, or does not take the answer within as many, is hung up on. The kernel, or kvctxd, is asked at each scrape anew; while there is none, a scrape says
  * 503 and the exporter stays.
  */
 #include <errno.h>
@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "metrics.h"
@@ -88,14 +89,32 @@ static int listen_port(const char *where)
 	return fd;
 }
 
+static int64_t now_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+/* One more call on @sock may take what is left until @end. Each byte that comes would begin another limit otherwise. */
+static bool limit_until(int sock, int which, int64_t end)
+{
+	int64_t left = end - now_us();
+	struct timeval limit = { .tv_sec = left / 1000000, .tv_usec = left % 1000000 };
+
+	return left > 0 && !setsockopt(sock, SOL_SOCKET, which, &limit, sizeof(limit));
+}
+
 /* The request up to its empty line, of which the first is what counts. false: there is none */
 static bool request_read(int sock, char *text)
 {
+	int64_t end = now_us() + SECONDS * 1000000;
 	size_t got = 0;
 	ssize_t n;
 
 	do {
-		n = recv(sock, text + got, REQUEST_MAX - 1 - got, 0);
+		n = !limit_until(sock, SO_RCVTIMEO, end) ? -1 : recv(sock, text + got, REQUEST_MAX - 1 - got, 0);
 		if (n <= 0)
 			return false;
 		got += (size_t)n;
@@ -107,12 +126,13 @@ static bool request_read(int sock, char *text)
 static void answer(int sock, const char *status, const char *type, const char *body, size_t bytes, bool head)
 {
 	char text[256];
+	int64_t end = now_us() + SECONDS * 1000000;
 	int n = snprintf(text, sizeof(text), "HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n"
 			 "Connection: close\r\n\r\n", status, type, bytes);
 
-	if (send(sock, text, (size_t)n, MSG_NOSIGNAL) != n || head)
+	if (!limit_until(sock, SO_SNDTIMEO, end) || send(sock, text, (size_t)n, MSG_NOSIGNAL) != n || head)
 		return;
-	while (bytes) {
+	while (bytes && limit_until(sock, SO_SNDTIMEO, end)) {
 		ssize_t sent = send(sock, body, bytes, MSG_NOSIGNAL);
 
 		if (sent <= 0)
@@ -145,12 +165,9 @@ static void answer_metrics(const struct ctl *c, int sock, bool head)
 
 static void serve(const struct ctl *c, int sock)
 {
-	struct timeval limit = { .tv_sec = SECONDS };
 	char text[REQUEST_MAX], method[8], path[32];
 	bool head;
 
-	setsockopt(sock, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-	setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
 	if (!request_read(sock, text))
 		return;
 	if (sscanf(text, "%7s %31[^ ?\r\n]", method, path) != 2) {

@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import threading
 
 import prometheus
 import tool
@@ -122,6 +123,27 @@ def test_requests():
                     s.shutdown(socket.SHUT_WR)
                     s.recv(1000)
         assert curl(path)[0] == 200
+
+
+def test_a_slow_client_keeps_nobody_waiting():
+    """A byte now and then is no request, and a scrape of another has to come within its seconds."""
+    path = tool.DIR + "/s"
+    with exporter(path), socket.socket(socket.AF_UNIX) as s:
+        s.connect(path)
+        stop = threading.Event()
+
+        def trickle():
+            with contextlib.suppress(OSError):
+                while not stop.wait(0.5):
+                    s.sendall(b"G")
+
+        slow = threading.Thread(target=trickle)
+        slow.start()
+        try:
+            assert curl(path)[0] == 200
+        finally:
+            stop.set()
+            slow.join()
 
 
 def test_where():
