@@ -12,6 +12,7 @@
 
 #define BATCH_MAX		(1U << BATCH_SHIFT)	/* as many pages as their numbers have room for */
 #define BATCH_SHIFT		16
+#define BATCH_PLACES		(1U << 15)		/* as their names have room for */
 #define BATCH_SIZE_FIRST	(offsetof(struct kvctx_batch, user_data) + sizeof(uint64_t))
 
 /* Somebody who waits for a batch */
@@ -27,6 +28,7 @@ struct kvctx_batch_work {
 	uint32_t left;			/* operations without a result, and who submits them */
 	uint32_t busy;			/* that it counts for */
 	uint32_t good;
+	uint32_t sent;			/* operations that the server has, or has refused */
 	struct batch_run *run;		/* NULL: it is told by a completion */
 	struct kvctx_seg *segs;		/* of pages with many pieces */
 	struct kvctx_sqe sqes[];
@@ -83,6 +85,7 @@ static struct kvctx_batch_work *batch_alloc(const struct kvctx_batch *b, struct 
 	w->left = b->nr + 1;
 	w->busy = run ? 0 : b->nr;
 	w->good = 0;
+	w->sent = 0;
 	w->run = run;
 	w->segs = (struct kvctx_seg *)(w->sqes + b->nr);
 	return w;
@@ -148,7 +151,7 @@ static int batch_fill(struct kvctx *ctx, struct kvctx_batch_work *w)
 	return 0;
 }
 
-/* A place in ctx->batches: 0, -ENOMEM. Locked. */
+/* A place in ctx->batches: 0, -ENOMEM, -EAGAIN. Locked. */
 static int batch_enter(struct kvctx *ctx, struct kvctx_batch_work *w)
 {
 	uint32_t i, room;
@@ -156,6 +159,8 @@ static int batch_enter(struct kvctx *ctx, struct kvctx_batch_work *w)
 
 	for (i = 0; i < ctx->nr_batches && ctx->batches[i]; i++)
 		;
+	if (i == BATCH_PLACES)
+		return -EAGAIN;
 	if (i == ctx->nr_batches) {
 		room = ctx->nr_batches ? 2 * ctx->nr_batches : 4;
 		more = realloc(ctx->batches, room * sizeof(*ctx->batches));
@@ -241,9 +246,36 @@ static void batch_send(struct kvctx *ctx, struct kvctx_batch_work *w)
 			at += (uint32_t)ret;
 		for (; ret < 0 && ret != -EAGAIN && at < w->b.nr; at++)
 			batch_result(ctx, w, at, ret, 0);
+		w->sent = at;
 	}
 	if (batch_put(ctx, w))
 		kvctx_wake_ready(ctx);
+}
+
+static bool batch_sqe_uses(const struct kvctx_sqe *sqe, uint32_t mem)
+{
+	const struct kvctx_seg *segs = (const struct kvctx_seg *)(uintptr_t)sqe->segs;
+	uint32_t i;
+
+	for (i = 0; i < sqe->nr_segs; i++)
+		if (segs[i].mem == mem)
+			return true;
+	return !sqe->nr_segs && sqe->mem == mem;
+}
+
+/* Whether an operation names this registration that the server does not have yet: it cannot keep it there. Locked. */
+static bool batch_uses(const struct kvctx *ctx, uint32_t mem)
+{
+	const struct kvctx_batch_work *w;
+	uint32_t place, i;
+
+	for (place = 0; place < ctx->nr_batches; place++) {
+		w = ctx->batches[place];
+		for (i = w ? w->sent : 0; w && i < w->b.nr; i++)
+			if (batch_sqe_uses(&w->sqes[i], mem))
+				return true;
+	}
+	return false;
 }
 
 /* Everything up to the results. 0, or why nothing was done. */
@@ -261,6 +293,7 @@ static int batch_start(struct kvctx *ctx, struct kvctx_batch_work *w)
 		return ret;
 	}
 	ctx->batch_done = batch_done;
+	ctx->batch_uses = batch_uses;
 	ctx->nr_pending++;
 	ctx->busy += w->busy;
 	batch_send(ctx, w);

@@ -122,6 +122,7 @@ struct kvctx {
 	struct kvctx_batch_work **batches;	/* by place; room for nr_batches */
 	uint32_t nr_batches;
 	bool (*batch_done)(struct kvctx *ctx, const struct kvctx_cqe *cqe);	/* as that of a pending one */
+	bool (*batch_uses)(const struct kvctx *ctx, uint32_t mem);	/* what is not submitted yet of them */
 	struct kvctx_waiter *waiters;
 	unsigned int sleepers;
 	bool watched;			/* a sleeper wakes at any completion */

@@ -46,7 +46,7 @@ static int unlink_reg(struct kvctx *ctx, uint32_t id, struct kvctx_reg **out)
 		reg = *link;
 		if (reg->id != id)
 			continue;
-		ret = reg->users ? -EBUSY : 0;
+		ret = reg->users || (ctx->batch_uses && ctx->batch_uses(ctx, id)) ? -EBUSY : 0;
 		if (!ret) {
 			*link = reg->next;
 			*out = reg;

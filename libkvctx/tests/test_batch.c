@@ -293,6 +293,69 @@ static void many_threads(void **state)
 	fake_disk_stop();
 }
 
+static void *load_one(void *arg)
+{
+	struct pages *p = arg;
+
+	return (void *)(intptr_t)kvctx_batch_run(ctx, &p->b);
+}
+
+/* Its memory, or what another registered under the same id, is not written to by a page that waits for room. */
+static void memory_of_what_waits_for_room(void **state)
+{
+	static uint8_t mem[3][PAGE];
+	pthread_t thread;
+	struct pages p;
+	uint32_t ids[3], i;
+	void *ret;
+
+	(void)state;
+	for (i = 0; i < 3; i++)
+		assert_int_equal(kvctx_mem_register(ctx, mem[i], PAGE, &ids[i]), 0);
+	lay_out(&p, KVCTX_OP_STORE, 2, 1);
+	assert_int_equal(kvctx_batch_run(ctx, &p.b), 2);
+	lay_out(&p, KVCTX_OP_LOAD, 2, 1);
+	p.b.pieces = p.pieces;
+	p.pieces[0] = 1;
+	p.pieces[1] = 2;
+	for (i = 0; i < 3; i++) {
+		p.addrs[i] = mem[i];
+		p.lens[i] = i ? PAGE / 2 : PAGE;
+	}
+	fake_stall_submit(-EAGAIN);
+	assert_int_equal(pthread_create(&thread, NULL, load_one, &p), 0);
+	fake_await_stalled();
+	for (i = 0; i < 3; i++)
+		assert_int_equal(kvctx_mem_unregister(ctx, ids[i]), -EBUSY);
+	fake_go_on();
+	pthread_join(thread, &ret);
+	assert_int_equal((intptr_t)ret, 2);
+	for (i = 0; i < 3; i++)
+		assert_int_equal(kvctx_mem_unregister(ctx, ids[i]), 0);
+	assert_int_equal(mem[0][0], 1);
+	assert_int_equal(mem[2][0], 2);
+}
+
+/* Each operation of a batch has a name of its own, however many batches there are. */
+static void more_batches_than_places(void **state)
+{
+	uint32_t i, nr = 1 << 15;
+	struct pages p;
+
+	(void)state;
+	lay_out(&p, KVCTX_OP_STORE, 1, 1);
+	ctx->batches = calloc(nr, sizeof(*ctx->batches));
+	ctx->nr_batches = nr;
+	for (i = 0; i < nr; i++)
+		ctx->batches[i] = (void *)(ctx->batches + i);
+	assert_int_equal(kvctx_batch_submit(ctx, &p.b), -EAGAIN);
+	ctx->batches[nr - 1] = NULL;
+	assert_int_equal(kvctx_batch_run(ctx, &p.b), 1);
+	free(ctx->batches);
+	ctx->batches = NULL;
+	ctx->nr_batches = 0;
+}
+
 /* The end of a session is the end of its batches. */
 static void closed_in_flight(void **state)
 {
@@ -316,6 +379,8 @@ int main(void)
 		TEST(from_an_offset_on),
 		TEST(the_kernel_takes_a_part),
 		TEST(many_threads),
+		TEST(memory_of_what_waits_for_room),
+		TEST(more_batches_than_places),
 		TEST(closed_in_flight),
 	};
 
