@@ -192,6 +192,8 @@ class KvctxHiCache(HiCacheStorage):
     def _rank(self, pool: HostPool) -> str:
         c = self.config
         own = f"tp{c.tp_rank}/{c.tp_size}" if pool.sharded else "all"
+        if getattr(c, "dcp_size", 1) > 1:  # earlier versions of SGLang have none
+            own += f" dcp{c.dcp_rank}/{c.dcp_size}"
         return f"{own} pp{c.pp_rank}/{c.pp_size} cp{c.attn_cp_rank}/{c.attn_cp_size}"
 
     def _set_epoch(self, epoch: bytes) -> None:

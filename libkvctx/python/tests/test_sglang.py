@@ -131,6 +131,16 @@ def test_ranks_share_replicated_pages_and_no_others(make):
     assert sglang.HostPool("draft", fake.MLATokenToKVPoolHost(), True).sharded is False
 
 
+def test_ranks_of_decode_context_parallel_share_nothing_with_others(make):
+    """Each has other tokens of every page, also of a model whose KV is the same on all ranks else."""
+    host, keys = fake.MLATokenToKVPoolHost(), names(3)
+    how = {"is_mla_model": True, "tp_size": 4, "dcp_size": 2}
+    first, second, third = (make(host, tp_rank=r, dcp_rank=r % 2, **how) for r in range(3))
+    stored(first, host, keys)
+    assert [s.batch_exists(keys) for s in (first, second, third)] == [3, 0, 3]
+    assert make(host, is_mla_model=True, tp_size=4).batch_exists(keys) == 0
+
+
 def test_names_that_are_no_hash(make):
     host, keys = fake.HostKVCache(), ["a", "b" * 64 + "c", "x" * 64, "é"]
     s = make(host)

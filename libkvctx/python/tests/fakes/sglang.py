@@ -74,6 +74,8 @@ class HiCacheStorageConfig:
     is_page_first_layout: bool = False
     model_name: Optional[str] = "model"
     extra_config: Optional[dict] = None
+    dcp_size: int = 1
+    dcp_rank: int = 0
 
 
 class HiCacheStorage(abc.ABC):
