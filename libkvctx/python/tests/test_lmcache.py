@@ -530,3 +530,41 @@ def test_a_pool_is_made_only_with_a_size_and_a_folder_for_it(path, tmp_path):
         KvctxL2Adapter({"path": str(tmp_path / "absent" / "kv0" / "default"), **POOL})
     assert not os.listdir(tmp_path)
     KvctxL2Adapter({"path": path, **POOL}).close()
+
+
+def test_a_listener_that_fails_does_not_keep_a_task_from_its_end(adapter, l1):
+    """LMCache holds the objects of a task, and their memory, until it hears of its end."""
+    class Failing:
+        def __getattr__(self, name):
+            raise RuntimeError(name)
+
+    keys = numbered(0, 4)
+    adapter.register_listener(Failing())
+    assert store(adapter, keys, l1.fill(0, 4)).is_successful()
+    assert lookup(adapter, keys) == [0, 1, 2, 3]
+    assert load(adapter, keys, l1.objects(4, 4)) == [0, 1, 2, 3]
+    assert l1.bytes(5) == l1.bytes(1)
+    adapter.delete(keys)
+    assert lookup(adapter, keys) == []
+
+
+def test_tasks_without_keys_end(adapter):
+    assert store(adapter, [], []).is_successful()
+    assert lookup(adapter, []) == load(adapter, [], []) == []
+
+
+def test_a_call_on_the_session_before_does_not_end_the_one_after(daemon, l1):
+    """It was closed while the call was on its way: that is no reason to close another."""
+    a = KvctxL2Adapter({"path": daemon.pool.path + "/default"}, l1.desc)
+    try:
+        old = a._link.session
+        a._link.lost = True
+        a._keeper.tick()
+        assert a._link.mended == 1 and a._link.session is not old
+        with pytest.raises(kvctx.Error) as e:
+            old.match(["a"])
+        a._trouble("lookup", e.value)
+        a._keeper.tick()
+        assert a._link.mended == 1
+    finally:
+        a.close()

@@ -150,7 +150,7 @@ class KvctxL2Adapter(L2AdapterInterface):
             names, sizes = _keys.names(pages), [lens[n] for n in new]
             stored, total = [keys[n] for n in new], sum(sizes)
             self._tell_gone(*self._ledger.add([names[n] for n in new], stored, sizes))
-            self._notify_keys_stored(stored, sizes)
+            self._tell(self._notify_keys_stored, stored, sizes)
         self._count("stored", len(new))
         if not result.all_ok:
             self._count("failed", len(keys) - result.ok)
@@ -246,7 +246,7 @@ class KvctxL2Adapter(L2AdapterInterface):
                 names = _keys.names(pages)
                 self._gone([names[n] for n in corrupt])
         if good:
-            self._notify_keys_accessed([keys[n] for n in good])
+            self._tell(self._notify_keys_accessed, [keys[n] for n in good])
         self._count("loaded", len(good))
         self._loads.end(task, _bitmap(nr, None if len(good) == nr else [places[n] for n in good]))
 
@@ -279,7 +279,7 @@ class KvctxL2Adapter(L2AdapterInterface):
 
     def _tell_gone(self, keys: List[Any], sizes: List[int]) -> None:
         if keys:
-            self._notify_keys_deleted(keys, sizes)
+            self._tell(self._notify_keys_deleted, keys, sizes)
 
     def get_usage(self) -> AdapterUsage:
         """Bytes of all the tenant's pages, also those of earlier and other processes; by cache_salt only this one's."""
@@ -331,6 +331,14 @@ class KvctxL2Adapter(L2AdapterInterface):
 
     # Helpers
 
+    @staticmethod
+    def _tell(notify: Callable[..., None], *what: Any) -> None:
+        """Call LMCache's listeners. One that fails may not keep a task from its end."""
+        try:
+            notify(*what)
+        except Exception:
+            logger.exception("kvctx: a listener failed")
+
     def _transfer(self, what: str, keys: List[Any], objects: List[Any], done: Callable[..., None]) -> None:
         """Begin to store or load; done(keys, pages, lens, results or None) is called in whatever thread ends it."""
         pages, lens = Keys(), array("I")
@@ -369,10 +377,7 @@ class KvctxL2Adapter(L2AdapterInterface):
         except Exception as e:
             self._trouble(what, e)
             self._count("failed", len(keys))
-        try:
-            done(keys, pages, lens, result)
-        except Exception:
-            logger.exception("kvctx: a listener failed after a %s", what)
+        done(keys, pages, lens, result)
 
     def _count(self, name: str, n: int) -> None:
         if n:

@@ -14,8 +14,6 @@ from ..errors import Error, Gone
 from ..pool import create_pool
 from ..session import Session
 
-_LOST = {errno.ENODEV, errno.EBADF}
-
 
 class Params(NamedTuple):
     """adapter_params of the configuration; sizes in bytes.
@@ -88,8 +86,8 @@ class Link:
         return session
 
     def failed(self, e: BaseException) -> None:
-        """A call failed so; note when that means that the session has ended."""
-        if isinstance(e, Gone) or isinstance(e, OSError) and e.errno in _LOST:
+        """A call failed so; note when that means that the session has ended. Not when mend() has closed it."""
+        if isinstance(e, Gone):
             self.lost = True
 
     def failed_pages(self, results: Any) -> None:
