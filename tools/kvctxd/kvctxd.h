@@ -122,8 +122,9 @@ struct kvd_session {
 	uid_t uid;			/* of the client */
 	struct kvd_memory *memories;
 	uint64_t registered;		/* bytes of @memories */
-	struct kvd_session *next;	/* of all; with @bytes under a lock of session.c's */
+	struct kvd_session *next;	/* of all; with what follows under a lock of session.c's */
 	uint64_t bytes;			/* of arena, slots and events */
+	uint32_t maps;			/* @memories, and what is about to be one */
 	bool listens;
 	uint64_t arena_max;		/* what the engine takes at most, of either */
 	/* from SETUP on */
@@ -142,10 +143,13 @@ struct kvd_session {
 extern uint64_t kvd_memory_user;	/* most bytes of one user's arenas, slots and events */
 extern uint64_t kvd_registered_max;	/* most bytes that one session may register */
 
+/* Most registrations of one user: each is a mapping, of which Linux lets a process have 65,530 (vm.max_map_count). */
+#define KVD_MAPS_USER	16384U
+
 int kvd_session_open(const char *path, int flags, uid_t uid, struct kvd_session **out);
-/* Before the engine does: take memory for the client; 0, -ENOMEM. And give it back, if that failed */
-int kvd_session_take(struct kvd_session *s, uint64_t bytes);
-void kvd_session_give(struct kvd_session *s, uint64_t bytes);
+/* Before the engine does: take memory and mappings for the client; 0, -ENOMEM. And give it back, if that failed */
+int kvd_session_take(struct kvd_session *s, uint64_t bytes, uint32_t maps);
+void kvd_session_give(struct kvd_session *s, uint64_t bytes, uint32_t maps);
 /*
  * @ended: called when nothing of it moves any more, before this returns or by a thread of the engine. A device that
  * does not answer is waited for no longer than a few seconds

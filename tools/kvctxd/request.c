@@ -79,11 +79,11 @@ static int request_setup(struct request *rq)
 	}
 	ret = rq->s->ring ? -EEXIST : kvd_session_signal(rq->s, signals ? rq->m->fds[0] : -1);
 	if (!ret)
-		ret = kvd_session_take(rq->s, bytes);
+		ret = kvd_session_take(rq->s, bytes, 0);
 	if (!ret) {
 		ret = request_ioctl(rq);
 		if (ret)
-			kvd_session_give(rq->s, bytes);
+			kvd_session_give(rq->s, bytes, 0);
 	}
 	if (!ret)
 		ret = kvd_session_share(rq->s, arg, rq->r->fds);
@@ -106,16 +106,19 @@ static int request_register(struct request *rq)
 
 	if (!rq->m->nr_fds)
 		return -EPROTO;
-	if (arg->length > kvd_registered_max - rq->s->registered)
-		ret = -ENOMEM;
-	else
+	ret = arg->length > kvd_registered_max - rq->s->registered ? -ENOMEM : kvd_session_take(rq->s, 0, 1);
+	if (!ret) {
 		ret = kvd_memory_map(rq->m->fds[0], offset, arg->length, &m, &addr);
+		if (ret)
+			kvd_session_give(rq->s, 0, 1);
+	}
 	if (!ret) {
 		arg->addr = (uintptr_t)addr;
 		ret = request_ioctl(rq);
 		arg->addr = offset;
 		if (ret) {
 			kvd_memory_unmap(m);
+			kvd_session_give(rq->s, 0, 1);
 		} else {
 			m->id = arg->id;
 			m->length = arg->length;
@@ -141,6 +144,7 @@ static int request_unregister(struct request *rq)
 		*link = m->next;
 		rq->s->registered -= m->length;
 		kvd_memory_unmap(m);
+		kvd_session_give(rq->s, 0, 1);
 		break;
 	}
 	return 0;
@@ -301,13 +305,13 @@ static int request_paths(struct request *rq)
 static int events_ioctl(struct request *rq)
 {
 	const uint64_t bytes = rq->s->listens ? 0 : rq->s->limits.events_max * sizeof(struct kvctx_event);
-	int ret = kvd_session_take(rq->s, bytes);
+	int ret = kvd_session_take(rq->s, bytes, 0);
 
 	if (ret)
 		return ret;
 	ret = request_ioctl(rq);
 	if (ret)
-		kvd_session_give(rq->s, bytes);
+		kvd_session_give(rq->s, bytes, 0);
 	else
 		rq->s->listens = true;
 	return ret;

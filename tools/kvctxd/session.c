@@ -197,26 +197,30 @@ int kvd_session_share(struct kvd_session *s, const struct kvctx_setup *arg, int 
 	return session_lend(s, arg, fds);
 }
 
-int kvd_session_take(struct kvd_session *s, uint64_t bytes)
+int kvd_session_take(struct kvd_session *s, uint64_t bytes, uint32_t maps)
 {
-	uint64_t taken = 0;
+	uint64_t taken = 0, mapped = 0;
 	int err = -ENOMEM;
 
 	pthread_mutex_lock(&sessions_lock);
-	for (const struct kvd_session *other = sessions; other; other = other->next)
+	for (const struct kvd_session *other = sessions; other; other = other->next) {
 		taken += other->uid == s->uid ? other->bytes : 0;
-	if (taken <= kvd_memory_user && bytes <= kvd_memory_user - taken) {
+		mapped += other->uid == s->uid ? other->maps : 0;
+	}
+	if (taken <= kvd_memory_user && bytes <= kvd_memory_user - taken && mapped + maps <= KVD_MAPS_USER) {
 		s->bytes += bytes;
+		s->maps += maps;
 		err = 0;
 	}
 	pthread_mutex_unlock(&sessions_lock);
 	return err;
 }
 
-void kvd_session_give(struct kvd_session *s, uint64_t bytes)
+void kvd_session_give(struct kvd_session *s, uint64_t bytes, uint32_t maps)
 {
 	pthread_mutex_lock(&sessions_lock);
 	s->bytes -= bytes;
+	s->maps -= maps;
 	pthread_mutex_unlock(&sessions_lock);
 }
 

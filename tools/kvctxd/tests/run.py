@@ -749,6 +749,26 @@ def test_registered_memory_is_limited(daemon):
     expect(0, register_one(1 << 20), "after the first was given back")
 
 
+def test_mappings_are_limited(daemon):
+    """The kernel has no more for a process than vm.max_map_count: with them all gone nobody gets a session."""
+    fd, held, nr = memfd(2 << 20), [], 0
+    for n in range(80):
+        c = opened(daemon, entries=1, arena=0)
+        held.append(c)
+        # every second page, since what follows each other can be one mapping
+        while (ret := c.ask(IOC["MEM_REGISTER"], register(nr % 256 * 8192, 4096), fds=[fd])[0]) == 0:
+            nr += 1
+        expect(-errno.ENOMEM, ret)
+        if nr < (n + 1) * 1024:
+            break
+    expect(True, nr < 40000, f"{nr} registrations")
+    opened(daemon, arena=1 << 20).close()
+    held.pop(0).close()
+    until(lambda: held[-1].ask(IOC["MEM_REGISTER"], register(0, 4096), fds=[fd])[0] == 0, "room after one has gone")
+    for c in held:
+        c.close()
+
+
 def test_holes_in_registered_memory(daemon):
     libc = ctypes.CDLL(None, use_errno=True)
     keep_size_punch_hole = 3
