@@ -274,8 +274,8 @@ def test_threads(adapter):
 # locks
 
 class Match:
-    def __init__(self, lengths, ended):
-        self.lengths, self._ended = lengths, ended
+    def __init__(self, lengths, ended, leased=True):
+        self.lengths, self._ended, self.leased = lengths, ended, leased
 
     def release(self):
         self._ended.append(self)
@@ -319,6 +319,22 @@ def test_leases_are_renewed_until_the_hold_is_over():
     hold.begun -= 601
     locks.renew(Session())
     assert len(locks) == 0 and ended == [first, hold.match] and len(asked) == 1
+
+
+def test_a_lease_is_renewed_where_a_session_has_none_to_spare():
+    """Of more than half the pages that a session may lease there cannot be two at once."""
+    ended, keys = [], Keys(["a", "b"])
+
+    class Session:
+        def match(self, keys, lease):
+            return Match([1] * len(keys), ended, leased=first in ended)
+
+    locks, first = Locks(lease_s=60), Match([1, 1], ended)
+    locks.add(first, keys)
+    hold = locks._holds[0]
+    hold.leased -= 31
+    locks.renew(Session())
+    assert first in ended and hold.match.leased and hold.match not in ended and len(locks) == 2
 
 
 def test_what_is_locked_is_not_evicted(adapter, l1):

@@ -91,6 +91,9 @@ class Locks:
                 left = b"".join(hold.names)
             if left:
                 match = session.match(Keys.from_buffer(left), lease=self.lease_s)
+                if not match.leased:  # the session may have no more beside those that this one has
+                    hold.match.release()
+                    match = session.match(Keys.from_buffer(left), lease=self.lease_s)
                 with self._lock:
                     gone = hold not in self._holds
                     former, hold.match, hold.leased = hold.match, match, now
