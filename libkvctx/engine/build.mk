@@ -2,7 +2,7 @@
 #
 # The engine in the process: $(KVE_OBJS), the core with it. For the library, and for tests of its own.
 
-KVE_SRC		:= log fork os/os device attend member super worker recover attach pool format file create \
+KVE_SRC		:= log fork huge os/os device attend member super worker recover attach pool format file create \
 		   transfer ring_uring ring_threads ring mem cq op wait io reap store load events slots submit match \
 		   session server
 KVE_OBJS	:= $(KVE_SRC:%=$(O)/obj/libkvctx/engine/%.o)

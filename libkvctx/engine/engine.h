@@ -15,7 +15,7 @@
  * caller; the last kve_pool_put() detaches it, in the background when a device does not answer. A child after fork() owns nothing: see fork.c.
  *
  * Floors, lowest first; a file calls only what is below it. The core is below all of them.
- *   1  log fork format file attend
+ *   1  log fork huge format file attend
  *   2  os/os device create
  *   3  member super
  *   4  worker recover

@@ -14,10 +14,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "huge.h"
 #include "session.h"
 
 #define MEM_BUFFER	(1UL << 30)
-#define MEM_HUGE	(2UL << 20)
 
 static int map_memfd(size_t bytes, bool rdonly, void **addr)
 {
@@ -28,7 +28,7 @@ static int map_memfd(size_t bytes, bool rdonly, void **addr)
 		return fd;
 	*addr = MAP_FAILED;
 	if (!ftruncate(fd, (off_t)bytes))
-		*addr = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		*addr = kve_huge_map(fd, bytes, PROT_READ | PROT_WRITE, 0);
 	if (*addr != MAP_FAILED && !fcntl(fd, F_ADD_SEALS, seals) && !madvise(*addr, bytes, MADV_DONTFORK) &&
 	    !kve_fork_own(fd))
 		return fd;
@@ -48,8 +48,7 @@ int kve_map_create(struct kve_map *map, size_t bytes, bool rdonly)
 	kve_fork_unlock();
 	if (fd < 0)
 		return -ENOMEM;
-	if (bytes >= MEM_HUGE)
-		madvise(addr, bytes, MADV_HUGEPAGE);
+	madvise(addr, bytes, MADV_HUGEPAGE);
 	*map = (struct kve_map){ .addr = addr, .bytes = bytes, .fd = fd };
 	return 0;
 }
@@ -81,7 +80,7 @@ int kve_map_share(const struct kve_map *map, size_t len, int prot, u64 offset, v
 
 	if (!map->addr || !len || offset > map->bytes || len > map->bytes - offset)
 		return -EINVAL;
-	addr = mmap(NULL, len, prot, MAP_SHARED, map->fd, (off_t)offset);
+	addr = kve_huge_map(map->fd, len, prot, offset);
 	if (addr == MAP_FAILED)
 		return errno == EPERM ? -EACCES : -errno;
 	madvise(addr, len, MADV_DONTFORK);
@@ -114,15 +113,18 @@ static int mem_probe(u8 *start, u8 *end)
 	return err == ENOMEM ? -ENOMEM : -EFAULT;
 }
 
-/* Have the ring know it, all or nothing. */
-static void mem_buffers_add(struct kve_session *s, struct kve_mem *mem, u32 nr)
+/* Have the ring know it, all or nothing. It pins all of it, so @ours may be there, in huge pages, before that. */
+static void mem_buffers_add(struct kve_session *s, struct kve_mem *mem, u32 nr, bool ours)
 {
 	u64 at = 0;
 
 	for (; mem->nr_buffers < nr; mem->nr_buffers++, at += MEM_BUFFER) {
 		s32 *b = &mem->buffers[mem->nr_buffers];
+		u64 bytes = min(mem->length - at, (u64)MEM_BUFFER);
 
-		*b = s->ring->kind->buffer_add(s->ring, mem->addr + at, min(mem->length - at, (u64)MEM_BUFFER));
+		if (ours && !s->ring->kind->threads)
+			kve_huge_collapse(mem->addr + at, bytes);
+		*b = s->ring->kind->buffer_add(s->ring, mem->addr + at, bytes);
 		if (*b >= 0)
 			continue;
 		__atomic_add_fetch(&s->unregistered, *b != -EOPNOTSUPP, __ATOMIC_RELAXED);
@@ -132,7 +134,7 @@ static void mem_buffers_add(struct kve_session *s, struct kve_mem *mem, u32 nr)
 	}
 }
 
-static struct kve_mem *mem_new(struct kve_session *s, void *addr, u64 length)
+static struct kve_mem *mem_new(struct kve_session *s, void *addr, u64 length, bool ours)
 {
 	u32 nr = (u32)((length + MEM_BUFFER - 1) / MEM_BUFFER);
 	struct kve_mem *mem = malloc(sizeof(*mem) + nr * sizeof(mem->buffers[0]));
@@ -140,13 +142,13 @@ static struct kve_mem *mem_new(struct kve_session *s, void *addr, u64 length)
 	if (!mem)
 		return NULL;
 	*mem = (struct kve_mem){ .addr = addr, .length = length };
-	mem_buffers_add(s, mem, nr);
+	mem_buffers_add(s, mem, nr, ours);
 	return mem;
 }
 
 struct kve_mem *kve_mem_of_map(struct kve_session *s, const struct kve_map *map)
 {
-	return mem_new(s, map->addr, map->bytes);
+	return mem_new(s, map->addr, map->bytes, true);
 }
 
 void kve_mem_free(struct kve_session *s, struct kve_mem *mem)
@@ -201,7 +203,7 @@ int kve_mem_register(struct kve_session *s, u64 addr, u64 length)
 	err = mem_probe((u8 *)start, (u8 *)((end + page - 1) & ~(page - 1)));
 	if (err)
 		return err;
-	mem = mem_new(s, (void *)addr, length);
+	mem = mem_new(s, (void *)addr, length, false);
 	if (!mem)
 		return -ENOMEM;
 	pthread_mutex_lock(&s->lock);

@@ -20,6 +20,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "huge.h"
 #include "socket.h"
 
 #define HALL		UINT32_MAX	/* instead of a unit of the stage */
@@ -215,9 +216,10 @@ static int room_make(struct socket_file *s, struct socket_room *room, uint64_t b
 	if (fd < 0)
 		return -ENOMEM;
 	if (!ftruncate(fd, (off_t)bytes) && !fallocate(fd, 0, 0, (off_t)bytes) && !fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK))
-		p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		p = kve_huge_map(fd, bytes, PROT_READ | PROT_WRITE, 0);
 	if (p != MAP_FAILED) {
 		madvise(p, bytes, MADV_DONTFORK);
+		kve_huge_collapse(p, bytes);
 		err = kvs_packet_plain(s, KVCTX_IOC_MEM_REGISTER, &arg, sizeof(arg), fd);
 	}
 	close(fd);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "engine.h"
+#include "huge.h"
 #include "session/session.h"
 #include "socket.h"
 
@@ -371,7 +372,7 @@ static int socket_mmap(struct kvctx_file *f, size_t len, int prot, uint64_t offs
 	}
 	if (fd < 0 || !len || from > bytes || len > bytes - from)
 		return -EINVAL;
-	p = mmap(NULL, len, prot, MAP_SHARED, fd, (off_t)from);
+	p = kve_huge_map(fd, len, prot, from);
 	if (p == MAP_FAILED)
 		return errno == EPERM ? -EACCES : -errno;
 	madvise(p, len, MADV_DONTFORK);

@@ -29,9 +29,11 @@ int rig_setup_threads(void **state);
 int rig_teardown(void **state);
 #define TEST(f)		cmocka_unit_test_setup_teardown(f, rig_setup, rig_teardown)
 
+#define URING(f)							\
+	{ #f " (io_uring)", f, rig_setup_uring, rig_teardown, NULL }
 /* A test of both */
 #define BOTH(f)								\
-	{ #f " (io_uring)", f, rig_setup_uring, rig_teardown, NULL },	\
+	URING(f),							\
 	{ #f " (threads)", f, rig_setup_threads, rig_teardown, NULL }
 
 const char *rig_path(const char *name);			/* below rig_dir; of this thread, valid until the next but three */

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "huge.h"
 #include "rig.h"
 #include "session.h"
 
@@ -930,6 +931,57 @@ static void memory_over_the_limit(void **state)
 	assert_int_equal(status, 0);
 }
 
+/* Bytes of shared memory that this process has mapped as huge pages */
+static u64 mapped_huge(void)
+{
+	FILE *f = fopen("/proc/self/smaps", "r");
+	u64 sum = 0, kib;
+	char line[512];
+
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "ShmemPmdMapped: %llu kB", &kib) == 1)
+			sum += kib << 10;
+	fclose(f);
+	return sum;
+}
+
+/* Does the system have a huge page for a memfd at all? */
+static bool huge_pages_are_given(void)
+{
+	int fd = memfd_create("test", MFD_CLOEXEC);
+	void *p = MAP_FAILED;
+	bool given;
+
+	if (!ftruncate(fd, 4 << 20))
+		p = kve_huge_map(fd, 4 << 20, PROT_READ | PROT_WRITE, 0);
+	assert_true(p != MAP_FAILED);
+	kve_huge_collapse(p, 4 << 20);
+	given = mapped_huge() == 4 << 20;
+	munmap(p, 4 << 20);
+	close(fd);
+	return given;
+}
+
+/* Though the system gives shared memory none by itself */
+static void the_arena_is_in_huge_pages(void **state)
+{
+	struct sess k;
+
+	(void)state;
+	if (!huge_pages_are_given())
+		skip();
+	assert_int_equal(mapped_huge(), 0);
+	sess_open(&k);
+	assert_in_range(mapped_huge(), ARENA, 2 * ARENA);
+	/* and by the caller's address too */
+	assert_int_equal((uintptr_t)k.arena % (2 << 20), 0);
+	assert_int_equal(store(&k, 1, PAGE), PAGE);
+	assert_int_equal(load(&k, 1, PAGE), PAGE);
+	sess_close(&k);
+	assert_int_equal(mapped_huge(), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -942,6 +994,7 @@ int main(void)
 		BOTH(short_transfers),
 		BOTH(errors_of_the_device),
 		BOTH(many_pieces),
+		URING(the_arena_is_in_huge_pages),
 		TEST(sleeps_for_several),
 		TEST(an_orphan_begins_nothing),
 		BOTH(waits_for_fewer),
