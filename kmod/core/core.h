@@ -305,7 +305,8 @@ int kvc_events_take(struct kvc_listener *l, u32 max, u64 *lost,
  * bytes (a multiple of KVC_BLOCK) at a time. Who never calls it has segments reused as they are. There may be
  * something to discard after a header was written or a discard is done.
  *
- * A summary WRITE that failed fails its member; a header WRITE that failed costs its segment only.
+ * A summary WRITE that failed fails its member; a header WRITE that failed costs its segment only. After some in a row
+ * no more is evicted on the member: what it has can be read, but there is no room on it before the next attach.
  */
 enum kvc_work_type {
 	KVC_WORK_WRITE,

@@ -45,6 +45,7 @@
 
 #define KVC_DOMAINS_MAX		(1024U << 10)
 #define KVC_LONG_SEGMENTS	12U		/* of a member that has a head for the long-lived */
+#define KVC_HEADERS_FAIL	3U		/* so many that fail are no accident: no segment goes for them */
 #define KVC_LOG_THRESHOLD	(64U << 10)	/* unlogged record bytes that start a summary unasked */
 
 enum kvc_entry_state {
@@ -217,6 +218,7 @@ struct kvc_member {
 	bool	offline;		/* written under the lock */
 	bool	wanted;			/* somebody was refused; written under the lock */
 	bool	hopeless;		/* those who wait were told that waiting does not help */
+	u32	headers_failed;		/* writes of headers since the last that went well */
 	bool	joining;		/* it was added, and is not used yet; written under the lock */
 	bool	unknown;		/* it was missing at recovery; written under the lock */
 	bool	leaving;		/* nothing is placed on it any more; written under the lock */

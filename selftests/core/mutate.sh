@@ -175,6 +175,8 @@ prefix-gap@kmod/core/policy/value.c@s/return gap \&\& gap <= .* ? /return 0 ? /@
 prefix-gap-ends@kmod/core/policy/value.c@s/age <= gap + gap \/ 4 ? /age <= KVC_AGE_MAX ? /@what came back once is expected for ever
 prefix-gain@kmod/core/policy/victim.c@s/^\t\tif (part->pages \&\& !(part->id .*/\t\tif (0)/@what is behind a page is no reason to move it
 newest-oldest@kmod/core/log/reclaim.c@s/oldest_sealed(m, false, m->newest)/oldest_sealed(m, false, NULL)/@after tombstones the oldest goes, also with what was stored just now
+headers-fail@kmod/core/log/segment.c@s/ < KVC_HEADERS_FAIL;/ <= KVC_HEADERS_FAIL;/@pages go in vain, for segments that get no header
+headers-again@kmod/core/log/summary.c@s/headers_failed + 1 : 0);/headers_failed + 1 : m->headers_failed);/@headers that failed now and then are counted as if none had been written
 run-apart@kmod/core/work.c@s/ \&\& next->src_offset + padded == w->src_offset//@pages that do not lie side by side are one transfer
 run-unchecked@kmod/core/work.c@s/^\t\terr = kvc_work_check(p, w, .*/\t\t(void)p, (void)buf;/@what is moved with others is not looked at
 run-lost@kmod/core/work.c@s/^\t\trun->nr++;/\t\trun->nr += run->together == run->nr \&\& adjoins(w - 1, w);/@what was found behind a run is lost

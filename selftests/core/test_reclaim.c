@@ -428,6 +428,63 @@ static void tombstones_alone(void **state)
 	assert_int_equal(rig_stats(r).evicted_pages, 0);
 }
 
+/* Stores pages and does the member's work, but headers cannot be written. What the last store got; *@id: pages stored */
+static int store_without_headers(struct rig *r, u32 *id)
+{
+	struct kvc_work w;
+	int ret = 0;
+	u32 i;
+
+	for (i = 0; i < 200 && ret != -ENOSPC; i++) {
+		ret = rig_store(r, r->d, *id, *id, kvc_page_max(r->pool));
+		*id += !ret;
+		while (kvc_work_next(r->pool, 0, &w) == 1)
+			kvc_work_done(r->pool, &w, w.kind == KVC_W_HEADER ? -EIO : rig_exec(r, &w));
+	}
+	return ret;
+}
+
+/*
+ * Headers cannot be written any more. A segment whose header failed is no room, so pages go in vain: few do, then those
+ * who want room are told that there is none. When the next attach can write them all is well.
+ */
+static void headers_fail(void **state)
+{
+	struct rig *r = *state;
+	u32 id, found = 0, i;
+	u64 before, evicted;
+
+	id = rig_fill(r, 0, kvc_page_max(r->pool), 20);
+	before = rig_stats(r).evicted_pages;
+	assert_int_equal(store_without_headers(r, &id), -ENOSPC);
+	evicted = rig_stats(r).evicted_pages - before;
+	assert_in_range(evicted, 1, 3);
+	for (i = 0; i < id; i++)
+		found += !rig_load(r, r->d, i, i);
+	assert_int_equal(found, rig_stats(r).pages);
+	assert_true(found >= 10);
+	rig_flush(r);
+	rig_again(r);
+	rig_fill(r, 1000, kvc_page_max(r->pool), 20);
+}
+
+/* A header that was written between others that could not be is reason enough to go on. */
+static void some_headers_fail(void **state)
+{
+	struct rig *r = *state;
+	struct kvc_work w;
+	u32 id = rig_fill(r, 0, kvc_page_max(r->pool), 20), headers = 0;
+	int ret = 0;
+
+	while (headers < 8) {
+		ret = rig_store(r, r->d, id, id, kvc_page_max(r->pool));
+		assert_int_not_equal(ret, -ENOSPC);
+		id += !ret;
+		while (kvc_work_next(r->pool, 0, &w) == 1)
+			kvc_work_done(r->pool, &w, w.kind == KVC_W_HEADER && headers++ % 2 ? -EIO : rig_exec(r, &w));
+	}
+}
+
 /*
  * A segment could not be read at attach, so no tombstone can go. When they fill the member, those who want room are told so
  * and nothing is carried round for ever, whether or not anybody waits.
@@ -471,6 +528,8 @@ static const struct CMUnitTest reclaim_tests[] = {
 	cmocka_unit_test_setup_teardown(moves_are_durable, make, unmake),
 	cmocka_unit_test_setup_teardown(damaged_page_is_not_moved, make, unmake),
 	cmocka_unit_test_setup_teardown(moves_together, make, unmake),
+	cmocka_unit_test_setup_teardown(headers_fail, make, unmake),
+	cmocka_unit_test_setup_teardown(some_headers_fail, make, unmake),
 };
 
 TEST_GROUP(reclaim);

@@ -135,11 +135,15 @@ bool kvc_seg_fits(const struct kvc_pool *p, const struct kvc_seg *seg, u32 block
 	       log_reserve(p, seg) + kvc_pending_blocks(rec_bytes) + blocks <= seg->data_start;
 }
 
-/* May it be evicted: sealed, not leased, and not without room for its tombstones? Without the lock it is a guess. */
+/*
+ * May it be evicted: sealed, not leased, not without room for its tombstones, and not in vain, where headers cannot be
+ * written? Without the lock it is a guess.
+ */
 bool kvc_seg_can_go(const struct kvc_member *m, const struct kvc_seg *seg)
 {
 	return READ_ONCE(seg->state) == KVC_S_SEALED && !os_atomic_read(&seg->leases) &&
-	       READ_ONCE(seg->crowded) != os_atomic_read(&m->pool->rooms);
+	       READ_ONCE(seg->crowded) != os_atomic_read(&m->pool->rooms) &&
+	       READ_ONCE(m->headers_failed) < KVC_HEADERS_FAIL;
 }
 
 /* The segment as its new header leaves it: empty. Entries and CRCs were freed before. */

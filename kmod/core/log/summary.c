@@ -315,6 +315,7 @@ void kvc_header_done(struct kvc_member *m, struct kvc_work *w, int err)
 	struct kvc_seg *seg = kvc_seg(p, w->gseg);
 
 	os_lock(&m->lock);
+	WRITE_ONCE(m->headers_failed, err ? m->headers_failed + 1 : 0);
 	if (err) {
 		/* Old or new header, nobody knows which one recovery will see. */
 		kvc_seg_undead(p, seg);
