@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import stat
 from typing import Any, List, Union
 
 from . import _lib
 from ._lib import lib
-from .errors import check
+from .errors import check, error
 from .session import Session
 
 Path = Union[str, os.PathLike]
+SERVED = ("/dev/kvctx", "/run/kvctx")  # where pools of the module and of kvctxd appear
 
 
 def create_pool(dir: Path, bytes: int, segment_bytes: int = 0, chunk_bytes: int = 0) -> Pool:
@@ -22,12 +24,20 @@ def create_pool(dir: Path, bytes: int, segment_bytes: int = 0, chunk_bytes: int 
     the beginning. segment_bytes: unit of reclaim, no page is longer; 0: 256 MiB, less for a small pool. chunk_bytes:
     under one checksum; 0: 64 KiB.
 
-    Raises Error: NoSpace, Busy, EINVAL (too few bytes for four segments), and others of kvctx_pool_create().
+    A pool that the module or kvctxd serves is one that is there; where only they have pools nothing is made.
+
+    Raises Error: NoSpace, Busy, NotFound (nobody serves it, and dir is theirs), EINVAL (too few bytes for four
+    segments), and others of kvctx_pool_create().
     """
+    pool = Pool(dir)
+    if os.path.isdir(dir) and pool._nodes():
+        return pool
+    if os.path.dirname(os.path.abspath(dir)) in SERVED:
+        raise error(-errno.ENOENT, f"{pool.path}: nobody serves it")
     params = _lib.PoolParams(size=ctypes.sizeof(_lib.PoolParams), bytes=bytes, segment_bytes=segment_bytes,
                              chunk_bytes=chunk_bytes)
-    check(lib.kvctx_pool_create(os.fsencode(dir), params), os.fspath(dir))
-    return Pool(dir)
+    check(lib.kvctx_pool_create(os.fsencode(dir), params), pool.path)
+    return pool
 
 
 class Pool:
@@ -42,9 +52,12 @@ class Pool:
 
     def tenants(self) -> List[str]:
         """Names of the tenants that have a node here; of a pool in files, "default", which always is there."""
-        served = [e.name for e in os.scandir(self.path)
-                  if stat.S_ISCHR(e.stat().st_mode) or stat.S_ISSOCK(e.stat().st_mode)]
-        return sorted(served) or ["default"]
+        return self._nodes() or ["default"]
+
+    def _nodes(self) -> List[str]:
+        """Of the module or kvctxd."""
+        return sorted(e.name for e in os.scandir(self.path)
+                      if stat.S_ISCHR(e.stat().st_mode) or stat.S_ISSOCK(e.stat().st_mode))
 
     def __repr__(self) -> str:
         return f"<kvctx.Pool {self.path}>"

@@ -285,6 +285,11 @@ def test_pools(pool, daemon, tmp_path):
     assert "kv0" in repr(pool)
     again = kvctx.create_pool(pool.path, 1 << 30)
     assert again.path == pool.path and os.path.getsize(os.path.join(pool.path, os.listdir(pool.path)[0])) < 1 << 28
+    assert kvctx.create_pool(daemon.pool.path, 64 << 20).tenants() == ["default"]
+    assert os.listdir(daemon.pool.path) == ["default"], "a pool of files where one is served"
+    for where in kvctx.pool.SERVED:
+        with pytest.raises(kvctx.NotFound, match="nobody serves it"):
+            kvctx.create_pool(os.path.join(where, "no such pool"), 64 << 20)
     for what, bytes in ((errno.EINVAL, 1 << 20), (errno.ENOSPC, 1 << 60)):
         with pytest.raises(kvctx.Error) as e:
             kvctx.create_pool(tmp_path / "other", bytes)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 from typing import Any, Dict, NamedTuple, Optional
 
 from ..errors import Error, Gone
@@ -45,15 +44,9 @@ class Params(NamedTuple):
         return made
 
     def make_pool(self) -> None:
-        """Have the pool, where it is one of files, there is a directory for it, and its size is given."""
+        """Have the pool, where there is a directory for it, and its size is given."""
         pool = os.path.dirname(os.path.abspath(self.path))
-        if not self.max_bytes or not os.path.isdir(os.path.dirname(pool)):
-            return
-        try:
-            mode = os.stat(self.path).st_mode
-        except OSError:
-            mode = 0
-        if not stat.S_ISCHR(mode) and not stat.S_ISSOCK(mode):
+        if self.max_bytes and os.path.isdir(os.path.dirname(pool)):
             create_pool(pool, self.max_bytes, self.segment_bytes, self.chunk_bytes)
 
 
