@@ -2,8 +2,8 @@
 """python -m kvctx: what is there, and does it work.
 
 Tells the library, then each pool of the module, of kvctxd and of the paths given, with each tenant that can be opened,
-then stores and loads pages on a pool in a temporary file. The status is 1 when the self-test, or a path that was given,
-fails.
+then stores and loads pages: on a pool in a temporary file, or on the tenant that --on names. The status is 1 when the
+self-test, or a path that was given, fails.
 """
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ import shutil
 import sys
 import tempfile
 from array import array
-from typing import List
+from typing import List, Optional
 
 import kvctx
 
 from . import _lib
+from .pool import SERVED
 
-WHERE = ("/dev/kvctx", "/run/kvctx")
+WHERE = SERVED
 _POOL_BYTES = 16 << 20
 _PAGES, _PAGE_BYTES = 64, 65536
 
@@ -75,26 +76,26 @@ def pools() -> List[str]:
     return found
 
 
-def self_test(where: str) -> bool:
-    """Store, find, load and verify pages on a pool in a file below where, again after it was closed; then delete."""
+def self_test(tenant: str) -> bool:
+    """Store, find, load and verify pages of a keyspace of its own in a tenant, with another session; then delete."""
+    keyspace = os.urandom(16)  # others may be at it, too
     keys = kvctx.Keys([f"page {n}" for n in range(_PAGES)])
     lens = array("I", [_PAGE_BYTES] * _PAGES)
     bytes_ = _PAGES * _PAGE_BYTES
     memory = kvctx.shared_memory(bytes_)
     want = os.urandom(bytes_)
-    pool = kvctx.create_pool(os.path.join(where, "kv0"), _POOL_BYTES)
-    with pool.session(keyspace="self-test") as s, s.register(memory) as reg:
+    with kvctx.Session(tenant, keyspace=keyspace) as s, s.register(memory) as reg:
         addrs = array("Q", range(reg.address, reg.address + bytes_, _PAGE_BYTES))
         memory[:] = want
         s.store_packed(keys, addrs, lens).check()
         s.flush()
         features = s.info.features
-    with pool.session(keyspace="self-test") as s, s.register(memory) as reg:
+    with kvctx.Session(tenant, keyspace=keyspace) as s, s.register(memory) as reg:
         memory[:] = bytes(bytes_)
         with s.match(keys, lease=10) as m:
             r = s.submit_load_packed(keys, addrs, lens).result(30).check()
         good = m.prefix == _PAGES and memory[:] == want and all(r.verified(n) for n in range(_PAGES))
-        good = good and s.delete(keys).all_ok and s.usage().pages == 0
+        good = good and s.delete(keys).all_ok and s.match(keys).count == 0
     memory.close()
     print(f"self-test: {_PAGES} pages of {_size(_PAGE_BYTES)} stored, found by another session, loaded and verified"
           if good else "self-test: wrong bytes, or pages are missing")
@@ -103,12 +104,23 @@ def self_test(where: str) -> bool:
     return good
 
 
+def self_test_of_file(dir: Optional[str]) -> bool:
+    """The same on a pool in a temporary file below dir, or where temporary files are."""
+    where = tempfile.mkdtemp(prefix="kvctx-", dir=dir)
+    try:
+        return self_test(os.path.join(kvctx.create_pool(os.path.join(where, "kv0"), _POOL_BYTES).path, "default"))
+    finally:
+        shutil.rmtree(where)
+
+
 def main(arguments: List[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m kvctx", description="Tell what kvctx finds on this machine, and "
-                                     "test it on a pool in a temporary file.")
+                                     "test it.")
     parser.add_argument("paths", nargs="*", metavar="PATH", help="a pool's directory, or POOL/TENANT, to tell of "
                         f"beside those in {' and '.join(WHERE)}")
-    parser.add_argument("--tmp", metavar="DIR", help="where the self-test makes its pool (default: TMPDIR, or /tmp)")
+    parser.add_argument("--on", metavar="POOL/TENANT", help="run the self-test there, in a keyspace of its own "
+                        "(default: on a pool in a temporary file)")
+    parser.add_argument("--tmp", metavar="DIR", help="where that file is (default: TMPDIR, or /tmp)")
     parser.add_argument("--no-self-test", action="store_true", help="only tell what is there")
     how = parser.parse_args(arguments)
     print(f"kvctx {kvctx.__version__}, {_lib.lib._name}")
@@ -119,14 +131,11 @@ def main(arguments: List[str]) -> int:
         tell_pool(path)
     good = all([tell_pool(path) for path in how.paths])
     if not how.no_self_test:
-        where = tempfile.mkdtemp(prefix="kvctx-", dir=how.tmp)
         try:
-            good &= self_test(where)
+            good &= self_test(how.on) if how.on else self_test_of_file(how.tmp)
         except kvctx.Error as e:
             print(f"self-test: {e}")
             good = False
-        finally:
-            shutil.rmtree(where)
     return 0 if good else 1
 
 

@@ -30,6 +30,13 @@ def test_what_is_there(pool, daemon, tmp_path, monkeypatch, capsys):
     assert "self-test" not in capsys.readouterr().out
 
 
+def test_where_the_self_test_is(served, capsys):
+    assert program.main(["--on", served.path]) == 0
+    assert "self-test: 64 pages" in capsys.readouterr().out and served.usage().pages == 0
+    assert program.main(["--on", os.path.join(os.path.dirname(served.path), "stranger")]) == 1
+    assert "stranger" in capsys.readouterr().out
+
+
 def test_what_is_not_there(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(program, "WHERE", (str(tmp_path / "none"),))
     assert program.main([str(tmp_path / "kv1"), "--no-self-test"]) == 1
