@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""Pools of files for the tests, served in the process and, where a test asks for "served", also by kvctxd.
+"""Pools for the tests: of files, served in the process and, where a test asks for "served", also by kvctxd.
 
-KVCTX_BIN is the folder with the programs (build/bin).
+KVCTX_BIN is the folder with the programs (build/bin). Where KVCTX_DEVICE names a block device
+(selftests/kvctx/python.sh) the pool is on it, served by the module, and what is about files or kvctxd is not run.
 """
+import contextlib
 import os
 import shutil
 import signal
@@ -15,12 +17,77 @@ import pytest
 import kvctx
 
 POOL_BYTES = 64 << 20
+DEVICE = os.environ.get("KVCTX_DEVICE")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "process: about a pool that the process serves itself")
+
+
+def pytest_collection_modifyitems(config, items):
+    """With the module, what is of the other backends is no test."""
+    if DEVICE:
+        others = [i for i in items if i.get_closest_marker("process") or "daemon" in i.fixturenames]
+        items[:] = [i for i in items if i not in others]
+        config.hook.pytest_deselected(items=others)
+
+
+class Files:
+    """A pool of files. .pool: kvctx.Pool of it."""
+
+    def __init__(self, dir):
+        self.pool = kvctx.create_pool(dir, POOL_BYTES)
+
+    @contextlib.contextmanager
+    def unserved(self):
+        """Path of its bytes, while no session is open."""
+        yield os.path.join(self.pool.path, "member0")
+
+    def remove(self):
+        pass
+
+
+class Module:
+    """The module with a pool on DEVICE. .pool: kvctx.Pool of it."""
+
+    def __init__(self):
+        self.pool = kvctx.Pool("/dev/kvctx/kv0")
+        self._ctl("format", "kv0", DEVICE, "--force", "--segment-size", "1M")
+        self.start()
+
+    @staticmethod
+    def _ctl(*arguments):
+        subprocess.run(["kvctxctl", "pool", *arguments], check=True, stdout=subprocess.DEVNULL)
+
+    def start(self):
+        self._ctl("attach", DEVICE)
+
+    def end(self, how=None):
+        self._ctl("detach", "kv0")
+
+    @contextlib.contextmanager
+    def unserved(self):
+        self.end()
+        yield DEVICE
+        self.start()
+
+    def remove(self):
+        if os.path.isdir(self.pool.path):
+            self.end()
 
 
 @pytest.fixture
-def pool(tmp_path):
-    """A pool of 64 MiB, served in this process."""
-    return kvctx.create_pool(tmp_path / "kv0", POOL_BYTES)
+def home(tmp_path):
+    """Where the pool of the test is: Files, or Module."""
+    h = Module() if DEVICE else Files(tmp_path / "kv0")
+    yield h
+    h.remove()
+
+
+@pytest.fixture
+def pool(home):
+    """A pool of 64 MiB, served in this process, or by the module."""
+    return home.pool
 
 
 @pytest.fixture
@@ -68,12 +135,23 @@ def daemon():
     d.remove()
 
 
-@pytest.fixture(params=["process", "daemon"])
-def served(request):
-    """A session on a pool of files, whoever serves it."""
-    pool = request.getfixturevalue("daemon").pool if request.param == "daemon" else request.getfixturevalue("pool")
-    with pool.session(keyspace="tests", timeout=30) as s:
-        assert s.info.backend == request.param
+@pytest.fixture
+def server(request):
+    """Who serves .pool to all processes, and can end() and start(): kvctxd, or the module."""
+    return request.getfixturevalue("home" if DEVICE else "daemon")
+
+
+@pytest.fixture(params=["module"] if DEVICE else ["process", "daemon"])
+def place(request):
+    """A pool, whoever serves it."""
+    return request.getfixturevalue("daemon" if request.param == "daemon" else "home").pool
+
+
+@pytest.fixture
+def served(place, request):
+    """A session on a pool, whoever serves it."""
+    with place.session(keyspace="tests", timeout=30) as s:
+        assert s.info.backend == request.node.callspec.params["place"]
         yield s
 
 

@@ -1,18 +1,11 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """Session.events(): what comes and goes in a keyspace."""
 import errno
-import os
 
 import pytest
 
 import kvctx
 from kvctx import Event, Key
-
-
-@pytest.fixture
-def place(served):
-    """The pool of a session that is served in the process, or by kvctxd."""
-    return kvctx.Pool(os.path.dirname(served.path))
 
 
 def test_what_happened(place):

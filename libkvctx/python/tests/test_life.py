@@ -3,6 +3,8 @@
 import errno
 import os
 
+import pytest
+
 import kvctx
 from conftest import python
 
@@ -19,20 +21,20 @@ columns = keys, array("Q", range(reg.address, reg.address + n * 4096, 4096)), ar
 """
 
 
-def test_the_interpreter_ends_with_operations_in_flight(pool, daemon):
-    for p in (pool, daemon.pool):
-        for end in ("", "raise SystemExit(0)", "threading.Thread(target=lambda: s.load_packed(*columns)).start()",
-                    "op.add_done_callback(lambda op: print('done', op.result().ok))"):
-            r = python(BUSY + "op = s.submit_store_packed(*columns)\n" + end, p.path)
-            assert r.returncode == 0 and "Traceback" not in r.stderr, r.stderr
-            assert "done 2000" in r.stdout or "print" not in end
-        with p.session() as s:
-            assert s.match(kvctx.Keys([str(i) for i in range(2000)])).count == 2000
+@pytest.mark.parametrize("end", ["", "raise SystemExit(0)",
+                                 "threading.Thread(target=lambda: s.load_packed(*columns)).start()",
+                                 "op.add_done_callback(lambda op: print('done', op.result().ok))"],
+                         ids=["as it is", "exit", "thread", "callback"])
+def test_the_interpreter_ends_with_operations_in_flight(place, end):
+    r = python(BUSY + "op = s.submit_store_packed(*columns)\n" + end, place.path)
+    assert r.returncode == 0 and "Traceback" not in r.stderr, r.stderr
+    assert "done 2000" in r.stdout or "print" not in end
+    with place.session() as s:
+        assert s.match(kvctx.Keys([str(i) for i in range(2000)])).count == 2000
 
 
-def test_a_child_of_fork_is_told(pool, daemon):
-    for p in (pool, daemon.pool):
-        r = python(BUSY + """
+def test_a_child_of_fork_is_told(place):
+    r = python(BUSY + """
 import errno
 s.store_packed(*columns)
 op = s.submit_load_packed(*columns)
@@ -61,18 +63,18 @@ if not child:
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 assert s.load_packed(*columns).all_ok
 print("good")
-""", p.path)
-        assert r.stdout == "good\n", r.stderr
+""", place.path)
+    assert r.stdout == "good\n", r.stderr
 
 
-def test_a_child_may_have_a_session_of_its_own(daemon):
-    with daemon.pool.session() as s:
+def test_a_child_may_have_a_session_of_its_own(server):
+    with server.pool.session() as s:
         s.store(["k"], [b"x"]).check()
         child = os.fork()
         if not child:
             code = 1
             try:
-                with daemon.pool.session() as mine:
+                with server.pool.session() as mine:
                     code = int(not mine.load(["k"], [bytearray(1)]).all_ok)
             finally:
                 os._exit(code)

@@ -298,9 +298,9 @@ def test_pools(pool, daemon, tmp_path):
         kvctx.create_pool(tmp_path / "no" / "such", 64 << 20)
 
 
-def test_errors_say_what(pool, tmp_path):
+def test_errors_say_what(pool):
     with pytest.raises(kvctx.NotFound) as e:
-        kvctx.Session(tmp_path / "kv0" / "stranger")
+        pool.session("stranger")
     assert isinstance(e.value, OSError) and e.value.errno == errno.ENOENT and "stranger" in str(e.value)
     with pytest.raises(kvctx.Error) as e:
         pool.session(entries=1 << 20)
@@ -322,6 +322,7 @@ def test_errors_say_what(pool, tmp_path):
     assert s.closed and "closed" in repr(s)
 
 
+@pytest.mark.process
 def test_another_process_has_the_pool(pool):
     from conftest import python
     with pool.session():
@@ -335,18 +336,17 @@ except kvctx.Busy as e:
     assert r.stdout.startswith("busy"), r.stderr
 
 
-def test_damaged_media(pool):
+def test_damaged_media(home):
     """A page whose bytes have changed on the media is told as EBADMSG and gone."""
-    with pool.session() as s:
+    with home.pool.session() as s:
         s.store(["k"], [b"unmistakable" * 1000]).check()
         s.flush()
-    member = os.path.join(pool.path, os.listdir(pool.path)[0])
-    with open(member, "r+b") as f:
+    with home.unserved() as member, open(member, "r+b") as f:
         whole = f.read()
         at = whole.index(b"unmistakable" * 100)
         f.seek(at + 50)
         f.write(b"!")
-    with pool.session() as s:
+    with home.pool.session() as s:
         r = s.load(["k"], [bytearray(12000)])
         assert list(r) == [-errno.EBADMSG]
         with pytest.raises(kvctx.Corrupt):
@@ -354,16 +354,16 @@ def test_damaged_media(pool):
         assert list(s.load(["k"], [bytearray(12000)])) == [-errno.ENOENT]
 
 
-def test_the_daemon_dies(daemon):
+def test_the_server_goes(server):
     import signal
-    with daemon.pool.session(timeout=20) as s:
+    with server.pool.session(timeout=20) as s:
         s.store(["k"], [b"x"]).check()
         s.flush()
-        daemon.end(signal.SIGKILL)
+        server.end(signal.SIGKILL)
         with pytest.raises(kvctx.Gone):
             s.load(["k"], [bytearray(1)]).check()
-    daemon.start()
-    with daemon.pool.session() as s:
+    server.start()
+    with server.pool.session() as s:
         assert s.load(["k"], [bytearray(1)]).all_ok
 
 

@@ -237,6 +237,7 @@ def test_rank_0_stores_for_all_where_they_are_alike(make):
     assert two.load([key(1)], gpu([4, 5])).success and two.caches.values(4) == {7}
 
 
+@pytest.mark.process
 def test_found_stays_until_loaded(tmp_path):
     """In a pool for some chunks, one that was found outlives many that are stored after it, and one that was loaded,
     or that nobody waits for any more, does not."""
@@ -392,19 +393,19 @@ def test_events_of_what_has_gone(make, monkeypatch):
     assert (event.keys, event.removed) == ([key(0)], True)
 
 
-def test_server_goes_and_comes_back(daemon):
-    one = Engine(os.path.join(daemon.pool.path, "default"))
+def test_server_goes_and_comes_back(server):
+    one = Engine(os.path.join(server.pool.path, "default"))
     one.worker.failures_wanted = True
     one.caches.fill(0, 7)
     one.store([key(1)], gpu([0, 1]))
     assert one.lookup([key(1)]) == [HIT]
     one.worker._link.flush()
-    daemon.end(9)
+    server.end(9)
     assert one.load([key(1)], gpu([4, 5])).success
     assert one.worker.failed_loads() == {one.jobs: {4, 5}}
     assert one.lookup([key(1)], "s") == [MISS]
     assert one.manager.prepare_store([key(2)], fake.ReqContext("s")) is None
-    daemon.start()
+    server.start()
     for _ in range(100):
         if one.worker._link.session and one.manager._link.session:
             break
@@ -430,6 +431,7 @@ def test_answer_that_does_not_come_is_a_miss(monkeypatch):
     assert not len(f)
 
 
+@pytest.mark.process
 def test_options(path, tmp_path):
     from kvctx.vllm import KvctxOffloadingSpec
     for extra, words in (({"path": "here"}, "absolute"), ({"lease_seconds": 100}, "lease_seconds")):
