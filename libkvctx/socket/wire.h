@@ -21,6 +21,7 @@
  * is the caller's sqe, and behind it the user_data that the operations have on the wire, 8 bytes each.
  *
  * A body longer than WIRE_INLINE_MAX comes in a memfd that goes with the message (WIRE_PARCEL), and is read from there.
+ * A reply so long is sent only to a caller who has read all before it.
  *
  * The reply to SETUP brings descriptors, see enum wire_fd. Completions are read from the ring; KVCTX_IOC_WAIT needs the
  * daemon only to consume in a session opened read-only. Who sleeps asks on the door (struct wire_door) to have the bell

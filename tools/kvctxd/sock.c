@@ -4,11 +4,16 @@
  *
  * A long body lies in a memfd that comes with the message. It is read with pread(), which cannot make us sleep or fault
  * whatever the other side does to the file meanwhile; any other kind of file is refused.
+ *
+ * A long reply is memory of ours until it is read, and a socket takes hundreds: who asks for one more before that is
+ * hung up on.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -105,12 +110,16 @@ int kvd_receive(int sock, struct kvd_message *m)
 }
 
 /* A memfd with the body */
-static int reply_parcel(const struct kvd_reply *r)
+static int reply_parcel(int sock, const struct kvd_reply *r)
 {
-	int fd = memfd_create("kvctxd", MFD_CLOEXEC);
 	const struct iovec iov[] = { { (void *)r->arg, r->arg_bytes }, { r->rest, r->rest_bytes } };
-	ssize_t n = fd < 0 ? -1 : pwritev(fd, iov, 2, 0);
+	int fd, unread = 0;
+	ssize_t n;
 
+	if (ioctl(sock, SIOCOUTQ, &unread) || unread)
+		return -EPROTO;
+	fd = memfd_create("kvctxd", MFD_CLOEXEC);
+	n = fd < 0 ? -1 : pwritev(fd, iov, 2, 0);
 	if (n == (ssize_t)(r->arg_bytes + r->rest_bytes))
 		return fd;
 	if (fd >= 0)
@@ -132,7 +141,7 @@ int kvd_send(int sock, struct kvd_reply *r)
 	int parcel = -1, err = 0;
 
 	if (head.bytes > WIRE_INLINE_MAX) {
-		parcel = reply_parcel(r);
+		parcel = reply_parcel(sock, r);
 		if (parcel < 0) {
 			free(r->rest);
 			return parcel;

@@ -829,6 +829,25 @@ def test_long_bodies(daemon):
         expect(True, bad.gone(), why)
 
 
+def test_replies_that_nobody_reads(daemon):
+    """Long ones lie in memfds, of which a socket takes hundreds: what is not read may not become the daemon's memory."""
+    keys = 60000
+    body = struct.pack("<IIQQIIIIII", 48, 0, 1, 1, keys, 0, 0, 0, 0, 0) + bytes(40 * keys)
+    fd = memfd(len(body), 0)
+    os.pwrite(fd, body, 0)
+    ask = IOC["MATCH"], b"", PARCEL, [fd], len(body)
+    c = opened(daemon)
+    for _ in range(30):
+        c.send(*ask)
+        expect(0, c.receive()[0], "of one who reads")
+    try:
+        for _ in range(300):
+            c.send(*ask)
+    except OSError:
+        pass
+    until(lambda: not daemon.sessions(), "the end of one who does not")
+
+
 def test_quiet_failures_end_the_connection(daemon):
     for body in [submit(), submit(sqe(4))[:-8], submit(sqe(1, 5000, nr_segs=3)), b"",
                  submit(*[sqe(4)] * 65)]:
