@@ -221,6 +221,15 @@ def test_another_layout_finds_nothing(make, changes):
     assert make().lookup([key(1)]) == [HIT]
 
 
+def test_another_partition_of_layers_finds_nothing(make, monkeypatch):
+    """Which layers a stage of a pipeline has is also for the user to say, and a page does not tell."""
+    parallel = SimpleNamespace(rank=0, world_size=1, tp_size=1, pp_size=2, pcp_size=1, dcp_size=1)
+    make(parallel=parallel).store([key(1)], gpu([0, 1]))
+    assert make(parallel=parallel).lookup([key(1)]) == [HIT]
+    monkeypatch.setenv("VLLM_PP_LAYER_PARTITION", "1,3")
+    assert make(parallel=parallel).lookup([key(1)]) == [MISS]
+
+
 def test_chunk_is_there_when_all_ranks_have_it(make):
     one, two = make(world=2, rank=0), make(world=2, rank=1)
     one.store([key(1)], gpu([0, 1]))

@@ -5,11 +5,12 @@ A key of vLLM is the hash of a chunk's tokens and all before them, and 4 bytes w
 key is that hash and, as qualifier, group, rank and generation. What else tells one cache from another (model, dtype,
 layout, parallel shape) is the session's keyspace, so that an engine with another layout finds nothing.
 
-Everything here is immutable or a pure function.
+Everything here is immutable or a function of its arguments, and of the environment that vLLM gives all its processes.
 """
 from __future__ import annotations
 
 import json
+import os
 from hashlib import sha256
 from typing import Any, List, Sequence
 
@@ -63,7 +64,7 @@ def describe(config: Any, more: str = "", **others: Any) -> str:
     config: vLLM's OffloadingConfig. more: the user's option "keyspace". others: what else tells layouts apart.
 
     The scheduler and all workers of an engine have to come to the same text. With pipeline parallelism each worker has
-    other layers, which rank, model and pp_size tell.
+    other layers, which rank, model and pp_size tell, and the partition that the user may have given to all of them.
     """
     parallel = config.parallel
     one_stage = parallel.pp_size == 1
@@ -80,6 +81,7 @@ def describe(config: Any, more: str = "", **others: Any) -> str:
         "block_bytes": config.worker_kv_bytes_per_block if one_stage else None,
         "parallel": [parallel.world_size, parallel.tp_size, parallel.pp_size, parallel.pcp_size, parallel.dcp_size],
         "replicated": config.replicated_layout,
+        **({} if one_stage else {"partition": os.environ.get("VLLM_PP_LAYER_PARTITION")}),
         "more": more,
         **others,
     }, sort_keys=True)
