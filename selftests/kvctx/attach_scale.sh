@@ -32,7 +32,7 @@ for what; do
 	# a record of 120 bytes a page; extents are at least 64 KiB, of which a header and less than a block are not records
 	most=$((pages * 120 * 68 / 64 + segments * (step + 8192)))
 	check "$pages pages: attach read $((bytes >> 10)) KiB, at most $((most >> 10))" test "$bytes" -le $most
-	until_true 10 test "$(written "${devs[@]}")" -gt 0
+	until_true 60 test "$(written "${devs[@]}")" -gt 0
 	sleep 1
 	before=$(written "${devs[@]}") start=$(ms)
 	kvctxctl pool detach image > /dev/null

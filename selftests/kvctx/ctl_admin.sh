@@ -40,7 +40,7 @@ scrape() {
 }
 # not by the function, whose shell would be what is killed: who holds the output keeps the guest waiting
 setpriv --reuid 65534 --regid 65534 --clear-groups kvctxctl exporter > /tmp/exporter.out 2>&1 & exporter=$!
-until_true 10 grep -q Listening /tmp/exporter.out
+until_true 60 grep -q Listening /tmp/exporter.out
 check "everybody may serve metrics" prints 'kvctx_tenant_pages[{]pool="t",tenant="default"[}] 0' scrape
 kill $exporter
 wait $exporter
@@ -102,14 +102,14 @@ check "detach" kvctxctl pool detach t
 # Events
 ctl_genl events 6 60 > /tmp/events &
 events=$!
-until_true 10 grep -q listening /tmp/events
+until_true 60 grep -q listening /tmp/events
 kvctxctl pool format t "$a" "$b" --force --segment-size 1M > /dev/null
 kvctxctl pool attach "$a" "$b" > /dev/null
 kvctxctl tenant add t alice > /dev/null
 kvctxctl tenant set t alice --require-verified > /dev/null
 kvctxctl tenant remove t alice > /dev/null
 unplug ctlb
-check "the pool is degraded when a device goes" until_true 10 bash -c 'kvctxctl pool list | grep -q degraded'
+check "the pool is degraded when a device goes" until_true 60 bash -c 'kvctxctl pool list | grep -q degraded'
 check "one member failed, the other did not" bash -c "
 	kvctxctl pool show t | grep -q 'online.*$a' && kvctxctl pool show t | grep -q 'failed.*$b'"
 check "tenants can still be added" kvctxctl tenant add t bob
@@ -141,7 +141,7 @@ check "store on both" prints 'stored=40' pages store 0 40 100000
 check "flush" prints flushed pages flush
 check "the device begins to fail writes" fail_writes
 check "a tenant is added all the same" kvctxctl tenant add t carol
-check "and the member is lost" until_true 10 bash -c 'kvctxctl pool list | grep -q degraded'
+check "and the member is lost" until_true 60 bash -c 'kvctxctl pool list | grep -q degraded'
 check "pages of the other are served, those of the lost one are gone" \
 	prints 'right=20 wrong=0 bad=0 missing=0 gone=20 errors=0' pages load 0 40 100000
 check "stores go on" prints 'stored=20' pages store 100 20 100000
@@ -158,7 +158,7 @@ check "store more" prints 'stored=40' pages store 200 40 100000
 sleep 1		# full segments are summarized by now
 check "the device fails writes again" fail_writes
 check "a flush fails" fails . pages flush
-check "the member is lost" until_true 10 bash -c 'kvctxctl pool list | grep -q degraded'
+check "the member is lost" until_true 60 bash -c 'kvctxctl pool list | grep -q degraded'
 check "the flush of a session that began later does not" prints flushed pages flush
 check "detach" kvctxctl pool detach t
 dmsetup remove ctl_flaky
@@ -235,7 +235,7 @@ many_at_once() {
 many_at_once
 check "attach, detach, tenants, stores and lists at the same time: all can be detached" \
 	bash -c 'for p in t u; do kvctxctl pool detach $p 2> /dev/null; done; [ -z "$(ls /dev/kvctx 2> /dev/null)" ]'
-check "unload" until_true 10 rmmod kvctx
+check "unload" until_true 60 rmmod kvctx
 check "nothing is left" bash -c '! grep -qE "kvctx|kvc_" /proc/vmallocinfo /proc/slabinfo /proc/devices'
 nvmet_teardown
 finish

@@ -85,7 +85,7 @@ port=$(nvmet_port loop)
 ln -s "$nvmet_cfg/subsystems/$nqn" "$port/subsystems/$nqn"
 nvmet_connect tcp scan > /dev/null
 nvmet_connect loop scan > /dev/null
-until_true 10 bash -c '[ "$(grep -cE " nvme[0-9]+n[0-9]+$" /proc/partitions)" = 2 ]'
+until_true 60 bash -c '[ "$(grep -cE " nvme[0-9]+n[0-9]+$" /proc/partitions)" = 2 ]'
 read -rd '' first second < <(grep -oE 'nvme[0-9]+n[0-9]+$' /proc/partitions)
 format t "/dev/$first" > /dev/null
 check "the disk below the target shows the same: refused" refuses 1 "t: member 0 is there twice, $c and /dev/$first" \

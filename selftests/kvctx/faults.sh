@@ -182,7 +182,7 @@ operations() {
 
 $part
 check "detach" until_true 20 kvctxctl pool detach t
-check "unload" until_true 10 rmmod kvctx
+check "unload" until_true 60 rmmod kvctx
 check "no node is left" bash -c '! ls -d /dev/kvctx /dev/t'
 check "nothing is left" bash -c '! grep -qE "kvctx|kvc_" /proc/vmallocinfo /proc/slabinfo /proc/devices'
 if grep -q kmemleak=on /proc/cmdline; then

@@ -64,7 +64,7 @@ check "nothing was discarded" test "$(stat_of discarded_bytes)" = 0
 # Discards
 check "segments were reclaimed" test "$(stat_of segments_reclaimed)" -gt 5
 check "switch discards on, slowly" set_pool --discard 1M
-check "they begin" until_true 10 bash -c 'kvctxctl stat t | grep -qE "discarded_bytes +[1-9]"'
+check "they begin" until_true 60 bash -c 'kvctxctl stat t | grep -qE "discarded_bytes +[1-9]"'
 check "a flush does not wait for them" bash -c 'pages store 5000 3 262144 && timeout 5 pages flush | grep -q flushed'
 check "stores and loads do not" bash -c '
 	pages store 6000 200 262144 | grep -q stored=200 && pages load 6150 50 262144 | grep -q right=50'
@@ -140,6 +140,6 @@ else
 	check "store 100 pages" prints 'stored=100' pages store 0 100 100000
 fi
 check "detach" kvctxctl pool detach t
-check "unload" until_true 10 rmmod kvctx
+check "unload" until_true 60 rmmod kvctx
 nvmet_teardown
 finish

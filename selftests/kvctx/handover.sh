@@ -38,7 +38,7 @@ check "a process finds all" prints 'right=100 ' in_process pages load 0 100 1000
 check "stores others" prints 'stored=100 ' in_process pages store 100 100 70001
 check "and deletes some" prints 'deleted=10 ' in_process pages delete 0 10
 in_process pages hold 5 > /tmp/hold.out &
-check "it holds the pool" until_true 5 grep -q holding /tmp/hold.out
+check "it holds the pool" until_true 60 grep -q holding /tmp/hold.out
 check "the module is refused meanwhile" bash -c "kvctxctl pool attach $dev 2>&1 | grep 'in use'"
 check "and so is another process" refuses 1 'busy' in_process pages load 0 1 100000
 wait $!
@@ -61,7 +61,7 @@ check "detach" until_true 20 kvctxctl pool detach t
 # The process does not come to its end
 for i in 1 2 3; do
 	check "a process is killed under load, $i" killed_under_load "0.$((i * 3))"
-	check "it lets go of the device" until_true 10 kvctxctl check "$dev"
+	check "it lets go of the device" until_true 60 kvctxctl check "$dev"
 	check "the checker finds the pool sound" prints 'Sound' kvctxctl check --data "$dev"
 	check "attach to the module" kvctxctl pool attach "$dev"
 	check "what was stored before is there or was evicted" prints 'wrong=0 bad=0 .* gone=0 errors=0' pages load 20 80 100000
@@ -71,6 +71,6 @@ for i in 1 2 3; do
 	check "detach" until_true 20 kvctxctl pool detach t
 	check "a process finds them" prints 'right=20 ' in_process pages load $((1000 * i)) 20 100000
 done
-check "unload" until_true 10 kvctxctl unload
+check "unload" until_true 60 kvctxctl unload
 nvmet_teardown
 finish

@@ -40,6 +40,6 @@ for ((done = 0; done < count; done += step)); do
 		grep -q "^images=$n " /tmp/hostile.out
 done
 check "a sound pool attaches still" bash -c "kvctxctl pool attach $dev && kvctxctl pool detach t"
-check "unload" until_true 10 kvctxctl unload
+check "unload" until_true 60 kvctxctl unload
 nvmet_teardown
 finish

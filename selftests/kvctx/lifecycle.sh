@@ -71,7 +71,7 @@ check "tenant removal refuses while a session is open" refuses 1 'session' kvctx
 check "unload refuses while a session is open" refuses 1 'in use|busy' kvctxctl unload
 check "rmmod too" refuses 1 'in use' rmmod kvctx
 kill $hold; wait $hold 2> /dev/null
-check "detach works when it is closed" until_true 10 kvctxctl pool detach t
+check "detach works when it is closed" until_true 60 kvctxctl pool detach t
 
 # Tenants
 check "attach again" kvctxctl pool attach "$dev"
@@ -103,7 +103,7 @@ pages hang & hang=$!
 sleep 1
 kill -9 $hang; wait $hang 2> /dev/null
 check "detach after a client was killed" until_true 20 kvctxctl pool detach t
-check "unload" until_true 10 kvctxctl unload
+check "unload" until_true 60 kvctxctl unload
 check "no node is left" test ! -e /dev/kvctx/t
 check "no thread or workqueue is left" bash -c '! ps -o comm 2> /dev/null | grep -q kvctx'
 

@@ -164,7 +164,7 @@ check "a device of a pool is not taken" fails 'member of the pool' bash -c "
 check "a device comes again" prints 'added' kvctxctl pool add t "$a" --force
 kill $session
 wait $session 2> /dev/null
-check "detach" until_true 10 detach
+check "detach" until_true 60 detach
 check "attach what is left" prints 'state +online' attach "$a" "$c"
 check "with its pages" prints "right=$((400 - on_b)) wrong=0 bad=0 missing=$on_b" pages load 0 400 100000
 check "detach" detach
@@ -207,7 +207,7 @@ check "without the leases it goes" until_true 20 bash -c "! kvctxctl pool show t
 check "all pages are there" prints 'right=40 wrong=0 bad=0 missing=0 gone=0' pages load 0 40 100000
 
 # Another member is lost while one leaves
-check "detach" until_true 10 detach
+check "detach" until_true 60 detach
 format "$a" "$b" "$c" > /dev/null
 attach "$a" "$b" "$c" > /dev/null
 check "store 60 pages" prints 'stored=60' pages store 0 60 100000
@@ -217,15 +217,15 @@ lease=$!
 sleep 1
 kvctxctl pool remove t "$a" --no-wait > /dev/null
 unplug memb
-check "the other one is lost" until_true 10 state_is 1 failed
-check "the superblocks of the others note it" until_true 10 bash -c "
+check "the other one is lost" until_true 60 state_is 1 failed
+check "the superblocks of the others note it" until_true 60 bash -c "
 	kvctxctl dump --force $a -o json | tr -d ' \t\n' | grep -q '\"absent\":true'"
-check "the one that was leaving is stuck" until_true 10 state_is 0 stuck
+check "the one that was leaving is stuck" until_true 60 state_is 0 stuck
 kill $lease
 wait $lease 2> /dev/null
 check "it stays" bash -c "sleep 1; kvctxctl pool show t | grep -q $a"
 check "and so do its pages" prints 'right=40 wrong=0 bad=0 missing=0 gone=20' pages load 0 60 100000
-check "detach" until_true 10 detach
+check "detach" until_true 60 detach
 check "attach without the lost one" prints degraded attach "$a" "$c" --degraded
 check "its pages are there" prints 'right=40 wrong=0 bad=0 missing=0 gone=20' pages load 0 60 100000
 check "the missing one is removed" prints removed kvctxctl pool remove t 1

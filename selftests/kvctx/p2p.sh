@@ -79,7 +79,7 @@ unbind() {
 }
 
 bind() {
-	echo "$KVCTX_PEER_NAME" > "/sys/bus/pci/drivers/$1/bind" && until_true 10 test -e "$KVCTX_PEER"
+	echo "$KVCTX_PEER_NAME" > "/sys/bus/pci/drivers/$1/bind" && until_true 60 test -e "$KVCTX_PEER"
 }
 
 # come_and_go: while others register its memory
@@ -101,7 +101,7 @@ remove_device() {
 }
 
 rescan() {
-	echo 1 > /sys/bus/pci/rescan && until_true 10 test -e "$KVCTX_PEER"
+	echo 1 > /sys/bus/pci/rescan && until_true 60 test -e "$KVCTX_PEER"
 }
 
 modprobe -a kvctx nvme
@@ -196,6 +196,6 @@ echo "@bar $outside $(sha256sum < /tmp/left | cut -d' ' -f1)"
 
 check "detach" until_true 30 kvctxctl pool detach t
 cat /tmp/times
-check "unload" until_true 10 kvctxctl unload
+check "unload" until_true 60 kvctxctl unload
 nvmet_teardown
 finish

@@ -63,6 +63,6 @@ check "damage others" dd if=/dev/urandom of="$backing" bs=4096 count=64 seek=$((
 check "logs are sound" prints 'Sound' kvctxctl check "$dev"
 check "pages are not" refuses 1 'page.*checksum' kvctxctl check --data "$dev"
 check "disconnect with kvctxctl" kvctxctl disconnect --nqn "$(nvmet_nqn replay)"
-check "unload" until_true 10 kvctxctl unload
+check "unload" until_true 60 kvctxctl unload
 nvmet_teardown
 finish

@@ -25,7 +25,7 @@ check "hits were counted" test "$(stat_of slot_hits)" -gt 100
 check "pages read ahead too" test "$(stat_of prefetches)" -gt 100
 check "no session and no operation is left" until_true 20 session_count
 check "detach" until_true 20 kvctxctl pool detach t
-check "unload" until_true 10 kvctxctl unload
+check "unload" until_true 60 kvctxctl unload
 "$here/slow.sh" remove
 nvmet_teardown
 finish

@@ -36,7 +36,7 @@ check "detach refuses" refuses 1 session kvctxctl pool detach t
 check "the module cannot be unloaded" refuses 1 'in use' rmmod kvctx
 check "who only asks is answered" prints holding timeout 60 pages lease 0 10 0
 check "resume" dmsetup resume stuck
-check "the session ends by itself" until_true 10 bash -c "kvctxctl stat t -o json | tr -d ' \n' | grep -q '\"sessions\":0'"
+check "the session ends by itself" until_true 60 bash -c "kvctxctl stat t -o json | tr -d ' \n' | grep -q '\"sessions\":0'"
 check "nothing is in flight" test "$(stat_of inflight)" = 0
 check "all pins are released" test "$(pinned)" = "$before"
 check "the pages are right" prints 'right=50 wrong=0 bad=0 missing=0 gone=0' pages load 0 50 100000
@@ -48,7 +48,7 @@ sleep 1
 kill -9 $client
 wait $client 2> /dev/null
 check "resume again" dmsetup resume stuck
-check "that session ends too" until_true 10 bash -c "kvctxctl stat t -o json | tr -d ' \n' | grep -q '\"sessions\":0'"
+check "that session ends too" until_true 60 bash -c "kvctxctl stat t -o json | tr -d ' \n' | grep -q '\"sessions\":0'"
 check "its pages are right or missing" prints 'wrong=0 bad=0 .*gone=0 errors=0' pages load 1000 10 300000
 
 # No space, and no way to make some: stores wait, run into their deadline, or go with their client
@@ -78,8 +78,8 @@ check "and are counted" test "$(stat_of io_errors)" -ge 50
 check "let it work again" table "linear $backing 0"
 check "the pages are still there" prints 'right=50 wrong=0 bad=0 missing=0 gone=0' pages load 0 50 100000
 check "no chunk was taken for bad" test "$(stat_of rereads)" = 0
-check "detach" until_true 10 kvctxctl pool detach t
-check "unload" until_true 10 kvctxctl unload
+check "detach" until_true 60 kvctxctl pool detach t
+check "unload" until_true 60 kvctxctl unload
 dmsetup remove stuck
 nvmet_teardown
 finish

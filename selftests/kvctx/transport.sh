@@ -56,6 +56,6 @@ check "$kind: no page failed verification" test "$(stat_of bad_pages)" = 0
 # makes chunks fail on purpose
 [ "$kind" != plain ] || program edges
 check "$kind: detach" until_true 30 kvctxctl pool detach t
-check "$kind: unload" until_true 10 kvctxctl unload
+check "$kind: unload" until_true 60 kvctxctl unload
 nvmet_teardown
 finish
