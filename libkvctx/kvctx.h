@@ -144,6 +144,67 @@ struct kvctx_pool_params {
 int kvctx_pool_create(const char *dir, const struct kvctx_pool_params *params);
 
 /**
+ * kvctx_pool_add() - have one more member of a pool that is served in this process
+ * @dir: the pool's directory
+ * @path: a file or block device that becomes a member; what it holds is lost
+ * @bytes: of a new file that is made as @path, with all its space; 0: @path is there
+ *
+ * The member takes new pages at once, sessions go on meanwhile, and pages that are there stay where they are. What lies
+ * elsewhere gets a link in the directory; an absolute @path is taken into it as it is. Of a new file the last name of
+ * @path appears when it is a member, so do not put an empty file into the directory before.
+ *
+ * Whatever ends the process leaves the pool with the member or without it. A failure leaves nothing behind;
+ * kvctx_set_log() tells more about it.
+ *
+ * Pools of the module and of kvctxd grow by kvctxctl(8).
+ *
+ * Context: MT-Safe. Sleeps.
+ *
+ * Return: 0, or
+ *
+ * * -ENOSPC: too small for four segments, the file system is full, or the pool has 64 members
+ * * -EEXIST: it holds a member of a pool; with @bytes: it is there already
+ * * -EBUSY: it is in use, maybe as a member of this pool
+ * * -EFBIG: larger than the files that this process may write (RLIMIT_FSIZE)
+ * * -EMEDIUMTYPE: neither a file nor a block device
+ * * -EUCLEAN: it holds something like a member of a pool
+ * * -EIO: it, or the pool's members, cannot be written
+ * * -ENOMEM: out of memory
+ *
+ * and what kvctx_open() gives for the pool, or open() for the file.
+ */
+int kvctx_pool_add(const char *dir, const char *path, uint64_t bytes);
+
+/* Of kvctx_pool_remove(): the member's pages are dropped */
+#define KVCTX_POOL_DROP		1U
+
+/**
+ * kvctx_pool_remove() - have one member less of a pool that is served in this process
+ * @dir: the pool's directory
+ * @member: a path that leads to it, or its number in decimal, for one that is not there
+ * @flags: 0, or KVCTX_POOL_DROP
+ *
+ * Its pages go to the other members, as far as these have room without evicting, or are dropped. Then it is taken out
+ * of the pool, its superblocks are wiped, and the directory has it no more: a link is taken away, a file that lies in
+ * the directory itself is deleted. Sessions go on meanwhile. Returns when that is over, which leases on its pages delay;
+ * new ones are not given. It cannot be called off, but ends with the process: then, or when it is killed, the pool is
+ * left with the member and with all pages that were flushed.
+ *
+ * Context: MT-Safe. Sleeps, for as long as it takes.
+ *
+ * Return: 0, or
+ *
+ * * -EINVAL: flags that are not known
+ * * -ENOENT: the pool has no such member
+ * * -EBUSY: it is the last one that can be used
+ * * -EALREADY: it is leaving
+ * * -EIO: another member was lost meanwhile, and this one stays until the pool is served anew
+ *
+ * and what kvctx_open() gives for the pool.
+ */
+int kvctx_pool_remove(const char *dir, const char *member, unsigned int flags);
+
+/**
  * kvctx_open() - open a tenant and start a session
  * @path: the tenant; what is there decides who serves the session
  * @flags: O_RDWR, or O_RDONLY for a session that can match and load only; O_CLOEXEC is implied

@@ -31,7 +31,8 @@ struct gathering {
 	struct kvc_super *super;		/* the newest configuration */
 	struct kvc_super *scratch;
 	bool worn;				/* a member has a copy that is none */
-	struct kvc_witness history[KVC_MEMBERS_MAX];
+	u32 nr_history;
+	struct kvc_witness history[KVC_MEMBERS_MAX];	/* of those that are members still */
 	struct kve_candidate given[KVC_MEMBERS_MAX];
 	struct kve_candidate *ordered[KVC_MEMBERS_MAX];
 };
@@ -145,12 +146,25 @@ static int gather(struct gathering *g)
 	return err;
 }
 
+/*
+ * The others have a configuration without it: it was removed, and the process died before the directory lacked it too.
+ * Its pages are elsewhere, or were to be dropped.
+ */
+static int arrange_former(struct gathering *g, const struct kve_candidate *c)
+{
+	if (c->seq >= g->super->seq)
+		return kve_refuse(g->why, -EMEDIUMTYPE, "%s: no member of the pool any more", c->dev->path);
+	kve_log(LOG_WARNING, "pool %s: %s: was removed from the pool, and is left alone; delete it", g->super->pool_name,
+		c->dev->path);
+	return 0;
+}
+
 static int arrange_one(struct gathering *g, struct kve_candidate *c)
 {
 	const struct kvc_super *s = g->super;
 
 	if (c->index >= s->nr_members || memcmp(c->uuid, s->members[c->index].uuid, KVC_UUID_LEN))
-		return kve_refuse(g->why, -EMEDIUMTYPE, "%s: no member of the pool any more", c->dev->path);
+		return arrange_former(g, c);
 	if (g->ordered[c->index])
 		return kve_refuse(g->why, -EUCLEAN, "%s: member %u, and so is %s", c->dev->path, c->index,
 				  g->ordered[c->index]->dev->path);
@@ -158,6 +172,7 @@ static int arrange_one(struct gathering *g, struct kve_candidate *c)
 		return kve_refuse(g->why, -EUCLEAN, "%s: smaller than the pool knows it", c->dev->path);
 	g->worn |= c->worn != 0;
 	g->ordered[c->index] = c;
+	g->history[g->nr_history++] = (struct kvc_witness){ c->index, c->seq, c->was };
 	return 0;
 }
 
@@ -167,11 +182,7 @@ static int arrange_one(struct gathering *g, struct kve_candidate *c)
  */
 static int arrange_history(struct gathering *g)
 {
-	u32 i;
-
-	for (i = 0; i < g->nr; i++)
-		g->history[i] = (struct kvc_witness){ g->given[i].index, g->given[i].seq, g->given[i].was };
-	return kvc_one_history(g->history, g->nr) ? 0 :
+	return kvc_one_history(g->history, g->nr_history) ? 0 :
 	       kve_refuse(g->why, -EUCLEAN, "%s: these members were attached without each other", g->dir);
 }
 
@@ -210,21 +221,16 @@ static int build_member(struct kve_pool *p, u32 i, struct kve_candidate *c)
 {
 	struct kve_member *m = &p->members[i];
 
-	m->pool = p;
-	m->index = i;
 	p->nr_members = i + 1;
-	if (kve_cond_init(&m->wake))
-		return -ENOMEM;
+	if (!c && kvc_super_hole(kvc_super_of(p->core), i))
+		return 0;
 	if (!c) {
-		m->state = KVE_MEMBER_FAILED | KVE_MEMBER_LOST;
-		m->state |= kvc_super_hole(kvc_super_of(p->core), i) ? KVE_MEMBER_REMOVED : KVE_MEMBER_MISSING;
-		if (m->state & KVE_MEMBER_REMOVED)
-			return 0;
+		m->state = KVE_MEMBER_FAILED | KVE_MEMBER_LOST | KVE_MEMBER_MISSING;
 		kve_log(LOG_WARNING, "pool %s: member %u is missing", p->name, i);
 		kvc_member_fail(p->core, i);
-		return 0;
+		return kve_worker_init(m);
 	}
-	m->dev = c->dev;
+	kve_member_enter(m, c->dev);
 	c->dev = NULL;
 	if (c->worn)
 		kve_log(LOG_WARNING, "pool %s: %s: superblock at the %s damaged or old, written again", p->name,
@@ -253,7 +259,7 @@ static int catch_up(struct kve_pool *p, struct gathering *g)
 {
 	u32 i;
 
-	for (i = 0; i < g->nr; i++) {
+	for (i = 0; i < g->nr_history; i++) {
 		struct kve_member *m = &p->members[g->history[i].member];
 
 		if (kvc_super_behind(g->super, &g->history[i]) && kve_member_write_super(m))
@@ -326,7 +332,6 @@ static void unbuild(struct kve_pool *p)
 	for (i = 0; i < p->nr_members; i++) {
 		device_drop(p->members[i].dev);
 		kve_worker_free(&p->members[i]);
-		pthread_cond_destroy(&p->members[i].wake);
 	}
 	os_free(p->super_buf);
 }
@@ -376,36 +381,18 @@ int kve_attach(struct kve_pool *p, char *why)
 	return err;
 }
 
-struct last_flush {
-	struct kve_flush f;
-	bool done;			/* pool->lock */
-};
-
-static void detach_flushed(struct kve_flush *f)
-{
-	struct last_flush *last = (struct last_flush *)f;
-
-	pthread_mutex_lock(&f->pool->lock);
-	last->done = true;
-	pthread_cond_broadcast(&f->pool->attend);
-	pthread_mutex_unlock(&f->pool->lock);
-}
-
 /* Nobody uses the pool any more. What could not be written is lost, and only told to the log. */
 void kve_detach(struct kve_pool *p)
 {
-	struct last_flush last = { .f = { .pool = p, .done = detach_flushed } };
+	int err;
 
 	__atomic_store_n(&p->stopping, true, __ATOMIC_SEQ_CST);
+	kve_leave_stop(p);
 	if (!kve_broken())
 		kvc_pool_rest(p->core);
-	kve_flush_start(&last.f);
-	pthread_mutex_lock(&p->lock);
-	while (!last.done)
-		pthread_cond_wait(&p->attend, &p->lock);
-	pthread_mutex_unlock(&p->lock);
-	if (last.f.err)
-		kve_log(LOG_ERR, "pool %s: last flush failed: %s", p->name, strerror(-last.f.err));
+	err = kve_pool_flush(p);
+	if (err)
+		kve_log(LOG_ERR, "pool %s: last flush failed: %s", p->name, strerror(-err));
 	kve_job_cancel(p, &p->space);
 	stop(p);
 	kve_log(LOG_INFO, "pool %s detached", p->name);

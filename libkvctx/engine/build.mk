@@ -2,8 +2,8 @@
 #
 # The engine in the process: $(KVE_OBJS), the core with it. For the library, and for tests of its own.
 
-KVE_SRC		:= log fork huge os/os device attend member super worker recover attach pool format file create \
-		   transfer ring_uring ring_threads ring mem cq op wait io reap store load events slots submit match \
+KVE_SRC		:= log fork huge os/os device attend member super worker recover grow attach pool resize format file \
+		   create transfer ring_uring ring_threads ring mem cq op wait io reap store load events slots submit match \
 		   session server
 KVE_OBJS	:= $(KVE_SRC:%=$(O)/obj/libkvctx/engine/%.o)
 KVE_CORE	:= $(KVC_CORE_FILES:%=$(O)/obj/libkvctx/core/%.o) $(O)/obj/libkvctx/core/os-native/crc.o \
@@ -24,12 +24,13 @@ $(O)/obj/libkvctx/core/%.o: kmod/core/%.c Makefile
 
 # The engine's own tests: pools without sessions, and what the tests of the contract cannot see of sessions
 KVE_TEST	:= $(O)/test/engine
-KVE_TESTS	:= pool own create broken session stuck
+KVE_TESTS	:= pool own create grow broken session stuck
 KVE_TESTPROGS	:= $(KVE_TESTS:%=$(KVE_TEST)/test_%)
 KVE_WRAPPED	:= preadv64v2 pwritev64v2 fdatasync io_uring_peek_batch_cqe \
 		   io_uring_submit kve_touch
 
 $(KVE_TEST)/test_create: KVE_WRAPPED += open64 fallocate64 pwrite64 fsync linkat
+$(KVE_TEST)/test_grow: KVE_WRAPPED += symlink unlink linkat
 $(KVE_TESTPROGS): $(KVE_TEST)/%: $(O)/obj/libkvctx/engine/tests/%.o $(O)/obj/libkvctx/engine/tests/rig.o $(KVE_OBJS) $(KVE_CORE)
 	@mkdir -p $(@D)
 	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) $(KVE_WRAPPED:%=-Wl,--wrap=%) -o $@ $^ $(KVE_LIBS) $(call pkglibs,cmocka)

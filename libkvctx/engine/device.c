@@ -154,7 +154,7 @@ static int device_measure(struct kve_device *d, char *why)
 	return err;
 }
 
-static void device_give(struct kve_device *d)
+void kve_device_let_go(struct kve_device *d)
 {
 	if (d->fd < 0)
 		return;
@@ -177,7 +177,7 @@ static int device_take(struct kve_device *d, const struct stat *st, char *why)
 	if (!err)
 		err = device_lock(d, why);
 	if (err)
-		device_give(d);
+		kve_device_let_go(d);
 	return err;
 }
 
@@ -208,7 +208,7 @@ int kve_device_open(struct kve_device *d, const char *path, char *why)
 
 void kve_device_close(struct kve_device *d)
 {
-	device_give(d);
+	kve_device_let_go(d);
 	free(d->path);
 	*d = (struct kve_device){ .fd = -1 };
 }

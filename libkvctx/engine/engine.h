@@ -10,6 +10,8 @@
  *   attendant  the pool's thread for all that waits for time or for space
  *   job        a function that the attendant calls, soon or at a time
  *   loss       of a member: its pages are gone until the next attach
+ *   place      of a member, by its number: there are KVC_MEMBERS_MAX from the beginning, and nobody is in most of them
+ *   holder     who holds on to the devices of members, and lets go when one leaves
  *
  * Lifetimes: kve_pool_get() attaches the pool of a directory, or finds it attached in this process, and counts the
  * caller; the last kve_pool_put() detaches it, in the background when a device does not answer. A child after fork() owns nothing: see fork.c.
@@ -19,12 +21,16 @@
  *   2  os/os device create
  *   3  member super
  *   4  worker recover
- *   5  attach
- *   6  pool
+ *   5  grow
+ *   6  attach
+ *   7  pool
+ *   8  resize
  *
  * Locks, outermost first: kve_admin_lock (attach; held over its I/O), pool->super_lock (everything that changes
- * a superblock; held over I/O), a session's, the engine's, pool->lock (jobs, flushes; never held over I/O). No function
- * of an upper floor is called under a lock of a lower one.
+ * a superblock; held over I/O), pool->config_lock (who changes what it says of members holds it too, so others can read
+ * that; never held over I/O), a session's, the engine's, pool->lock (jobs, flushes; never held over I/O).
+ * pool->holders_lock is outside of a ring's, and under super_lock. No function of an upper floor is called under a lock
+ * of a lower one.
  */
 #ifndef KVE_ENGINE_H
 #define KVE_ENGINE_H
@@ -64,6 +70,7 @@ struct kve_device {
 #define KVE_WHY		256
 int kve_device_open(struct kve_device *d, const char *path, char *why);
 void kve_device_close(struct kve_device *d);
+void kve_device_let_go(struct kve_device *d);	/* others may have it; what it was called stays */
 /* Synchronous; @buf, @len and @offset aligned to KVC_BLOCK. 0, -EIO. @durable: PREFLUSH and FUA */
 int kve_device_read(const struct kve_device *d, void *buf, size_t len, u64 offset);
 int kve_device_write(const struct kve_device *d, const void *buf, size_t len, u64 offset, bool durable);
@@ -105,21 +112,23 @@ struct kve_flush {
 };
 
 void kve_flush_start(struct kve_flush *f);
+int kve_pool_flush(struct kve_pool *p);		/* and wait for it. 0, or what kept it from being durable */
 
-/* pool.c */
+/* member.c */
 
 enum {
 	KVE_MEMBER_FAILED	= 1,	/* it is about to be lost */
 	KVE_MEMBER_LOST		= 2,	/* the engine knows, pool->losses has counted it */
 	KVE_MEMBER_MISSING	= 4,	/* it was not there at attach */
-	KVE_MEMBER_REMOVED	= 8,	/* nobody is here: a hole */
+	KVE_MEMBER_REMOVED	= 8,	/* nobody is here: a hole, or a place that was never used */
+	KVE_MEMBER_LEAVING	= 16,	/* it is being removed */
 };
 
 struct kve_member {
 	struct kve_pool *pool;
 	u32 index;
 	u32 state;			/* atomically */
-	struct kve_device *dev;		/* NULL: none. Else valid until detach */
+	struct kve_device *dev;		/* NULL: none. Else there until detach, though closed when it is REMOVED */
 	/* worker.c */
 	pthread_t thread;
 	pthread_cond_t wake;
@@ -137,23 +146,28 @@ struct kve_counters {
 	struct os_atomic64 host_written, reclaim_written, meta_written, discarded;	/* bytes */
 };
 
+struct kve_holder {
+	struct kve_holder *next;
+	void (*let_go)(struct kve_holder *h, u32 member);	/* nothing moves there any more */
+};
+
 struct kve_pool {
 	struct kve_pool *next;		/* of those attached; kve_admin_lock */
 	u64 number;			/* of those of this process, in the order of their attach */
 	bool leaving;			/* being detached, by a thread of its own; kve_admin_lock */
-	char *dir;
+	char *dir;			/* absolute */
 	u64 dir_dev, dir_ino;		/* what it is found by */
 	char name[KVC_NAME_MAX];
 	u32 users;			/* kve_admin_lock */
 	struct kvc_pool *core;
-	u32 nr_members;
+	u32 nr_members;			/* places with a worker: it only grows; see kve_nr_members() */
 	struct kve_member members[KVC_MEMBERS_MAX];
 	struct os_atomic losses;	/* members lost since attach */
 	bool online;			/* recovered: the engine may call; atomically */
 	bool stopping;			/* detach: only flushes any more; atomically */
 	bool quit;			/* threads end; lock */
 	u64 attach_bytes, attach_ns;	/* what recovery read, and how long it took */
-	pthread_mutex_t super_lock;
+	pthread_mutex_t super_lock, config_lock;
 	void *super_buf;		/* one slot; super_lock */
 	struct kve_counters counters;
 	pthread_mutex_t lock;
@@ -163,6 +177,16 @@ struct kve_pool {
 	bool attended;			/* there is a thread */
 	pthread_cond_t attend;
 	struct kve_job *jobs, *running;
+
+	/* grow.c: the thread that ends removals; lock */
+	pthread_t leaver;
+	bool leaves;			/* there is one */
+	bool leave_look;		/* a member may have left */
+	bool leave_stop;
+	pthread_cond_t leave;
+
+	pthread_mutex_t holders_lock;
+	struct kve_holder *holders;
 
 	/* Of the sessions': queued when the engine says that there is space. fn is set by who first waits */
 	struct kve_job space;
@@ -198,6 +222,37 @@ static inline u32 kve_member_state(const struct kve_member *m)
 {
 	return __atomic_load_n(&m->state, __ATOMIC_ACQUIRE);
 }
+
+/* Members below this number are complete, also if nobody is there */
+static inline u32 kve_nr_members(const struct kve_pool *p)
+{
+	return os_load_acquire(&p->nr_members);
+}
+
+void kve_holder_add(struct kve_pool *p, struct kve_holder *h);
+void kve_holder_remove(struct kve_pool *p, struct kve_holder *h);	/* it is not being called any more */
+
+/* grow.c */
+
+/*
+ * Have the file or block device @path as a member too; with @bytes a new file of that size is made there. What it holds
+ * is lost. An entry of the pool's directory is made for one that lies elsewhere. 0, or with a sentence in @why
+ *   -ENOSPC   it is too small, the file system is too full, or the pool has no place for another one
+ *   -EEXIST   it holds a member of a pool; with @bytes: something is there
+ *   -EBUSY    it is in use
+ *   -EIO      it cannot be read or written; or no superblock could be
+ * and what kve_device_open() gives. @dry_run: could it be? Nothing is read, written or made
+ */
+int kve_pool_add(struct kve_pool *p, const char *path, u64 bytes, bool dry_run, char *why);
+/*
+ * Begin to remove a member: its pages go to others, if @move and as far as these have room, or are dropped. When that is
+ * over the state says REMOVED, the directory has it no more (a file that lay there is gone), and its superblocks are
+ * wiped. Irreversible until the next attach, which has the member again if it was not over. 0, or with a sentence in @why
+ *   -ENOENT    there is no such member
+ *   -EBUSY     it is the last one online
+ *   -EALREADY  it is leaving
+ */
+int kve_pool_remove(struct kve_pool *p, u32 member, bool move, char *why);
 
 /* fork.c */
 

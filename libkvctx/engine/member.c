@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 /*
- * Members: how they are lost, and how their superblocks are written.
+ * Members: how they come to their places and are lost, and how their superblocks are written.
  *
  * A loss begins anywhere (KVE_MEMBER_FAILED) and is completed by the member's worker (kve_member_lose()): the engine
  * forgets the pages, pool->losses counts, and LOST lets flushes of the member end. Flushes wait between the two, so none
@@ -10,6 +10,33 @@
 #include <syslog.h>
 
 #include "pools.h"
+
+void kve_members_init(struct kve_pool *p)
+{
+	u32 i;
+
+	for (i = 0; i < KVC_MEMBERS_MAX; i++) {
+		p->members[i].pool = p;
+		p->members[i].index = i;
+		p->members[i].state = KVE_MEMBER_FAILED | KVE_MEMBER_LOST | KVE_MEMBER_REMOVED;
+		kve_cond_init(&p->members[i].wake);
+	}
+}
+
+void kve_members_exit(struct kve_pool *p)
+{
+	u32 i;
+
+	for (i = 0; i < KVC_MEMBERS_MAX; i++)
+		pthread_cond_destroy(&p->members[i].wake);
+}
+
+void kve_member_enter(struct kve_member *m, struct kve_device *dev)
+{
+	m->dev = dev;
+	/* pairs with the acquire in kve_member_state(): who sees that somebody is here sees the device */
+	os_store_release(&m->state, 0);
+}
 
 void kve_member_kick(struct kve_member *m)
 {
@@ -56,12 +83,13 @@ int kve_member_write_super(struct kve_member *m)
  */
 int kve_members_write_super(struct kve_pool *p)
 {
-	u32 i, written = 0;
+	u32 i, nr = kve_nr_members(p), written = 0;
 
-	for (i = 0; i < p->nr_members; i++) {
+	for (i = 0; i < nr; i++) {
 		struct kve_member *m = &p->members[i];
 
-		if (kve_member_state(m) & KVE_MEMBER_FAILED)
+		/* who is being removed is no member by now */
+		if ((kve_member_state(m) & KVE_MEMBER_FAILED) || kvc_super_hole(kvc_super_of(p->core), i))
 			continue;
 		if (!kve_member_write_super(m))
 			written++;
@@ -69,6 +97,54 @@ int kve_members_write_super(struct kve_pool *p)
 			kve_member_failed(m);
 	}
 	return written ? 0 : -EIO;
+}
+
+void kve_leave_look(struct kve_pool *p)
+{
+	pthread_mutex_lock(&p->lock);
+	p->leave_look = true;
+	pthread_cond_signal(&p->leave);
+	pthread_mutex_unlock(&p->lock);
+}
+
+void kve_holder_add(struct kve_pool *p, struct kve_holder *h)
+{
+	pthread_mutex_lock(&p->holders_lock);
+	h->next = p->holders;
+	p->holders = h;
+	pthread_mutex_unlock(&p->holders_lock);
+}
+
+void kve_holder_remove(struct kve_pool *p, struct kve_holder *h)
+{
+	struct kve_holder **at;
+
+	pthread_mutex_lock(&p->holders_lock);
+	for (at = &p->holders; *at != h; at = &(*at)->next)
+		;
+	*at = h->next;
+	pthread_mutex_unlock(&p->holders_lock);
+}
+
+void kve_holders_let_go(struct kve_pool *p, u32 member)
+{
+	struct kve_holder *h;
+
+	pthread_mutex_lock(&p->holders_lock);
+	for (h = p->holders; h; h = h->next)
+		h->let_go(h, member);
+	pthread_mutex_unlock(&p->holders_lock);
+}
+
+/* Another member was lost: none of those that were leaving will. */
+static void member_leave_stops(struct kve_pool *p)
+{
+	u32 i, nr = kve_nr_members(p);
+
+	for (i = 0; i < nr; i++)
+		if ((kve_member_state(&p->members[i]) & KVE_MEMBER_LEAVING) && !kvc_member_leaves(p->core, i))
+			kve_log(LOG_WARNING, "pool %s: member %u stays until the next attach, another one was lost",
+				p->name, i);
 }
 
 void kve_member_lose(struct kve_member *m)
@@ -83,8 +159,11 @@ void kve_member_lose(struct kve_member *m)
 	__atomic_fetch_or(&m->state, KVE_MEMBER_LOST, __ATOMIC_SEQ_CST);
 	kve_log(LOG_ERR, "pool %s: member %u (%s) lost: its pages are gone until the next attach", p->name, m->index,
 		m->dev->path);
+	member_leave_stops(p);
 	pthread_mutex_lock(&p->super_lock);
+	pthread_mutex_lock(&p->config_lock);
 	kvc_super_touch(p->core);
+	pthread_mutex_unlock(&p->config_lock);
 	kve_members_write_super(p);
 	pthread_mutex_unlock(&p->super_lock);
 }

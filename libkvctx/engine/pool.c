@@ -34,7 +34,11 @@ static struct kve_pool *pool_find(const struct stat *st)
 
 static void pool_free(struct kve_pool *p)
 {
+	kve_members_exit(p);
+	pthread_cond_destroy(&p->leave);
 	pthread_cond_destroy(&p->attend);
+	pthread_mutex_destroy(&p->holders_lock);
+	pthread_mutex_destroy(&p->config_lock);
 	pthread_mutex_destroy(&p->super_lock);
 	pthread_mutex_destroy(&p->lock);
 	free(p->waits);
@@ -50,10 +54,14 @@ static struct kve_pool *pool_alloc(const char *dir, const struct stat *st)
 		return NULL;
 	p->dir_dev = st->st_dev;
 	p->dir_ino = st->st_ino;
-	p->dir = strdup(dir);
+	/* its entries change while it is in use, wherever the program is then */
+	p->dir = realpath(dir, NULL);
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_mutex_init(&p->super_lock, NULL);
-	if (kve_cond_init(&p->attend) || !p->dir) {
+	pthread_mutex_init(&p->config_lock, NULL);
+	pthread_mutex_init(&p->holders_lock, NULL);
+	kve_members_init(p);
+	if (kve_cond_init(&p->attend) || kve_cond_init(&p->leave) || !p->dir) {
 		pool_free(p);
 		return NULL;
 	}

@@ -24,10 +24,16 @@ struct kve_candidate {
 int kve_candidate_read(struct kve_candidate *c, struct kvc_super *super, char *why);
 
 /* member.c */
+void kve_members_init(struct kve_pool *p);			/* all places, where nobody is */
+void kve_members_exit(struct kve_pool *p);
+void kve_member_enter(struct kve_member *m, struct kve_device *dev);	/* takes its place */
 void kve_member_kick(struct kve_member *m);			/* its worker; any lock but pool->lock */
 void kve_member_lose(struct kve_member *m);			/* completes a loss, by its worker */
 int kve_member_write_super(struct kve_member *m);		/* super_lock, or nobody knows the pool yet */
 int kve_members_write_super(struct kve_pool *p);		/* super_lock */
+void kve_leave_look(struct kve_pool *p);			/* a member may have left: grow.c shall look */
+
+void kve_holders_let_go(struct kve_pool *p, u32 member);	/* nothing moves to or from it */
 
 /* worker.c */
 extern const struct kvc_ops kve_core_ops;
@@ -35,6 +41,9 @@ int kve_worker_init(struct kve_member *m);
 void kve_worker_free(struct kve_member *m);
 int kve_worker_start(struct kve_member *m);
 void kve_worker_join(struct kve_member *m);
+
+/* grow.c */
+void kve_leave_stop(struct kve_pool *p);			/* no removal ends any more */
 
 /* recover.c */
 int kve_recover(struct kve_pool *p, char *why);

@@ -141,6 +141,12 @@ static void iothreads_buffer_remove(struct kve_ring *ring, s32 buffer)
 	(void)ring, (void)buffer;
 }
 
+/* It holds on to none */
+static void iothreads_let_go(struct kve_ring *ring, u32 member)
+{
+	(void)ring, (void)member;
+}
+
 static void iothreads_close(struct kve_ring *ring)
 {
 	struct iothreads *r = iothreads_of(ring);
@@ -160,7 +166,7 @@ static void iothreads_close(struct kve_ring *ring)
 static const struct kve_ring_kind iothreads_kind = {
 	.threads = true, .queue = iothreads_queue, .send = iothreads_send, .wait = iothreads_wait,
 	.poke = iothreads_poke, .buffer_add = iothreads_buffer_add, .buffer_remove = iothreads_buffer_remove,
-	.close = iothreads_close,
+	.let_go = iothreads_let_go, .close = iothreads_close,
 };
 
 int kve_iothreads_open(struct kve_ring **out)

@@ -317,6 +317,18 @@ static void uring_buffer_remove(struct kve_ring *ring, s32 buffer)
 	pthread_mutex_unlock(&r->lock);
 }
 
+static void uring_let_go(struct kve_ring *ring, u32 member)
+{
+	struct uring *r = uring_of(ring);
+	int none = -1;
+
+	pthread_mutex_lock(&r->lock);
+	if (r->files & BIT_ULL(member))
+		io_uring_register_files_update(&r->u, member, &none, 1);
+	r->files &= ~BIT_ULL(member);
+	pthread_mutex_unlock(&r->lock);
+}
+
 static void uring_close(struct kve_ring *ring)
 {
 	struct uring *r = uring_of(ring);
@@ -337,7 +349,8 @@ static void uring_close(struct kve_ring *ring)
 
 static const struct kve_ring_kind uring_kind = {
 	.queue = uring_queue, .send = uring_send, .wait = uring_wait, .poke = uring_poke,
-	.buffer_add = uring_buffer_add, .buffer_remove = uring_buffer_remove, .close = uring_close,
+	.buffer_add = uring_buffer_add, .buffer_remove = uring_buffer_remove, .let_go = uring_let_go,
+	.close = uring_close,
 };
 
 /* Waiting with a limit must not need the submission queue, and no completion may be lost. */

@@ -45,10 +45,10 @@ static u32 session_slot_bytes_max(const struct kve_session *s)
 
 static u32 session_align(const struct kve_pool *p)
 {
-	u32 i, align = 1;
+	u32 i, nr = kve_nr_members(p), align = 1;
 
-	for (i = 0; i < p->nr_members; i++)
-		if (p->members[i].dev)
+	for (i = 0; i < nr; i++)
+		if (!(kve_member_state(&p->members[i]) & (KVE_MEMBER_REMOVED | KVE_MEMBER_MISSING)))
 			align = max(align, p->members[i].dev->align);
 	return align;
 }
@@ -70,20 +70,23 @@ static int session_info(struct kve_session *s, union kvctx_arg *arg)
 {
 	const struct kvc_super *super = kvc_super_of(s->pool->core);
 	struct kvctx_info *info = &arg->info;
-	u64 pages, bytes;
+	u64 pages, bytes, capacity;
 
+	pthread_mutex_lock(&s->pool->config_lock);
+	capacity = kvc_capacity(s->pool->core);
+	pthread_mutex_unlock(&s->pool->config_lock);
 	*info = (struct kvctx_info){
 		.size = info->size,
 		.session_flags = (s->rights.rdonly ? KVCTX_SESSION_RDONLY : 0) |
 				 (session_ready(s) ? KVCTX_SESSION_READY : 0),
 		.features = session_features(s),
-		.capacity = kvc_capacity(s->pool->core),
+		.capacity = capacity,
 		.page_len_max = s->rights.page_max,
 		.arena_max = session_arena_max(),
 		.segment_size = super->segment_size,
 		.chunk_size = kvc_chunk_size(s->pool->core),
 		.block_size = KVC_BLOCK,
-		.members = s->pool->nr_members,
+		.members = kve_nr_members(s->pool),
 		.dma_align = session_align(s->pool),
 		.tenant_flags = s->tenant_flags,
 		.slot_bytes_max = session_slot_bytes_max(s),
@@ -149,6 +152,7 @@ static void session_setup_undo(struct kve_session *s)
 		kve_slots_free(s);
 		for (i = 0; i < s->nr_mems; i++)
 			kve_mem_free(s, s->mems[i]);
+		kve_holder_remove(s->pool, &s->holder);
 		s->ring->kind->close(s->ring);
 	}
 	free(s->mems);
@@ -189,6 +193,13 @@ static u32 session_entries(u32 wanted)
 	return entries;
 }
 
+static void session_let_go(struct kve_holder *h, u32 member)
+{
+	struct kve_ring *ring = container_of(h, struct kve_session, holder)->ring;
+
+	ring->kind->let_go(ring, member);
+}
+
 static int session_setup_all(struct kve_session *s, struct kvctx_setup *arg)
 {
 	u32 entries = session_entries(arg->cq_entries);
@@ -196,8 +207,10 @@ static int session_setup_all(struct kve_session *s, struct kvctx_setup *arg)
 
 	s->domain = kvc_domain_get(s->pool->core, s->slot, arg->keyspace);
 	err = s->domain ? kve_ring_open(&s->ring, entries) : -ENOMEM;
-	if (!err)
+	if (!err) {
+		kve_holder_add(s->pool, &s->holder);
 		err = kve_cq_setup(s, entries);
+	}
 	if (!err)
 		err = session_setup_eventfd(s, arg);
 	if (!err)
@@ -251,7 +264,7 @@ static int session_unregister(struct kve_session *s, union kvctx_arg *arg)
 static int session_paths(struct kve_session *s, union kvctx_arg *arg)
 {
 	struct kvctx_path *rows = (struct kvctx_path *)arg->paths.paths;
-	u32 i, id = arg->paths.mem, nr = min(arg->paths.nr, s->pool->nr_members);
+	u32 i, id = arg->paths.mem, all = kve_nr_members(s->pool), nr = min(arg->paths.nr, all);
 	bool known;
 
 	pthread_mutex_lock(&s->lock);
@@ -260,14 +273,18 @@ static int session_paths(struct kve_session *s, union kvctx_arg *arg)
 	if (!known)
 		return -EINVAL;
 	for (i = 0; i < nr; i++) {
-		const struct kve_device *dev = s->pool->members[i].dev;
-		const char *name = dev ? strrchr(dev->path, '/') : NULL;
+		const struct kve_member *m = &s->pool->members[i];
+		const char *name;
 
 		rows[i] = (struct kvctx_path){ .member = i };
-		if (dev)
-			snprintf(rows[i].device, sizeof(rows[i].device), "%.31s", name ? name + 1 : dev->path);
+		if (kve_member_state(m) & (KVE_MEMBER_REMOVED | KVE_MEMBER_MISSING)) {
+			rows[i].reason = KVCTX_PATH_GONE;
+			continue;
+		}
+		name = strrchr(m->dev->path, '/');
+		snprintf(rows[i].device, sizeof(rows[i].device), "%.31s", name ? name + 1 : m->dev->path);
 	}
-	arg->paths.nr = s->pool->nr_members;
+	arg->paths.nr = all;
 	return 0;
 }
 
@@ -419,6 +436,7 @@ int kve_session_open(const char *dir, const char *tenant, bool rdonly, struct kv
 	kve_lease_init(s);
 	s->cq.eventfd = -1;
 	s->cq.pollfd = -1;
+	s->holder.let_go = session_let_go;
 	s->losses_seen = os_atomic_read(&s->pool->losses);
 	s->rights = (struct kvctx_rights){
 		.rdonly = rdonly, .verified = s->tenant_flags & KVCTX_TENANT_VERIFIED,

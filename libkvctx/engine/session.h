@@ -88,6 +88,7 @@ struct kve_ring_kind {
 	void (*poke)(struct kve_ring *r);
 	s32 (*buffer_add)(struct kve_ring *r, void *addr, size_t len);
 	void (*buffer_remove)(struct kve_ring *r, s32 buffer);
+	void (*let_go)(struct kve_ring *r, u32 member);		/* of its device; any thread */
 	void (*close)(struct kve_ring *r);
 };
 
@@ -209,6 +210,7 @@ struct kve_session {
 	struct kve_pool *pool;
 	struct kve_waits *waits;	/* the pool's */
 	struct kve_ring *ring;
+	struct kve_holder holder;	/* on the pool's list while there is a ring */
 	char tenant[KVCTX_NAME_MAX];
 	u32 slot;			/* of the tenant */
 	u32 tenant_flags;

@@ -12,6 +12,8 @@
  *
  * Discards go at the pool's rate: after each the worker stays away from them for as long as it takes at that rate.
  */
+#include <semaphore.h>
+
 #include "pools.h"
 
 #define WORKER_RETRY		(KVE_NSEC / 10)	/* when memory was short */
@@ -30,7 +32,7 @@ static bool worker_failed(const struct kve_member *m)
 void kve_flush_start(struct kve_flush *f)
 {
 	struct kve_pool *p = f->pool;
-	u32 i, nr = p->nr_members;
+	u32 i, nr = kve_nr_members(p);
 
 	f->err = 0;
 	f->losses_before = f->losses_seen ? READ_ONCE(*f->losses_seen) : 0;
@@ -64,6 +66,28 @@ static void flush_put(struct kve_flush *f, int err)
 		f->err = f->err ?: -EIO;
 	}
 	f->done(f);
+}
+
+struct worker_wait {
+	struct kve_flush f;
+	sem_t over;
+};
+
+static void worker_flushed(struct kve_flush *f)
+{
+	sem_post(&((struct worker_wait *)f)->over);
+}
+
+int kve_pool_flush(struct kve_pool *p)
+{
+	struct worker_wait w = { .f = { .pool = p, .done = worker_flushed } };
+
+	sem_init(&w.over, 0, 0);
+	kve_flush_start(&w.f);
+	while (sem_wait(&w.over))
+		;
+	sem_destroy(&w.over);
+	return w.f.err;
 }
 
 /* Work items */
@@ -214,13 +238,20 @@ static void worker_serve_flushes(struct kve_member *m)
 /* One item of background work. 1: done, 0: nothing to do, -ENOMEM: try later. */
 static int worker_background(struct kve_member *m)
 {
+	u32 state = kve_member_state(m);
+	bool leaving = state & KVE_MEMBER_LEAVING;
 	int ret;
 
-	if (READ_ONCE(m->pool->stopping) || worker_failed(m) || kve_broken())
+	if (READ_ONCE(m->pool->stopping) || kve_broken())
+		return 0;
+	/* one that is lost and leaves has work, but none for its device */
+	if ((state & KVE_MEMBER_FAILED) && (!leaving || !(state & KVE_MEMBER_LOST)))
 		return 0;
 	ret = kvc_run_next(m->pool->core, m->index, m->run);
 	if (ret == 1)
 		work_execute_run(m, m->run);
+	else if (!ret && leaving)
+		kve_leave_look(m->pool);
 	else if (!ret)
 		ret = work_discard(m, m->run->w);
 	return ret;

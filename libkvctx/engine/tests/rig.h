@@ -55,6 +55,13 @@ int rig_flush(struct kve_pool *p, u32 *losses_seen);
 /* From now on writes, or reads, or flushes of this file fail; NULL: no more */
 enum { RIG_READS = 1, RIG_WRITES = 2, RIG_SYNCS = 4 };
 void rig_fail(const char *path, int what);
+/*
+ * The power goes after so many writes of the pool's own and changes of names; what comes then is said to be done, and is
+ * not. Negative: it stays.
+ */
+void rig_power(int events);
+bool rig_dark(void);					/* one more event: is it lost? */
+bool rig_power_went(void);
 void rig_copy(const char *from, const char *to);
 /* What kve_log() said since the test began has this in it */
 bool rig_logged(const char *text);
