@@ -3,6 +3,8 @@
 #
 # Members: both copies of their superblocks, pools with a member missing, members that come back.
 . "$(dirname "$0")/lib.sh"
+# shellcheck source=selftests/kvctx/grow.sh
+. "$here/grow.sh"
 
 a=$(nvmet_null_blk mema 64)
 b=$(nvmet_null_blk memb 64)
@@ -10,24 +12,11 @@ modprobe kvctx
 
 tail_bytes=131072
 blocks_of() { echo $(($(blockdev --getsize64 "$1") / tail_bytes)); }
-format() { kvctxctl pool format t "$@" --force --segment-size 1M; }
-attach() { kvctxctl pool attach "$@"; }
-detach() { kvctxctl pool detach t; }
 clear_front() { dd if=/dev/zero of="$1" bs=1M count=1 oflag=direct status=none; }
 clear_tail() { dd if=/dev/zero of="$1" bs=$tail_bytes seek=$(($(blocks_of "$1") - 1)) count=1 oflag=direct status=none; }
 copy_tail() { dd if="$1" of="$2" bs=$tail_bytes "$3"=$(($(blocks_of "$4") - 1)) count=1 oflag=direct conv=notrunc status=none; }
 unplug() { echo 0 > "/sys/kernel/config/nullb/$1/power" && rmdir "/sys/kernel/config/nullb/$1"; }
 valid_slots() { ctl_super "$1" show | grep -c ': valid'; }
-
-# fails REGEX COMMAND...: whatever the status is, the sentence counts
-fails() {
-	local re=$1 out
-
-	shift
-	out=$("$@" 2>&1) && return 1
-	printf '%s\n' "$out"
-	[[ $out =~ $re ]]
-}
 
 # Superblocks at both ends
 format "$a" > /dev/null
@@ -137,74 +126,17 @@ check "not with --degraded either" fails 'attached without each other' attach "$
 check "each of them alone is served" prints 'degraded' attach "$b" --degraded
 check "detach" detach
 
-# Members are added and removed while a session works
+# Members that come and go
 c=$(nvmet_null_blk memc 64)
-format "$a" "$b" > /dev/null
-attach "$a" "$b" > /dev/null
-check "store 200 pages" prints 'stored=200' pages store 0 200 100000
-(exec 3<> /dev/kvctx/t/default; sleep 300) &
-session=$!
-check "add a member" prints "$c added to pool t" kvctxctl pool add t "$c" --force
-check "it is shown" prints "2 .*online +$c" kvctxctl pool show t
-check "it is in use" fails 'in use' kvctxctl pool format x "$c"
-check "store 200 more pages" prints 'stored=200' pages store 200 200 100000
-bytes_on() { kvctxctl pool show t -o json | tr -d ' \t\n' | grep -oE "\"index\":$1,.*" | grep -oE '"bytes":[0-9]+' | head -n 1 | cut -d: -f2; }
-check "some are on it" test "$(bytes_on 2)" -gt 1000000
-check "remove the first, its pages move" prints "removed from pool t" kvctxctl pool remove t "$a" --move
-check "it is shown no more" bash -c "! kvctxctl pool show t | grep -q $a"
-check "all pages are there" prints 'right=400 wrong=0 bad=0 missing=0 gone=0' pages load 0 400 100000
-check "its device is free, and no member" fails 'no kvctx superblock' attach "$a"
-check "flush" prints flushed pages flush
-on_b=$(($(bytes_on 1) / 100000))
-check "remove another, its pages are dropped" prints "removed from pool t" kvctxctl pool remove t 1 --drop
-check "the others are there" prints "right=$((400 - on_b)) wrong=0 bad=0 missing=$on_b gone=0" pages load 0 400 100000
-check "the last one stays" fails 'is the last one' kvctxctl pool remove t "$c"
-check "a device of a pool is not taken" fails 'member of the pool' bash -c "
-	kvctxctl pool format u $b --force --segment-size 1M && kvctxctl pool add t $b"
-check "a device comes again" prints 'added' kvctxctl pool add t "$a" --force
-kill $session
-wait $session 2> /dev/null
-check "detach" until_true 60 detach
-check "attach what is left" prints 'state +online' attach "$a" "$c"
-check "with its pages" prints "right=$((400 - on_b)) wrong=0 bad=0 missing=$on_b" pages load 0 400 100000
-check "detach" detach
-check "a removed member is not taken" fails 'another pool|no kvctx' attach "$a" "$b" "$c"
-
-# What is no member
-format "$a" "$b" > /dev/null
-attach "$a" "$b" > /dev/null
 s=$(nvmet_null_blk mems 4)
-check "too small for a member" fails 'too small' kvctxctl pool add t "$s" --force
-check "a member of the pool" fails 'in use' kvctxctl pool add t "$b" --force
-check "no device" fails 'No such file|no such device' kvctxctl pool add t /dev/nonesuch
+members_come_and_go "$a" "$b" "$c" "$s"
+format "$a" "$b" > /dev/null
+attach "$a" "$b" > /dev/null
 head -c 20M /dev/urandom > /tmp/file
 sum=$(md5sum < /tmp/file)
 check "a file" fails 'not a block device' kvctxctl pool add t /tmp/file --force
 check "which keeps what it holds" test "$(md5sum < /tmp/file)" = "$sum"
 rm /tmp/file
-check "no member" fails 'no member' kvctxctl pool remove t "$c"
-check "no member of this number" fails 'no member' kvctxctl pool remove t 7
-check "nothing came of it" prints '^2$' bash -c "kvctxctl pool show t -o json | grep -c '\"index\"'"
-
-# A member leaves, which leases delay; it is not taken at its word before it is over
-state_of() { kvctxctl pool show t -o json | tr -d ' \t\n' | grep -oE "\"index\":$1,.*" | grep -oE '"state":"[a-z]+"' | head -n 1; }
-state_is() { [ "$(state_of "$1")" = "\"state\":\"$2\"" ]; }
-check "store 40 pages" prints 'stored=40' pages store 0 40 100000
-check "flush" prints flushed pages flush
-pages lease 0 40 100 > /dev/null &
-lease=$!
-sleep 1
-check "a removal that is not waited for" prints 'leaves pool t' kvctxctl pool remove t "$a" --no-wait
-check "it is leaving" state_is 0 leaving
-check "twice is refused" fails 'leaving already' kvctxctl pool remove t "$a" --no-wait
-check "so is the other one, which is the last" fails 'is the last one' kvctxctl pool remove t "$b"
-check "pages are served" prints 'right=40 wrong=0 bad=0 missing=0 gone=0' pages load 0 40 100000
-check "stores go to the other" prints 'stored=10' pages store 100 10 100000
-check "nothing has left" test "$(bytes_on 0)" -ge 2000000
-kill $lease
-wait $lease 2> /dev/null
-check "without the leases it goes" until_true 20 bash -c "! kvctxctl pool show t | grep -q $a"
-check "all pages are there" prints 'right=40 wrong=0 bad=0 missing=0 gone=0' pages load 0 40 100000
 
 # Another member is lost while one leaves
 check "detach" until_true 60 detach

@@ -25,6 +25,20 @@ static struct json_object *get_pool(struct ctl *c, int *status)
 	return NULL;
 }
 
+/* kvctxd makes it, and gives it its name when it is a member. */
+static int add_file(struct ctl *c, char *path)
+{
+	struct nl_request rq = {
+		.cmd = KVCTX_CMD_POOL_ADD, .pool = c->args[0], .devices = &path, .nr_devices = 1,
+		.capacity = &c->opt[OPT_SIZE],
+	};
+	struct json_object *none = out_array();
+	int status = nl_request(c, &rq, none);
+
+	json_object_put(none);
+	return status;
+}
+
 /* Nothing on the device is touched before the kernel has said that it would take it. */
 static int add_device(struct ctl *c, char *path)
 {
@@ -69,8 +83,13 @@ static int done(struct ctl *c, const char *text, const char *what)
 
 int cmd_pool_add(struct ctl *c)
 {
+	const bool files = c->opt[OPT_SIZE].set;
 	int status = CTL_OK;
 
+	if (files && !nl_socket_path(c)) {
+		ctl_command_error(c, "the module takes block devices; --size makes files, for kvctxd (--socket)");
+		return CTL_USAGE;
+	}
 	for (int i = 1; i < c->nr_args && !status; i++) {
 		char *path = path_absolute(c->args[i]);
 
@@ -78,7 +97,7 @@ int cmd_pool_add(struct ctl *c)
 			ctl_command_error(c, "%s", strerror(errno));
 			return CTL_FAILED;
 		}
-		status = add_device(c, path);
+		status = files ? add_file(c, path) : add_device(c, path);
 		if (!status && (!c->json || i == c->nr_args - 1))
 			status = done(c, "%s added to pool %s.\n", path);
 		free(path);
@@ -99,11 +118,11 @@ static struct json_object *by_number(struct json_object *pools, uint64_t nr)
 	return NULL;
 }
 
-/* A member by its number, or by the path that it was attached or added with */
+/* A member by its number, or by the path that it was attached or added with, or what that leads to */
 static struct json_object *find_member(struct json_object *pools, const char *what)
 {
 	struct json_object *members = out_get(json_object_array_get_idx(pools, 0), "members"), *m, *found = NULL;
-	char *path = path_absolute(what), *end;
+	char *path = path_absolute(what), *real = realpath(what, NULL), *end;
 	uint64_t nr = strtoull(what, &end, 10);
 
 	for (size_t i = 0; path && i < json_object_array_length(members) && !found; i++) {
@@ -111,10 +130,11 @@ static struct json_object *find_member(struct json_object *pools, const char *wh
 
 		m = json_object_array_get_idx(members, i);
 		device = out_get_text(m, "device");
-		if (device && !strcmp(device, path))
+		if (device && (!strcmp(device, path) || (real && !strcmp(device, real))))
 			found = m;
 	}
 	free(path);
+	free(real);
 	return found || end == what || *end ? found : by_number(pools, nr);
 }
 

@@ -174,6 +174,7 @@ static struct nl_msg *build(const struct nl_request *rq, int family)
 	err = err ?: put_value(msg, KVCTX_A_TENANT_FLAGS, rq->flags);
 	err = err ?: put_long(msg, KVCTX_A_DISCARD_RATE, rq->discard_rate);
 	err = err ?: put_long(msg, KVCTX_A_WRITE_BUDGET, rq->write_budget);
+	err = err ?: put_long(msg, KVCTX_A_CAPACITY, rq->capacity);
 	if (err) {
 		nlmsg_free(msg);
 		return NULL;

@@ -187,13 +187,19 @@ const struct ctl_command ctl_commands[] = {
 		.noun = "pool", .verb = "add", .run = cmd_pool_add,
 		.args = {
 			{ KIND_POOL, "POOL", .help = "name of an attached pool" },
-			{ KIND_DEVICE, "DEVICE", .many = true, .help = "block device that becomes a member" },
+			{ KIND_DEVICE, "DEVICE", .many = true,
+			  .help = "block device that becomes a member; of a kvctxd also a file" },
 		},
-		.options = OPT(SOCKET) | OPT(FORCE),
+		.options = OPT(SOCKET) | OPT(SIZE) | OPT(FORCE),
 		.summary = "add devices to a pool in service",
 		.text =
 "Each device is checked as by format, with the same warning, and what it holds\n"
-"is lost. It takes new pages at once; sessions need not be closed.",
+"is lost. It takes new pages at once; sessions need not be closed. With --size\n"
+"the files must not exist: a kvctxd makes them, with all their space, and they\n"
+"get their names when they are members. What does not lie in the directory that\n"
+"kvctxd has the pool from gets a link there, to the path as it was given: one\n"
+"that lasts, as those in /dev/disk, is better than one that the next boot gives\n"
+"to another disk.",
 		.example = "kvctxctl pool add ctx0 /dev/nvme3n1",
 	}, {
 		.noun = "pool", .verb = "remove", .run = cmd_pool_remove,
@@ -210,7 +216,9 @@ const struct ctl_command ctl_commands[] = {
 "be interrupted, the removal goes on. A detach or a reboot before the end\n"
 "leaves the pool with the member. One that failed or is missing can be removed\n"
 "too: its pages are lost. Leases on its pages are waited for. When another\n"
-"member is lost meanwhile the removal stops, until the pool was attached again.",
+"member is lost meanwhile the removal stops, until the pool was attached again.\n"
+"Of a directory that kvctxd has the pool from, a link to it is taken away, and\n"
+"a file of it is deleted.",
 		.example = "kvctxctl pool remove ctx0 /dev/nvme3n1 --drop",
 	}, {
 		.noun = "pool", .verb = "list", .run = cmd_pool_list,

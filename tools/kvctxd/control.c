@@ -49,6 +49,7 @@ static struct nla_policy control_policy[KVCTX_A_MAX + 1] = {
 	[KVCTX_A_INDEX] = { .type = NLA_U32 },
 	[KVCTX_A_MOVE] = { .type = NLA_FLAG },
 	[KVCTX_A_DRY_RUN] = { .type = NLA_FLAG },
+	[KVCTX_A_CAPACITY] = { .type = NLA_U64 },
 };
 
 /* Answers */
@@ -257,9 +258,40 @@ static int control_set_pool(struct control_request *rq)
 	else if (control_write_super(engine))
 		err = control_refuse(rq, -EIO, "set until detach: no superblock could be written");
 	pthread_mutex_unlock(&engine->super_lock);
-	for (uint32_t i = 0; i < engine->nr_members && !err; i++)
+	for (uint32_t i = 0; i < kve_nr_members(engine) && !err; i++)
 		kve_member_kick(&engine->members[i]);
 	return err;
+}
+
+/* The rules for paths are those of an attach by devices */
+static int control_add_member(struct control_request *rq)
+{
+	const struct nlattr *bytes = rq->attrs[KVCTX_A_CAPACITY];
+	const char *device = control_text(rq, KVCTX_A_DEVICE);
+	struct kvd_pool *p;
+	int err = control_pool(rq, &p);
+
+	if (err)
+		return err;
+	if (!device)
+		return control_refuse(rq, -EINVAL, "the request lacks the device");
+	if (*device != '/')
+		return kvd_refuse(rq->why, -EINVAL, "%s: not an absolute path", device);
+	if (bytes && !nla_get_u64(bytes))
+		return kvd_refuse(rq->why, -EINVAL, "%s: a file of no bytes", device);
+	return kve_pool_add(p->engine, device, bytes ? nla_get_u64(bytes) : 0, rq->attrs[KVCTX_A_DRY_RUN], rq->why);
+}
+
+static int control_remove_member(struct control_request *rq)
+{
+	struct kvd_pool *p;
+	int err = control_pool(rq, &p);
+
+	if (err)
+		return err;
+	if (!rq->attrs[KVCTX_A_INDEX])
+		return control_refuse(rq, -EINVAL, "the request lacks the number of the member");
+	return kve_pool_remove(p->engine, nla_get_u32(rq->attrs[KVCTX_A_INDEX]), rq->attrs[KVCTX_A_MOVE], rq->why);
 }
 
 static int control_get_pool(struct control_request *rq)
@@ -414,6 +446,8 @@ static const struct {
 	{ KVCTX_CMD_POOL_ATTACH, control_attach, NULL },
 	{ KVCTX_CMD_POOL_DETACH, control_detach, NULL },
 	{ KVCTX_CMD_POOL_SET, control_set_pool, NULL },
+	{ KVCTX_CMD_POOL_ADD, control_add_member, NULL },
+	{ KVCTX_CMD_POOL_REMOVE, control_remove_member, NULL },
 	{ KVCTX_CMD_POOL_GET, control_get_pool, control_put_pool },
 	{ KVCTX_CMD_TENANT_ADD, control_add_tenant, NULL },
 	{ KVCTX_CMD_TENANT_SET, control_set_tenant, NULL },

@@ -15,6 +15,9 @@ static bool report_removed(const struct kve_member *m)
 
 static u32 report_member_state(const struct kve_member *m)
 {
+	if (kve_member_state(m) & KVE_MEMBER_LEAVING)
+		return kvc_member_leaves(m->pool->core, m->index) ? KVCTX_MEMBER_STATE_LEAVING :
+								    KVCTX_MEMBER_STATE_STUCK;
 	if (kve_member_state(m) & KVE_MEMBER_MISSING)
 		return KVCTX_MEMBER_STATE_MISSING;
 	return kvc_member_online(m->pool->core, m->index) ? KVCTX_MEMBER_STATE_ONLINE : KVCTX_MEMBER_STATE_FAILED;
@@ -25,12 +28,16 @@ static int report_member(struct nl_msg *msg, const struct kve_member *m)
 	struct kvc_pool *core = m->pool->core;
 	const struct kvc_super *super = kvc_super_of(core);
 	struct nlattr *nest = nla_nest_start(msg, KVCTX_A_MEMBER);
+	struct kvc_super_member said;
 	u32 segments, unused;
 	char *device;
 	int err;
 
 	if (!nest)
 		return -NLE_NOMEM;
+	pthread_mutex_lock(&m->pool->config_lock);
+	said = super->members[m->index];
+	pthread_mutex_unlock(&m->pool->config_lock);
 	kvc_member_segments(core, m->index, &segments, &unused);
 	err = nla_put_u32(msg, KVCTX_M_INDEX, m->index);
 	if (!err && m->dev) {
@@ -38,8 +45,8 @@ static int report_member(struct nl_msg *msg, const struct kve_member *m)
 		err = nla_put_string(msg, KVCTX_M_DEVICE, device ? device : m->dev->path);
 		free(device);
 	}
-	err = err ?: nla_put(msg, KVCTX_M_UUID, KVC_UUID_LEN, super->members[m->index].uuid);
-	err = err ?: nla_put_u64(msg, KVCTX_M_SIZE, super->members[m->index].nr_segments * super->segment_size);
+	err = err ?: nla_put(msg, KVCTX_M_UUID, KVC_UUID_LEN, said.uuid);
+	err = err ?: nla_put_u64(msg, KVCTX_M_SIZE, said.nr_segments * super->segment_size);
 	err = err ?: nla_put_u32(msg, KVCTX_M_STATE, report_member_state(m));
 	err = err ?: nla_put_u32(msg, KVCTX_M_SEGMENTS, segments);
 	err = err ?: nla_put_u32(msg, KVCTX_M_SEGMENTS_FREE, unused);
@@ -50,7 +57,7 @@ static int report_member(struct nl_msg *msg, const struct kve_member *m)
 
 static u32 report_state(const struct kve_pool *p)
 {
-	for (u32 i = 0; i < p->nr_members; i++)
+	for (u32 i = 0; i < kve_nr_members(p); i++)
 		if (!report_removed(&p->members[i]) && !kvc_member_online(p->core, i))
 			return KVCTX_POOL_DEGRADED;
 	return KVCTX_POOL_ONLINE;
@@ -58,13 +65,17 @@ static u32 report_state(const struct kve_pool *p)
 
 int kvd_report_pool(struct nl_msg *msg, struct kvd_pool *pool)
 {
-	const struct kve_pool *p = pool->engine;
+	struct kve_pool *p = pool->engine;
 	const struct kvc_super *super = kvc_super_of(p->core);
+	u64 capacity;
 	int err;
 
+	pthread_mutex_lock(&p->config_lock);
+	capacity = kvc_capacity(p->core);
+	pthread_mutex_unlock(&p->config_lock);
 	err = nla_put_string(msg, KVCTX_A_POOL, pool->name);
 	err = err ?: nla_put(msg, KVCTX_A_UUID, KVC_UUID_LEN, super->pool_uuid);
-	err = err ?: nla_put_u64(msg, KVCTX_A_CAPACITY, kvc_capacity(p->core));
+	err = err ?: nla_put_u64(msg, KVCTX_A_CAPACITY, capacity);
 	err = err ?: nla_put_u64(msg, KVCTX_A_SEGMENT_SIZE, super->segment_size);
 	err = err ?: nla_put_u32(msg, KVCTX_A_CHUNK_SIZE, super->chunk_size);
 	err = err ?: nla_put_u64(msg, KVCTX_A_PAGE_LEN_MAX, kvc_page_max(p->core));
@@ -75,7 +86,7 @@ int kvd_report_pool(struct nl_msg *msg, struct kvd_pool *pool)
 	err = err ?: nla_put_u64(msg, KVCTX_A_WRITE_BUDGET, super->settings.write_budget);
 	if (!err && super->settings.write_budget)
 		err = nla_put_u64(msg, KVCTX_A_WRITE_BUDGET_LEFT, kvc_budget_left(p->core));
-	for (u32 i = 0; i < p->nr_members && !err; i++)
+	for (u32 i = 0; i < kve_nr_members(p) && !err; i++)
 		if (!report_removed(&p->members[i]))
 			err = report_member(msg, &p->members[i]);
 	return err;

@@ -10,9 +10,10 @@
  *                                               replies with one POOL object. The pool's name stands on the media.
  *                                               Without DEGRADED all members have to be there
  *   POOL_DETACH     KVCTX_A_POOL                -EBUSY while sessions are open
- *   POOL_ADD        KVCTX_A_POOL KVCTX_A_DEVICE KVCTX_A_DRY_RUN?
+ *   POOL_ADD        KVCTX_A_POOL KVCTX_A_DEVICE KVCTX_A_DRY_RUN? KVCTX_A_CAPACITY?
  *                                               -EEXIST when the device holds a pool; what else it holds is lost.
  *                                               With DRY_RUN nothing is read or written: could it be a member?
+ *                                               kvctxd(8) makes a file of CAPACITY bytes; the kernel refuses that
  *   POOL_REMOVE     KVCTX_A_POOL KVCTX_A_INDEX KVCTX_A_MOVE?
  *                                               begins it: with MOVE pages go to other members as far as there is
  *                                               room, else they are dropped. -EBUSY: it is the last one online

@@ -312,6 +312,69 @@ def test_attach_and_detach(daemon):
     expect([], daemon.json("pool", "list")["pools"])
 
 
+def blank(daemon, name, size=64 << 20):
+    path = daemon.folder + "/" + name
+    with open(path, "wb") as f:
+        f.truncate(size)
+    return path
+
+
+def test_members_come_and_go(daemon):
+    """What the module is asked in the guest, of members that are files; each check counts as one there."""
+    tests = os.path.dirname(os.path.abspath(__file__)) + "/../../../selftests/kvctx"
+    files = [blank(daemon, name) for name in "abc"] + [blank(daemon, "s", 4 << 20)]
+    env = {**os.environ, "PATH": f"{O}/bin:{O}/selftests:{os.environ['PATH']}", "KVCTX_SOCKET": daemon.run + "/control",
+           "KVCTX_NODE": daemon.run + "/t/default"}
+    p = subprocess.run(["bash", "-c", f'. "{tests}/lib.sh"; . "{tests}/grow.sh"; members_come_and_go "$@"; finish', "grow",
+                        *files], env=env, capture_output=True, text=True, timeout=300, check=False)
+    if p.returncode or "not ok" in p.stdout or not p.stdout.endswith("\n1..48\n"):
+        raise Failed(p.stdout + p.stderr)
+    expect([], [n for n in os.listdir(daemon.run) if n.startswith(".pool-")])
+
+
+def test_members_of_a_directory(daemon):
+    """The pool of a directory that is grown and shrunk there, and found again by the next daemon."""
+    members = lambda: [(m["index"], m["device"], m["state"]) for m in daemon.json("pool", "show", "kv0")["pool"]["members"]]
+    first, made, other = daemon.pool + "/member0", daemon.pool + "/more", blank(daemon, "other", 600 << 20)
+    run_client(daemon, "store", "5")
+    daemon.ctl("pool", "add", "kv0", made, "--size", "600M")
+    expect(600 << 20, os.stat(made).st_size)
+    expect(True, os.stat(made).st_blocks * 512 >= 600 << 20, "all of its space")
+    daemon.ctl("pool", "add", "kv0", other)
+    expect([(0, first, "online"), (1, made, "online"), (2, other, "online")], members())
+    expect(other, os.readlink(daemon.pool + "/member2"))
+    for args, status, text in [(["add", "kv0", made, "--size", "600M"], 1, "is there already"),
+                               (["add", "kv0", daemon.pool + "/x", "--size", "64K"], 1, "too small"),
+                               (["add", "kv0", daemon.pool + "/x", "--size", "4194304T"], 1, "cannot be made"),
+                               (["add", "kv0", daemon.folder + "/none/x", "--size", "600M"], 3, "No such file"),
+                               (["add", "nothing", made, "--size", "600M"], 3, "no pool named nothing"),
+                               (["remove", "kv0", "9"], 3, "no member")]:
+        p = daemon.ctl("pool", *args, ok=False)
+        expect((status, True), (p.returncode, text in p.stderr), f"{args}: {p.stderr}")
+    p = subprocess.run([O + "/bin/kvctxctl", "pool", "add", "kv0", made, "--size", "600M"], capture_output=True, text=True,
+                       timeout=20, check=False, env={k: v for k, v in os.environ.items() if k != "KVCTX_SOCKET"})
+    expect((2, True), (p.returncode, "--socket" in p.stderr), p.stderr)
+    daemon.kill()
+    daemon.start()
+    expect([(0, first, "online"), (1, made, "online"), (2, other, "online")], members())
+    expect(["flush: 0"], run_client(daemon, "store", "40"))
+    # by a link to it, while a session works
+    c = opened(daemon)
+    os.symlink(other, daemon.folder + "/link")
+    for member, path in [(daemon.folder + "/link", other), (made, made)]:
+        seen = daemon.json("pool", "remove", "kv0", member)["pool"]["members"]
+        expect(False, path in [m["device"] for m in seen])
+    expect(["member0"], os.listdir(daemon.pool))
+    expect(True, os.path.exists(other), "a file of another directory")
+    store(c, b"more", 1000)
+    c.close()
+    expect(["there: 40 wrong: 0"], run_client(daemon, "check", "40"))
+    daemon.end()
+    daemon.start()
+    expect([(0, first, "online")], members())
+    expect(["there: 40 wrong: 0"], run_client(daemon, "check", "40"))
+
+
 def test_tenants(daemon):
     daemon.ctl("tenant", "add", "kv0", "llama", "--uid", "65534", "--gid", "12", "--mode", "0640")
     st = os.stat(daemon.node("llama"))
