@@ -9,6 +9,7 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -982,6 +983,48 @@ static void the_arena_is_in_huge_pages(void **state)
 	assert_int_equal(mapped_huge(), 0);
 }
 
+/* Is it open nowhere, in the kernel neither? A lease for writing is given then */
+static bool open_nowhere(const char *path)
+{
+	int fd = open(path, O_RDWR | O_CLOEXEC), ret = fcntl(fd, F_SETLEASE, F_WRLCK);
+
+	close(fd);
+	return !ret;
+}
+
+/* A ring knows the device of a member as a file of its own */
+static void a_member_that_left_is_let_go(void **state)
+{
+	struct kve_pool *p;
+	char path[300];
+	struct sess k;
+	u64 i, nr;
+
+	(void)state;
+	sess_open(&k);
+	p = k.s->pool;
+	mkdir(rig_path(".out"), 0700);
+	snprintf(path, sizeof(path), "%s", rig_path(".out/a"));
+	rig_file(path, "", 0, RIG_BYTES);
+	assert_int_equal(kve_pool_add(p, path, 0, false, rig_why), 0);
+	/* its first segment may take a moment */
+	for (nr = 0; nr < 20 && kvc_member_bytes(p->core, 1) < PAGE; nr++) {
+		assert_int_equal(store(&k, nr, PAGE), PAGE);
+		assert_int_equal(load(&k, nr, PAGE), PAGE);
+	}
+	assert_false(open_nowhere(path));
+	assert_int_equal(kve_pool_remove(p, 1, true, rig_why), 0);
+	while (!(kve_member_state(&p->members[1]) & KVE_MEMBER_REMOVED))
+		usleep(1000);
+	/* the kernel may take a moment */
+	for (i = 0; i < 500 && !open_nowhere(path); i++)
+		usleep(10000);
+	assert_true(i < 500);
+	for (i = 0; i < nr; i++)
+		assert_int_equal(load(&k, i, PAGE), PAGE);
+	sess_close(&k);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1005,6 +1048,7 @@ int main(void)
 		BOTH(close_with_all_under_way),
 		BOTH(turns),
 		BOTH(signals),
+		BOTH(a_member_that_left_is_let_go),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
