@@ -20,6 +20,7 @@ FEATURES = {"VERIFY": 1, "P2P": 2, "URING": 4, "SLOTS": 8, "EVENTS": 16, "PROCES
 EVENTS = {"STORED": 1, "EVICTED": 2, "DELETED": 3, "DROPPED": 4, "MEMBER_LOST": 5}
 KEY_BYTES = 40
 BATCH_RUN_MAX = 65536
+POOL_DROP = 1
 TIMEOUT_NONE = (1 << 64) - 1
 
 
@@ -96,6 +97,8 @@ class Batch(Structure):
 # name: (result, arguments). Arrays are passed as addresses (c_size_t), which array.array tells without a wrapper
 _PROTOTYPES = {
     "kvctx_pool_create": (c_int, [c_char_p, POINTER(PoolParams)]),
+    "kvctx_pool_add": (c_int, [c_char_p, c_char_p, c_uint64]),
+    "kvctx_pool_remove": (c_int, [c_char_p, c_char_p, c_uint]),
     "kvctx_open": (c_int, [c_char_p, c_int, POINTER(Params), POINTER(c_void_p)]),
     "kvctx_close": (None, [c_void_p]),
     "kvctx_fd": (c_int, [c_void_p]),

@@ -59,5 +59,25 @@ class Pool:
         return sorted(e.name for e in os.scandir(self.path)
                       if stat.S_ISCHR(e.stat().st_mode) or stat.S_ISSOCK(e.stat().st_mode))
 
+    def add(self, path: Path, bytes: int = 0) -> None:
+        """Have a file or block device as a member too, of a pool that this process serves; sessions go on.
+
+        What it holds is lost. bytes: of a new file that is made as path; 0: path is there. See kvctx_pool_add().
+
+        Raises Error: NoSpace, Busy, EEXIST (it is a member of a pool, or there), and others of kvctx_pool_add().
+        """
+        check(lib.kvctx_pool_add(os.fsencode(self.path), os.fsencode(path), bytes), os.fspath(path))
+
+    def remove(self, member: Union[Path, int], drop: bool = False) -> None:
+        """Have a member less, of a pool that this process serves; its file in the pool's directory is deleted.
+
+        member: a path that leads to it, or its number. Its pages move to the others, as far as these have room; with
+        drop they are dropped. Returns when it is over, which leases delay; sessions go on.
+
+        Raises Error: NotFound (no such member), Busy (the last one), EALREADY, EIO (another one was lost meanwhile).
+        """
+        what = str(member) if isinstance(member, int) else os.fspath(member)
+        check(lib.kvctx_pool_remove(os.fsencode(self.path), os.fsencode(what), _lib.POOL_DROP if drop else 0), what)
+
     def __repr__(self) -> str:
         return f"<kvctx.Pool {self.path}>"

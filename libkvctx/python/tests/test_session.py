@@ -261,6 +261,26 @@ def test_keyspaces_do_not_meet(pool):
         assert a.match(["k"]).count == 1 and b.match(["k"]).count == 0
 
 
+def test_members_come_and_go(pool, tmp_path):
+    more = os.path.join(pool.path, "more")
+    data, room, size = pages(20), rooms(20), os.path.getsize(os.path.join(pool.path, "member0"))
+    with pool.session() as s:
+        s.store(names(20), data).check()
+        pool.add(more, size)
+        assert os.path.getsize(more) == size
+        with pytest.raises(kvctx.Error) as e:
+            pool.add(more, size)
+        assert e.value.errno == errno.EEXIST
+        pool.remove(0)
+        assert os.listdir(pool.path) == ["more"]
+        s.load(names(20), room).check()
+        assert room == data
+        with pytest.raises(kvctx.Busy):
+            pool.remove(more, drop=True)
+        with pytest.raises(kvctx.NotFound):
+            pool.remove(tmp_path / "none")
+
+
 def test_pages_outlive_the_session(pool):
     with pool.session() as s:
         s.store(["k"], [b"x" * 1000]).check()
