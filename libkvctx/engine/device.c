@@ -213,6 +213,18 @@ void kve_device_close(struct kve_device *d)
 	*d = (struct kve_device){ .fd = -1 };
 }
 
+bool kve_device_is(const struct kve_device *d, const char *path)
+{
+	struct stat ours, st;
+
+	if (fstat(d->fd, &ours) || stat(path, &st))
+		return false;
+	/* one device may have several nodes */
+	if (d->block)
+		return S_ISBLK(st.st_mode) && st.st_rdev == ours.st_rdev;
+	return st.st_dev == ours.st_dev && st.st_ino == ours.st_ino;
+}
+
 typedef ssize_t (*device_call)(int fd, const struct iovec *v, int nr, off_t offset, int flags);
 
 /* All of it by @call, which may do so in parts */

@@ -71,6 +71,7 @@ struct kve_device {
 int kve_device_open(struct kve_device *d, const char *path, char *why);
 void kve_device_close(struct kve_device *d);
 void kve_device_let_go(struct kve_device *d);	/* others may have it; what it was called stays */
+bool kve_device_is(const struct kve_device *d, const char *path);	/* does @path lead to it now? */
 /* Synchronous; @buf, @len and @offset aligned to KVC_BLOCK. 0, -EIO. @durable: PREFLUSH and FUA */
 int kve_device_read(const struct kve_device *d, void *buf, size_t len, u64 offset);
 int kve_device_write(const struct kve_device *d, const void *buf, size_t len, u64 offset, bool durable);
@@ -247,7 +248,7 @@ int kve_pool_add(struct kve_pool *p, const char *path, u64 bytes, bool dry_run, 
 /*
  * Begin to remove a member: its pages go to others, if @move and as far as these have room, or are dropped. When that is
  * over the state says REMOVED, the directory has it no more (a file that lay there is gone), and its superblocks are
- * wiped. Irreversible until the next attach, which has the member again if it was not over. 0, or with a sentence in @why
+ * wiped, unless the directory could not be changed. Irreversible until the next attach, which has the member again if it was not over. 0, or with a sentence in @why
  *   -ENOENT    there is no such member
  *   -EBUSY     it is the last one online
  *   -EALREADY  it is leaving

@@ -15,7 +15,8 @@
  *	1  all members are flushed, so that all copies are durable
  *	2  the others get the superblock without it
  *	3  the directory has it no more
- *	4  its own superblocks are wiped, and the device is let go
+ *	4  its own superblocks are wiped, and the device is let go. If 3 failed they stay: an attach must be able to tell
+ *	   that it was a member
  * Who dies before 2, or detaches, leaves the pool with the member, and its pages where they were. An attach between 2
  * and 3 finds a superblock that is older than those that lack it, and leaves the device alone.
  *
@@ -52,7 +53,7 @@ static void grow_wipe(struct kve_member *m)
 	int err = 0;
 	u32 i;
 
-	if (!m->dev || (kve_member_state(m) & KVE_MEMBER_FAILED))
+	if (kve_member_state(m) & KVE_MEMBER_FAILED)
 		return;
 	memset(p->super_buf, 0, KVC_SUPER_BYTES);
 	for (i = 0; i < KVC_SUPER_SLOTS; i++)
@@ -62,15 +63,26 @@ static void grow_wipe(struct kve_member *m)
 		kve_log(LOG_WARNING, "pool %s: %s still has superblocks of the pool", p->name, m->dev->path);
 }
 
-/* The directory has it no more, if what it calls so is that device. */
-static void grow_forget_entry(const struct kve_device *d)
+/* Does a link of that name lead nowhere? */
+static bool grow_dangles(const char *path)
 {
-	struct stat ours, entry;
+	struct stat st;
 
-	if (fstat(d->fd, &ours) || stat(d->path, &entry) || ours.st_dev != entry.st_dev || ours.st_ino != entry.st_ino)
-		return;
-	if (unlink(d->path) || kve_sync_directory_of(d->path))
-		kve_log(LOG_WARNING, "%s: cannot be taken out of the directory: %s", d->path, strerror(errno));
+	return !lstat(path, &st) && S_ISLNK(st.st_mode) && stat(path, &st);
+}
+
+/*
+ * The directory has it no more: neither that device by its name nor, where that has gone, what is left of its link.
+ * false: it still has
+ */
+static bool grow_forget_entry(const struct kve_device *d)
+{
+	if (!kve_device_is(d, d->path) && !grow_dangles(d->path))
+		return true;
+	if (!unlink(d->path) && !kve_sync_directory_of(d->path))
+		return true;
+	kve_log(LOG_WARNING, "%s: cannot be taken out of the directory: %s", d->path, strerror(errno));
+	return false;
 }
 
 /* The member leaves its place. Nothing of it is in flight, and the engine has nothing to do with it. */
@@ -249,14 +261,15 @@ static int add_place(struct newcomer *n, u32 i)
 	struct kve_pool *p = n->pool;
 	struct kve_member *m = &p->members[i];
 	int err = m->run ? 0 : kve_worker_init(m);
+	u32 nr;
 
-	if (!err && !m->works)
-		err = kve_worker_start(m);
-	if (err)
-		return kve_refuse(n->why, err, "%s: no thread can be had: %s", n->path, strerror(-err));
-	if (i == p->nr_members)
-		os_store_release(&p->nr_members, i + 1);
-	return 0;
+	/* where there was no thread once the engine has counted a place that we have not */
+	for (nr = p->nr_members; nr <= i && !err; nr++) {
+		err = kve_worker_start(&p->members[nr]);
+		if (!err)
+			os_store_release(&p->nr_members, nr + 1);
+	}
+	return err ? kve_refuse(n->why, err, "%s: no thread can be had: %s", n->path, strerror(-err)) : 0;
 }
 
 static int add_write(struct newcomer *n, struct kve_member *m)
@@ -276,6 +289,7 @@ static int add_write(struct newcomer *n, struct kve_member *m)
 static void add_take_back(struct newcomer *n, struct kve_member *m)
 {
 	struct kve_pool *p = n->pool;
+	bool none = true;
 
 	pthread_mutex_lock(&p->config_lock);
 	kvc_member_cancel(p->core, m->index);
@@ -284,10 +298,11 @@ static void add_take_back(struct newcomer *n, struct kve_member *m)
 	if (n->dev)
 		return;
 	if (n->linked)
-		grow_forget_entry(m->dev);
+		none = grow_forget_entry(m->dev);
 	if (n->made && (unlink(n->path) || kve_sync_directory_of(n->path)))
 		kve_log(LOG_WARNING, "%s: cannot be deleted: %s", n->path, strerror(errno));
-	grow_wipe(m);
+	if (none)
+		grow_wipe(m);
 	grow_exit(m);
 }
 
@@ -369,9 +384,8 @@ static void leave_take_out(struct kve_member *m)
 		return;
 	}
 	kvc_member_forget(p->core, m->index);
-	if (m->dev)
-		grow_forget_entry(m->dev);
-	grow_wipe(m);
+	if (m->dev && grow_forget_entry(m->dev))
+		grow_wipe(m);
 	kve_log(LOG_INFO, "pool %s: member %u (%s) removed", p->name, m->index, m->dev ? m->dev->path : "missing");
 	grow_exit(m);
 }

@@ -2,7 +2,6 @@
 /*
  * kvctx_pool_add(), kvctx_pool_remove(): grow.c for programs that have a pool in their process, by its directory.
  */
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "engine.h"
@@ -36,17 +35,12 @@ KVE_PUBLIC int kvctx_pool_add(const char *dir, const char *path, uint64_t bytes)
 static u32 resize_find(struct kve_pool *p, const char *path)
 {
 	u32 i, nr = kve_nr_members(p), found = KVC_MEMBERS_MAX;
-	struct stat st, dev;
 
-	if (stat(path, &st))
-		return found;
 	/* a device is closed under this lock, when its member is removed */
 	pthread_mutex_lock(&p->super_lock);
 	for (i = 0; i < nr && found == KVC_MEMBERS_MAX; i++)
 		if (!(kve_member_state(&p->members[i]) & (KVE_MEMBER_REMOVED | KVE_MEMBER_MISSING)) &&
-		    !fstat(p->members[i].dev->fd, &dev) &&
-		    (S_ISBLK(st.st_mode) ? S_ISBLK(dev.st_mode) && st.st_rdev == dev.st_rdev :
-					   st.st_dev == dev.st_dev && st.st_ino == dev.st_ino))
+		    kve_device_is(p->members[i].dev, path))
 			found = i;
 	pthread_mutex_unlock(&p->super_lock);
 	return found;

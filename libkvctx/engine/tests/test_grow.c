@@ -15,6 +15,8 @@ int __real_symlink(const char *to, const char *path);
 int __wrap_symlink(const char *to, const char *path);
 int __real_unlink(const char *path);
 int __wrap_unlink(const char *path);
+int __real_kve_thread_start(pthread_t *t, void *(*fn)(void *arg), void *arg, const char *name);
+int __wrap_kve_thread_start(pthread_t *t, void *(*fn)(void *arg), void *arg, const char *name);
 int __real_linkat(int from, const char *a, int to, const char *b, int flags);
 int __wrap_linkat(int from, const char *a, int to, const char *b, int flags);
 
@@ -23,14 +25,27 @@ int __wrap_symlink(const char *to, const char *path)
 	return rig_dark() ? 0 : __real_symlink(to, path);
 }
 
+static bool no_unlink;
+
 int __wrap_unlink(const char *path)
 {
+	if (no_unlink) {
+		errno = EROFS;
+		return -1;
+	}
 	return rig_dark() ? 0 : __real_unlink(path);
 }
 
 int __wrap_linkat(int from, const char *a, int to, const char *b, int flags)
 {
 	return rig_dark() ? 0 : __real_linkat(from, a, to, b, flags);
+}
+
+static bool no_threads;
+
+int __wrap_kve_thread_start(pthread_t *t, void *(*fn)(void *arg), void *arg, const char *name)
+{
+	return no_threads ? -EAGAIN : __real_kve_thread_start(t, fn, arg, name);
 }
 
 /* A file that is nobody's, outside of what an attach looks at */
@@ -246,6 +261,34 @@ static void a_device_that_cannot_be_read_is_not_added(void **state)
 	add_fails(RIG_READS);
 }
 
+static void without_a_thread(void **state)
+{
+	struct kve_pool *p;
+	char out[300];
+
+	(void)state;
+	rig_make(rig_dir, 1);
+	p = rig_attach();
+	snprintf(out, sizeof(out), "%s", elsewhere(".out/a", RIG_BYTES));
+	no_threads = true;
+	refused(p, out, 0, -EAGAIN, "no thread can be had");
+	no_threads = false;
+	assert_false(exists("member1"));
+	/* its number is taken until the next attach */
+	add(p, out, 0);
+	assert_int_equal(state_of(p, 2), 0);
+	store_on(p, 2, 0, 10);
+	assert_int_equal(rig_flush(p, NULL), 0);
+	no_threads = true;
+	assert_int_equal(kve_pool_remove(p, 0, true, rig_why), -EAGAIN);
+	no_threads = false;
+	remove_now(p, 0, true);
+	p = again(p);
+	assert_int_equal(members_of(p), 1);
+	assert_int_equal(rig_found(p, 0, 10), 10);
+	kve_pool_put(p);
+}
+
 /* Remove */
 
 static void pages_move(void **state)
@@ -335,6 +378,32 @@ static void what_cannot_be_removed(void **state)
 	assert_int_equal(kve_pool_remove(p, 1, true, rig_why), -ENOENT);
 	assert_int_equal(kve_pool_remove(p, KVC_MEMBERS_MAX, true, rig_why), -ENOENT);
 	assert_int_equal(kve_pool_remove(p, U32_MAX, true, rig_why), -ENOENT);
+	kve_pool_put(p);
+}
+
+/* A device that is gone with its name, and a directory that cannot be changed */
+static void entries_that_stay(void **state)
+{
+	struct kve_pool *p;
+
+	(void)state;
+	rig_make(rig_dir, 1);
+	p = rig_attach();
+	add(p, elsewhere(".out/a", RIG_BYTES), 0);
+	assert_int_equal(unlink(rig_path(".out/a")), 0);
+	remove_now(p, 1, true);
+	assert_false(exists("member1"));
+	add(p, elsewhere(".out/b", RIG_BYTES), 0);
+	store_on(p, 2, 0, 10);
+	no_unlink = true;
+	remove_now(p, 2, true);
+	no_unlink = false;
+	assert_true(exists("member2"));
+	assert_true(rig_logged("member2: cannot be taken out of the directory"));
+	p = again(p);
+	assert_true(rig_logged("member2: was removed from the pool"));
+	assert_int_equal(members_of(p), 1);
+	assert_int_equal(rig_found(p, 0, 10), 10);
 	kve_pool_put(p);
 }
 
@@ -683,10 +752,12 @@ int main(void)
 		TEST(a_pool_that_is_full),
 		TEST(a_device_that_fails_is_not_added),
 		TEST(a_device_that_cannot_be_read_is_not_added),
+		TEST(without_a_thread),
 		TEST(pages_move),
 		TEST(pages_are_dropped),
 		TEST(a_device_comes_again),
 		TEST(what_cannot_be_removed),
+		TEST(entries_that_stay),
 		TEST(it_waits_for_who_reads),
 		TEST(a_detach_before_the_end_keeps_it),
 		TEST(another_one_is_lost_meanwhile),

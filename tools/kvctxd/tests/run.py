@@ -411,7 +411,7 @@ def test_control_is_hardened(daemon):
             data[0:4] = struct.pack("<I", len(data))
         for _ in range(rng.choice([0, 1, 3])):
             data[rng.randrange(len(data))] = rng.randrange(256)
-        data[16] = rng.choice([3, 4, 5, 6, 7, 8, 9, 10, 11, 14, data[16]])
+        data[16] = rng.choice([3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, data[16]])
         s.send(data)
         try:
             s.recv(65536)
