@@ -12,15 +12,6 @@ modprobe kvctx
 unplug() {
 	echo 0 > "/sys/kernel/config/nullb/$1/power" && rmdir "/sys/kernel/config/nullb/$1"
 }
-# fails REGEX COMMAND...: whatever the status is, the sentence counts
-fails() {
-	local re=$1 out
-
-	shift
-	out=$("$@" 2>&1) && return 1
-	printf '%s\n' "$out"
-	[[ $out =~ $re ]]
-}
 as_nobody() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
 
 kvctxctl pool format t "$a" --force --segment-size 1M > /dev/null

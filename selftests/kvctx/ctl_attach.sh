@@ -16,16 +16,6 @@ attach() { kvctxctl pool attach "$@"; }
 detach() { kvctxctl pool detach "${1:-t}"; }
 copy_super() { dd if="$1" of="$2" bs=$super_bytes count=1 oflag=direct iflag=direct status=none; }
 
-# fails REGEX COMMAND...: whatever the status is, the sentence counts
-fails() {
-	local re=$1 out
-
-	shift
-	out=$("$@" 2>&1) && return 1
-	printf '%s\n' "$out"
-	[[ $out =~ $re ]]
-}
-
 # refused REGEX DEVICE...: attach fails with that sentence, and nothing is left attached
 refused() {
 	fails "$1" attach "${@:2}" && [ -z "$(ls /dev/kvctx 2> /dev/null)" ]

@@ -10,16 +10,6 @@ format() { kvctxctl pool format t "$@" --force --segment-size 1M; }
 attach() { kvctxctl pool attach "$@"; }
 detach() { kvctxctl pool detach t; }
 
-# fails REGEX COMMAND...: whatever the status is, the sentence counts
-fails() {
-	local re=$1 out
-
-	shift
-	out=$("$@" 2>&1) && return 1
-	printf '%s\n' "$out"
-	[[ $out =~ $re ]]
-}
-
 bytes_on() { kvctxctl pool show t -o json | tr -d ' \t\n' | grep -oE "\"index\":$1,.*" | grep -oE '"bytes":[0-9]+' | head -n 1 | cut -d: -f2; }
 state_of() { kvctxctl pool show t -o json | tr -d ' \t\n' | grep -oE "\"index\":$1,.*" | grep -oE '"state":"[a-z]+"' | head -n 1; }
 state_is() { [ "$(state_of "$1")" = "\"state\":\"$2\"" ]; }

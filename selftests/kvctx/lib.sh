@@ -54,6 +54,16 @@ prints() {
 	[ $status = 0 ] && [[ $out =~ $re ]]
 }
 
+# fails EXTENDED-REGEX COMMAND...: whatever the status is, the sentence counts
+fails() {
+	local re=$1 out
+
+	shift
+	out=$("$@" 2>&1) && return 1
+	printf '%s\n' "$out"
+	[[ $out =~ $re ]]
+}
+
 # refuses STATUS EXTENDED-REGEX COMMAND...: ends with that status and says why
 refuses() {
 	local want=$1 re=$2 out status
