@@ -142,8 +142,11 @@ static int work_move_run(struct kve_member *m, const struct kvc_run *run)
 /* A favour to the device, which is not asked again if it refuses. 1: a part was, by @w; 0: there is none for now */
 static int work_discard(struct kve_member *m, struct kvc_work *w)
 {
-	u64 rate = kvc_super_of(m->pool->core)->settings.discard_rate, step;
+	u64 rate, step;
 
+	pthread_mutex_lock(&m->pool->config_lock);
+	rate = kvc_super_of(m->pool->core)->settings.discard_rate;
+	pthread_mutex_unlock(&m->pool->config_lock);
 	if (!rate || !m->dev->discards || kve_now() < m->discard_at)
 		return 0;
 	step = max(DISCARD_STEP_MIN, min(DISCARD_STEP_MAX, rate / DISCARD_PARTS));

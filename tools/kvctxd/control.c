@@ -252,7 +252,9 @@ static int control_set_pool(struct control_request *rq)
 		settings.discard_rate = nla_get_u64(rate);
 	if (budget)
 		settings.write_budget = nla_get_u64(budget);
+	pthread_mutex_lock(&engine->config_lock);
 	err = kvc_pool_set(engine->core, &settings);
+	pthread_mutex_unlock(&engine->config_lock);
 	if (err)
 		control_refuse(rq, err, err == -EINVAL ? "discard rate: 1M to 1T, write budget: from 1M" : "out of memory");
 	else if (control_write_super(engine))
