@@ -147,16 +147,45 @@ static int gather(struct gathering *g)
 }
 
 /*
- * The others have a configuration without it: it was removed, and the process died before the directory lacked it too.
- * Its pages are elsewhere, or were to be dropped.
+ * The others have a configuration without it: it was removed, and the process died before the directory lacked it too,
+ * or it was away then. Its pages are elsewhere, or were to be dropped. hide_former() does the rest.
  */
 static int arrange_former(struct gathering *g, const struct kve_candidate *c)
 {
 	if (c->seq >= g->super->seq)
 		return kve_refuse(g->why, -EMEDIUMTYPE, "%s: no member of the pool any more", c->dev->path);
-	kve_log(LOG_WARNING, "pool %s: %s: was removed from the pool, and is left alone; delete it", g->super->pool_name,
+	kve_log(LOG_WARNING, "pool %s: %s: was removed from the pool, and is left alone", g->super->pool_name,
 		c->dev->path);
 	return 0;
+}
+
+/* Of a pool that is attached: the directory has no former member any more. A link goes, a file is not seen any more. */
+static void hide_former(const char *path)
+{
+	const char *name = strrchr(path, '/') + 1;
+	char *hidden = NULL;
+	struct stat st;
+	int err = -1;
+
+	if (!lstat(path, &st) && S_ISLNK(st.st_mode))
+		err = unlink(path);
+	else if (asprintf(&hidden, "%.*s.%s.removed", (int)(name - path), path, name) >= 0)
+		err = rename(path, hidden);
+	if (err || kve_sync_directory_of(path))
+		kve_log(LOG_WARNING, "%s: cannot be taken out of the directory: %s", path, strerror(errno));
+	else if (hidden)
+		kve_log(LOG_WARNING, "%s: is called %s now, and can be deleted", path, hidden);
+	free(hidden);
+}
+
+static void hide_formers(struct gathering *g)
+{
+	u32 i;
+
+	/* those that are members have given their devices away */
+	for (i = 0; i < g->nr; i++)
+		if (g->given[i].dev)
+			hide_former(g->given[i].dev->path);
 }
 
 static int arrange_one(struct gathering *g, struct kve_candidate *c)
@@ -375,6 +404,8 @@ int kve_attach(struct kve_pool *p, char *why)
 			unbuild(p);
 		}
 	}
+	if (!err)
+		hide_formers(g);
 	gathering_free(g);
 	if (!err)
 		attach_log(p);

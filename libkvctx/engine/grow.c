@@ -18,7 +18,7 @@
  *	4  its own superblocks are wiped, and the device is let go. If 3 failed they stay: an attach must be able to tell
  *	   that it was a member
  * Who dies before 2, or detaches, leaves the pool with the member, and its pages where they were. An attach between 2
- * and 3 finds a superblock that is older than those that lack it, and leaves the device alone.
+ * and 3 finds a superblock that is older than those that lack it, leaves the device alone and takes it out of the directory.
  *
  * The leaver is a thread of the pool's, from its first removal on: workers tell it (kve_leave_look()) and must not wait,
  * as it waits for their flushes. It holds super_lock from 2 on, but not over the flush, since a member that is lost
@@ -176,7 +176,31 @@ static int add_clear_segments(struct newcomer *n)
 	return err ? kve_refuse(n->why, err, "%s: cannot be cleared: %s", n->path, strerror(-err)) : 0;
 }
 
-/* Is @path an entry of the pool's directory that an attach looks at? */
+struct add_search {
+	const struct kve_device *dev;
+	char *found;
+};
+
+static int add_look(void *arg, const char *path)
+{
+	struct add_search *s = arg;
+
+	if (!kve_device_is(s->dev, path))
+		return 0;
+	s->found = strdup(path);
+	return 1;
+}
+
+/* The entry that the pool's directory has of the device already; to be freed. NULL: none */
+static char *add_known_name(const struct newcomer *n)
+{
+	struct add_search s = { .dev = n->dev };
+
+	kve_dir_each(n->pool->dir, add_look, &s);
+	return s.found;
+}
+
+/* Would @path be an entry of the pool's directory that an attach looks at? */
 static bool add_lies_there(const struct kve_pool *p, const char *path)
 {
 	const char *slash = strrchr(path, '/');
@@ -214,13 +238,14 @@ static int add_name(struct newcomer *n, u32 member)
 {
 	struct kve_pool *p = n->pool;
 	const char *slash = strrchr(n->path, '/');
-	char *name = NULL;
+	char *name = add_known_name(n);
 
-	if (!add_lies_there(p, n->path)) {
+	if (!name && n->file.fd >= 0 && add_lies_there(p, n->path)) {
+		if (asprintf(&name, "%s/%s", p->dir, slash ? slash + 1 : n->path) < 0)
+			name = NULL;
+	} else if (!name) {
 		n->linked = true;
 		name = add_free_name(p, member);
-	} else if (asprintf(&name, "%s/%s", p->dir, slash ? slash + 1 : n->path) < 0) {
-		name = NULL;
 	}
 	if (!name)
 		return kve_refuse(n->why, -ENOMEM, "%s: out of memory", n->path);

@@ -402,7 +402,35 @@ static void entries_that_stay(void **state)
 	assert_true(rig_logged("member2: cannot be taken out of the directory"));
 	p = again(p);
 	assert_true(rig_logged("member2: was removed from the pool"));
+	assert_false(exists("member2"));
+	assert_true(exists(".out/b"));
 	assert_int_equal(members_of(p), 1);
+	assert_int_equal(rig_found(p, 0, 10), 10);
+	kve_pool_put(p);
+}
+
+/* One device has one entry */
+static void a_name_that_is_there(void **state)
+{
+	struct kve_pool *p;
+	char out[300];
+
+	(void)state;
+	rig_make(rig_dir, 1);
+	p = rig_attach();
+	snprintf(out, sizeof(out), "%s", elsewhere(".out/a", RIG_BYTES));
+	assert_int_equal(__real_symlink(".out/a", rig_path("mine")), 0);
+	add(p, out, 0);
+	assert_false(exists("member1"));
+	store_on(p, 1, 0, 10);
+	rig_file(rig_path("file"), "", 0, RIG_BYTES);
+	add(p, rig_path("file"), 0);
+	assert_false(exists("member2"));
+	p = again(p);
+	assert_int_equal(members_of(p), 3);
+	assert_int_equal(rig_found(p, 0, 10), 10);
+	remove_now(p, 1, true);
+	assert_false(exists("mine"));
 	assert_int_equal(rig_found(p, 0, 10), 10);
 	kve_pool_put(p);
 }
@@ -531,10 +559,12 @@ static void one_that_is_missing_or_lost_is_removed(void **state)
 	p = again(p);
 	assert_int_equal(members_of(p), 1);
 	assert_int_equal(rig_found(p, 0, 10), 10);
-	/* it comes back, and is left alone */
+	/* it comes back, and is left alone, but for its name */
 	rename(rig_path(".m1"), rig_path("m1"));
 	p = again(p);
 	assert_true(rig_logged("m1: was removed from the pool"));
+	assert_false(exists("m1"));
+	assert_true(exists(".m1.removed"));
 	assert_int_equal(members_of(p), 1);
 	assert_int_equal(rig_found(p, 0, 20), 10);
 	kve_pool_put(p);
@@ -758,6 +788,7 @@ int main(void)
 		TEST(a_device_comes_again),
 		TEST(what_cannot_be_removed),
 		TEST(entries_that_stay),
+		TEST(a_name_that_is_there),
 		TEST(it_waits_for_who_reads),
 		TEST(a_detach_before_the_end_keeps_it),
 		TEST(another_one_is_lost_meanwhile),
