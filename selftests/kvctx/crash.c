@@ -13,12 +13,16 @@
  * be missing; but never is one wrong, and never is one back whose delete was flushed. In a roomy pool ROOM bytes are
  * stored, then the load stops.
  *
+ * $CRASH_COMES: the directory of a pool in this process and the path of a device, which comes to that pool and goes again
+ * all the time.
+ *
  * Four workers, two tenants with two keyspaces each: batches of stores, deletes, replacements and loads, with a flush
  * now and then. A page's length and bytes follow from worker, key and version; the versions of a key only grow.
  *
  * Prints "verified ...", then "loading"; or what is wrong, as "FAILED ...", and ends with status 1.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -33,6 +37,7 @@
 #define BATCH		16U
 #define SLOT		(512U << 10)	/* of the arena: longest page */
 #define PAGE_OVERHEAD	512U		/* of a page on media, beside its blocks */
+#define WIPE		(1U << 20)	/* of a device at both ends: superblocks are there */
 
 struct op {
 	struct crash_key after;		/* what it leads to */
@@ -416,6 +421,56 @@ static void *load(void *arg)
 	return NULL;
 }
 
+/* A member that comes and goes */
+
+/* What it has of a superblock, as it was about to come when the power went: an operator would say --force */
+static void wipe(const char *path)
+{
+	uint8_t *zeros = calloc(1, WIPE);
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	off_t end = lseek(fd, 0, SEEK_END);
+
+	if (pwrite(fd, zeros, WIPE, 0) != WIPE || pwrite(fd, zeros, WIPE, end - WIPE) != WIPE || fsync(fd))
+		fail("%s: wipe", path);
+	close(fd);
+	free(zeros);
+}
+
+static void *come_and_go(void *arg)
+{
+	char dir[256], path[256];
+	unsigned int pause = 1;
+	int ret;
+
+	if (sscanf(arg, "%255s %255s", dir, path) != 2)
+		fail("CRASH_COMES");
+	for (;;) {
+		ret = kvctx_pool_remove(dir, path, 0);
+		if (ret && ret != -ENOENT)
+			fail("remove: %s", kvctx_strerror(ret));
+		usleep(pause * 1000);
+		ret = kvctx_pool_add(dir, path, 0);
+		if (ret == -EEXIST || ret == -EUCLEAN) {
+			wipe(path);
+			ret = kvctx_pool_add(dir, path, 0);
+		}
+		if (ret)
+			fail("add: %s", kvctx_strerror(ret));
+		usleep(pause * 1000);
+		pause = pause * 7 % 101;
+	}
+	return NULL;
+}
+
+static void begin_coming_and_going(void)
+{
+	char *env = getenv("CRASH_COMES");
+	pthread_t thread;
+
+	if (env && pthread_create(&thread, NULL, come_and_go, env))
+		fail("thread");
+}
+
 /* The whole */
 
 /* Tenant 0 or 1 */
@@ -501,6 +556,7 @@ int main(int argc, char **argv)
 		return 0;
 	stored = state.stored;
 	account_begin(&state);
+	begin_coming_and_going();
 	puts("loading");
 	in_all(load);
 	puts("full");
