@@ -28,7 +28,8 @@
  *
  * Locks, outermost first: kve_admin_lock (attach; held over its I/O), pool->super_lock (everything that changes
  * a superblock; held over I/O), pool->config_lock (who changes what it says of members or sets a rate holds it too, so
- * others can read that; never held over I/O), a session's, the engine's, pool->lock (jobs, flushes; never held over I/O).
+ * others can read that; never held over I/O), a session's, the engine's, pool->lock (jobs, flushes; never held over
+ * I/O).
  * pool->holders_lock is outside of a ring's, and under super_lock. No function of an upper floor is called under a lock
  * of a lower one.
  */
@@ -248,7 +249,8 @@ int kve_pool_add(struct kve_pool *p, const char *path, u64 bytes, bool dry_run, 
 /*
  * Begin to remove a member: its pages go to others, if @move and as far as these have room, or are dropped. When that is
  * over the state says REMOVED, the directory has it no more (a file that lay there is gone), and its superblocks are
- * wiped, unless the directory could not be changed. Irreversible until the next attach, which has the member again if it was not over. 0, or with a sentence in @why
+ * wiped, unless the directory could not be changed. Irreversible until the next attach, which has the member again if it
+ * was not over. 0, or with a sentence in @why
  *   -ENOENT    there is no such member
  *   -EBUSY     it is the last one online
  *   -EALREADY  it is leaving

@@ -18,7 +18,8 @@
  *	4  its own superblocks are wiped, and the device is let go. If 3 failed they stay: an attach must be able to tell
  *	   that it was a member
  * Who dies before 2, or detaches, leaves the pool with the member, and its pages where they were. An attach between 2
- * and 3 finds a superblock that is older than those that lack it, leaves the device alone and takes it out of the directory.
+ * and 3 finds a superblock that is older than those that lack it, leaves the device alone and takes it out of the
+ * directory.
  *
  * The leaver is a thread of the pool's, from its first removal on: workers tell it (kve_leave_look()) and must not wait,
  * as it waits for their flushes. It holds super_lock from 2 on, but not over the flush, since a member that is lost
