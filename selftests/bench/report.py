@@ -16,15 +16,13 @@ is in MB/s, CPU time in seconds of the guest's processors a GiB, instructions ar
 import collections
 import glob
 import json
-import statistics
 import sys
 
 import bars
 import insn
+from figures import MISSED, PERCENTILES, compare, latency_of, middle, quotient, rate_of, show, show_size, write
 
-MISSED = 3      # exit status
 TICKS = 100     # of /proc/stat a second
-PERCENTILES = {"p50": "50.000000", "p99": "99.000000", "p99.9": "99.900000"}
 
 # What a run measured; name is a Name
 Run = collections.namedtuple("Run", "name rate cpu latency cpus")
@@ -72,9 +70,7 @@ def read_fio(path, stat):
             raise SystemExit(f"report: {job['jobname']} failed")
         cpus = stat.get(job["jobname"], {})
         cpu = cpus["cpu"] / side["io_bytes"] * 2**30 if cpus else None
-        latency = side["lat_ns"].get("percentile", {})
-        yield Run(name, side["io_bytes"] / side["runtime"] / 1000, cpu,
-                  {p: latency.get(key) for p, key in PERCENTILES.items()}, cpus)
+        yield Run(name, rate_of(side), cpu, latency_of(side), cpus)
 
 
 def read_results(path):
@@ -108,15 +104,6 @@ def read_insn(directory):
     return {key: min(rounds) for key, rounds in counted.items()}
 
 
-def quotient(a, b):
-    return a / b if a is not None and b else None
-
-
-def middle(values):
-    values = [v for v in values if v is not None]
-    return statistics.median(values) if values else None
-
-
 def pair_up(runs):
     """{(target, op, size, batch, segments): [(kvctx run, raw run)...]}"""
     engines = collections.defaultdict(dict)
@@ -135,13 +122,7 @@ def row_of(key, pairs, counted, case, value):
     """A row of the report; @value takes the figure from a run."""
     target, op, size, batch, segments = key
     row = {"case": case, "target": target, "size": size, "batch": batch, "segments": segments,
-           "verify": pairs[0][0].name.verify, "pairs": len(pairs)}
-    row["kvctx"] = middle(value(k) for k, _ in pairs)
-    row["raw"] = middle(value(r) for _, r in pairs)
-    row["ratio"] = middle(quotient(value(k), value(r)) for k, r in pairs)
-    row["kvctx_cpu"] = middle(k.cpu for k, _ in pairs)
-    row["raw_cpu"] = middle(r.cpu for _, r in pairs)
-    row["cpu_ratio"] = middle(quotient(k.cpu, r.cpu) for k, r in pairs)
+           "verify": pairs[0][0].name.verify, **compare(pairs, value)}
     for engine in ("kvctx", "raw"):
         row[f"{engine}_insn"] = counted.get((engine, target, op, size, batch, segments))
     row["insn_ratio"] = quotient(row["kvctx_insn"], row["raw_insn"])
@@ -157,7 +138,7 @@ def matrix_rows(runs, counted):
             rows.append(row_of(key, pairs, counted, op, lambda run: run.rate))
         else:
             for p in PERCENTILES:
-                rows.append(row_of(key, pairs, {}, f"{op}-{p}", lambda run, p=p: quotient(run.latency[p], 1000)))
+                rows.append(row_of(key, pairs, {}, f"{op}-{p}", lambda run, p=p: run.latency.get(p)))
     return rows
 
 
@@ -198,14 +179,6 @@ def make_rows(runs, others, counted):
     return rows + single_rows(others)
 
 
-def show_size(n):
-    return f"{n >> 20}M" if n >= 1 << 20 else f"{n >> 10}K"
-
-
-def show(value, digits):
-    return "-" if value is None else f"{value:.{digits}f}"
-
-
 def table(rows):
     lines = [f"{'case':14} {'target':6} {'size':>5} {'batch':>5} {'segs':>4} {'crc':>3} {'kvctx':>9} {'raw':>9} {'ratio':>6}"
              f" {'cpu/GiB':>8} {'raw':>8} {'ratio':>6} {'insn/page':>10} {'raw':>10} {'ratio':>6}"]
@@ -240,11 +213,6 @@ def gnuplot(rows, out):
         for key in sorted(curves):
             lines += [f"{size} {ratio:.4f}" for size, ratio in sorted(curves[key])] + ["e"]
     return lines + ["unset multiplot"]
-
-
-def write(path, lines):
-    with open(path, "w", encoding="utf-8") as f:
-        f.write("\n".join(lines) + "\n")
 
 
 def main():

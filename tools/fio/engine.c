@@ -138,7 +138,7 @@ static int session_path(struct thread_data *td, const struct options *o, char *p
 static int engine_init(struct thread_data *td)
 {
 	const struct options *o = td->eo;
-	size_t arena = o->memory == MEMORY_ARENA ? (td->o.iodepth * td_max_bs(td)) + 4 * page_size : 0;
+	size_t arena = o->memory == MEMORY_ARENA ? whole_huge((td->o.iodepth * td_max_bs(td)) + 4 * page_size) : 0;
 	char path[PATH_MAX];
 	struct job *j;
 

@@ -77,6 +77,14 @@ struct job {
 };
 
 /* Say what is wrong; returns 1, which ends the job */
+/* Buffers are whole huge pages, which the kernel then may use */
+static inline size_t whole_huge(size_t bytes)
+{
+	const size_t huge = 2UL << 20;
+
+	return (bytes + huge - 1) & ~(huge - 1);
+}
+
 int fail(struct thread_data *td, int err, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* memory.c */

@@ -6,8 +6,6 @@
 
 #include "engine.h"
 
-#define HUGE	(2UL << 20)
-
 static int arena(struct thread_data *td, struct job *j, size_t bytes)
 {
 	size_t len;
@@ -19,12 +17,11 @@ static int arena(struct thread_data *td, struct job *j, size_t bytes)
 	return 0;
 }
 
-/* Rounded up to huge pages, which the kernel then may use */
 static int registered(struct thread_data *td, struct job *j, size_t bytes)
 {
 	int err;
 
-	j->bytes = (bytes + HUGE - 1) & ~(HUGE - 1);
+	j->bytes = whole_huge(bytes);
 	j->base = mmap(NULL, j->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (j->base == MAP_FAILED) {
 		j->base = NULL;

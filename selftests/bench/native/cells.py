@@ -7,6 +7,11 @@ tells how far two equal things differ here). Its disk is where the files are: di
 """
 
 import collections
+import os
+import sys
+
+# for all of these files: what both benches have in common
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 KIB = 1 << 10
 MIB = 1 << 20
@@ -69,6 +74,8 @@ def daemon():
         yield cell("daemon", "disk", "load", size, 16, bar=True)
     yield cell("daemon", "disk", "load", 16 * KIB, 16)
     yield cell("daemon", "disk", "load", 64 * KIB, 1)
+    for size in SIZES[1:3]:
+        yield cell("daemon", "memory", "load", size, 16)
     yield cell("daemon", "disk", "store", 64 * KIB, 16, bar=True)
     yield cell("daemon", "disk", "store", 256 * KIB, 16, bar=True)
 

@@ -13,13 +13,15 @@ import tempfile
 
 from place import Failed
 
+from figures import latency_of, rate_of     # by the path that cells.py sets
+
 RUN_MS = 400
 LATENCY_MS = 1000           # p99.9 needs many
 LAYOUT = "layout"
-# Buffers of fio's own engines in huge pages, as those of kvctx; the alignment makes small ones large enough for one
-HUGE = {**os.environ, "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+# Buffers of fio's own engines in huge pages, as those of kvctx. The alignment makes small ones large enough for one, and
+# with a threshold that is set each is mapped by itself, also in jobs behind the first
+HUGE = {**os.environ, "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=131072"}
 HOT = "16M"                 # what is loaded beside a stream of stores
-PERCENTILES = {"p50": "50.000000", "p99": "99.000000", "p99.9": "99.900000"}
 
 # What a run of one side, kvctx or raw, measured: MB/s, CPU seconds a GiB, {percentile: us}
 Run = collections.namedtuple("Run", "side pair rate cpu latency")
@@ -163,7 +165,5 @@ def run_of(job):
     done = max(job["read"], job["write"], key=lambda d: d["io_bytes"])
     if job["error"] or not done["io_bytes"]:
         raise Failed(f"job {job['jobname']}: error {job['error']}, {done['io_bytes']} bytes")
-    found = done["lat_ns"].get("percentile", {})
-    return Run(side, int(pair), done["io_bytes"] / done["runtime"] / 1000,
-               job["cpu"] / done["io_bytes"] * 2**30 / 1e9 if "cpu" in job else None,
-               {p: found[key] / 1000 for p, key in PERCENTILES.items() if key in found})
+    return Run(side, int(pair), rate_of(done),
+               job["cpu"] / done["io_bytes"] * 2**30 / 1e9 if "cpu" in job else None, latency_of(done))

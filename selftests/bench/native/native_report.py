@@ -2,21 +2,20 @@
 """From the runs of the native bench to rows, table and bars.
 
 A row's ratio is the median of the ratios of its pairs, kvctx over raw: the machine's speed changes between pairs more
-than inside one. Its spread is half the width of the interval that holds that median with 95 %. Rates are in MB/s,
-latencies in microseconds, CPU in seconds a GiB.
+than inside one. Its spread is half the width of the interval that holds that median with 95 %. Units are those of
+figures.py.
 """
 
-import os
-import statistics
-import sys
+from measure import is_latency
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-# pylint: disable=wrong-import-position
-from bars import Bar                            # noqa: E402
-from measure import PERCENTILES, is_latency     # noqa: E402
+# by the path that cells.py sets
+from bars import Bar
+from figures import PERCENTILES, compare, quotient, show, show_size
 
 KIB = 1 << 10
-CPU = 1.15          # times raw, and the checksum's own
+CPU = 1.15          # times raw, and the checksum's own: of each target, with verification and without
+CPU_BARS = (("process", 0, "CPU a GiB, process"), ("process", 1, "CPU a GiB less the checksum's, process"),
+            ("daemon", 1, "CPU a GiB less the checksum's, daemon"))
 TAIL = 2.0          # p99.9 of loads beside stores
 # least ratio at depth 16 with verification, less the spread of the control
 THROUGHPUT = (
@@ -51,23 +50,10 @@ def pairs_of(runs):
     return [(run, sides["raw"][pair]) for pair, run in sorted(sides["kvctx"].items()) if pair in sides["raw"]]
 
 
-def middle(values):
-    values = [v for v in values if v is not None]
-    return statistics.median(values) if values else None
-
-
-def quotient(a, b):
-    return a / b if a is not None and b else None
-
-
 def row_of(cell, op, pairs, value):
-    ratios = [value(k) / value(r) for k, r in pairs]
     return {"target": cell.target, "disk": cell.disk, "op": op, "size": cell.size, "depth": cell.depth,
-            "segments": cell.segments, "verify": cell.verify, "pairs": len(pairs),
-            "kvctx": middle(value(k) for k, _ in pairs), "raw": middle(value(r) for _, r in pairs),
-            "ratio": statistics.median(ratios), "spread": spread(ratios),
-            "kvctx_cpu": middle(k.cpu for k, _ in pairs), "raw_cpu": middle(r.cpu for _, r in pairs),
-            "cpu_ratio": middle(quotient(k.cpu, r.cpu) for k, r in pairs)}
+            "segments": cell.segments, "verify": cell.verify,
+            "spread": spread(quotient(value(k), value(r)) for k, r in pairs), **compare(pairs, value)}
 
 
 def rows_of(cell, runs):
@@ -111,12 +97,12 @@ def processors(rows, crc):
     """@crc: CPU seconds that CRC32C of a GiB takes"""
     found = []
     for r in rows:
-        if r["target"] == "process" and r["disk"] == "memory" and r["segments"] == 1 and r["raw_cpu"]:
+        if r["disk"] == "memory" and r["segments"] == 1 and r["raw_cpu"]:
             own = r["kvctx_cpu"] - (crc if r["verify"] else 0)
             # pairs where they are alike, medians where the checksum is taken off
             found.append((own / r["raw_cpu"] if r["verify"] else r["cpu_ratio"], 0, r))
-    for verify, text in ((0, "CPU a GiB, process"), (1, "CPU a GiB less the checksum's, process")):
-        yield over(text, [f for f in found if f[2]["verify"] == verify], CPU, False)
+    for target, verify, text in CPU_BARS:
+        yield over(text, [f for f in found if (f[2]["target"], f[2]["verify"]) == (target, verify)], CPU, False)
 
 
 def tails(rows):
@@ -126,14 +112,6 @@ def tails(rows):
 
 def judge(rows, crc):
     return [*throughput(rows), *processors(rows, crc), *tails(rows)]
-
-
-def show_size(n):
-    return f"{n >> 20}M" if n >= 1 << 20 else f"{n >> 10}K"
-
-
-def show(value, digits):
-    return "-" if value is None else f"{value:.{digits}f}"
 
 
 def table(rows):

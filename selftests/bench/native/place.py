@@ -2,6 +2,7 @@
 """Where the native bench measures: on each disk a directory with a pool in a file and files of equal size for raw
 io_uring, and the daemon while it is wanted."""
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -29,13 +30,16 @@ def call(*args):
     return done.stdout
 
 
-def fill(path, size):
-    """Not zeros, which a file system or what is below it might not keep, and no holes that the first write fills"""
+def fill(paths, size):
+    """Not zeros, which a file system or what is below it might not keep, and no holes that the first write fills. By
+    turns, so that no file lies in a better part of the disk or memory than another"""
     block = os.urandom(16 * MIB)
-    with open(path, "wb", buffering=0) as f:
+    with contextlib.ExitStack() as stack:
+        files = [stack.enter_context(open(path, "wb", buffering=0)) for path in paths]
         for _ in range(size // len(block)):
-            f.write(block)
-        os.fsync(f.fileno())
+            for f in files:
+                f.write(block)
+                os.fsync(f.fileno())
 
 
 class Disk:
@@ -51,8 +55,7 @@ class Disk:
         os.makedirs(self.pool)
         try:
             member = os.path.join(self.pool, "member0")
-            for path in (member, *self.raw):
-                fill(path, size)
+            fill((member, *self.raw), size)
             call(f"{build}/bin/kvctxctl", "pool", "format", POOL, member, "--segment-size", SEGMENT, "--force")
         except BaseException:
             self.remove()
@@ -67,6 +70,7 @@ class Daemon:
     """kvctxd for the pool of a disk"""
 
     def __init__(self, program, disk):
+        self.disk = disk
         self.run = os.path.join(disk.dir, "run")
         self.path = os.path.join(self.run, POOL, "default")
         with open(os.path.join(disk.dir, "kvctxd.log"), "w", encoding="utf-8") as log:

@@ -3,12 +3,17 @@
 """The code of the native bench, on made-up measurements. Ends with "native-bench: N passed, N failed, N skipped"."""
 
 import collections
+import os
 import sys
+import tempfile
 import unittest
+from unittest import mock
 
 import cells
 import measure
 import native_report
+import place
+from cells import MIB
 from measure import Run
 from place import Failed
 
@@ -130,10 +135,26 @@ class BarTest(unittest.TestCase):
         self.assertTrue(self.bar([row(disk="memory", cpu=(0.27, 0.2))], verified).met)
         self.assertFalse(self.bar([row(disk="memory", cpu=(0.29, 0.2))], verified).met)
 
+    def test_the_daemon_has_a_bar_of_its_own(self):
+        text = "CPU a GiB less the checksum's, daemon"
+        rows = [row("daemon", disk="memory", cpu=(0.27, 0.2)), row(disk="memory", cpu=(9, 0.2))]
+        self.assertTrue(self.bar(rows, text).met)
+        self.assertFalse(self.bar([row("daemon", disk="memory", cpu=(0.29, 0.2)), *rows], text).met)
+
     def test_tails(self):
         text = "p99.9 of loads beside stores, process"
         self.assertTrue(self.bar([row(op="mixed-p99.9", kvctx=200)], text).met)
         self.assertFalse(self.bar([row(op="mixed-p99.9", kvctx=201)], text).met)
+
+
+class PlaceTest(unittest.TestCase):
+    def test_files_are_filled_by_turns(self):
+        with tempfile.TemporaryDirectory() as tmp:
+            paths = [os.path.join(tmp, name) for name in "ab"]
+            synced = []
+            with mock.patch("os.fsync", lambda fd: synced.append([os.path.getsize(p) for p in paths])):
+                place.fill(paths, 32 * MIB)
+            self.assertEqual(synced, [[n * MIB, m * MIB] for n, m in ((16, 0), (16, 16), (32, 16), (32, 32))])
 
 
 class JobsTest(unittest.TestCase):
