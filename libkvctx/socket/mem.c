@@ -96,6 +96,17 @@ static bool shared_is(int fd, const struct mapping *m)
 	return seals >= 0 && seals & F_SEAL_SHRINK && (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDWR;
 }
 
+/* By a mapping of our own, since the caller's need not lie as huge pages do; and here, as we are who pays for memory */
+static void shared_collapse(int fd, uint64_t offset, uint64_t length)
+{
+	void *p = kve_huge_map(fd, length, PROT_READ | PROT_WRITE, offset);
+
+	if (p == MAP_FAILED)
+		return;
+	kve_huge_collapse(p, length);
+	munmap(p, length);
+}
+
 /* A descriptor, to be closed, of the memfd mapped there, and where in it; -EREMOTEIO: it is something else */
 static int shared_find(uint64_t addr, uint64_t length, __u64 *offset)
 {
@@ -119,6 +130,8 @@ static int shared_find(uint64_t addr, uint64_t length, __u64 *offset)
 	if (dir)
 		closedir(dir);
 	*offset = m.offset;
+	if (found >= 0)
+		shared_collapse(found, m.offset, length);
 	/* by us, who pay for it, while there being no memory is an error and not a fault */
 	if (found >= 0 && fallocate(found, 0, (off_t)m.offset, (off_t)length)) {
 		close(found);

@@ -11,6 +11,8 @@
  *	call		one synchronous call when told; prints its result
  *	busy		stores and loads until it is killed
  *	ways		pages in memory that the daemon maps are not copied, others are; prints the flags of each
+ *	huge		registers 4 MiB that lie as huge pages do; prints how much of it is in such pages then, or that the
+ *			kernel has none for it
  *	threads N	so many threads with calls of their own
  *
  * Prints "ready" before it waits to be told. Exit status 1 with the error on stdout if something fails.
@@ -175,6 +177,54 @@ static uint8_t *shared_memory(size_t bytes)
 	return p == MAP_FAILED ? NULL : p;
 }
 
+/* Of the memory mapped at @p */
+static unsigned long huge_bytes(const uint8_t *p)
+{
+	FILE *f = fopen("/proc/self/smaps", "r");
+	unsigned long start, end, kib, found = 0;
+	bool here = false;
+	char line[512];
+
+	while (f && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%lx-%lx ", &start, &end) == 2)
+			here = start == (uintptr_t)p;
+		if (here && sscanf(line, "ShmemPmdMapped: %lu kB", &kib) == 1)
+			found = kib << 10;
+	}
+	if (f)
+		fclose(f);
+	return found;
+}
+
+static int huge(void)
+{
+	const size_t bytes = 4 << 20, page = 2 << 20;
+	uint8_t *p[2], *room = mmap(NULL, 4 * bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint32_t id;
+
+	for (int i = 0; i < 2; i++) {
+		int fd = memfd_create("client", MFD_ALLOW_SEALING);
+
+		p[i] = (uint8_t *)(((uintptr_t)room + i * 2 * bytes + page) & ~(page - 1));
+		if (ftruncate(fd, (off_t)bytes) || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) ||
+		    mmap(p[i], bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
+			return 1;
+	}
+	memset(p[0], 1, bytes);
+	if (madvise(p[0], bytes, 25) || huge_bytes(p[0]) != bytes) {	/* MADV_COLLAPSE */
+		printf("none\n");
+		return 0;
+	}
+	memset(p[1], 1, bytes);
+	if (kvctx_mem_register(ctx, p[1], bytes, &id))
+		return 1;
+	for (size_t i = 0; i < bytes; i++)
+		if (p[1][i] != 1)
+			return 1;
+	printf("huge: %lu\n", huge_bytes(p[1]));
+	return 0;
+}
+
 static int way(const char *name, uint8_t *p, size_t bytes, uint64_t nr)
 {
 	struct kvctx_key key = key_of(nr);
@@ -279,7 +329,7 @@ int main(int argc, char **argv)
 	ret = !strcmp(verb, "store") ? store(n) : !strcmp(verb, "check") ? check(n) :
 	      !strcmp(verb, "wait") ? wait_for_loads(false) : !strcmp(verb, "poll") ? wait_for_loads(true) :
 	      !strcmp(verb, "call") ? call() : !strcmp(verb, "busy") ? (busy(), 1) : !strcmp(verb, "ways") ? ways() :
-	      !strcmp(verb, "threads") ? threads(n) : 2;
+	      !strcmp(verb, "huge") ? huge() : !strcmp(verb, "threads") ? threads(n) : 2;
 	kvctx_close(ctx);
 	return ret;
 }

@@ -720,6 +720,13 @@ def test_ways_of_memory(daemon):
             "again: store 0x4 load 0x5", "nameless: store 0x4 load 0x5"], run_client(daemon, "ways"))
 
 
+def test_registered_memory_is_in_huge_pages(daemon):
+    said = run_client(daemon, "huge")
+    if said == ["none"]:
+        raise Skip("the kernel has no huge pages for shared memory")
+    expect([f"huge: {4 << 20}"], said)
+
+
 def test_threads_share_a_session(daemon):
     expect(["bad: 0"], run_client(daemon, "threads", "8"))
 
