@@ -21,6 +21,7 @@
 #define ENTRIES		256U
 #define PAGE		100000U
 #define LIMIT		(60 * KVE_NSEC)
+#define USER_ROOM	45056U			/* for a page of a thread */
 #define PIPED		8192U			/* a page that a pipe holds */
 
 struct sess {
@@ -203,7 +204,7 @@ struct user {
 	u32 id, bad;
 };
 
-/* Submits, waits for whatever comes, and leaves it in the ring */
+/* Submits, waits for whatever comes, and leaves it in the ring. No memory is used again while it may be in flight */
 static void *user_main(void *arg)
 {
 	struct user *u = arg;
@@ -211,7 +212,7 @@ static void *user_main(void *arg)
 
 	for (i = 0; i < 100; i++) {
 		struct kvctx_sqe sqe = sqe_of(i % 2 ? KVCTX_OP_LOAD : KVCTX_OP_STORE, u->id * 1000 + i / 2,
-					      (u->id << 20) + i / 2 % 8 * 65536, 40000 + u->id);
+					      ((u->id - 1) * 50 + i / 2) * USER_ROOM, 40000 + u->id);
 		int ret;
 
 		while ((ret = submit(u->k, &sqe, 1, i % 3)) == -EAGAIN)
