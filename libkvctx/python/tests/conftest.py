@@ -6,13 +6,11 @@ KVCTX_BIN is the folder with the programs (build/bin). Where KVCTX_DEVICE names 
 """
 import contextlib
 import os
-import shutil
-import signal
 import subprocess
-import tempfile
-import time
+import sys
 
 import pytest
+from kvctxd import Daemon
 
 import kvctx
 
@@ -96,41 +94,9 @@ def session(pool):
         yield s
 
 
-class Daemon:
-    """kvctxd on a folder of its own. .pool: kvctx.Pool of it."""
-
-    def __init__(self):
-        # a socket's path has room for 107 bytes
-        self.dir = tempfile.mkdtemp(prefix="kvctx-")
-        kvctx.create_pool(os.path.join(self.dir, "kv0"), POOL_BYTES)
-        self.pool = kvctx.Pool(os.path.join(self.dir, "run", "kv0"))
-        self.start()
-
-    def start(self):
-        program = os.path.join(os.environ["KVCTX_BIN"], "kvctxd")
-        self.process = subprocess.Popen([program, "--run", os.path.join(self.dir, "run"),
-                                         os.path.join(self.dir, "kv0")])
-        for _ in range(200):
-            try:
-                return self.pool.session().close()
-            except (kvctx.NotFound, kvctx.Gone):  # the socket may be that of one who was killed
-                assert self.process.poll() is None, "kvctxd has ended"
-                time.sleep(0.05)
-        raise AssertionError("kvctxd does not serve")
-
-    def end(self, how=signal.SIGTERM):
-        self.process.send_signal(how)
-        self.process.wait(30)
-
-    def remove(self):
-        if self.process.poll() is None:
-            self.end(signal.SIGKILL)
-        shutil.rmtree(self.dir)
-
-
 @pytest.fixture
 def daemon():
-    d = Daemon()
+    d = Daemon(POOL_BYTES)
     yield d
     d.remove()
 
@@ -157,6 +123,5 @@ def served(place, request):
 
 def python(code, *arguments, **how):
     """Run a program of its own; returns what subprocess.run() does, with output as text."""
-    import sys
     return subprocess.run([sys.executable, "-X", "dev", "-c", code, *map(str, arguments)], capture_output=True,
                           text=True, timeout=60, **how)

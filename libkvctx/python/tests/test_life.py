@@ -82,6 +82,26 @@ def test_a_child_may_have_a_session_of_its_own(server):
         assert s.load(["k"], [bytearray(1)]).all_ok
 
 
+@pytest.mark.process
+def test_who_has_started_kvctxd_may_still_fork_who_serves_a_pool(tmp_path):
+    """As the tests with vLLM do: kvctxd.py has no session."""
+    r = python("""
+import os, sys, kvctx
+sys.path.insert(0, sys.argv[1])
+from kvctxd import Daemon
+daemon = Daemon(16 << 20)
+kvctx.create_pool(sys.argv[2], 16 << 20)
+child = os.fork()
+if not child:
+    kvctx.Pool(sys.argv[2]).session().close()
+    os._exit(0)
+status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+daemon.remove()
+sys.exit(status)
+""", os.path.dirname(__file__), tmp_path / "kv1")
+    assert r.returncode == 0, r.stderr
+
+
 def test_the_library_is_named_by_the_environment(tmp_path):
     """KVCTX_LIBRARY decides alone."""
     r = python("import kvctx", env={**os.environ, "KVCTX_LIBRARY": str(tmp_path / "none.so")})

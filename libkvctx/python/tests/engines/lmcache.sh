@@ -17,8 +17,8 @@ here=$(cd "$(dirname "$0")" && pwd)/lmcache
 BUILD=$(realpath "${BUILD:-build}")
 work=$BUILD/connectors/lmcache
 python=$engines/lmcache/bin/python
-export BUILD LMCACHE_TRACK_USAGE=false LMCACHE_DISABLE_BANNER=1 PYTHONHASHSEED=0
-export PYTHONPATH=$here${PYTHONPATH:+:$PYTHONPATH}
+export KVCTX_BIN=$BUILD/bin LMCACHE_TRACK_USAGE=false LMCACHE_DISABLE_BANNER=1 PYTHONHASHSEED=0
+export PYTHONPATH=$here:$here/../..${PYTHONPATH:+:$PYTHONPATH}
 mkdir -p "$work"
 passed=0 failed=0 skipped=0
 

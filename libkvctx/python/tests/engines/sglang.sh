@@ -14,6 +14,7 @@ engines=$(realpath "${1:?usage: sglang.sh ENGINES}")
 here=$(cd "$(dirname "$0")" && pwd)/sglang
 BUILD=$(realpath "${BUILD:-build}")
 mkdir -p "$BUILD/connectors/sglang"
+export KVCTX_BIN=$BUILD/bin PYTHONPATH=$here/../..${PYTHONPATH:+:$PYTHONPATH}
 log=$BUILD/connectors/sglang/log
 
 if ! "$engines/sglang/bin/python" -c 'import kvctx' > "$log" 2>&1; then
@@ -23,7 +24,7 @@ if ! "$engines/sglang/bin/python" -c 'import kvctx' > "$log" 2>&1; then
 fi
 work=$(mktemp -d -p "$BUILD/connectors/sglang")
 trap 'rm -rf "$work"' EXIT
-timeout --kill-after=10 400 "$engines/sglang/bin/python" "$here/prove.py" "$work" "$BUILD/bin/kvctxd" > "$log" 2>&1 < /dev/null
+timeout --kill-after=10 400 "$engines/sglang/bin/python" "$here/prove.py" "$work" > "$log" 2>&1 < /dev/null
 status=$?
 grep -E '^(ok|not ok) ' "$log"
 if tail -n 1 "$log" | grep -E '^sglang: [0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$'; then

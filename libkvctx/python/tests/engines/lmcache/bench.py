@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """`lmcache bench l2 --no-skip-verify` with KvctxL2Adapter: bench.py LMCACHE DIR
 
-Every shape stores, looks up and loads on a new pool, in the process or through kvctxd ($BUILD/bin), and compares what
+Every shape stores, looks up and loads on a new pool, in the process or through kvctxd ($KVCTX_BIN), and compares what
 the last round loaded. Seen to is also that every key was stored, found as often as it could be, and loaded.
 """
 import json
@@ -10,7 +10,8 @@ import re
 import shutil
 import subprocess
 import sys
-import time
+
+from kvctxd import Daemon
 
 ROUNDS = 2
 WARMUP = 1
@@ -36,27 +37,13 @@ def check(out, keys, hit_rate):
     return None
 
 
-def daemon(pool, run):
-    """kvctxd on a pool that bench itself would make in the process."""
-    import kvctx
-    kvctx.create_pool(pool, 2048 * MB)
-    process = subprocess.Popen([os.path.join(os.environ["BUILD"], "bin", "kvctxd"), "--run", run, pool])
-    while not os.path.exists(os.path.join(run, os.path.basename(pool), "default")) and process.poll() is None:
-        time.sleep(0.05)
-    return process
-
-
 def one(lmcache, folder, size, keys, in_flight, hit_rate, align, through_daemon):
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder)
-    pool, params, process = os.path.join(folder, "kv0"), {"max_bytes": 2048 * MB}, None
-    path = os.path.join(pool, "default")
-    run = f"/tmp/kvctx-bench-{os.getpid()}"  # a socket's path is short
-    if through_daemon:
-        process = daemon(pool, run)
-        params, path = {}, os.path.join(run, "kv0", "default")
+    daemon = Daemon(512 * MB) if through_daemon else None
+    params = {"path": daemon.path} if daemon else {"path": f"{folder}/kv0/default", "max_bytes": 2048 * MB}
     adapter = {"type": "plugin", "module_path": "kvctx.lmcache", "class_name": "KvctxL2Adapter",
-               "adapter_params": {"path": path, **params}}
+               "adapter_params": params}
     try:
         p = subprocess.run([lmcache, "bench", "l2", "--l2-adapter", json.dumps(adapter), "--no-skip-verify",
                             "--num-keys", str(keys), "--data-size-kb", str(size), "--in-flight", str(in_flight),
@@ -64,10 +51,8 @@ def one(lmcache, folder, size, keys, in_flight, hit_rate, align, through_daemon)
                             str(hit_rate), "--l1-align-bytes", str(align)],
                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
     finally:
-        if process is not None:
-            process.terminate()
-            process.wait(30)
-            shutil.rmtree(run, ignore_errors=True)
+        if daemon:
+            daemon.remove()
         shutil.rmtree(folder)
     print(p.stdout)
     return f"status {p.returncode}" if p.returncode else check(p.stdout, keys * in_flight, hit_rate)

@@ -1,31 +1,30 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """kvctx.sglang under SGLang's own classes: host pools of all layouts, its factory and fault injection, its controller.
 
-usage: prove.py FOLDER KVCTXD
+usage: prove.py FOLDER
 
-Makes pools in FOLDER. Prints a line for each check, and ends with "sglang: N passed, N failed, N skipped"; exit
-status 1 when any failed.
+Makes pools in FOLDER; KVCTX_BIN is the folder with kvctxd. Prints a line for each check, and ends with "sglang: N
+passed, N failed, N skipped"; exit status 1 when any failed.
 """
 import logging
 import os
 import queue
 import shutil
 import signal
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 import traceback
 import types
 
 import torch
+from kvctxd import Daemon
 from pools import (LAYOUTS, PAGES, fill, indices, mamba, mha, mla, names, ours, page_of, same, storage, tensors, wipe)
 from sglang.srt.mem_cache.hicache_storage import PoolHitPolicy, PoolName, PoolTransfer
 
 import kvctx
 
-FOLDER, KVCTXD = sys.argv[1:3]
+FOLDER = sys.argv[1]
 POOL_BYTES = 128 << 20
 checks = []
 
@@ -365,35 +364,9 @@ def clear_forgets_for_good():
     s.close()
 
 
-class Daemon:
-    def __init__(self):
-        self.run = tempfile.mkdtemp(prefix="kvctx-")  # a socket's path has room for 107 bytes
-        kvctx.create_pool(os.path.join(FOLDER, "served"), POOL_BYTES)
-        self.path = os.path.join(self.run, "served", "default")
-        self.start()
-
-    def start(self):
-        self.process = subprocess.Popen([KVCTXD, "--run", self.run, os.path.join(FOLDER, "served")],
-                                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        for _ in range(200):
-            try:
-                return kvctx.Session(self.path).close()
-            except kvctx.Error:
-                time.sleep(0.05)
-        raise AssertionError("kvctxd does not serve")
-
-    def end(self, how=signal.SIGTERM):
-        self.process.send_signal(how)
-        self.process.wait(30)
-
-    def remove(self):
-        self.end()
-        shutil.rmtree(self.run)
-
-
 @check
 def through_kvctxd_which_is_killed_and_started_again():
-    daemon = Daemon()
+    daemon = Daemon(POOL_BYTES)
     try:
         pools = [mha("layer_first"), mha("layer_first")]
         ranks = [storage(daemon.path, p, tp_rank=r, tp_size=2) for r, p in enumerate(pools)]

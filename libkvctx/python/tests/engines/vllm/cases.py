@@ -6,12 +6,12 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import tempfile
 import time
 
 import pytest
 from engines import PROMPTS, apart, connector, run, start
+from kvctxd import Daemon
 
 import kvctx
 import kvctx.vllm.transfers as transfers
@@ -34,44 +34,17 @@ def truth():
 
 @pytest.fixture
 def here():
-    """A folder whose name is short enough for a socket."""
+    """A folder for a pool."""
     path = tempfile.mkdtemp(prefix="kvctx-")
     yield path
     shutil.rmtree(path)
 
 
-class Daemon:
-    def __init__(self, here):
-        self.here, self.path = here, os.path.join(here, "run", "kv0", "default")
-        kvctx.create_pool(os.path.join(here, "kv0"), 64 * MB)
-        self.start()
-
-    def start(self):
-        program = os.path.join(os.environ["KVCTX_BIN"], "kvctxd")
-        self.process = subprocess.Popen([program, "--run", os.path.join(self.here, "run"),
-                                         os.path.join(self.here, "kv0")])
-        for _ in range(400):
-            try:
-                if os.path.exists(self.path):
-                    apart(pages, self.path)
-                    return
-            except AssertionError:
-                pass
-            assert self.process.poll() is None, "kvctxd has ended"
-            time.sleep(0.05)
-        raise AssertionError("kvctxd does not serve")
-
-    def end(self, how=signal.SIGTERM):
-        self.process.send_signal(how)
-        self.process.wait(30)
-
-
 @pytest.fixture
-def daemon(here):
-    d = Daemon(here)
+def daemon():
+    d = Daemon(64 * MB)
     yield d
-    if d.process.poll() is None:
-        d.end()
+    d.remove()
 
 
 @pytest.fixture(scope="session")
