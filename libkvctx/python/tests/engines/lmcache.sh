@@ -46,7 +46,8 @@ part() {
 	echo "== $name: $((SECONDS - started)) s"
 }
 
-# LMCache's own tests of what uses an adapter, a line for each file of them; what is left out says why
+# LMCache's own tests of what uses an adapter, a line for each file of them; what is left out says why.
+# Not by python -m pytest, which would take LMCache itself from its source distribution, with nothing built
 suite() {
 	local files tests
 
@@ -55,7 +56,7 @@ suite() {
 	# whatever has an adapter below it in those tests is the mock, but for a few files that only read its configuration
 	mapfile -t files < <(grep -lE 'MockL2Adapter\b|MockL2AdapterConfig\(' "$tests"/*.py "$tests"/serde/test_serde_e2e.py)
 	mkdir -p "$work/suite"
-	KVCTX_TEST_DIR=$work/suite "$python" -m pytest -p in_place_of_mock -p no:cacheprovider -W ignore -q \
+	KVCTX_TEST_DIR=$work/suite "${python%/*}/pytest" -p in_place_of_mock -p no:cacheprovider -W ignore -q \
 		--show-capture=no "${files[@]}"
 }
 

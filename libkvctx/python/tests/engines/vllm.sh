@@ -26,11 +26,12 @@ export PYTHONPATH=$here:$here/../..${PYTHONPATH:+:$PYTHONPATH} PYTHONDONTWRITEBY
 export KVCTX_BIN=$BUILD/bin KVCTX_MODEL=$tmp/model
 
 # tests TITLE SECONDS LOG PYTEST-ARGUMENT...
+# Not by python -m pytest, which would take vLLM itself from its source distribution, with nothing built
 tests() {
 	local status p f s started=$SECONDS log=$work/$3.log
 
 	echo "== $1 (log: $log)"
-	timeout --kill-after=10 "$2" "$python" -m pytest -v -p no:cacheprovider --durations=0 --junitxml="$tmp/report.xml" \
+	timeout --kill-after=10 "$2" "${python%/*}/pytest" -v -p no:cacheprovider --durations=0 --junitxml="$tmp/report.xml" \
 		"${@:4}" > "$log" 2>&1 < /dev/null
 	status=$?
 	read -r p f s < <("$python" -S - "$tmp/report.xml" <<-PY
