@@ -274,29 +274,23 @@ def test_prepared_lists(a):
 
 
 def released_in_flight(a, op, array, keys):
-    """Post and release at once, until one was seen in flight. Seconds that the release took."""
+    """Post and release at once, until one was seen in flight. held.py shows that a release never waits."""
     for _ in range(20):
         handle, objects = a.request(op, rows(array, keys))
         flying = a.agent.transfer(handle) == "PROC"
-        start = time.monotonic()
         a.agent.release_xfer_handle(handle)
-        took = time.monotonic() - start
         a.agent.deregister_memory(objects, backends=[NAME])
         if flying:
-            return took
+            return
     raise AssertionError("no request was seen in flight")
 
 
 def test_release_in_flight(a):
     array, keys = noise(160, MIB), names("released", 160)
     reg = a.memory(array)
-    start = time.monotonic()
     expect("write", a.do("WRITE", rows(array, keys)), "DONE")
-    whole = time.monotonic() - start
     for op in ("READ", "WRITE", "READ"):
-        took = min(released_in_flight(a, op, array, keys) for _ in range(3))
-        if took > whole / 4:
-            raise AssertionError(f"the release of a {op} took {took:.3f} s, of {whole:.3f} s that a request takes")
+        released_in_flight(a, op, array, keys)
     a.agent.deregister_memory(reg, backends=[NAME])  # waits
     array[:] = 0x5a
     time.sleep(0.3)
@@ -448,8 +442,7 @@ def test_a_pool_is_made(a):
         b.close()
 
 
-def main():
-    tests = [f for n, f in globals().items() if n.startswith("test_")]
+def main(tests):
     passed = failed = skipped = 0
     a = Agent()
     for test in tests:
@@ -470,4 +463,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main([f for n, f in globals().items() if n.startswith("test_")]))
