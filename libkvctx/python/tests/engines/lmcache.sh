@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: LGPL-2.1-or-later
 #
-# kvctx.lmcache with LMCache itself: its bench in many shapes, its own tests of adapters with ours in the mock's place, a
-# process that is killed while it stores, and vLLM on the CPU with an LMCache server that is killed and restarted.
+# The README's Python lines with torch. kvctx.lmcache with LMCache itself: its bench in many shapes, its own tests of
+# adapters with ours in the mock's place, a process that is killed while it stores, and vLLM on the CPU with an LMCache
+# server that is killed and restarted.
 #
 #   libkvctx/python/tests/engines/lmcache.sh ENGINES [WORD...]
 #
@@ -60,8 +61,21 @@ suite() {
 		--show-capture=no "${files[@]}"
 }
 
-export -f suite
+# What the README shows, on torch's tensors, too: the package's own tests have no torch
+readme() {
+	"$python" - "$(mktemp -d -p "$work")" <<-'PY'
+		import sys
+		from test_main import readme_python
+		block, = readme_python()
+		assert "torch" in block
+		exec(block.replace("/var/lib/kvctx", sys.argv[1]), {})
+		print("ok the Python lines of the README")
+	PY
+}
+
+export -f suite readme
 export engines work python
+part readme 60 bash -c readme
 part bench 400 "$python" "$here/bench.py" "$engines/lmcache/bin/lmcache" "$work/bench"
 part suite 400 bash -c suite
 part kill 200 "$python" "$here/kill.py" "$work/kill"
