@@ -41,7 +41,8 @@ put_scripts() {
 	local f
 
 	cd "$repo"
-	find selftests/kvctx selftests/bench tools/fio/examples -type f ! -name '*.[cho]' ! -name '*.mk' |
+	find selftests/kvctx selftests/bench tools/fio/examples libkvctx/python -type f ! -name '*.[cho]' ! -name '*.mk' \
+			! -name '*.pyc' |
 		while read -r f; do
 			mkdir -p "$tree/kvctx/${f%/*}"
 			cp -a "$f" "$tree/kvctx/$f"
