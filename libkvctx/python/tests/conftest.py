@@ -51,27 +51,20 @@ class Module:
     def __init__(self):
         self.pool = kvctx.Pool("/dev/kvctx/kv0")
         self._ctl("format", "kv0", DEVICE, "--force", "--segment-size", "1M")
-        self.start()
+        self._ctl("attach", DEVICE)
 
     @staticmethod
     def _ctl(*arguments):
         subprocess.run(["kvctxctl", "pool", *arguments], check=True, stdout=subprocess.DEVNULL)
 
-    def start(self):
-        self._ctl("attach", DEVICE)
-
-    def end(self, how=None):
-        self._ctl("detach", "kv0")
-
     @contextlib.contextmanager
     def unserved(self):
-        self.end()
+        self._ctl("detach", "kv0")
         yield DEVICE
-        self.start()
+        self._ctl("attach", DEVICE)
 
     def remove(self):
-        if os.path.isdir(self.pool.path):
-            self.end()
+        self._ctl("detach", "kv0")
 
 
 @pytest.fixture
@@ -102,9 +95,9 @@ def daemon():
 
 
 @pytest.fixture
-def server(request):
-    """Who serves .pool to all processes, and can end() and start(): kvctxd, or the module."""
-    return request.getfixturevalue("home" if DEVICE else "daemon")
+def shared(request):
+    """A pool that is served to all processes."""
+    return request.getfixturevalue("home" if DEVICE else "daemon").pool
 
 
 @pytest.fixture(params=["module"] if DEVICE else ["process", "daemon"])

@@ -67,14 +67,14 @@ print("good")
     assert r.stdout == "good\n", r.stderr
 
 
-def test_a_child_may_have_a_session_of_its_own(server):
-    with server.pool.session() as s:
+def test_a_child_may_have_a_session_of_its_own(shared):
+    with shared.session() as s:
         s.store(["k"], [b"x"]).check()
         child = os.fork()
         if not child:
             code = 1
             try:
-                with server.pool.session() as mine:
+                with shared.session() as mine:
                     code = int(not mine.load(["k"], [bytearray(1)]).all_ok)
             finally:
                 os._exit(code)

@@ -374,16 +374,16 @@ def test_damaged_media(home):
         assert list(s.load(["k"], [bytearray(12000)])) == [-errno.ENOENT]
 
 
-def test_the_server_goes(server):
+def test_the_daemon_dies(daemon):
     import signal
-    with server.pool.session(timeout=20) as s:
+    with daemon.pool.session(timeout=20) as s:
         s.store(["k"], [b"x"]).check()
         s.flush()
-        server.end(signal.SIGKILL)
+        daemon.end(signal.SIGKILL)
         with pytest.raises(kvctx.Gone):
             s.load(["k"], [bytearray(1)]).check()
-    server.start()
-    with server.pool.session() as s:
+    daemon.start()
+    with daemon.pool.session() as s:
         assert s.load(["k"], [bytearray(1)]).all_ok
 
 

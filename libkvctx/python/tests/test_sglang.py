@@ -394,17 +394,17 @@ def test_threads(make):
     assert not wrong and not s.errors
 
 
-def test_a_server_that_comes_back_is_used_again(make, server, monkeypatch):
+def test_a_daemon_that_comes_back_is_used_again(make, daemon, monkeypatch):
     monkeypatch.setattr(sglang, "REOPEN_SECONDS", 0.2)
     host, keys = fake.HostKVCache(), names(8)
-    s = make(host, path=os.path.join(server.pool.path, "default"))
+    s = make(host, path=os.path.join(daemon.pool.path, "default"))
     pages = host.fill()
     assert all(s.batch_set_v1(keys, fake.indices(0, 8)))
     s._session.flush()
-    server.end(signal.SIGKILL)
+    daemon.end(signal.SIGKILL)
     assert not any(s.batch_get_v1(keys, fake.indices(0, 8))) and s.batch_exists(keys) == 0
     assert not any(s.batch_set_v1(keys, fake.indices(0, 8)))
-    server.start()
+    daemon.start()
     time.sleep(0.3)
     host.wipe()
     assert s.batch_exists(keys) == 8 and all(s.batch_get_v1(keys, fake.indices(0, 8)))

@@ -402,19 +402,19 @@ def test_events_of_what_has_gone(make, monkeypatch):
     assert (event.keys, event.removed) == ([key(0)], True)
 
 
-def test_server_goes_and_comes_back(server):
-    one = Engine(os.path.join(server.pool.path, "default"))
+def test_server_goes_and_comes_back(daemon):
+    one = Engine(os.path.join(daemon.pool.path, "default"))
     one.worker.failures_wanted = True
     one.caches.fill(0, 7)
     one.store([key(1)], gpu([0, 1]))
     assert one.lookup([key(1)]) == [HIT]
     one.worker._link.flush()
-    server.end(9)
+    daemon.end(9)
     assert one.load([key(1)], gpu([4, 5])).success
     assert one.worker.failed_loads() == {one.jobs: {4, 5}}
     assert one.lookup([key(1)], "s") == [MISS]
     assert one.manager.prepare_store([key(2)], fake.ReqContext("s")) is None
-    server.start()
+    daemon.start()
     for _ in range(100):
         if one.worker._link.session and one.manager._link.session:
             break
