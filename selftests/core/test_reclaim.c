@@ -428,6 +428,28 @@ static void tombstones_alone(void **state)
 	assert_int_equal(rig_stats(r).evicted_pages, 0);
 }
 
+/*
+ * A power cut leaves a segment whose log has no end, so it may hide pages, and until it has gone no tombstone can. It is
+ * the youngest, and goes before all others.
+ */
+static void what_hides_goes_first(void **state)
+{
+	struct rig *r = *state;
+	u32 last = rig_fill(r, 0, kvc_page_max(r->pool), 8) - 1, id = 1000, hiding = 0, i;
+
+	rig_flush(r);
+	rig_cut(r);
+	rig_attach(r);
+	for (i = 0; i < 16; i++)
+		hiding += r->pool->members[0].segs[i].hiding;
+	assert_int_equal(hiding, 1);
+	while (!rig_stats(r).evicted_pages)
+		id = rig_fill(r, id, kvc_page_max(r->pool), 1);
+	assert_int_equal(rig_query(r, r->d, last), -ENOENT);
+	for (i = 0; i < last; i++)
+		assert_int_equal(rig_load(r, r->d, i, i), 0);
+}
+
 /* Stores pages and does the member's work, but headers cannot be written. What the last store got; *@id: pages stored */
 static int store_without_headers(struct rig *r, u32 *id)
 {
@@ -528,6 +550,7 @@ static const struct CMUnitTest reclaim_tests[] = {
 	cmocka_unit_test_setup_teardown(moves_are_durable, make, unmake),
 	cmocka_unit_test_setup_teardown(damaged_page_is_not_moved, make, unmake),
 	cmocka_unit_test_setup_teardown(moves_together, make, unmake),
+	cmocka_unit_test_setup_teardown(what_hides_goes_first, make, unmake),
 	cmocka_unit_test_setup_teardown(headers_fail, make, unmake),
 	cmocka_unit_test_setup_teardown(some_headers_fail, make, unmake),
 };
