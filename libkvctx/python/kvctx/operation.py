@@ -11,7 +11,8 @@ Vocabulary
 Invariants. A part is in Reaper.parts from before it is submitted until its last completion was taken; the arrays and
 buffers that the library was told of are held by it as long. Parts that find no room wait in Reaper.waiting, in order,
 and are submitted by the reaper when others have completed. Nothing calls the library with the lock held, nor a
-callback.
+callback. A part is in Reaper.out from before it is submitted; what a signal's handler raises may come between any two
+calls of a thread that submits, so nothing is counted.
 """
 from __future__ import annotations
 
@@ -20,11 +21,12 @@ import ctypes
 import errno
 import os
 import threading
+import time
 from array import array
 from collections import deque
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, Callable, Deque, Dict, Generator, List, Optional
+from typing import Any, Callable, Deque, Dict, Generator, List, Optional, Set
 
 from . import _lib
 from ._lib import lib
@@ -33,7 +35,7 @@ from .errors import Error, error
 _SHIFT = 16  # user_data: number of the part, and of the operation in it
 _TAKE = 256
 _LOOK_NS = 500_000_000  # how long the reaper sleeps at most before it looks whether the session ends
-_RETRY_S = 0.001
+_RETRY_S, _SOON_S = 0.001, 0.00005
 
 
 class Operation(Future):
@@ -121,6 +123,7 @@ class Part:
         self.op, self.nr, self.page, self.pages = op, nr, page, pages
         self.number = 0
         self.left = nr
+        self.tried = False  # the library was told of it
 
     def submit(self, handle: int) -> int:
         """0, -EAGAIN, or why nothing was done."""
@@ -143,6 +146,7 @@ class BatchPart(Part):
 
     def submit(self, handle: int) -> int:
         self.batch.user_data = self.number << _SHIFT
+        self.tried = True
         return lib.kvctx_batch_submit(handle, self.batch)
 
     def complete(self, n: int, res: int, flags: int) -> None:
@@ -167,6 +171,7 @@ class SqePart(Part):
                 sqe.user_data = self.number << _SHIFT | n
         while self.taken < self.nr:
             at = ctypes.addressof(self.sqes) + self.taken * ctypes.sizeof(_lib.Sqe)
+            self.tried = True
             ret = lib.kvctx_submit_sqes(handle, at, self.nr - self.taken)
             if ret < 0:
                 return ret
@@ -192,11 +197,15 @@ class Reaper:
     def __init__(self, handle: int, room: int) -> None:
         self._handle = handle
         self.part_pages = max(1, room // 4)
-        self._cond = threading.Condition()  # reentrant: a session may be collected wherever memory is allocated
+        # reentrant: a session may be collected wherever memory is allocated. Of C, unlike "with" of a Condition: what a
+        # signal's handler raises never leaves it locked
+        self._lock = threading.RLock()
+        self._cond = threading.Condition(self._lock)
         self._parts: Dict[int, Part] = {}
         self._waiting: Deque[Part] = deque()
         self._next = 1
-        self._submitted = self._reaped = 0
+        self._out: Set[int] = set()  # numbers of parts that are submitted, or being so
+        self._doubt: Set[int] = set()  # of those that may not be, see _interrupted()
         self._stop = False
         self._thread: Optional[threading.Thread] = None
         self._at_end: Optional[Callable[[], None]] = None
@@ -207,7 +216,7 @@ class Reaper:
 
     def in_flight(self) -> int:
         """Parts without their last completion."""
-        with self._cond:
+        with self._lock:
             return len(self._parts)
 
     def start(self, op: Operation, parts: List[Part]) -> Operation:
@@ -218,36 +227,83 @@ class Reaper:
         if not parts:
             op._end()
             return op
-        with self._cond:
+        try:
+            if self._enlist(op, parts):
+                self._submit_now(parts)
+        except Error:
+            self._forget(parts)
+            raise
+        except BaseException:
+            while not self._interrupted(parts):
+                pass
+            raise
+        return op
+
+    def _enlist(self, op: Operation, parts: List[Part]) -> bool:
+        """Know parts of an operation. Whether they are to be submitted, and do not wait behind others."""
+        with self._lock:
             if self._thread is None:
                 thread = threading.Thread(target=self._run, name="kvctx-reaper", daemon=True)
-                thread.start()
                 self._thread = thread
+                try:
+                    thread.start()
+                finally:
+                    if thread.ident is None:
+                        self._thread = None
             op._parts = len(parts)
             for part in parts:
                 part.number = self._next
                 self._next += 1
                 self._parts[part.number] = part
-            queued = bool(self._waiting)
-            if queued:
-                self._waiting.extend(parts)
-        if queued:
-            return op
+            if not self._waiting:
+                return True
+            self._waiting.extend(parts)
+            return False
+
+    def _submit_now(self, parts: List[Part]) -> None:
         for n, part in enumerate(parts):
-            ret = part.submit(self._handle)
+            ret = self._send(part)
             if ret == -errno.EAGAIN:
-                with self._cond:
+                with self._lock:
                     self._waiting.extend(parts[n:])
                     self._cond.notify_all()
-                return op
+                return
             if ret < 0 and n == 0 and not getattr(part, "taken", 0):
-                self._forget(parts)
                 raise error(ret)
             self._note(part, ret)
-        return op
+
+    def _send(self, part: Part) -> int:
+        """Submit a part, which is out then, but when nothing of it was taken."""
+        self._out.add(part.number)
+        ret = part.submit(self._handle)
+        if ret < 0 and not getattr(part, "taken", 0):
+            self._out.discard(part.number)
+        return ret
+
+    def _interrupted(self, parts: List[Part]) -> bool:
+        """A signal's handler has raised while parts were submitted: those that were not never will be.
+
+        False: that, too, was interrupted.
+        """
+        try:
+            with self._lock:
+                known = {p.number for p in parts if p.number in self._parts}
+                doubt = {p.number for p in parts if p.tried} & known & self._out
+                self._doubt |= doubt
+                self._lose(known - doubt)
+        except BaseException:
+            return False
+        return True
+
+    def _lose(self, numbers: Set[int]) -> None:
+        """These were not submitted. Nobody waits for them, since their submission has raised. Locked."""
+        for n in numbers & set(self._parts):
+            self._out.discard(n)
+            del self._parts[n]
+        self._cond.notify_all()
 
     def _forget(self, parts: List[Part]) -> None:
-        with self._cond:
+        with self._lock:
             for part in parts:
                 del self._parts[part.number]
             self._cond.notify_all()
@@ -256,20 +312,19 @@ class Reaper:
         """A part was submitted, or refused."""
         if ret < 0:
             part.fail(ret)
-            with self._cond:
+            with self._lock:
                 part.left -= part.nr - getattr(part, "taken", 0)
                 over = not part.left
             if over:
-                self._over(part, reaped=False)
+                self._over(part)
                 return
-        with self._cond:
-            self._submitted += 1
+        with self._lock:
             self._cond.notify_all()
 
-    def _over(self, part: Part, reaped: bool = True) -> None:
-        """A part's last completion was taken."""
-        with self._cond:
-            self._reaped += reaped
+    def _over(self, part: Part) -> None:
+        """A part's last completion was taken, or it will have none."""
+        with self._lock:
+            self._out.discard(part.number)
             del self._parts[part.number]
             part.op._parts -= 1
             last = not part.op._parts
@@ -281,7 +336,7 @@ class Reaper:
     def _dispatch(self, cqe: _lib.Cqe) -> None:
         part = self._parts[cqe.user_data >> _SHIFT]
         part.complete(cqe.user_data & (1 << _SHIFT) - 1, cqe.res, cqe.flags)
-        with self._cond:
+        with self._lock:
             part.left -= 1
             over = not part.left
         if over:
@@ -290,33 +345,43 @@ class Reaper:
     def _submit_waiting(self) -> bool:
         """Submit what waits, while there is room. Whether some still waits."""
         while True:
-            with self._cond:
+            with self._lock:
+                while self._waiting and self._waiting[0].number not in self._parts:
+                    self._waiting.popleft()  # lost, see _interrupted()
                 if not self._waiting:
                     return False
                 part = self._waiting[0]
-            ret = part.submit(self._handle)
+                part.tried = True
+                self._out.add(part.number)
+            ret = self._send(part)
             if ret == -errno.EAGAIN:
                 return True
-            with self._cond:
+            with self._lock:
                 self._waiting.popleft()
             self._note(part, ret)
 
     def _idle(self) -> bool:
         """Sleep until something is in flight. False: the session ends."""
-        with self._cond:
-            while self._submitted <= self._reaped and not self._waiting and not self._stop:
+        with self._lock:
+            while not self._out and not self._waiting and not self._stop:
                 self._cond.wait()
             return not self._stop
 
     def _run(self) -> None:
         cqes = (_lib.Cqe * _TAKE)()
         while self._idle():
-            lib.kvctx_wait(self._handle, 1, _LOOK_NS)
+            doubt = set(self._doubt)
+            ready = lib.kvctx_wait(self._handle, 1, _LOOK_NS)
             taken = lib.kvctx_take(self._handle, cqes, _TAKE)
             for n in range(taken):
                 self._dispatch(cqes[n])
-            if self._submit_waiting() and not taken and self._submitted <= self._reaped:
-                threading.Event().wait(_RETRY_S)  # synchronous calls leave no room at the moment
+            if self._submit_waiting() and not taken and not self._out:
+                time.sleep(_RETRY_S)  # synchronous calls leave no room at the moment
+            elif not taken and not ready:  # one is out and not in flight: it is about to be, or never will
+                with self._lock:
+                    self._doubt -= doubt
+                    self._lose(doubt)
+                time.sleep(_SOON_S)
         if self._at_end:
             self._at_end()
 
@@ -324,12 +389,12 @@ class Reaper:
         """Wait until nothing is in flight; False: the time (seconds) was over first."""
         if self.mine():
             raise RuntimeError("a callback of an operation waits for operations")
-        with self._cond:
+        with self._lock:
             return self._cond.wait_for(lambda: not self._parts, timeout)
 
     def end(self, at_end: Callable[[], None]) -> None:
         """End the thread, then call at_end, in this thread, or in the reaper if that is the caller."""
-        with self._cond:
+        with self._lock:
             self._stop = True
             if self.mine() or self._thread is None:
                 self._at_end = at_end
@@ -342,7 +407,7 @@ class Reaper:
 
     def abandon(self, res: int) -> List[Part]:
         """End operations that nobody will complete any more; their parts, whose memory may yet be written."""
-        with self._cond:
+        with self._lock:
             parts = list(self._parts.values())
             self._parts.clear()
             self._waiting.clear()

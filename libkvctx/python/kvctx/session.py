@@ -4,6 +4,9 @@
 Threads. Every method may be called from any thread; the GIL is released while the library runs. close() waits for the
 calls of other threads. Callbacks of operations may use methods that do not wait for operations.
 
+Signals. A handler, or Ctrl-C, may raise in any method: what was called is done, not begun, or in flight with its memory
+held, and the session goes on. A handler may not close a session that its thread is in (RuntimeError).
+
 Fork. In a child of fork() every method raises Error(EBADF), but for close(), which frees what the child has of it.
 
 End. A session that is open when the interpreter ends is closed then: operations in flight are waited for. Memory of
@@ -17,7 +20,9 @@ import errno
 import os
 import stat
 import struct
+import sys
 import threading
+import time
 import warnings
 import weakref
 from array import array
@@ -36,6 +41,8 @@ CLOSE_SECONDS = 30.0  # close() waits so long for operations in flight
 AHEAD_MS = 10_000  # match(prefetch=True) without a lease: slots stay so long
 _EVENT = struct.Struct("=32sQII")
 _EVENT_KINDS = {number: name.lower() for name, number in _lib.EVENTS.items()}
+_LOOK_S = 0.001  # close() looks so often whether calls of other threads have ended
+_ENDING = {"close", "__exit__", "__del__", "_is_inside", "_close_all"}
 _STAGE_BYTES = 16 << 20  # of unregistered memory that is staged at once
 
 _open: weakref.WeakSet = weakref.WeakSet()
@@ -95,8 +102,8 @@ class Session:
                  slot_bytes: int = 0) -> None:
         self._handle: Optional[int] = None
         self._pid = os.getpid()
-        self._lock = threading.Condition(threading.Lock())
-        self._users = 0
+        self._lock = threading.Lock()  # for _ending
+        self._inside: Dict[int, int] = {}  # calls, by the thread that makes them
         self._ending = False
         self.path = os.fspath(path)
         if not (0 < entries < 1 << 32 and 0 <= slots < 1 << 32 and 0 <= slot_bytes < 1 << 32
@@ -124,17 +131,32 @@ class Session:
         """The handle, which stays until _leave(); not in a child, and not when the session is closed."""
         if os.getpid() != self._pid:
             raise Error(errno.EBADF, f"{self.path}: the session belongs to the process before fork()")
-        with self._lock:
-            if self._handle is None or self._ending:
-                raise Error(errno.EBADF, f"{self.path}: the session is closed")
-            self._users += 1
+        # what a signal's handler raises can come behind any call: there is none from here to the caller's "try"
+        me = threading.get_ident()
+        depth = self._inside.get(me, 0)
+        self._inside[me] = depth + 1
+        if self._handle is not None and not self._ending:
             return self._handle
+        self._leave()
+        raise Error(errno.EBADF, f"{self.path}: the session is closed")
 
     def _leave(self) -> None:
-        with self._lock:
-            self._users -= 1
-            if self._ending:
-                self._lock.notify_all()
+        me = threading.get_ident()
+        depth = self._inside.get(me, 0)
+        if depth > 1:
+            self._inside[me] = depth - 1
+        else:
+            self._inside.pop(me, None)
+
+    def _is_inside(self, thread: int) -> bool:
+        """Whether a thread is, or only seems so since a handler's exception came when it was about to leave."""
+        frame, here = sys._current_frames().get(thread), sys._getframe().f_code.co_filename
+        while frame is not None:
+            if (frame.f_code.co_filename == here and frame.f_code.co_name not in _ENDING
+                    and frame.f_locals.get("self") is self):
+                return True
+            frame = frame.f_back
+        return False
 
     def close(self) -> None:
         """End the session: waits for calls of other threads, and up to CLOSE_SECONDS for operations in flight.
@@ -146,18 +168,25 @@ class Session:
             if handle is not None:
                 lib.kvctx_close(handle)
             return
+        if threading.get_ident() in self._inside and self._is_inside(threading.get_ident()):
+            raise RuntimeError("a signal's handler closes a session that is in a call of the same thread")
         with self._lock:
             if self._handle is None or self._ending:
                 return
             self._ending = True
-            self._lock.wait_for(lambda: not self._users)
-        if not self._reaper.mine():
-            self._reaper.drain(CLOSE_SECONDS)
-        self._reaper.end(self._close_handle)
+        try:
+            while any(map(self._is_inside, list(self._inside))):
+                time.sleep(_LOOK_S)
+            if not self._reaper.mine():
+                self._reaper.drain(CLOSE_SECONDS)
+            self._reaper.end(self._close_handle)
+        except BaseException:  # of a signal's handler: it can be called again
+            self._ending = False
+            raise
 
     def _close_handle(self) -> None:
-        lib.kvctx_close(self._handle)
-        self._handle = None
+        handle, self._handle = self._handle, None
+        lib.kvctx_close(handle)
         _open.discard(self)
         registered, self._registered = self._registered, {}
         left = self._reaper.abandon(-errno.ECANCELED)

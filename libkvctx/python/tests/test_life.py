@@ -2,6 +2,10 @@
 """A process's life: fork(), the interpreter's end with operations in flight, what the environment names."""
 import errno
 import os
+import signal
+import threading
+import time
+from array import array
 
 import pytest
 
@@ -113,3 +117,83 @@ def test_errors_have_a_number():
                          (kvctx.Busy, errno.EBUSY), (kvctx.Gone, errno.ENODEV), (kvctx.Error, errno.ETIME)):
         e = kvctx.errors.error(-number, "what")
         assert type(e) is kind and e.errno == number and str(e).endswith(e.strerror) and "what: " in str(e)
+
+
+@pytest.mark.parametrize("what", ["wait", "submit"])
+def test_a_session_survives_interruptions(pool, what):
+    """Ctrl-C at any moment: nobody waits for what was interrupted, neither a later call nor the end."""
+    class Interrupted(BaseException):
+        pass
+
+    def handler(*_):
+        if inside:
+            raise Interrupted
+
+    inside = False
+    s, memory = pool.session(entries=64), bytearray(4096)
+    reg, key = s.register(memory), kvctx.Keys(["a"])
+    columns = key, array("Q", [reg.address]), array("I", [4096])
+    s.store_packed(*columns).check()
+    count, former = 0, signal.signal(signal.SIGPROF, handler)
+    try:
+        signal.setitimer(signal.ITIMER_PROF, 0.001, 0.001)
+        while count < 300:
+            try:
+                inside = True
+                while True:
+                    if what == "wait":
+                        s.query(key)
+                        s.load_packed(*columns)
+                        s.usage()
+                    else:
+                        s.submit_load_packed(*columns)
+            except Interrupted:
+                inside, count = False, count + 1
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, former)
+    assert s.drain(20), "something is in flight for ever"
+    assert s.submit_load_packed(*columns).result(20).all_ok
+    started = time.monotonic()
+    s.close()
+    assert time.monotonic() - started < 5
+
+
+def test_a_handler_does_not_close_under_a_call(pool):
+    s, key = pool.session(), kvctx.Keys(["a"])
+    seen = []
+
+    def handler(*_):
+        with pytest.raises(RuntimeError):
+            s.close()
+        seen.append(1)
+
+    former = signal.signal(signal.SIGUSR1, handler)
+    call = kvctx._lib.lib.kvctx_query
+    try:
+        kvctx._lib.lib.kvctx_query = lambda *a: signal.raise_signal(signal.SIGUSR1) or call(*a)
+        assert list(s.query(key)) == [-errno.ENOENT] and seen
+    finally:
+        kvctx._lib.lib.kvctx_query = call
+        signal.signal(signal.SIGUSR1, former)
+    s.close()
+    assert s.closed
+
+
+def test_close_waits_for_a_call_of_another_thread(pool, monkeypatch):
+    started, ended, call = threading.Event(), [], kvctx._lib.lib.kvctx_query
+
+    def slow(*arguments):
+        started.set()
+        time.sleep(0.3)
+        ended.append(call(*arguments))
+        return ended[0]
+
+    monkeypatch.setattr(kvctx._lib.lib, "kvctx_query", slow)
+    s = pool.session()
+    thread = threading.Thread(target=s.query, args=("a",))
+    thread.start()
+    assert started.wait(10)
+    s.close()
+    assert ended == [-errno.ENOENT] and s.closed
+    thread.join()
