@@ -160,48 +160,38 @@ static int socket_match(struct socket_file *s, struct kvctx_match *arg)
 	return ret;
 }
 
-static int socket_paths(struct socket_file *s, struct kvctx_paths *arg)
+/* An array of the caller's that the daemon fills: @array and @nr are of @arg. @nr: in: rows; out: as told */
+static int socket_rows(struct socket_file *s, unsigned long call, void *arg, size_t size, __u64 *array, __u32 *nr,
+		       size_t row)
 {
-	const uint64_t rows = arg->paths;
-	uint32_t room = arg->nr;
+	const uint64_t rows = *array;
+	const uint32_t room = *nr;
 	struct answer a;
 	struct packet p;
 	uint64_t at;
 	int ret;
 
-	kvs_packet_begin(&p, KVCTX_IOC_PATHS, 0);
-	kvs_packet_add(&p, arg, sizeof(*arg));
+	kvs_packet_begin(&p, call, 0);
+	kvs_packet_add(&p, arg, size);
 	ret = kvs_packet_exchange(s, &p, &a);
 	if (ret >= 0) {
-		at = kvs_answer_arg(&a, arg, sizeof(*arg));
-		kvs_answer_rest(&a, at, (void *)(uintptr_t)rows,
-			    (uint64_t)(arg->nr < room ? arg->nr : room) * sizeof(struct kvctx_path));
-		arg->paths = rows;
+		at = kvs_answer_arg(&a, arg, size);
+		kvs_answer_rest(&a, at, (void *)(uintptr_t)rows, (uint64_t)(*nr < room ? *nr : room) * row);
+		*array = rows;
 	}
 	kvs_answer_free(&a);
 	return ret;
 }
 
+/* More members than fit are told, more events are none that the caller has */
 static int socket_events(struct socket_file *s, struct kvctx_events *arg)
 {
-	const uint64_t events = arg->events;
-	uint32_t room = arg->nr;
-	struct answer a;
-	struct packet p;
-	uint64_t at;
+	const uint32_t room = arg->nr;
 	int ret;
 
-	kvs_packet_begin(&p, KVCTX_IOC_EVENTS, 0);
-	kvs_packet_add(&p, arg, sizeof(*arg));
-	ret = kvs_packet_exchange(s, &p, &a);
-	if (ret >= 0) {
-		at = kvs_answer_arg(&a, arg, sizeof(*arg));
-		if (arg->nr > room)
-			arg->nr = room;
-		kvs_answer_rest(&a, at, (void *)(uintptr_t)events, (uint64_t)arg->nr * sizeof(struct kvctx_event));
-		arg->events = events;
-	}
-	kvs_answer_free(&a);
+	ret = socket_rows(s, KVCTX_IOC_EVENTS, arg, sizeof(*arg), &arg->events, &arg->nr, sizeof(struct kvctx_event));
+	if (arg->nr > room)
+		arg->nr = room;
 	return ret;
 }
 
@@ -293,7 +283,8 @@ static int socket_call(struct socket_file *s, unsigned long nr, union kvctx_arg 
 	case KVCTX_IOC_MATCH:
 		return socket_match(s, &arg->match);
 	case KVCTX_IOC_PATHS:
-		return socket_paths(s, &arg->paths);
+		return socket_rows(s, nr, &arg->paths, sizeof(arg->paths), &arg->paths.paths, &arg->paths.nr,
+				   sizeof(struct kvctx_path));
 	case KVCTX_IOC_EVENTS:
 		return socket_events(s, &arg->events);
 	default:
