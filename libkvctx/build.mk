@@ -81,7 +81,7 @@ cuda:
 endif
 
 # The tests: what is above the seam, over that kernel
-LIB_TESTS	:= open sync ring threads batch stage slots crc gpu_crc uring
+LIB_TESTS	:= open sync ring threads batch stage away slots crc gpu_crc uring
 LIB_TESTPROGS	:= $(LIB_TESTS:%=$(LIB_TEST)/test_%)
 
 $(O)/obj/libkvctx/tests/test_gpu_crc.o: OBJ_CFLAGS := -Ilibkvctx -IDocumentation

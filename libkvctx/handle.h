@@ -11,7 +11,7 @@
  *   mem.c	registrations, and which of them a buffer lies in
  *   paths.c	which members a memory reaches
  *   ring.c	the completion ring: operations go in, entries are taken off it
- *   stage.c	copies through the arena, where memory and member do not reach each other
+ *   stage.c	copies through slots, where memory and member, or server, do not reach each other
  *   wait.c	waiting for completions
  *   queue.c	asynchronous operations: their queue, and taking their completions
  *   sync.c	synchronous calls
@@ -24,8 +24,8 @@
  *   2  sys mem paths ring
  *   3  stage
  *   4  wait
- *   5  queue sync batch handle
- *   6  slots inline
+ *   5  queue sync handle
+ *   6  batch slots inline
  *
  * Vocabulary
  *   seen	entries of the ring that were copied out of it
@@ -83,6 +83,20 @@ struct kvctx_pending {
 
 #define KVCTX_PENDING_LISTS	64
 
+/* An operation that may be done on a slot, see stage.c */
+struct kvctx_staged {
+	struct kvctx_staged *next;
+	const struct kvctx_sqe *sqe;	/* as the caller made it; with its pieces, there until the end */
+	uint64_t tag;			/* its user_data in the kernel */
+	struct kvctx_cqe cqe;		/* what the caller will get */
+	void (*done)(struct kvctx *ctx, struct kvctx_staged *st);	/* @cqe is complete; with ctx->lock held */
+	uint32_t slot;
+	bool has_slot, again;
+};
+
+/* Instead of a registration in pieces of such an operation: the offset is an address. No server gives this id */
+#define KVCTX_MEM_ADDRESS	UINT32_MAX
+
 /* user_data of operations of batches: the place of theirs, and 16 bits for the page; pending operations' are below */
 #define KVCTX_BATCH_TAG		(KVCTX_USER_DATA_END + (1ULL << 31))
 
@@ -126,7 +140,7 @@ struct kvctx {
 	struct kvctx_waiter *waiters;
 	unsigned int sleepers;
 	bool watched;			/* a sleeper wakes at any completion */
-	struct kvctx_stage *stage;	/* NULL: nothing is staged. Set once */
+	struct kvctx_stage *stage;	/* NULL: nothing is staged yet */
 };
 
 /* mem.c */
@@ -158,7 +172,11 @@ void kvctx_crc_choose(bool instruction);
 /* sync.c */
 int64_t kvctx_call(struct kvctx *ctx, struct kvctx_sqe *sqe, uint32_t *cqe_flags);
 
-/* stage.c; the first five with ctx->lock held */
+/* stage.c; all but the last three with ctx->lock held */
+void kvctx_stage_seen(struct kvctx *ctx, struct kvctx_staged *st, const struct kvctx_cqe *cqe);
+void kvctx_stage_add(struct kvctx *ctx, struct kvctx_staged *st);
+int kvctx_stage_cancel(struct kvctx *ctx, uint64_t user_data);
+bool kvctx_stage_fits(const struct kvctx *ctx, uint64_t bytes);
 int kvctx_stage_step(struct kvctx *ctx);
 bool kvctx_stage_working(const struct kvctx *ctx);
 bool kvctx_stage_waits(const struct kvctx *ctx);

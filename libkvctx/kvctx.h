@@ -371,7 +371,7 @@ int kvctx_mem_register(struct kvctx *ctx, void *addr, size_t len, uint32_t *id);
  * Return: 0, or
  *
  * * -EINVAL: no such registration
- * * -EBUSY: operations in flight, or synchronous calls, use it
+ * * -EBUSY: operations in flight, synchronous calls, batches that wait, or slots (kvctx_stage_init_at()) use it
  */
 int kvctx_mem_unregister(struct kvctx *ctx, uint32_t id);
 
@@ -553,9 +553,10 @@ int kvctx_release(struct kvctx *ctx, uint32_t lease);
 /**
  * kvctx_cancel() - end what was not started
  * @ctx: handle
- * @user_data: of operations that were submitted to the handle's queue, or by kvctx_submit_sqes()
+ * @user_data: of operations that were submitted to the handle's queue, or by kvctx_submit_sqes(); or of a batch
  *
- * Operations that wait for space, or for their turn at a device, complete with -ECANCELED. Others go on.
+ * Operations that wait for space, for their turn at a device, or for a slot (kvctx_stage()) complete with -ECANCELED.
+ * Others go on.
  *
  * Context: MT-Safe.
  *
@@ -679,10 +680,16 @@ int64_t kvctx_match_all(struct kvctx *ctx, const struct kvctx_key *keys, uint32_
 int64_t kvctx_match_prefetch(struct kvctx *ctx, const struct kvctx_key *keys, uint32_t nr,
 			     uint32_t *lens, uint32_t ms, uint32_t *prefetched);
 
+/*
+ * Of a batch: a page with memory that is neither in the arena nor in one registration, or that its member does not
+ * reach, is done on a slot of kvctx_stage_init() or kvctx_stage_init_at(), whose function copies it
+ */
+#define KVCTX_BATCH_STAGE	1U
+
 /**
  * struct kvctx_batch - many pages in one call
  * @size: bytes of the structure, sizeof(struct kvctx_batch)
- * @flags: zero
+ * @flags: KVCTX_BATCH_STAGE, or zero
  * @opcode: KVCTX_OP_STORE or KVCTX_OP_LOAD, of all pages
  * @prio: one of enum kvctx_prio
  * @reserved: zero
@@ -691,7 +698,8 @@ int64_t kvctx_match_prefetch(struct kvctx *ctx, const struct kvctx_key *keys, ui
  * @depth: STORE: position of the first page in its prefix, from 1, the others follow; 0: unknown
  * @reserved2: zero
  * @keys: @nr names
- * @addrs: where the pieces of all pages are, those of a page behind each other: in the arena or in registered memory
+ * @addrs: where the pieces of all pages are, those of a page behind each other: in the arena or in registered memory;
+ *	with KVCTX_BATCH_STAGE in any
  * @lens: their bytes; a page is as long as its pieces together. LOAD: so many bytes of a page, from @offset on
  * @pieces: @nr numbers of pieces, each 1 to segs_max; NULL: every page is one piece
  * @res: receives @nr results, each as of kvctx_store() and kvctx_load()
@@ -730,13 +738,20 @@ struct kvctx_batch {
  *
  * One completion, for kvctx_take(), tells that all of them have ended: its result is the number of those that succeeded,
  * its flags are zero. Each page has a result of its own. The batch counts as so many operations as it has pages.
+ * kvctx_cancel() with its @user_data ends those of its pages that were not started.
+ *
+ * With KVCTX_BATCH_STAGE pages in memory that was never registered wait for slots, in order, however many more they are:
+ * as many STOREs as find a slot are copied now, the others, and all LOADs, while somebody reaps, as kvctx_stage() tells.
+ * So the memory is the operation's until the batch has completed, and a LOAD has not changed it before its result is
+ * there. Their results have KVCTX_CQE_STAGED. A time limit begins with the slot.
  *
  * Context: MT-Safe. Sleeps only for memory, and while the kernel has no room.
  *
  * Return: 0, or, with nothing done
  *
  * * -EAGAIN: too many operations are in flight, or completions wait to be taken
- * * -EFAULT: a piece is neither in the arena nor in one registration
+ * * -EFAULT: a piece is neither in the arena nor in one registration; with KVCTX_BATCH_STAGE: and the page is longer
+ *   than a slot, or there are none
  * * -EINVAL: another opcode, no page, or a field that is not as above
  * * -E2BIG: more pages than cq_entries, or a page of more than 65535 pieces; or a batch of a later version of the
  *   library, and not zero there
@@ -891,10 +906,11 @@ unsigned int kvctx_take(struct kvctx *ctx, struct kvctx_cqe *cqes, unsigned int 
 
 /*
  * Staging. A page can lie on a member that peer memory has no path to, or the memory is of a device
- * whose driver publishes none: the operation has to go through host memory then, copied by who can
- * reach both. The caller gives the library a part of the arena and a function that copies, and tells
- * which operations may be staged. The library has no threads: kvctx_take() and kvctx_wait() copy and
- * submit anew while they are at it, and so do synchronous calls that need a slot or give one back.
+ * whose driver publishes none, or it was never registered: the operation has to go through memory that
+ * the server knows then, copied by who can reach both. The caller gives the library such memory, slots of
+ * one size, and a function that copies, and tells which operations may be staged: by kvctx_stage(), or by
+ * KVCTX_BATCH_STAGE. The library has no threads: kvctx_take() and kvctx_wait() copy and submit anew while
+ * they are at it, and so do batches that may be staged, and synchronous calls that need a slot or give one back.
  */
 
 /* Directions of a copy */
@@ -934,6 +950,29 @@ typedef int (*kvctx_copy_fn)(void *copy_ctx, void *dst, const void *src, size_t 
  */
 int kvctx_stage_init(struct kvctx *ctx, kvctx_copy_fn copy, void *copy_ctx, uint64_t offset,
 		     uint32_t slots, uint32_t slot_bytes);
+
+/**
+ * kvctx_stage_init_at() - as kvctx_stage_init(), with slots in any memory of the session, and again
+ * @ctx: handle
+ * @copy: the function; NULL: memcpy(), for memory of the host
+ * @copy_ctx: its first argument
+ * @memory: where the slots are: in the arena or in one registration, which then stays, -EBUSY, until they are elsewhere
+ * @slots: pages that can be on their way at once; 0: none any more
+ * @slot_bytes: bytes of one slot: the longest page that can be staged; 0 with no slots
+ *
+ * Also while other operations are in flight, and any number of times: other slots, for longer pages, take the place of
+ * the former when nothing is staged or waits to be.
+ *
+ * Context: MT-Safe.
+ *
+ * Return: 0, or
+ *
+ * * -EBUSY: a slot is taken or waited for: reap, and try again
+ * * -EINVAL: one of @slots and @slot_bytes is zero, or @memory is not all in the arena or one registration
+ * * -ENOMEM: out of memory
+ */
+int kvctx_stage_init_at(struct kvctx *ctx, kvctx_copy_fn copy, void *copy_ctx, void *memory, uint32_t slots,
+			uint32_t slot_bytes);
 
 /**
  * kvctx_stage() - have a queued operation staged where it has to be

@@ -1,48 +1,53 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 /*
- * Staging: an operation on memory that its member does not reach is done again on a slot, a part of
- * the arena, and the caller's function copies between the slot and his memory.
+ * Staging: an operation on memory that its member or the server does not reach is done on a slot, a part of the arena
+ * or of a registration, and a function copies between the slot and the caller's memory.
  *
- * A staged operation has a record from kvctx_stage() until its completion is ready, and is in one of
- * these places:
+ * An operation that may be staged has a struct kvctx_staged, from kvctx_stage() or of a batch, until its end is told to
+ * @done, and is in one of these places:
  *   first    queued, or in the kernel, as the caller made it
- *   refused  it completed with -EREMOTEIO: on the list of refused ones, in the order of completion
+ *   waiting  for a slot: it completed with -EREMOTEIO, or its memory is in no registration. On a list, in the order of
+ *	      arrival
  *   again    in the kernel, on a slot
  *   here     a LOAD has reached its slot: on the list of those to be copied
  *
- * Lists move in kvctx_stage_step(), which reaping calls make, and synchronous ones that take a slot
+ * Lists move in kvctx_stage_step(), which reaping calls make, those of batches, and synchronous ones that take a slot
  * or give one back (sync.c): what waits for a copy first, since it gives a slot back, then what waits
- * for a slot. No lock is held over a copy or a system call; a record that is on no list meanwhile
- * belongs to the thread that took it.
+ * for a slot. No operation needs a second slot, so all get theirs in turn, however many wait. No lock is held over a
+ * copy or a system call; one that is on no list meanwhile belongs to the thread that took it.
  *
- * The operation is busy all the time, in the sense of handle.h: the ready list has room for it.
+ * Slots may be moved to other memory while none is taken and nobody waits for one.
+ *
+ * Asynchronous operations are busy all the time, in the sense of handle.h: the ready list has room for them.
  */
 #include <stdlib.h>
 
 #include "handle.h"
 
+/* An operation of kvctx_stage() */
 struct record {
-	struct kvctx_pending pending;	/* first: record_done() gets this */
-	struct record *next;
+	struct kvctx_pending pending;	/* first: record_seen() gets this */
+	struct kvctx_staged staged;
 	struct kvctx_sqe sqe;		/* as the caller made it */
-	uint32_t slot;
-	bool has_slot, again;
-	struct kvctx_cqe cqe;		/* what the caller will get */
+	struct record *next;
 };
 
 struct list {
-	struct record *first, **end;
+	struct kvctx_staged *first, **end;
 };
 
 struct kvctx_stage {
-	kvctx_copy_fn copy;
+	kvctx_copy_fn copy;		/* NULL: memcpy() */
 	void *copy_ctx;
-	uint64_t offset;		/* of slot 0 in the arena */
-	uint32_t slot_bytes;
+	uint8_t *memory;		/* of slot 0 */
+	uint32_t mem;			/* that it is in, and where */
+	uint64_t offset;
+	struct kvctx_reg *reg;		/* held; NULL: the arena */
+	uint32_t slot_bytes, nr_slots;
 	uint32_t *free_slots, nr_free;
 	struct record *records, *free;
-	struct list refused, here;
-	unsigned int working;		/* threads that have a record in their hands */
+	struct list waiting, here;
+	unsigned int working;		/* threads that have an operation in their hands */
 };
 
 static void list_init(struct list *l)
@@ -51,101 +56,152 @@ static void list_init(struct list *l)
 	l->end = &l->first;
 }
 
-static void list_add(struct list *l, struct record *r)
+static void list_add(struct list *l, struct kvctx_staged *st)
 {
-	r->next = NULL;
-	*l->end = r;
-	l->end = &r->next;
+	st->next = NULL;
+	*l->end = st;
+	l->end = &st->next;
 }
 
-static void list_add_front(struct list *l, struct record *r)
+static void list_add_front(struct list *l, struct kvctx_staged *st)
 {
-	r->next = l->first;
+	st->next = l->first;
 	if (!l->first)
-		l->end = &r->next;
-	l->first = r;
+		l->end = &st->next;
+	l->first = st;
 }
 
 /* Of one that is not empty */
-static struct record *list_take(struct list *l)
+static struct kvctx_staged *list_take(struct list *l)
 {
-	struct record *r = l->first;
+	struct kvctx_staged *st = l->first;
 
-	l->first = r->next;
+	l->first = st->next;
 	if (!l->first)
 		l->end = &l->first;
-	return r;
+	return st;
 }
 
 /* Begin and end */
 
-void kvctx_stage_free(struct kvctx *ctx)
+static void stage_free(struct kvctx_stage *s)
 {
-	struct kvctx_stage *s = ctx->stage;
-
 	if (!s)
 		return;
 	free(s->free_slots);
 	free(s->records);
 	free(s);
+}
+
+void kvctx_stage_free(struct kvctx *ctx)
+{
+	stage_free(ctx->stage);
 	ctx->stage = NULL;
 }
 
-static int alloc_stage(struct kvctx *ctx, uint32_t slots)
+static struct kvctx_stage *stage_alloc(const struct kvctx *ctx)
 {
 	uint32_t i, nr_records = ctx->limit + ctx->queue_len;
 	struct kvctx_stage *s = calloc(1, sizeof(*s));
 
 	if (!s)
-		return -ENOMEM;
-	ctx->stage = s;
-	list_init(&s->refused);
+		return NULL;
+	list_init(&s->waiting);
 	list_init(&s->here);
 	s->records = calloc(nr_records, sizeof(*s->records));
-	s->free_slots = calloc(slots, sizeof(*s->free_slots));
-	if (!s->records || !s->free_slots) {
-		kvctx_stage_free(ctx);
-		return -ENOMEM;
+	if (!s->records) {
+		stage_free(s);
+		return NULL;
 	}
 	for (i = 0; i < nr_records; i++) {
 		s->records[i].next = s->free;
 		s->free = &s->records[i];
 	}
-	for (i = 0; i < slots; i++)
-		s->free_slots[s->nr_free++] = i;
+	return s;
+}
+
+/* What is constant while a slot is taken. With ctx->lock held; @to has the new fields, and gets the old ones */
+static int stage_swap(struct kvctx *ctx, struct kvctx_stage *to)
+{
+	struct kvctx_stage *s = ctx->stage, old = *s;
+
+	if (s->nr_free != s->nr_slots || s->waiting.first)
+		return -EBUSY;
+	to->records = s->records;
+	to->free = s->free;
+	to->working = s->working;
+	*s = *to;
+	list_init(&s->waiting);
+	list_init(&s->here);
+	*to = old;
 	return 0;
+}
+
+/* Slots there from now on. @reg: held for them; NULL: they are in the arena. Takes over @reg, also when it fails */
+static int stage_set(struct kvctx *ctx, struct kvctx_stage *to, struct kvctx_reg *reg, uint32_t slots)
+{
+	struct kvctx_stage *fresh = NULL;
+	int ret = -ENOMEM;
+	uint32_t i;
+
+	to->reg = reg;
+	to->free_slots = calloc(slots + 1UL, sizeof(*to->free_slots));
+	for (i = 0; to->free_slots && i < slots; i++)
+		to->free_slots[to->nr_free++] = i;
+	to->nr_slots = slots;
+	if (!ctx->stage)
+		fresh = stage_alloc(ctx);
+	pthread_mutex_lock(&ctx->lock);
+	if (!ctx->stage) {
+		ctx->stage = fresh;
+		fresh = NULL;
+	}
+	if (ctx->stage && to->free_slots)
+		ret = stage_swap(ctx, to);
+	pthread_mutex_unlock(&ctx->lock);
+	stage_free(fresh);
+	free(to->free_slots);
+	if (to->reg)
+		kvctx_mem_put(ctx, to->reg);
+	return ret;
+}
+
+int kvctx_stage_init_at(struct kvctx *ctx, kvctx_copy_fn copy, void *copy_ctx, void *memory, uint32_t slots,
+			uint32_t slot_bytes)
+{
+	struct kvctx_stage to = { .copy = copy, .copy_ctx = copy_ctx, .memory = memory, .slot_bytes = slot_bytes };
+	size_t len = (size_t)slots * slot_bytes;
+	struct kvctx_reg *reg;
+
+	if (!slots != !slot_bytes)
+		return -EINVAL;
+	if (!slots)
+		return stage_set(ctx, &to, NULL, 0);
+	reg = kvctx_mem_get(ctx, memory, len);
+	if (reg) {
+		to.mem = reg->id;
+		to.offset = (uintptr_t)memory - reg->addr;
+	} else if (kvctx_mem_find(ctx, memory, len, &to.mem, &to.offset) || to.mem != KVCTX_MEM_ARENA) {
+		return -EINVAL;
+	}
+	return stage_set(ctx, &to, reg, slots);
 }
 
 int kvctx_stage_init(struct kvctx *ctx, kvctx_copy_fn copy, void *copy_ctx, uint64_t offset,
 		     uint32_t slots, uint32_t slot_bytes)
 {
-	int ret;
-
-	if (!copy || !slots || !slot_bytes || offset > ctx->arena_bytes ||
-	    slots > (ctx->arena_bytes - offset) / slot_bytes)
+	if (!copy || !slots || !slot_bytes)
 		return -EINVAL;
 	if (ctx->stage)
 		return -EEXIST;
-	ret = alloc_stage(ctx, slots);
-	if (ret)
-		return ret;
-	ctx->stage->copy = copy;
-	ctx->stage->copy_ctx = copy_ctx;
-	ctx->stage->offset = offset;
-	ctx->stage->slot_bytes = slot_bytes;
-	return 0;
+	return kvctx_stage_init_at(ctx, copy, copy_ctx, (uint8_t *)ctx->arena + offset, slots, slot_bytes);
 }
 
 /* Copies */
 
-static uint64_t slot_offset(const struct kvctx_stage *s, uint32_t slot)
-{
-	return s->offset + (uint64_t)slot * s->slot_bytes;
-}
-
 static void *slot_memory(const struct kvctx *ctx, uint32_t slot)
 {
-	return (uint8_t *)ctx->arena + slot_offset(ctx->stage, slot);
+	return ctx->stage->memory + (uint64_t)slot * ctx->stage->slot_bytes;
 }
 
 /* A positive number may be an error of a runtime that the caller forgot to translate */
@@ -153,6 +209,11 @@ static int copy(const struct kvctx_stage *s, void *mem, void *slot, size_t bytes
 {
 	int ret;
 
+	if (!s->copy) {
+		if (bytes)
+			memcpy(store ? slot : mem, store ? mem : slot, bytes);
+		return 0;
+	}
 	if (store)
 		ret = s->copy(s->copy_ctx, slot, mem, bytes, KVCTX_COPY_TO_HOST);
 	else
@@ -165,6 +226,8 @@ static int copy_seg(struct kvctx *ctx, const struct kvctx_seg *seg, void *slot, 
 	struct kvctx_reg *reg;
 	int ret = -EFAULT;
 
+	if (seg->mem == KVCTX_MEM_ADDRESS)
+		return copy(ctx->stage, (void *)(uintptr_t)seg->offset, slot, seg->length, store);
 	if (seg->mem == KVCTX_MEM_ARENA) {
 		if (seg->offset > ctx->arena_bytes || seg->length > ctx->arena_bytes - seg->offset)
 			return -EFAULT;
@@ -191,10 +254,15 @@ static int copy_segs(struct kvctx *ctx, const struct kvctx_sqe *sqe, uint32_t sl
 	uint8_t *mem = slot_memory(ctx, slot);
 	uint64_t pos = 0;
 
+	if (store && ctx->rdonly)
+		return -EACCES;
 	for (i = 0; i < nr && !ret; i++) {
-		if (segs[i].length > sqe->length - pos)
-			return -EMSGSIZE;
-		ret = copy_seg(ctx, &segs[i], mem + pos, store);
+		if (!segs[i].length)
+			ret = -EINVAL;	/* to a copy function it is the end */
+		else if (segs[i].length > sqe->length - pos)
+			ret = -EMSGSIZE;
+		else
+			ret = copy_seg(ctx, &segs[i], mem + pos, store);
 		pos += segs[i].length;
 	}
 	/* also after an error: earlier pieces may still be on their way */
@@ -217,8 +285,8 @@ struct kvctx_sqe kvctx_stage_on_slot(const struct kvctx *ctx, const struct kvctx
 {
 	struct kvctx_sqe again = *sqe;
 
-	again.mem = KVCTX_MEM_ARENA;
-	again.segs = slot_offset(ctx->stage, slot);
+	again.mem = ctx->stage->mem;
+	again.segs = ctx->stage->offset + (uint64_t)slot * ctx->stage->slot_bytes;
 	again.nr_segs = 0;
 	return again;
 }
@@ -232,7 +300,13 @@ bool kvctx_stage_working(const struct kvctx *ctx)
 
 bool kvctx_stage_waits(const struct kvctx *ctx)
 {
-	return ctx->stage && (ctx->stage->working || ctx->stage->refused.first || ctx->stage->here.first);
+	return ctx->stage && (ctx->stage->working || ctx->stage->waiting.first || ctx->stage->here.first);
+}
+
+/* Whether a page of so many bytes can be staged; what is longer than any page is refused in its turn */
+bool kvctx_stage_fits(const struct kvctx *ctx, uint64_t bytes)
+{
+	return ctx->stage && (bytes <= ctx->stage->slot_bytes || bytes > ctx->info.page_len_max);
 }
 
 static uint32_t take_slot(struct kvctx_stage *s)
@@ -245,35 +319,51 @@ static void free_slot(struct kvctx_stage *s, uint32_t slot)
 	s->free_slots[s->nr_free++] = slot;
 }
 
-/* What the caller gets is in the record's completion */
-static void finish_record(struct kvctx *ctx, struct record *r)
+/* What the caller gets is in its completion */
+static void finish(struct kvctx *ctx, struct kvctx_staged *st)
 {
-	struct kvctx_stage *s = ctx->stage;
-
-	kvctx_ready_add(ctx, &r->cqe);
-	kvctx_pending_remove(ctx, &r->pending);
-	if (r->has_slot)
-		free_slot(s, r->slot);
-	r->next = s->free;
-	s->free = r;
+	if (st->has_slot)
+		free_slot(ctx->stage, st->slot);
+	st->done(ctx, st);
 }
 
-static bool record_done(struct kvctx *ctx, struct kvctx_pending *p, const struct kvctx_cqe *cqe)
+/* The completion of an operation that may be staged */
+void kvctx_stage_seen(struct kvctx *ctx, struct kvctx_staged *st, const struct kvctx_cqe *cqe)
 {
-	struct record *r = (struct record *)p;
 	struct kvctx_stage *s = ctx->stage;
 
-	r->cqe = *cqe;
-	r->cqe.user_data = r->sqe.user_data;
-	if (r->again)
-		r->cqe.flags |= KVCTX_CQE_STAGED;
-	if (!r->again && cqe->res == -EREMOTEIO && r->sqe.length <= s->slot_bytes)
-		list_add(&s->refused, r);
-	else if (r->again && cqe->res >= 0 && r->sqe.opcode == KVCTX_OP_LOAD)
-		list_add(&s->here, r);
+	st->cqe.res = cqe->res;
+	st->cqe.flags = cqe->flags;
+	if (st->again)
+		st->cqe.flags |= KVCTX_CQE_STAGED;
+	if (!st->again && cqe->res == -EREMOTEIO && st->sqe->length <= s->slot_bytes)
+		list_add(&s->waiting, st);
+	else if (st->again && cqe->res >= 0 && st->sqe->opcode == KVCTX_OP_LOAD)
+		list_add(&s->here, st);
 	else
-		finish_record(ctx, r);
+		finish(ctx, st);
+}
+
+/* To be done on a slot at once: kvctx_stage_step() begins it */
+void kvctx_stage_add(struct kvctx *ctx, struct kvctx_staged *st)
+{
+	list_add(&ctx->stage->waiting, st);
+}
+
+static bool record_seen(struct kvctx *ctx, struct kvctx_pending *p, const struct kvctx_cqe *cqe)
+{
+	kvctx_stage_seen(ctx, &((struct record *)p)->staged, cqe);
 	return true;
+}
+
+static void record_done(struct kvctx *ctx, struct kvctx_staged *st)
+{
+	struct record *r = (struct record *)((uint8_t *)st - offsetof(struct record, staged));
+
+	kvctx_ready_add(ctx, &st->cqe);
+	kvctx_pending_remove(ctx, &r->pending);
+	r->next = ctx->stage->free;
+	ctx->stage->free = r;
 }
 
 int kvctx_stage(struct kvctx *ctx, struct kvctx_sqe *sqe)
@@ -287,61 +377,67 @@ int kvctx_stage(struct kvctx *ctx, struct kvctx_sqe *sqe)
 	pthread_mutex_lock(&ctx->lock);
 	r = s->free;	/* there is one for each operation that can be queued or busy */
 	s->free = r->next;
-	*r = (struct record){ .sqe = *sqe, .pending.done = record_done };
+	*r = (struct record){ .sqe = *sqe, .pending.done = record_seen };
 	kvctx_pending_add(ctx, &r->pending);
+	r->staged = (struct kvctx_staged){
+		.sqe = &r->sqe, .tag = r->pending.tag, .cqe.user_data = sqe->user_data, .done = record_done,
+	};
 	pthread_mutex_unlock(&ctx->lock);
 	sqe->user_data = r->pending.tag;
 	return 0;
 }
 
-static int copy_unlocked(struct kvctx *ctx, const struct record *r)
+static int copy_unlocked(struct kvctx *ctx, const struct kvctx_staged *st)
 {
 	int ret;
 
 	pthread_mutex_unlock(&ctx->lock);
-	ret = copy_segs(ctx, &r->sqe, r->slot);
+	ret = copy_segs(ctx, st->sqe, st->slot);
 	pthread_mutex_lock(&ctx->lock);
 	return ret;
 }
 
-/* One that was refused, given to the kernel again: 1, or -EAGAIN when it has no room for it now */
-static int step_refused(struct kvctx *ctx, struct record *r)
+/* One that waited, given to the kernel on a slot: 1, or -EAGAIN when it has no room for it now */
+static int step_waiting(struct kvctx *ctx, struct kvctx_staged *st)
 {
+	bool store = st->sqe->opcode == KVCTX_OP_STORE;
 	struct kvctx_sqe again;
 	int ret = 0;
 
-	if (!r->has_slot) {
-		r->slot = take_slot(ctx->stage);
-		r->has_slot = true;
-		if (r->sqe.opcode == KVCTX_OP_STORE)
-			ret = copy_unlocked(ctx, r);
+	if (st->sqe->length > ctx->info.page_len_max) {
+		ret = store ? -E2BIG : -ERANGE;
+	} else if (!st->has_slot) {
+		st->slot = take_slot(ctx->stage);
+		st->has_slot = true;
+		if (store)
+			ret = copy_unlocked(ctx, st);
 	}
 	if (!ret) {
-		again = kvctx_stage_on_slot(ctx, &r->sqe, r->slot);
-		again.user_data = r->pending.tag;
-		r->again = true;	/* before, since its completion can come while we are away */
+		again = kvctx_stage_on_slot(ctx, st->sqe, st->slot);
+		again.user_data = st->tag;
+		st->again = true;	/* before, since its completion can come while we are away */
 		ret = kvctx_ring_submit(ctx, &again, 1, 0, 0);
 		if (ret == -EAGAIN) {
-			r->again = false;
-			list_add_front(&ctx->stage->refused, r);
+			st->again = false;
+			list_add_front(&ctx->stage->waiting, st);
 			return ret;
 		}
 	}
 	if (ret < 0) {
-		r->cqe.res = ret;
-		finish_record(ctx, r);
+		st->cqe.res = ret;
+		finish(ctx, st);
 	}
 	return 1;
 }
 
 /* One that has reached its slot */
-static int step_here(struct kvctx *ctx, struct record *r)
+static int step_here(struct kvctx *ctx, struct kvctx_staged *st)
 {
-	int ret = copy_unlocked(ctx, r);
+	int ret = copy_unlocked(ctx, st);
 
 	if (ret)
-		r->cqe.res = ret;
-	finish_record(ctx, r);
+		st->cqe.res = ret;
+	finish(ctx, st);
 	return 1;
 }
 
@@ -352,23 +448,49 @@ static int step_here(struct kvctx *ctx, struct record *r)
 int kvctx_stage_step(struct kvctx *ctx)
 {
 	struct kvctx_stage *s = ctx->stage;
-	struct record *r;
+	struct kvctx_staged *st;
 	int ret;
 
 	if (!s)
 		return 0;
 	if (s->here.first)
-		r = list_take(&s->here);
-	else if (s->refused.first && (s->refused.first->has_slot || s->nr_free))
-		r = list_take(&s->refused);
+		st = list_take(&s->here);
+	else if (s->waiting.first && (s->waiting.first->has_slot || s->nr_free))
+		st = list_take(&s->waiting);
 	else
 		return 0;
 	s->working++;
-	ret = r->again ? step_here(ctx, r) : step_refused(ctx, r);
+	ret = st->again ? step_here(ctx, st) : step_waiting(ctx, st);
 	s->working--;
 	kvctx_wake_ready(ctx);
 	kvctx_ring_pull(ctx);
 	return ret;
+}
+
+/* End those that wait for a slot and whose completions would have this user_data. How many; with ctx->lock held */
+int kvctx_stage_cancel(struct kvctx *ctx, uint64_t user_data)
+{
+	struct kvctx_stage *s = ctx->stage;
+	struct list all;
+	int n = 0;
+
+	if (!s || !s->waiting.first)
+		return 0;
+	all = s->waiting;
+	list_init(&s->waiting);
+	while (all.first) {
+		struct kvctx_staged *st = list_take(&all);
+
+		if (st->cqe.user_data != user_data) {
+			list_add(&s->waiting, st);
+			continue;
+		}
+		st->cqe.res = -ECANCELED;
+		finish(ctx, st);
+		n++;
+	}
+	kvctx_wake_ready(ctx);
+	return n;
 }
 
 /* For synchronous calls: slots */

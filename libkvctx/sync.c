@@ -265,14 +265,6 @@ int kvctx_release(struct kvctx *ctx, uint32_t lease)
 	return (int)kvctx_call(ctx, &sqe, NULL);
 }
 
-int kvctx_cancel(struct kvctx *ctx, uint64_t user_data)
-{
-	struct kvctx_sqe sqe = { 0 };
-
-	kvctx_prep_cancel(&sqe, user_data);
-	return (int)kvctx_call(ctx, &sqe, NULL);
-}
-
 static int64_t match(struct kvctx *ctx, struct kvctx_match *m, uint32_t *lease)
 {
 	int ret;

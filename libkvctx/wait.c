@@ -79,7 +79,8 @@ static void pause_ns(struct kvctx *ctx, long ns)
 
 /*
  * Return when an operation is @done, and not before: its memory may be in use until then. Signals do
- * not matter, and while waiting fails the ring is looked at now and then.
+ * not matter, and while waiting fails, or a slot is waited for that a call has, the ring is looked at now and then.
+ * Who waits for what may be staged, @wants_ready, brings staged operations further, whosever they are.
  */
 void kvctx_wait_done(struct kvctx *ctx, struct kvctx_waiter *w, const bool *done)
 {
@@ -87,16 +88,23 @@ void kvctx_wait_done(struct kvctx *ctx, struct kvctx_waiter *w, const bool *done
 
 	kvctx_ring_pull(ctx);
 	while (!*done) {
-		if (ctx->watched) {
+		ret = w->wants_ready ? kvctx_stage_step(ctx) : 0;
+		if (ret < 0)
+			kvctx_wait_room(ctx);
+		if (ret)
+			continue;
+		if (ctx->watched || (w->wants_ready && kvctx_stage_working(ctx))) {
 			follow(ctx, w, NULL);
 			continue;
 		}
 		ret = watch(ctx, KVCTX_TIMEOUT_NONE);
-		if (ret < 0 && ret != -EINTR) {
-			pause_ns(ctx, RETRY_NS);
+		if (ret && ret != -EINTR && !*done) {
+			pause_ns(ctx, ret > 0 ? RETRY_NS / 10 : RETRY_NS);
 			kvctx_ring_pull(ctx);
 		}
 	}
+	while (w->wants_ready && kvctx_stage_step(ctx) > 0)	/* for those who got no slot because of us */
+		;
 	leave(ctx);
 }
 

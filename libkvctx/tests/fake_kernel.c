@@ -226,7 +226,7 @@ static void check_clean(const struct kvctx_sqe *s)
 	assert(moves || (!s->segs && !s->length && !s->crcs));
 	assert((moves && !s->nr_segs) || !s->mem);
 	assert(moves || !s->nr_segs);
-	assert(s->opcode == KVCTX_OP_LOAD || !s->offset);
+	assert(s->opcode == KVCTX_OP_LOAD || s->opcode == KVCTX_OP_CANCEL || !s->offset);
 	assert(s->opcode == KVCTX_OP_STORE || !s->depth);
 	assert(s->opcode == KVCTX_OP_LEASE || ahead || !s->lease_ms);
 	assert(s->opcode == KVCTX_OP_RELEASE || s->opcode == KVCTX_OP_PUT || !s->lease);

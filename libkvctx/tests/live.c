@@ -204,6 +204,68 @@ TEST_F(lib, many_pages_in_one_call)
 		EXPECT_EQ(0, kvctx_cancel(self->ctx, 6));
 }
 
+/* Memory that was never registered, eight times the slots; twice with slots in the arena, then in memory of ours */
+TEST_F(lib, many_pages_of_any_memory)
+{
+	const uint32_t nr = 32;
+	uint8_t *heap = malloc(nr * PAGE), *slots = malloc(4 * PAGE);
+	struct kvctx_key keys[32];
+	uint32_t lens[32], flags[32], id;
+	void *addrs[32];
+	int32_t res[32];
+	struct kvctx_batch b = {
+		.size = sizeof(b), .flags = KVCTX_BATCH_STAGE, .nr = nr, .keys = keys, .addrs = addrs, .lens = lens,
+		.res = res, .cqe_flags = flags, .user_data = 5,
+	};
+	struct kvctx_cqe cqe;
+	int good = 0;
+
+	EXPECT_EQ(0, kvctx_stage_init_at(self->ctx, NULL, NULL, self->arena + PAGE, 4, PAGE));
+	ASSERT_EQ(0, kvctx_mem_register(self->ctx, slots, 4 * PAGE, &id));
+	for (int round = 0; round < 3; round++) {
+		for (uint32_t i = 0; i < nr; i++) {
+			keys[i] = key_of(700 + 100 * round + i);
+			addrs[i] = heap + i * PAGE;
+			lens[i] = PAGE - 7 * i;
+			fill(addrs[i], lens[i], 10 * round + i);
+		}
+		b.opcode = KVCTX_OP_STORE;
+		ASSERT_EQ(nr, kvctx_batch_run(self->ctx, &b));
+		memset(heap, 0, nr * PAGE);
+		b.opcode = KVCTX_OP_LOAD;
+		ASSERT_EQ(0, kvctx_batch_submit(self->ctx, &b));
+		ASSERT_EQ(0, kvctx_drain(self->ctx, KVCTX_TIMEOUT_NONE));
+		ASSERT_EQ(1, kvctx_take(self->ctx, &cqe, 1));
+		ASSERT_EQ(nr, cqe.res);
+		for (uint32_t i = 0; i < nr; i++) {
+			EXPECT_EQ(lens[i], res[i]);
+			EXPECT_TRUE(is_filled(addrs[i], lens[i], 10 * round + i));
+			EXPECT_EQ(KVCTX_CQE_STAGED | KVCTX_CQE_VERIFIED, flags[i] & ~KVCTX_CQE_FROM_DRAM);
+		}
+		if (round == 1)
+			ASSERT_EQ(0, kvctx_stage_init_at(self->ctx, NULL, NULL, slots, 4, PAGE));
+	}
+	EXPECT_EQ(-EBUSY, kvctx_mem_unregister(self->ctx, id));
+
+	/* cancelled: each page is loaded or says so */
+	ASSERT_EQ(0, kvctx_batch_submit(self->ctx, &b));
+	ASSERT_GE(kvctx_cancel(self->ctx, 5), 0);
+	ASSERT_EQ(1, kvctx_wait(self->ctx, 1, KVCTX_TIMEOUT_NONE));
+	ASSERT_EQ(1, kvctx_take(self->ctx, &cqe, 1));
+	for (uint32_t i = 0; i < nr; i++) {
+		EXPECT_TRUE(res[i] == (int32_t)lens[i] || res[i] == -ECANCELED);
+		good += res[i] >= 0;
+	}
+	EXPECT_EQ(good, cqe.res);
+
+	/* closed: the memory is ours again, whatever was under way */
+	ASSERT_EQ(0, kvctx_batch_submit(self->ctx, &b));
+	kvctx_close(self->ctx);
+	free(heap);
+	free(slots);
+	ASSERT_EQ(0, open_node(O_RDWR, 0, &self->ctx));
+}
+
 TEST_F(lib, read_only_session)
 {
 	struct kvctx_key key = key_of(1);

@@ -158,7 +158,7 @@ static void refusals(void **state)
 	p.b.opcode = KVCTX_OP_FLUSH;
 	assert_int_equal(kvctx_batch_run(ctx, &p.b), -EINVAL);
 	p.b.opcode = KVCTX_OP_STORE;
-	p.b.flags = 1;
+	p.b.flags = 2;
 	assert_int_equal(kvctx_batch_run(ctx, &p.b), -EINVAL);
 	p.b.flags = 0;
 	p.b.user_data = KVCTX_USER_DATA_END;
