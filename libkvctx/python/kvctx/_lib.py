@@ -21,6 +21,7 @@ EVENTS = {"STORED": 1, "EVICTED": 2, "DELETED": 3, "DROPPED": 4, "MEMBER_LOST": 
 KEY_BYTES = 40
 BATCH_RUN_MAX = 65536
 POOL_DROP = 1
+BATCH_STAGE = 1
 TIMEOUT_NONE = (1 << 64) - 1
 
 
@@ -116,6 +117,7 @@ _PROTOTYPES = {
     "kvctx_match_all": (c_int64, [c_void_p, c_size_t, c_uint32, c_size_t, c_size_t, c_uint32, POINTER(c_uint32)]),
     "kvctx_release": (c_int, [c_void_p, c_uint32]),
     "kvctx_batch_submit": (c_int, [c_void_p, POINTER(Batch)]),
+    "kvctx_stage_init_at": (c_int, [c_void_p, c_void_p, c_void_p, c_size_t, c_uint32, c_uint32]),
     "kvctx_batch_run": (c_int64, [c_void_p, POINTER(Batch)]),
     "kvctx_submit_sqes": (c_int, [c_void_p, c_size_t, c_uint32]),
     "kvctx_wait": (c_int, [c_void_p, c_uint32, c_uint64]),

@@ -133,6 +133,16 @@ class Packed:
                  device: bool = False) -> None:
         self.addrs, self.lens, self.pieces, self.held, self.device = addrs, lens, pieces, held, device
 
+    def longest(self, n: int) -> int:
+        """Bytes of the longest of n pages."""
+        if self.pieces is None:
+            return max(self.lens[:n])
+        at, most = 0, 0
+        for nr in self.pieces[:n]:
+            most = max(most, sum(self.lens[at:at + nr]))
+            at += nr
+        return most
+
     def cut(self, n: int, sizes: Iterable[int]) -> List[Tuple[int, int, Packed]]:
         """Parts of pages one behind the other: (first page, pages, their buffers). n: pages in all."""
         parts: List[Tuple[int, int, Packed]] = []
@@ -210,42 +220,3 @@ def shared_memory(nbytes: int) -> mmap.mmap:
         return mmap.mmap(fd, nbytes)  # keeps a descriptor of its own, by which the library finds the memory
     finally:
         os.close(fd)
-
-
-class Stage:
-    """Memory that a synchronous call moves pages through, when theirs is not registered."""
-
-    def __init__(self, nbytes: int) -> None:
-        self.memory = shared_memory(nbytes)
-        self._view = _view_buffer(self.memory, True)
-        self.address, self.nbytes = self._view.address, nbytes
-
-    def close(self) -> None:
-        """Give it back; it may not be registered any more."""
-        del self._view
-        self.memory.close()
-
-    def place(self, lens: array, pieces: Optional[array], n: int) -> Packed:
-        """Where n pages of such pieces go, one behind the other, each in one piece and aligned to 4096."""
-        addrs, sizes, at, piece = array("Q"), array("I"), self.address, 0
-        for page in range(n):
-            nr = 1 if pieces is None else pieces[page]
-            size = sum(lens[piece:piece + nr])
-            addrs.append(at)
-            sizes.append(size)
-            at += (size + 4095) & ~4095
-            piece += nr
-        return Packed(addrs, sizes, None)
-
-
-def copy(there: Packed, here: Packed, n: int, to_stage: bool, res: Optional[array] = None) -> None:
-    """Copy n pages between a caller's pieces and what Stage.place() gave; with res only those that were loaded."""
-    piece = 0
-    for page in range(n):
-        at = here.addrs[page]
-        for _ in range(1 if there.pieces is None else there.pieces[page]):
-            a, size = there.addrs[piece], there.lens[piece]
-            if res is None or res[page] >= 0:
-                ctypes.memmove(at if to_stage else a, a if to_stage else at, size)
-            at += size
-            piece += 1

@@ -31,6 +31,8 @@ from typing import Any, Callable, Deque, Dict, Generator, List, Optional, Set
 from . import _lib
 from ._lib import lib
 from .errors import Error, error
+from .memory import Packed
+from .stage import Stage
 
 _SHIFT = 16  # user_data: number of the part, and of the operation in it
 _TAKE = 256
@@ -138,16 +140,26 @@ class Part:
 
 
 class BatchPart(Part):
-    """Pages of one kvctx_batch_submit(). res: where the operation's results are; the library writes them."""
+    """Pages of one kvctx_batch_submit(). res: where the operation's results are; the library writes them.
 
-    def __init__(self, op: Operation, batch: _lib.Batch, page: int, res: array, keep: Any) -> None:
+    packed: their memory, of which stage has slots for what is not registered.
+    """
+
+    def __init__(self, op: Operation, batch: _lib.Batch, page: int, res: array, keep: Any, packed: Packed,
+                 stage: Stage) -> None:
         super().__init__(op, 1, page, batch.nr)
-        self.batch, self.res, self.keep = batch, res, keep
+        self.batch, self.res, self.keep, self.packed, self.stage = batch, res, keep, packed, stage
 
     def submit(self, handle: int) -> int:
         self.batch.user_data = self.number << _SHIFT
         self.tried = True
-        return lib.kvctx_batch_submit(handle, self.batch)
+        while True:
+            ret = lib.kvctx_batch_submit(handle, self.batch)
+            if ret != -errno.EFAULT or not self.batch.flags:
+                return ret
+            ret = self.stage.fit(self.packed.longest(self.batch.nr))
+            if ret:
+                return -errno.EAGAIN if ret == -errno.EBUSY else ret
 
     def complete(self, n: int, res: int, flags: int) -> None:
         self.op._ok += res

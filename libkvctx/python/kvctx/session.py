@@ -32,9 +32,10 @@ from . import _lib
 from ._lib import lib
 from .errors import Error, check
 from .keys import Key, KeyLike, Keys, as_keys, keyspace as _keyspace
-from .memory import Packed, Stage, View, copy, pack, pack_columns, view
+from .memory import Packed, View, pack, pack_columns, shared_memory, view
 from .operation import BatchPart, Operation, Part, Reaper, SqePart, done
 from .results import Event, Events, Info, Match, Present, Results, Usage
+from .stage import Stage
 
 DEFAULT, URGENT, NORMAL, BACKGROUND = 0, 1, 2, 3  # priorities; DEFAULT: LOAD is URGENT, STORE is NORMAL
 CLOSE_SECONDS = 30.0  # close() waits so long for operations in flight
@@ -43,7 +44,6 @@ _EVENT = struct.Struct("=32sQII")
 _EVENT_KINDS = {number: name.lower() for name, number in _lib.EVENTS.items()}
 _LOOK_S = 0.001  # close() looks so often whether calls of other threads have ended
 _ENDING = {"close", "__exit__", "__del__", "_is_inside", "_close_all"}
-_STAGE_BYTES = 16 << 20  # of unregistered memory that is staged at once
 
 _open: weakref.WeakSet = weakref.WeakSet()
 _never_freed: List[Any] = []
@@ -122,6 +122,7 @@ class Session:
         self.room = entries
         self._timeout_ns = params.timeout_ns
         self._reaper = Reaper(out.value, entries)
+        self._stage = Stage(out.value, self.info.page_len_max)
         self._handle = out.value
         _open.add(self)
 
@@ -190,7 +191,7 @@ class Session:
         _open.discard(self)
         registered, self._registered = self._registered, {}
         left = self._reaper.abandon(-errno.ECANCELED)
-        _never_freed.extend([*left, registered] if left else [])
+        _never_freed.extend([*left, registered, self._stage.memory] if left else [])
 
     def __enter__(self) -> Session:
         return self
@@ -275,8 +276,8 @@ class Session:
         goes with one buffer. depth: position of the first page in its prefix, from 1, the others follow; 0: unknown.
         replace: also when the key is taken. verify=False: without CRCs, and never verified then.
 
-        Memory that is not registered is copied on the way. Returns a result a page: its bytes, 0 when the pool's write
-        budget is spent, or -errno. Raises Error when nothing was done at all.
+        Memory that is not registered, which has to be the host's, is copied on the way. Returns a result a page: its
+        bytes, 0 when the pool's write budget is spent, or -errno. Raises Error when nothing was done at all.
         """
         return self._run(_lib.OP_STORE, *self._pages(keys, buffers, False), depth, _flags(verify, replace), prio)
 
@@ -293,7 +294,7 @@ class Session:
                      verify: bool = True, prio: int = DEFAULT) -> Operation:
         """Begin to store pages: an Operation whose result is that of store().
 
-        The memory has to be registered (Error EFAULT), and may not change until the operation is done.
+        The memory may not change until the operation is done; what is not registered is copied, as in store().
         """
         return self._submit(_lib.OP_STORE, *self._pages(keys, buffers, False), depth, _flags(verify, replace), prio)
 
@@ -341,8 +342,9 @@ class Session:
     @staticmethod
     def _batch(opcode: int, keys: Keys, packed: Packed, depth: int, flags: int, prio: int,
                offset: int) -> _lib.Batch:
-        return _lib.Batch(size=ctypes.sizeof(_lib.Batch), opcode=opcode, prio=prio, nr=len(keys), op_flags=flags,
-                          depth=depth, offset=offset, keys=keys.address, addrs=packed.addrs.buffer_info()[0],
+        return _lib.Batch(size=ctypes.sizeof(_lib.Batch), flags=0 if packed.device else _lib.BATCH_STAGE,
+                          opcode=opcode, prio=prio, nr=len(keys), op_flags=flags, depth=depth, offset=offset,
+                          keys=keys.address, addrs=packed.addrs.buffer_info()[0],
                           lens=packed.lens.buffer_info()[0],
                           pieces=packed.pieces.buffer_info()[0] if packed.pieces is not None else 0)
 
@@ -358,37 +360,22 @@ class Session:
                 b = self._batch(opcode, part, some, depth and depth + page, flags, prio, offset)
                 b.res = res.buffer_info()[0] + 4 * page
                 b.cqe_flags = cqe_flags.buffer_info()[0] + 4 * page
-                ret = lib.kvctx_batch_run(handle, b)
-                if ret == -errno.EFAULT and not some.device:
-                    ret = self._run_staged(handle, b, part, some)
-                ok += check(ret)
+                ok += check(self._run_batch(handle, b, some))
         finally:
             self._leave()
         return Results(res, cqe_flags, ok)
 
-    def _run_staged(self, handle: int, b: _lib.Batch, keys: Keys, packed: Packed) -> int:
-        """kvctx_batch_run() of pages through memory of ours. b: of those pages, with the places of their results."""
-        ok, depth, store = 0, b.depth, b.opcode == _lib.OP_STORE
-        for page, size, some in packed.cut(len(keys), _fitting(packed, len(keys), _STAGE_BYTES)):
-            stage = Stage(sum(some.lens) + 4096 * size)
-            id = ctypes.c_uint32()
-            try:
-                check(lib.kvctx_mem_register(handle, stage.address, stage.nbytes, id), "staging")
-                here = stage.place(some.lens, some.pieces, size)
-                if store:
-                    copy(some, here, size, True)
-                part = keys[page:page + size]
-                one = self._batch(b.opcode, part, here, depth and depth + page, b.op_flags, b.prio, b.offset)
-                one.res, one.cqe_flags = b.res + 4 * page, b.cqe_flags + 4 * page
-                ret = lib.kvctx_batch_run(handle, one)
-                if not store and ret > 0:
-                    copy(some, here, size, False, array("i", ctypes.string_at(one.res, 4 * size)))
-                ok += check(ret)
-            finally:  # also when a signal's handler has raised
-                if id.value:
-                    lib.kvctx_mem_unregister(handle, id)
-                stage.close()
-        return ok
+    def _run_batch(self, handle: int, b: _lib.Batch, packed: Packed) -> int:
+        """kvctx_batch_run(), with slots that are long enough for memory that is not registered."""
+        while True:
+            ret = lib.kvctx_batch_run(handle, b)
+            if ret != -errno.EFAULT or not b.flags:
+                return ret
+            ret = self._stage.fit(packed.longest(b.nr))
+            if ret == -errno.EBUSY:
+                self._stage.wait()
+            elif ret:
+                return ret
 
     def _submit(self, opcode: int, keys: Keys, packed: Packed, depth: int, flags: int, prio: int,
                 offset: int = 0) -> Operation:
@@ -405,7 +392,7 @@ class Session:
                 b = self._batch(opcode, part, some, depth and depth + page, flags, prio, offset)
                 b.res = res.buffer_info()[0] + 4 * page
                 b.cqe_flags = cqe_flags.buffer_info()[0] + 4 * page
-                parts.append(BatchPart(op, b, page, res, (part, some, cqe_flags)))
+                parts.append(BatchPart(op, b, page, res, (part, cqe_flags), some, self._stage))
             return self._reaper.start(op, parts)
         finally:
             self._leave()
@@ -468,20 +455,15 @@ class Session:
         sqe.opcode, sqe.flags, sqe.lease_ms = _lib.OP_MATCH, _lib.OP_MATCH_PREFETCH, ms or AHEAD_MS
         sqe.flags |= (_lib.OP_MATCH_LEASE if ms else 0) | (_lib.OP_MATCH_ALL if all else 0)
         sqe.keys, sqe.nr_keys, sqe.length = keys.address, n, ctypes.sizeof(_lib.Found) + words + 4 * n
-        stage, id = Stage(sqe.length), ctypes.c_uint32()
-        check(lib.kvctx_mem_register(handle, stage.address, stage.nbytes, id), "match")
-        try:
-            sqe.mem = id
-            self._reaper.start(op, [SqePart(op, sqes, 0, res, None, stage)]).wait_out()
-            found = _lib.Found.from_address(stage.address)
-            at = stage.address + ctypes.sizeof(_lib.Found)
+        with self.register(shared_memory(sqe.length)) as there:
+            sqe.mem = there.id
+            self._reaper.start(op, [SqePart(op, sqes, 0, res, None, there)]).wait_out()
+            found = _lib.Found.from_address(there.address)
+            at = there.address + ctypes.sizeof(_lib.Found)
             if res[0] >= 0:
                 ctypes.memmove(where[0], at, words)
                 ctypes.memmove(where[1], at + words, 4 * n)
             return check(res[0], "match"), found.lease, found.nr_prefetched
-        finally:
-            lib.kvctx_mem_unregister(handle, id)
-            stage.close()
 
     def submit_match(self, keys: KeysLike, lease: float = 0.0, all: bool = True, prefetch: bool = False) -> Operation:
         """match() as an Operation. It is done at the return: what is where is known without asking any device."""
@@ -611,20 +593,6 @@ def _flags(verify: bool, replace: bool = False) -> int:
 def _sizes(n: int, most: int) -> List[int]:
     """n pages in parts of at most so many."""
     return [min(most, n - at) for at in range(0, n, most)]
-
-
-def _fitting(packed: Packed, n: int, most: int) -> List[int]:
-    """n pages in parts of at most so many bytes, or one page."""
-    sizes, size, total, piece = [], 0, 0, 0
-    for page in range(n):
-        nr = 1 if packed.pieces is None else packed.pieces[page]
-        length = sum(packed.lens[piece:piece + nr])
-        piece += nr
-        if size and total + length > most:
-            sizes.append(size)
-            size = total = 0
-        size, total = size + 1, total + length
-    return sizes + [size] if size else sizes
 
 
 def _leading(words: array, n: int) -> int:

@@ -9,12 +9,26 @@ import threading
 import time
 from array import array
 
+import numpy as np
 import pytest
 
 import kvctx
 from kvctx import Keys, Operation
 
 PAGE = 4096
+
+
+class OnDevice:
+    """Like a tensor in a device's memory."""
+
+    def __init__(self):
+        self.a = np.zeros(PAGE, dtype="u1")
+
+    def __dlpack__(self, **how):
+        return self.a.__dlpack__(**how)
+
+    def __dlpack_device__(self):
+        return 2, 0
 
 
 class Region:
@@ -85,9 +99,61 @@ def test_asyncio(served):
     asyncio.run(asyncio.wait_for(all(), 30))
 
 
-def test_memory_that_is_not_registered_is_refused(session):
+def test_memory_that_is_not_registered(served):
+    """Begun one after the other, of all lengths, beside memory that is registered; what is read only is stored too."""
+    staged = kvctx._lib.CQE_FLAGS["STAGED"]
+    sizes = [1, 4096, 5000, 300000, 70, 700000]
+    data = [[os.urandom(size) for _ in range(10)] for size in sizes]
+    ops = [served.submit_store([f"{size}-{n}" for n in range(10)], pages) for size, pages in zip(sizes, data)]
+    r = Region(served, 16)
+    registered = served.submit_store_packed(*r.columns)
+    for op in ops:
+        results = op.result(30)
+        assert results.all_ok and all(results.flags[n] & staged for n in range(10))
+    assert registered.result(30).all_ok
+    room = [[bytearray(size) for _ in range(10)] for size in sizes]
+    loads = [served.submit_load([f"{size}-{n}" for n in range(10)], [[memoryview(p)[:1], memoryview(p)[1:]] if size > 1
+                                                                     else p for p in pages])
+             for size, pages in zip(sizes, room)]
+    assert all(op.result(30).all_ok for op in loads) and room == data
+    assert served.load(["70-3", "0"], [room[4][0], r.memory]).ok == 1 and room[4][0] == data[4][3]
+
+
+def test_much_more_than_the_slots_hold(served, monkeypatch):
+    """Slots for four pages; several operations of 200, and a longer page, which waits until the former are done."""
+    monkeypatch.setattr(kvctx.stage, "STAGE_BYTES", 4 * PAGE)
+    data = [bytearray(os.urandom(PAGE)) for _ in range(600)]
+    names = [str(n) for n in range(600)]
+    ops = [served.submit_store(names[at:at + 200], data[at:at + 200]) for at in (0, 200, 400)]
+    long = os.urandom(10 * PAGE)
+    ops.append(served.submit_store(["long"], [long]))
+    ahead = served.store(["longer"], [long + b"*"])
+    assert ahead.all_ok and all(op.result(30).all_ok for op in ops)
+    room = [bytearray(PAGE) for _ in range(600)] + [bytearray(len(long))]
+    ops = [served.submit_load(names[at:at + 50], room[at:at + 50]) for at in range(0, 600, 50)]
+    ops.append(served.submit_load(["long"], room[600:]))
+    assert all(op.result(30).all_ok for op in ops) and room == data + [long]
+
+
+def test_a_callback_stores_what_is_not_registered(session):
+    """A synchronous call in the reaper's thread, which is the one that brings staged pages further."""
+    there, after = threading.Event(), []
+
+    def callback(op):
+        after.append(session.store(["b"], [b"*" * 50000]).ok + session.load(["a"], [bytearray(100)]).ok)
+        there.set()
+
+    others = [session.submit_store([f"{n}"], [b"*" * 5000]) for n in range(30)]
+    op = session.submit_store(["a"], [b"*" * 100])
+    op.add_done_callback(callback)
+    assert there.wait(20) and after == [2] and all(o.result(20).all_ok for o in others)
+
+
+def test_memory_that_nobody_can_copy_is_refused(session):
+    """A device's, which is not registered."""
+    session.info = session.info._replace(backend="module")
     with pytest.raises(kvctx.Error) as e:
-        session.submit_store(["k"], [bytearray(10)])
+        session.submit_store(["k"], [OnDevice()])
     assert e.value.errno == errno.EFAULT
     assert session.drain(5) and session._reaper.in_flight() == 0
     # and the session goes on
@@ -98,9 +164,10 @@ def test_memory_that_is_not_registered_is_refused(session):
 def test_a_part_that_is_refused_late_has_results(pool):
     """The first pages are on their way when one that is refused gets its turn."""
     with pool.session(entries=16) as s:
+        s.info = s.info._replace(backend="module")
         r = Region(s, 16)
-        r.addrs[-1] = 4096  # not ours, and in the last part
-        op = s.submit_store_packed(*r.columns)
+        pages = [memoryview(r.memory)[at:at + PAGE] for at in range(0, 15 * PAGE, PAGE)]
+        op = s.submit_store(r.keys, [*pages, OnDevice()])
         assert list(op.result(10)) == [PAGE] * 12 + [-errno.EFAULT] * 4
         assert op.result().ok == 12
 
@@ -227,8 +294,9 @@ def test_abandoned_operations_end(pool):
     s = pool.session()
     r = Region(s, 2)
     op = kvctx.Operation()
-    part = kvctx.operation.BatchPart(op, s._batch(1, r.keys, kvctx.memory.pack_columns(r.addrs, r.lens, None, 2), 0, 0,
-                                                  0, 0), 0, array("i", [0, 0]), r)
+    packed = kvctx.memory.pack_columns(r.addrs, r.lens, None, 2)
+    part = kvctx.operation.BatchPart(op, s._batch(1, r.keys, packed, 0, 0, 0, 0), 0, array("i", [0, 0]), r, packed,
+                                     s._stage)
     op._finish = lambda: list(part.res)
     op._parts = 1
     s._reaper._parts[99] = part

@@ -19,7 +19,7 @@ from __future__ import annotations
 import errno
 import threading
 from array import array
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from functools import partial
 from itertools import compress
 from typing import Any, Callable, Dict, List, Optional, Sequence
@@ -31,7 +31,7 @@ from lmcache.v1.distributed.l2_adapters.base import AdapterUsage, L2AdapterInter
 from lmcache.v1.platform import create_event_notifier
 
 from .._lib import CQE_FLAGS
-from ..errors import Error, error
+from ..errors import error
 from ..keys import Keys
 from ..results import Results
 from . import keys as _keys
@@ -110,7 +110,6 @@ class KvctxL2Adapter(L2AdapterInterface):
         self._locks = Locks(min(LEASE_S, info.lease_ms_max / 1000))
         self._ledger = Ledger()
         self._stores, self._lookups, self._loads = _Tasks(), _Tasks(), _Tasks()
-        self._copier: Optional[ThreadPoolExecutor] = None
         self._lock = threading.Lock()
         self._counts = dict.fromkeys(("stored", "loaded", "corrupt", "failed", "copied", "evicted"), 0)
         self._closed = False
@@ -322,8 +321,6 @@ class KvctxL2Adapter(L2AdapterInterface):
                 return
             self._closed = True
         self._keeper.close()
-        if self._copier is not None:
-            self._copier.shutdown()
         self._locks.clear()
         self._link.close()
         for tasks in (self._stores, self._lookups, self._loads):
@@ -354,18 +351,9 @@ class KvctxL2Adapter(L2AdapterInterface):
         operation.add_done_callback(partial(self._transferred, what, done, keys, objects, pages, lens))
 
     def _submit(self, what: str, pages: Keys, addrs: array, lens: array) -> Future:
-        session = self._link.session
-        try:
-            return getattr(session, f"submit_{what}_packed")(pages, addrs, lens)
-        except Error as e:
-            if e.errno != errno.EFAULT:
-                raise
-        # not in L1's arena, or that is not registered: a thread waits while the package copies
-        self._count("copied", len(pages))
-        with self._lock:
-            if self._copier is None:
-                self._copier = ThreadPoolExecutor(2, "kvctx-copy")
-        return self._copier.submit(getattr(session, f"{what}_packed"), pages, addrs, lens)
+        operation = getattr(self._link.session, f"submit_{what}_packed")(pages, addrs, lens)
+        self._count("copied", sum(not self._link.pins(a, n) for a, n in zip(addrs, lens)))
+        return operation
 
     def _transferred(self, what: str, done: Callable[..., None], keys: List[Any], objects: List[Any], pages: Keys,
                      lens: array, operation: Future) -> None:

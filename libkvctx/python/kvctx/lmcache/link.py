@@ -78,6 +78,10 @@ class Link:
                 self.registered = self.arena[1]
         return session
 
+    def pins(self, address: int, nbytes: int) -> bool:
+        """Whether memory lies in what is registered, so that the package copies nothing."""
+        return self.arena is not None and 0 <= address - self.arena[0] <= self.registered - nbytes
+
     def failed(self, e: BaseException) -> None:
         """A call failed so; note when that means that the session has ended. Not when mend() has closed it."""
         if isinstance(e, Gone):
