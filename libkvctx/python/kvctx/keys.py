@@ -68,7 +68,8 @@ class Keys(Sequence[Key]):
         self._words = array("Q", b"".join(parts))
 
     @classmethod
-    def _of_words(cls, words: array) -> Keys:
+    def of_words(cls, words: array) -> Keys:
+        """Keys of an array('Q') laid out as struct kvctx_key[], which becomes theirs."""
         self = cls.__new__(cls)
         self._words = words
         return self
@@ -81,7 +82,7 @@ class Keys(Sequence[Key]):
         if set(map(len, digests)) != {DIGEST_BYTES}:
             raise ValueError(f"each digest has {DIGEST_BYTES} bytes")
         tail = _QUALIFIER.pack(qualifier)
-        return cls._of_words(array("Q", tail.join(digests) + tail))
+        return cls.of_words(array("Q", tail.join(digests) + tail))
 
     @classmethod
     def from_buffer(cls, packed: object) -> Keys:
@@ -90,7 +91,7 @@ class Keys(Sequence[Key]):
         words.frombytes(memoryview(packed).cast("B"))  # type: ignore[arg-type]
         if len(words) % _WORDS:
             raise ValueError("not a whole number of keys")
-        return cls._of_words(words)
+        return cls.of_words(words)
 
     @property
     def data(self) -> memoryview:
@@ -118,7 +119,7 @@ class Keys(Sequence[Key]):
         if isinstance(i, slice):
             start, stop, step = i.indices(len(self))
             if step == 1:
-                return Keys._of_words(self._words[start * _WORDS:max(start, stop) * _WORDS])
+                return Keys.of_words(self._words[start * _WORDS:max(start, stop) * _WORDS])
             return Keys([self[n] for n in range(start, stop, step)])
         n = i + len(self) if i < 0 else i
         if not 0 <= n < len(self):
@@ -130,7 +131,7 @@ class Keys(Sequence[Key]):
         return (self[n] for n in range(len(self)))
 
     def __add__(self, other: Keys) -> Keys:
-        return Keys._of_words(self._words + other._words) if isinstance(other, Keys) else NotImplemented
+        return Keys.of_words(self._words + other._words) if isinstance(other, Keys) else NotImplemented
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Keys) and self._words == other._words

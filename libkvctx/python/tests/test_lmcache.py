@@ -8,6 +8,8 @@ import subprocess
 import sys
 import threading
 import time
+from hashlib import sha256
+from struct import pack
 
 import pytest
 
@@ -134,6 +136,22 @@ def test_every_field_of_a_key_counts():
     assert names.names(names.pack(alike + keys))[:5] == names.names(names.pack(alike))
     assert names.pack(alike)[1:] == names.pack(alike[1:])
     assert len(names.pack([])) == 0
+
+
+@pytest.mark.parametrize("size", [4, 8, 16, 20, 32, 33])
+def test_names_are_what_they_always_were(size):
+    """What is on media is found by no other name. Keys are alike, or differ in all but the hash's length."""
+    def name(key):
+        digest = key.chunk_hash.ljust(32, b"\0") if size <= 32 else sha256(key.chunk_hash).digest()
+        mask = sha256(f"{key.model_name}@{key.cache_salt}@{size}".encode()).digest()
+        return bytes(a ^ b for a, b in zip(digest, mask)) + pack("=Q", key.kv_rank | key.object_group_id << 48)
+
+    hashes = [sha256(b"%d" % n).digest().ljust(size, b"x")[:size] for n in range(9)]
+    alike = [fake.ObjectKey(chunk_hash, "m", 1 << 40 | n, 7, "s") for n, chunk_hash in enumerate(hashes)]
+    other = [fake.ObjectKey(key.chunk_hash, "".join(["m", "" if n & 1 else "n"]), n, n & 2, "" if n & 4 else "s")
+             for n, key in enumerate(alike)]
+    for keys in (alike, alike[:1], other, alike + other):
+        assert names.names(names.pack(keys)) == [name(key) for key in keys]
 
 
 def test_keys_out_of_range_are_refused():
@@ -287,13 +305,13 @@ def test_a_lease_ends_with_its_last_key():
     first, second = Match([1, 2, 0], ended), Match([1, 2, 0], ended)
     locks.add(first, keys)
     locks.add(second, keys)
-    assert len(locks) == 4 and locks.length(b) == 2 and locks.length(c) is None
+    assert len(locks) == 4 and locks.lengths([b, c]) == [2, 0]
     locks.unlock([a, c])
     locks.unlock([b])
     assert ended == [first] and len(locks) == 2
     locks.unlock([b])
     locks.unlock([b])
-    assert ended == [first] and locks.length(b) is None
+    assert ended == [first] and locks.lengths([b]) == [0]
     locks.clear()
     assert ended == [first, second] and len(locks) == 0
 

@@ -22,7 +22,7 @@ from array import array
 from concurrent.futures import Future
 from functools import partial
 from itertools import compress
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from lmcache.lmcache_native import Bitmap
 from lmcache.logging import init_logger
@@ -84,6 +84,11 @@ class _Tasks:
             if not self._closed:
                 self._closed = True
                 self.event.close()
+
+
+def _lens(objects: Sequence[Any]) -> array:
+    """Bytes of each object."""
+    return array("I", [o.get_size() for o in objects])
 
 
 def _bitmap(nr: int, ones: Optional[Sequence[int]] = None) -> Bitmap:
@@ -163,7 +168,7 @@ class KvctxL2Adapter(L2AdapterInterface):
 
     def submit_lookup_and_lock_task(self, keys: List[Any], group_layout_descs: Dict[int, Any]) -> int:
         task = self._lookups.begin()
-        found: Sequence[int] = ()
+        found = Bitmap(len(keys))
         try:
             pages = _keys.pack(keys)
             match = self._link.session.match(pages, lease=self._locks.lease_s) if keys else None
@@ -172,10 +177,10 @@ class KvctxL2Adapter(L2AdapterInterface):
         else:
             if match is not None and match.count:
                 self._locks.add(match, pages)
-                found = range(match.count)
+                found = Bitmap(len(keys), match.prefix)
                 if match.prefix < match.count:
-                    found = list(compress(range(len(keys)), match.lengths))
-        self._lookups.end(task, _bitmap(len(keys), None if len(found) == len(keys) else found))
+                    found.batched_set(list(compress(range(len(keys)), match.lengths)))
+        self._lookups.end(task, found)
         return task
 
     def query_lookup_and_lock_result(self, task_id: int) -> Optional[Bitmap]:
@@ -191,37 +196,37 @@ class KvctxL2Adapter(L2AdapterInterface):
 
     def submit_load_task(self, keys: List[Any], objects: List[Any]) -> int:
         task = self._loads.begin()
+        nr, fit = len(keys), ()  # type: int, Sequence[int]
         try:
-            fit = self._fitting(keys, objects)
+            pages, lens = _keys.pack(keys), _lens(objects)
+            fit = self._fitting(keys, pages, lens)
         except Exception as e:
             self._trouble("load", e)
-            fit = []
         if not fit:
-            self._loads.end(task, _bitmap(len(keys), ()))
-        elif len(fit) == len(keys):
-            self._transfer("load", keys, objects, partial(self._load_done, task, len(keys), fit))
-        else:
-            self._transfer("load", [keys[n] for n in fit], [objects[n] for n in fit],
-                           partial(self._load_done, task, len(keys), fit))
+            self._loads.end(task, _bitmap(nr, ()))
+            return task
+        if len(fit) < nr:
+            keys, objects = [keys[n] for n in fit], [objects[n] for n in fit]
+            pages, lens = _keys.pack(keys), _lens(objects)
+        self._transfer("load", keys, objects, partial(self._load_done, task, nr, fit), (pages, lens))
         return task
 
-    def _fitting(self, keys: List[Any], objects: List[Any]) -> Sequence[int]:
+    def _fitting(self, keys: List[Any], pages: Keys, lens: array) -> Sequence[int]:
         """Which pages are as long as their objects.
 
         A page of another length was stored with another layout. It would be found for ever and never be of use, so it
         is dropped and makes room for the one that fits.
         """
-        pages = _keys.pack(keys)
         names = _keys.names(pages)
-        lengths = [self._locks.length(name) for name in names]
-        unknown = [n for n, length in enumerate(lengths) if length is None]
+        lengths = self._locks.lengths(names)
+        unknown = [n for n, length in enumerate(lengths) if not length]
         if unknown:
-            told = self._link.session.query(Keys.from_buffer(b"".join(names[n] for n in unknown)))
+            told = self._link.session.match(Keys.from_buffer(b"".join([names[n] for n in unknown]))).lengths
             for n, length in zip(unknown, told):
                 lengths[n] = length
-        wrong = [n for n, o in enumerate(objects) if lengths[n] != o.get_size()]
-        if not wrong:
+        if lengths == list(lens):
             return range(len(keys))
+        wrong = [n for n, length in enumerate(lengths) if length != lens[n]]
         other = [n for n in wrong if lengths[n] > 0]
         if other:
             logger.warning("kvctx: %d pages have another size than their objects, as after a change of the model's "
@@ -336,13 +341,17 @@ class KvctxL2Adapter(L2AdapterInterface):
         except Exception:
             logger.exception("kvctx: a listener failed")
 
-    def _transfer(self, what: str, keys: List[Any], objects: List[Any], done: Callable[..., None]) -> None:
-        """Begin to store or load; done(keys, pages, lens, results or None) is called in whatever thread ends it."""
-        pages, lens = Keys(), array("I")
+    def _transfer(self, what: str, keys: List[Any], objects: List[Any], done: Callable[..., None],
+                  known: Optional[Tuple[Keys, array]] = None) -> None:
+        """Begin to store or load; done(keys, pages, lens, results or None) is called in whatever thread ends it.
+
+        known: pages and lens, where they were worked out before.
+        """
+        pages, lens = known or (Keys(), array("I"))
         try:
-            pages = _keys.pack(keys)
-            addrs, lens = array("Q", [o.data_ptr for o in objects]), array("I", [o.get_size() for o in objects])
-            operation = self._submit(what, pages, addrs, lens)
+            if not known:
+                pages, lens = _keys.pack(keys), _lens(objects)
+            operation = self._submit(what, pages, array("Q", [o.data_ptr for o in objects]), lens)
         except Exception as e:
             self._trouble(what, e)
             self._count("failed", len(keys))

@@ -66,13 +66,16 @@ class Locks:
         for hold in over:
             hold.match.release()
 
-    def length(self, name: bytes) -> Optional[int]:
-        """Bytes of a page that is locked; None: it is not."""
+    def lengths(self, names: Sequence[bytes]) -> List[int]:
+        """Bytes of each page; 0: it is not locked."""
+        found = [0] * len(names)
         with self._lock:
-            for hold in self._holds:
-                if name in hold.names:
-                    return hold.names[name]
-        return None
+            for hold in reversed(self._holds):
+                if all(found):
+                    break
+                here = hold.names
+                found = [length or here.get(name, 0) for length, name in zip(found, names)]
+        return found
 
     def renew(self, session: Any) -> None:
         """Take leases anew that are half over, and end holds that nobody has unlocked. Now and then, in one thread.
