@@ -47,8 +47,8 @@
 #include "sys.h"
 #include "wire.h"
 
-#define STAGE_BYTES	(16U << 20)
-#define STAGE_UNIT	(16U << 10)
+#define STAGE_BYTES	(32U << 20)
+#define STAGE_UNIT	(32U << 10)
 #define STAGE_UNITS	(STAGE_BYTES / STAGE_UNIT)
 
 #define LOCAL_ID	(1U << 20)	/* ids of local memory; the daemon gives small ones */

@@ -13,6 +13,7 @@
 #include "socket.h"
 
 #define LOAD_OPS	128U		/* of a message */
+#define LOAD_COPIED	(2U << 20)	/* bytes; then what was copied goes, and the device has work while more is copied */
 
 /* Operations of a message, on their way */
 struct load {
@@ -20,6 +21,7 @@ struct load {
 	uint32_t nr;
 	struct kvctx_sqe sqes[LOAD_OPS];	/* for the daemon */
 	uint64_t bytes, crcs;		/* of the body; of the answer */
+	uint64_t copied;		/* bytes, to the stage */
 	uint32_t pieces;
 };
 
@@ -108,8 +110,9 @@ static bool load_room(const struct socket_file *s, struct load *l, const struct 
 			 wire_keys(sqe, &s->limits);
 	uint64_t crcs = wire_pad(wire_crcs_out(sqe, &s->limits));
 
-	if (l->nr == LOAD_OPS || (l->nr && (l->bytes + bytes > WIRE_INLINE_MAX || l->crcs + crcs > WIRE_INLINE_MAX ||
-					    l->pieces + 3 > PACKET_PIECES)))
+	if (l->nr == LOAD_OPS || l->copied >= LOAD_COPIED)
+		return false;
+	if (l->nr && (l->bytes + bytes > WIRE_INLINE_MAX || l->crcs + crcs > WIRE_INLINE_MAX || l->pieces + 3 > PACKET_PIECES))
 		return false;
 	l->bytes += bytes;
 	l->crcs += crcs;
@@ -123,6 +126,7 @@ static void load_begin(struct load *l, const struct kvctx_sqe *sqes)
 	l->nr = 0;
 	l->bytes = sizeof(struct kvctx_submit);
 	l->crcs = 0;
+	l->copied = 0;
 	l->pieces = 4;
 }
 
@@ -154,6 +158,8 @@ static int load_add(struct socket_file *s, struct load *l, const struct kvctx_sq
 	err = kvs_stage_begin(s, &s->records[nr], sqe);
 	if (!err) {
 		l->nr++;
+		if (s->records[nr].segs && sqe->opcode == KVCTX_OP_STORE)
+			l->copied += sqe->length;
 		return 1;
 	}
 	pthread_mutex_lock(&s->lock);
