@@ -489,11 +489,12 @@ class Session:
         return self._each(_lib.OP_QUERY, lib.kvctx_query, as_keys(keys))
 
     def _each(self, opcode: int, call: Any, keys: Keys) -> Results:
-        """One operation a key: together, or one by one where there is one, or where nothing can wait for the reaper."""
+        """One operation a key: together, or one by one where that is soon done or nothing can wait for the reaper."""
         n = len(keys)
+        soon = n == 1 or opcode == _lib.OP_QUERY and self.info.backend != "daemon"
         handle = self._enter()
         try:
-            if n > 1 and not self._reaper.mine():
+            if not soon and not self._reaper.mine():
                 op = self._submit_each(opcode, keys)
             else:
                 return Results(array("i", [call(handle, keys.address + _lib.KEY_BYTES * i) for i in range(n)]))

@@ -221,7 +221,7 @@ class KvctxL2Adapter(L2AdapterInterface):
         lengths = self._locks.lengths(names)
         unknown = [n for n, length in enumerate(lengths) if not length]
         if unknown:
-            told = self._link.session.match(Keys.from_buffer(b"".join([names[n] for n in unknown]))).lengths
+            told = self._link.session.query(Keys.from_buffer(b"".join([names[n] for n in unknown])))
             for n, length in zip(unknown, told):
                 lengths[n] = length
         if lengths == list(lens):
