@@ -33,9 +33,12 @@ void *kve_huge_map(int fd, size_t bytes, int prot, uint64_t offset)
 
 void kve_huge_collapse(void *addr, size_t bytes)
 {
-	uint8_t *at = addr;
+	size_t head = -(uintptr_t)addr % HUGE_BYTES;
+	uint8_t *at = (uint8_t *)addr + head;
 
-	for (; bytes >= HUGE_BYTES; at += HUGE_BYTES, bytes -= HUGE_BYTES)
+	if (bytes < head)
+		return;
+	for (bytes -= head; bytes >= HUGE_BYTES; at += HUGE_BYTES, bytes -= HUGE_BYTES)
 		/* one page has to be there: the kernel does not collapse nothing */
 		if (madvise(at, 1, MADV_POPULATE_WRITE) || madvise(at, HUGE_BYTES, HUGE_COLLAPSE))
 			return;

@@ -200,6 +200,9 @@ int kve_mem_register(struct kve_session *s, u64 addr, u64 length)
 
 	if (!length || end < addr || end > ULONG_MAX - page)
 		return -EINVAL;
+	/* before it is brought there in small pages, which the ring then pins */
+	if (!s->ring->kind->threads)
+		kve_huge_collapse((u8 *)addr, length);
 	err = mem_probe((u8 *)start, (u8 *)((end + page - 1) & ~(page - 1)));
 	if (err)
 		return err;

@@ -933,19 +933,25 @@ static void memory_over_the_limit(void **state)
 	assert_int_equal(status, 0);
 }
 
-/* Bytes of shared memory that this process has mapped as huge pages */
-static u64 mapped_huge(void)
+/* Bytes of memory that this process has mapped as huge pages; @kind: as smaps calls them */
+static u64 mapped_huge_as(const char *kind)
 {
 	FILE *f = fopen("/proc/self/smaps", "r");
 	u64 sum = 0, kib;
 	char line[512];
+	size_t n = strlen(kind);
 
 	assert_non_null(f);
 	while (fgets(line, sizeof(line), f))
-		if (sscanf(line, "ShmemPmdMapped: %llu kB", &kib) == 1)
+		if (!strncmp(line, kind, n) && sscanf(line + n, ": %llu kB", &kib) == 1)
 			sum += kib << 10;
 	fclose(f);
 	return sum;
+}
+
+static u64 mapped_huge(void)
+{
+	return mapped_huge_as("ShmemPmdMapped");
 }
 
 /* Does the system have a huge page for a memfd at all? */
@@ -1026,6 +1032,32 @@ static void a_member_that_left_is_let_go(void **state)
 	sess_close(&k);
 }
 
+/* As far as it lies so, and whether or not it was touched before */
+static void callers_memory_is_in_huge_pages(void **state)
+{
+	const size_t huge = 2 << 20, bytes = 4 * huge;
+	u64 before = mapped_huge_as("AnonHugePages");
+	struct sess k;
+	u8 *p;
+	int id;
+
+	(void)state;
+	if (!huge_pages_are_given())
+		skip();
+	p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_true(p != MAP_FAILED);
+	memset(p, 'x', bytes / 2 + 1);
+	sess_open(&k);
+	id = kve_mem_register(k.s, (uintptr_t)p + 1, bytes - 2);
+	assert_true(id > 0);
+	assert_in_range(mapped_huge_as("AnonHugePages"), before + 2 * huge, before + bytes);
+	assert_int_equal(p[bytes / 2], 'x');
+	assert_int_equal(p[bytes / 2 + 1], 0);
+	assert_int_equal(kve_mem_unregister(k.s, (u32)id), 0);
+	sess_close(&k);
+	munmap(p, bytes);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1039,6 +1071,7 @@ int main(void)
 		BOTH(errors_of_the_device),
 		BOTH(many_pieces),
 		URING(the_arena_is_in_huge_pages),
+		URING(callers_memory_is_in_huge_pages),
 		TEST(sleeps_for_several),
 		TEST(an_orphan_begins_nothing),
 		BOTH(waits_for_fewer),
