@@ -21,12 +21,12 @@ INSTALLS	+= install-lib
 $(O)/obj/libkvctx/%.o: OBJ_CFLAGS := -fPIC -pthread -Ilibkvctx
 
 include libkvctx/engine/build.mk
-include libkvctx/python/build.mk
 KVS_OBJS	:= $(addprefix $(O)/obj/libkvctx/socket/,wire.o mem.o ring.o wait.o submit.o server.o)
 $(KVS_OBJS): OBJ_CFLAGS := $(KVE_CFLAGS)
 LIBKVCTX_OBJ	:= $(LIBKVCTX_OWN) $(KVS_OBJS) $(KVE_OBJS) $(KVE_CORE)
 LIBKVCTX_KEYS	:= -lcrypto
 LIBKVCTX_LIBS	:= $(KVE_LIBS) $(LIBKVCTX_KEYS)	# what who links the archive needs beside it
+include libkvctx/python/build.mk
 
 $(LIBKVCTX_SO): $(LIBKVCTX_OBJ) $(LIBKVCTX_MAP)
 	@mkdir -p $(@D)
