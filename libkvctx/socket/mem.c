@@ -140,6 +140,45 @@ static int shared_find(uint64_t addr, uint64_t length, __u64 *offset)
 	return found;
 }
 
+/* Stage and hall */
+
+static int room_make(struct socket_file *s, struct socket_room *room, uint64_t bytes)
+{
+	struct kvctx_mem_register arg = { .size = sizeof(arg), .length = bytes };
+	int fd = memfd_create("kvctx-stage", MFD_CLOEXEC | MFD_ALLOW_SEALING), err = -ENOMEM;
+	void *p = MAP_FAILED;
+
+	if (fd < 0)
+		return -ENOMEM;
+	if (!ftruncate(fd, (off_t)bytes) && !fallocate(fd, 0, 0, (off_t)bytes) && !fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK))
+		p = kve_huge_map(fd, bytes, PROT_READ | PROT_WRITE, 0);
+	if (p != MAP_FAILED) {
+		madvise(p, bytes, MADV_DONTFORK);
+		kve_huge_collapse(p, bytes);
+		err = kvs_packet_plain(s, KVCTX_IOC_MEM_REGISTER, &arg, sizeof(arg), fd);
+	}
+	close(fd);
+	if (err) {
+		if (p != MAP_FAILED)
+			munmap(p, bytes);
+		return err;
+	}
+	*room = (struct socket_room){ .map = p, .bytes = bytes, .id = arg.id };
+	return 0;
+}
+
+/* Once; others wait for it */
+static int stage_make(struct socket_file *s)
+{
+	int err = 0;
+
+	pthread_mutex_lock(&s->stage_lock);
+	if (!s->stage.map)
+		err = room_make(s, &s->stage, STAGE_BYTES);
+	pthread_mutex_unlock(&s->stage_lock);
+	return err;
+}
+
 /* Registrations */
 
 static int local_add(struct socket_file *s, struct kvctx_mem_register *arg)
@@ -184,8 +223,13 @@ int kvs_register(struct socket_file *s, struct kvctx_mem_register *arg)
 	if (!arg->length || arg->reserved || addr + arg->length < addr)
 		return -EINVAL;
 	fd = shared_find(addr, arg->length, &offset);
-	if (fd == -EREMOTEIO)
-		return kvs_gone(s) ? -ENODEV : local_add(s, arg);
+	if (fd == -EREMOTEIO) {
+		if (kvs_gone(s))
+			return -ENODEV;
+		/* not by the first operation, which would be late by that */
+		ret = stage_make(s);
+		return ret ? ret : local_add(s, arg);
+	}
 	if (fd < 0)
 		return fd;
 	arg->addr = offset;
@@ -216,33 +260,6 @@ int kvs_unregister(struct socket_file *s, struct kvctx_mem_unregister *arg)
 	if (!err)
 		free(l);
 	return err;
-}
-
-/* Stage and hall */
-
-static int room_make(struct socket_file *s, struct socket_room *room, uint64_t bytes)
-{
-	struct kvctx_mem_register arg = { .size = sizeof(arg), .length = bytes };
-	int fd = memfd_create("kvctx-stage", MFD_CLOEXEC | MFD_ALLOW_SEALING), err = -ENOMEM;
-	void *p = MAP_FAILED;
-
-	if (fd < 0)
-		return -ENOMEM;
-	if (!ftruncate(fd, (off_t)bytes) && !fallocate(fd, 0, 0, (off_t)bytes) && !fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK))
-		p = kve_huge_map(fd, bytes, PROT_READ | PROT_WRITE, 0);
-	if (p != MAP_FAILED) {
-		madvise(p, bytes, MADV_DONTFORK);
-		kve_huge_collapse(p, bytes);
-		err = kvs_packet_plain(s, KVCTX_IOC_MEM_REGISTER, &arg, sizeof(arg), fd);
-	}
-	close(fd);
-	if (err) {
-		if (p != MAP_FAILED)
-			munmap(p, bytes);
-		return err;
-	}
-	*room = (struct socket_room){ .map = p, .bytes = bytes, .id = arg.id };
-	return 0;
 }
 
 static void room_free(struct socket_room *room)
@@ -295,18 +312,6 @@ static int hall_enter(struct socket_file *s, struct record *r, uint64_t bytes)
 	}
 	r->unit = HALL;
 	return 0;
-}
-
-/* Once; others wait for it */
-static int stage_make(struct socket_file *s)
-{
-	int err = 0;
-
-	pthread_mutex_lock(&s->stage_lock);
-	if (!s->stage.map)
-		err = room_make(s, &s->stage, STAGE_BYTES);
-	pthread_mutex_unlock(&s->stage_lock);
-	return err;
 }
 
 static int stage_enter(struct socket_file *s, struct record *r, uint64_t bytes)

@@ -81,6 +81,13 @@ class Ground:
         os.makedirs(path)
         return path
 
+    def end_part(self):
+        """The next part has pools of its own: in those that this one filled with what it also loaded, what is new there
+        is wanted least, and may go before it is looked up."""
+        self.end_daemon()
+        for name in ("process", "daemon"):
+            shutil.rmtree(os.path.join(self.dir, name), ignore_errors=True)
+
     def end_daemon(self):
         if self.daemon:
             self.daemon.stop()

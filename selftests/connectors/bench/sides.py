@@ -78,8 +78,12 @@ def sglang_sides():
     ]
 
 
+# what nine pairs store fits into a pool
+SGLANG_SHAPES = {64 * KIB: 1024, MIB: 64, 8 * MIB: 8}
+
+
 def sglang_cases():
-    for size, pages in ((64 * KIB, 1024), (MIB, 128), (8 * MIB, 16)):
+    for size, pages in SGLANG_SHAPES.items():
         yield Case(f"sglang.{size_name(size)}", size, {"size": size, "pages": pages}, min(pages, 64))
 
 
