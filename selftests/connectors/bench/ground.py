@@ -116,6 +116,7 @@ class Worker:
         # as an engine is run: nothing of it is to ask the network or to tell anybody
         env = {**os.environ, "LMCACHE_TRACK_USAGE": "false", "LMCACHE_DISABLE_BANNER": "1", "HF_HUB_OFFLINE": "1",
                "VLLM_NO_USAGE_STATS": "1", "PYTHONHASHSEED": "0", "PYTHONSAFEPATH": "1",
+               "PYTHONDONTWRITEBYTECODE": "",       # or each start compiles all of an engine, for minutes
                "OMP_NUM_THREADS": THREADS[side.env],
                "PYTHONPATH": os.pathsep.join([HERE, *(os.path.abspath(p) for p in packages if p)])}
         # pylint: disable-next=consider-using-with # it runs on

@@ -139,7 +139,8 @@ class Side:
         self.before = new
         took, told, cached = self.ask(prompt)
         if told != computed:
-            raise RuntimeError("the second answer is another than the first")
+            raise RuntimeError(f"the second answer is another than the first, {cached} of {len(prompt)} tokens of which "
+                               f"came from the cache: {told} and {computed}")
         share = cached / len(prompt)
         if share < LEAST if self.cached else share > 1 - LEAST:
             raise RuntimeError(f"{cached} of {len(prompt)} tokens came from the cache")
