@@ -20,6 +20,7 @@ import asyncio
 import ctypes
 import errno
 import os
+import sys
 import threading
 import time
 from array import array
@@ -38,6 +39,7 @@ _SHIFT = 16  # user_data: number of the part, and of the operation in it
 _TAKE = 256
 _LOOK_NS = 500_000_000  # how long the reaper sleeps at most before it looks whether the session ends
 _RETRY_S, _SOON_S = 0.001, 0.00005
+_DRAIN_S = 0.1  # drain() looks so often whether what is left was interrupted
 
 
 class Operation(Future):
@@ -401,8 +403,34 @@ class Reaper:
         """Wait until nothing is in flight; False: the time (seconds) was over first."""
         if self.mine():
             raise RuntimeError("a callback of an operation waits for operations")
+        end = None if timeout is None else time.monotonic() + timeout
         with self._lock:
-            return self._cond.wait_for(lambda: not self._parts, timeout)
+            while self._parts:
+                left = _DRAIN_S if end is None else end - time.monotonic()
+                if left <= 0:
+                    return False
+                if not self._is_starting():
+                    self._settle()
+                self._cond.wait_for(lambda: not self._parts, min(left, _DRAIN_S))
+        return True
+
+    def _is_starting(self) -> bool:
+        """Whether a thread is inside start()."""
+        code = Reaper.start.__code__
+        for frame in sys._current_frames().values():
+            at: Any = frame
+            while at is not None:
+                if at.f_code is code and at.f_locals.get("self") is self:
+                    return True
+                at = at.f_back
+        return False
+
+    def _settle(self) -> None:
+        """Nobody is inside start(): what is not out and does not wait was left by one who was interrupted again before
+        _interrupted() had its way, and what is out may have been. Locked."""
+        known = set(self._parts) - {part.number for part in self._waiting}
+        self._doubt |= known & self._out
+        self._lose(known - self._out)
 
     def end(self, at_end: Callable[[], None]) -> None:
         """End the thread, then call at_end, in this thread, or in the reaper if that is the caller."""

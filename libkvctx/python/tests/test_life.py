@@ -159,6 +159,33 @@ def test_a_session_survives_interruptions(pool, what):
     assert time.monotonic() - started < 5
 
 
+@pytest.mark.parametrize("submitted", [False, True])
+def test_who_is_interrupted_twice_leaves_nothing(pool, monkeypatch, submitted):
+    """The second time while what was interrupted is let go of."""
+    s, memory = pool.session(), bytearray(4096)
+    reg, key = s.register(memory), kvctx.Keys(["a"])
+    columns = key, array("Q", [reg.address]), array("I", [4096])
+    s.store_packed(*columns).check()
+    call = kvctx._lib.lib.kvctx_batch_submit
+
+    def interrupted(*arguments):
+        if submitted:
+            call(*arguments)
+        raise KeyboardInterrupt
+
+    def again(_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as m:
+        m.setattr(kvctx._lib.lib, "kvctx_batch_submit", interrupted)
+        m.setattr(s._reaper, "_interrupted", again)
+        with pytest.raises(KeyboardInterrupt):
+            s.submit_load_packed(*columns)
+    assert s.drain(10)
+    assert s.submit_load_packed(*columns).result(10).all_ok
+    s.close()
+
+
 def test_a_handler_does_not_close_under_a_call(pool):
     s, key = pool.session(), kvctx.Keys(["a"])
     seen = []
