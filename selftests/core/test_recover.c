@@ -2,6 +2,7 @@
 /*
  * Recovery: what media says, damaged media, foreign media.
  */
+#include "log/log.h"
 #include "media/format_media.h"
 #include "media.h"
 #include "test.h"
@@ -135,6 +136,46 @@ static void damaged_extent_replaced(void **state)
 	assert_int_equal(rig_query(r, r->d, 0), -ENOENT);
 	assert_int_equal(rig_load(r, r->d, 1, 1), 0);
 	assert_int_equal(rig_query(r, r->d, 3), -ENOENT);
+	rig_free(r);
+}
+
+/*
+ * Of two extents of tombstones behind a closed log the first was lost, so the log ends there. What is added then takes its
+ * place, and has a block of zeros behind it: the second does not follow it.
+ */
+static void lost_extent_replaced(void **state)
+{
+	struct rig *r = rig_small(1);
+	u8 block[KVC_BLOCK] = { 0 }, zeros[KVC_BLOCK] = { 0 };
+	struct kvc_seg *seg;
+	struct kvc_load ld;
+	u64 lost;
+	u32 i;
+
+	(void)state;
+	for (i = 0; i < 3; i++)
+		assert_int_equal(rig_store(r, r->d, i, i, 100), 0);
+	kvc_pool_rest(r->pool);
+	rig_flush(r);
+	place_of(r, 0, &ld);
+	rig_again(r);
+	for (i = 0; i < 2; i++) {
+		assert_int_equal(rig_delete(r, r->d, i), 0);
+		rig_flush(r);
+	}
+	seg = kvc_seg(r->pool, ld.gseg);
+	lost = segment_start(r, ld.offset) + (u64)(seg->log_end - 2) * KVC_BLOCK;
+	dev_pwrite(r->devs[0], lost, zeros, KVC_BLOCK);
+	rig_again(r);
+	assert_int_equal(rig_load(r, r->d, 2, 2), 0);
+	assert_int_equal(rig_delete(r, r->d, 2), 0);
+	rig_flush(r);
+	dev_pread(r->devs[0], lost, block, KVC_BLOCK);
+	assert_memory_not_equal(block, zeros, KVC_BLOCK);
+	dev_pread(r->devs[0], lost + KVC_BLOCK, block, KVC_BLOCK);
+	assert_memory_equal(block, zeros, KVC_BLOCK);
+	rig_again(r);
+	assert_int_equal(rig_query(r, r->d, 2), -ENOENT);
 	rig_free(r);
 }
 
@@ -464,6 +505,8 @@ static void log_with_removed_tenant(void **state)
 	rig_flush(r);
 	for (i = 0; i < 25; i++)
 		assert_int_equal(rig_delete(r, d, i), 0);
+	/* so that the log has an end, and tombstones may follow */
+	kvc_pool_rest(r->pool);
 	rig_flush(r);
 	kvc_domain_put(r->pool, d);
 	rig_write_super(r);
@@ -487,6 +530,7 @@ static const struct CMUnitTest recover_tests[] = {
 	cmocka_unit_test_setup_teardown(again_and_again, make, unmake),
 	cmocka_unit_test(damaged_extent),
 	cmocka_unit_test(damaged_extent_replaced),
+	cmocka_unit_test(lost_extent_replaced),
 	cmocka_unit_test_setup_teardown(foreign_segments, make, unmake),
 	cmocka_unit_test_setup_teardown(salt_tells_lives_apart, make, unmake),
 	cmocka_unit_test_setup_teardown(newest_record_counts, make, unmake),
