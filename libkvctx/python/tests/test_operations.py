@@ -300,6 +300,7 @@ def test_abandoned_operations_end(pool):
     op._finish = lambda: list(part.res)
     op._parts = 1
     s._reaper._parts[99] = part
+    s._reaper._out.add(99)
     kvctx.session.CLOSE_SECONDS, kept = 0.1, kvctx.session.CLOSE_SECONDS
     try:
         s.close()
