@@ -256,7 +256,7 @@ static void added_after_all_were_lost(void **state)
 static void leases_on_everything(void **state)
 {
 	static struct kvc_lease l[2000];
-	u32 sizes[] = { 100, 300, 450 }, i, n;
+	u32 sizes[] = { 100, 300, 900 }, i, n;
 	struct kvc_work w;
 
 	(void)state;
