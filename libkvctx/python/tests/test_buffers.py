@@ -112,7 +112,7 @@ def test_bfloat16_of_torch(session):
     assert torch.equal(t, room)
     with session.register(room):
         room.zero_()
-        assert session.submit_load(["k"], [room]).result(10).all_ok
+        assert session.submit_load(["k"], [room]).result(60).all_ok
     assert torch.equal(t, room)
     with pytest.raises(BufferError):
         session.store(["k"], [t.t()])
@@ -164,13 +164,13 @@ def test_registered_memory_is_moved_as_it_is(daemon, session):
         m = kvctx.shared_memory(1 << 20)
         m[:4096] = data = os.urandom(4096)
         with s.register(m):
-            r = s.submit_store(["a"], [memoryview(m)[:4096]]).result(10)
+            r = s.submit_store(["a"], [memoryview(m)[:4096]]).result(60)
             assert r.all_ok and not r.flags[0] & staged
-            r = s.submit_load(["a"], [memoryview(m)[8192:8192 + 4096]]).result(10)
+            r = s.submit_load(["a"], [memoryview(m)[8192:8192 + 4096]]).result(60)
             assert r.all_ok and not r.flags[0] & staged and m[8192:8192 + 4096] == data
         other = bytearray(4096)
         with s.register(other):
-            r = s.submit_load(["a"], [other]).result(10)
+            r = s.submit_load(["a"], [other]).result(60)
             assert r.all_ok and r.flags[0] & staged and other == data
 
 
@@ -181,7 +181,7 @@ def test_registrations(session):
         with pytest.raises(BufferError):
             m.append(1)  # it may not move
         view = memoryview(m)
-        assert session.submit_store(["a", "b"], [view[:100], [view[200:300], view[50:60]]]).result(10).all_ok
+        assert session.submit_store(["a", "b"], [view[:100], [view[200:300], view[50:60]]]).result(60).all_ok
     view.release()
     m.append(1)
     reg.close()
@@ -285,8 +285,8 @@ def test_arena(pool):
         arena = s.arena
         assert len(arena) == 1 << 20
         arena[:5] = b"hello"
-        assert s.submit_store(["a"], [arena[:5]]).result(10).all_ok
-        s.submit_load(["a"], [arena[100:105]]).result(10).check()
+        assert s.submit_store(["a"], [arena[:5]]).result(60).all_ok
+        s.submit_load(["a"], [arena[100:105]]).result(60).check()
         assert bytes(arena[100:105]) == b"hello"
     with pool.session() as s:
         assert s.arena is None
@@ -315,7 +315,7 @@ def test_buffers_are_let_go(session):
     session.store(["a"], [room])
     with session.register(room):
         op = session.submit_store(["b"], [room])
-        op.result(10)
+        op.result(60)
     room.append(1)
     del room, op
     assert gone() is None

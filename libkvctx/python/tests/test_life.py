@@ -185,7 +185,7 @@ def test_who_is_interrupted_twice_leaves_nothing(pool, monkeypatch, submitted):
         with pytest.raises(KeyboardInterrupt):
             s.submit_load_packed(*columns)
     assert s.drain(10)
-    assert s.submit_load_packed(*columns).result(10).all_ok
+    assert s.submit_load_packed(*columns).result(60).all_ok
     s.close()
 
 
@@ -223,7 +223,7 @@ def test_close_waits_for_a_call_of_another_thread(pool, monkeypatch):
     s = pool.session()
     thread = threading.Thread(target=s.query, args=("a",))
     thread.start()
-    assert started.wait(10)
+    assert started.wait(60)
     s.close()
     assert ended == [-errno.ENOENT] and s.closed
     thread.join()

@@ -49,7 +49,7 @@ def test_the_self_test_can_fail(tmp_path, monkeypatch, capsys):
 
     def wrong(self, keys, addrs, lens):
         op = load(self, keys, addrs, lens)
-        op.result(10)
+        op.result(60)
         import ctypes
         ctypes.memset(addrs[3], ctypes.string_at(addrs[3], 1)[0] ^ 1, 1)
         return op

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from array import array
+from typing import List
 
 import numpy as np
 import pytest
@@ -54,7 +55,7 @@ def test_futures_and_callbacks(served):
     r = Region(served, 40)
     op = served.submit_store_packed(*r.columns)
     assert isinstance(op, concurrent.futures.Future) and not op.cancel()
-    assert op.result(10).ok == 40 and op.done() and op.exception() is None
+    assert op.result(60).ok == 40 and op.done() and op.exception() is None
     r.clear()
     called = []
     there = threading.Event()
@@ -66,7 +67,7 @@ def test_futures_and_callbacks(served):
 
     op = served.submit_load_packed(*r.columns)
     op.add_done_callback(callback)
-    assert there.wait(10) and called == [(40, "kvctx-reaper", 40, 2)]
+    assert there.wait(60) and called == [(40, "kvctx-reaper", 40, 2)]
     assert r.right()
     ops = [served.submit_load_packed(r.keys[i:i + 10], r.addrs[i:i + 10], r.lens[i:i + 10]) for i in range(0, 40, 10)]
     done, rest = concurrent.futures.wait(ops, 10)
@@ -158,7 +159,7 @@ def test_memory_that_nobody_can_copy_is_refused(session):
     assert session.drain(5) and session._reaper.in_flight() == 0
     # and the session goes on
     r = Region(session, 4)
-    assert session.submit_store_packed(*r.columns).result(10).all_ok
+    assert session.submit_store_packed(*r.columns).result(60).all_ok
 
 
 def test_a_part_that_is_refused_late_has_results(pool):
@@ -168,14 +169,14 @@ def test_a_part_that_is_refused_late_has_results(pool):
         r = Region(s, 16)
         pages = [memoryview(r.memory)[at:at + PAGE] for at in range(0, 15 * PAGE, PAGE)]
         op = s.submit_store(r.keys, [*pages, OnDevice()])
-        assert list(op.result(10)) == [PAGE] * 12 + [-errno.EFAULT] * 4
+        assert list(op.result(60)) == [PAGE] * 12 + [-errno.EFAULT] * 4
         assert op.result().ok == 12
 
 
 def test_no_pages_are_done_at_once(session):
     """Nothing would ever tell of an operation that has no part."""
     for op in (session.submit_store([], []), session.submit_load_packed(Keys(), array("Q"), array("I"))):
-        assert list(op.result(5)) == []
+        assert list(op.result(60)) == []
     assert list(session.delete([])) == [] and session.drain(5)
 
 
@@ -203,11 +204,19 @@ def test_a_callback_may_not_end_the_reaper(session):
     op.add_done_callback(lambda op: sys.exit(1))
     op.add_done_callback(lambda op: called.set())
     threading.Thread(target=op.set_result, args=(1,)).start()
-    assert called.wait(5)
-    for _ in range(3):
+    assert called.wait(60)
+    reaped: List[threading.Thread] = []
+
+    def exits(op):
+        if threading.current_thread() is not threading.main_thread():  # as it is when the load was done already
+            reaped.append(threading.current_thread())
+            sys.exit(1)
+
+    while len(reaped) < 3:
         op = session.submit_load_packed(*r.columns)
-        op.add_done_callback(lambda op: sys.exit(1))
-        assert op.result(5).all_ok
+        op.add_done_callback(exits)
+        assert op.result(60).all_ok
+    assert len(set(reaped)) == 1
 
 
 def test_threads_share_a_session(served):
@@ -255,7 +264,7 @@ def test_close_by_a_callback_and_by_nobody(pool):
     r = Region(s, 4)
     op = s.submit_store_packed(*r.columns)
     op.add_done_callback(lambda op: s.close())
-    assert op.result(10).all_ok
+    assert op.result(60).all_ok
     for _ in range(200):
         if s._handle is None:
             break
@@ -280,7 +289,7 @@ def test_callbacks_may_not_wait(session):
 
     op = session.submit_store_packed(*r.columns)
     op.add_done_callback(callback)
-    op.result(10)
+    op.result(60)
     assert session.drain(10)
     for _ in range(100):
         if seen:

@@ -141,10 +141,10 @@ def test_what_the_library_is_told(session, monkeypatch):
         session.store_packed(*columns, depth=11, replace=True, prio=kvctx.BACKGROUND).check()
         assert told == [(4, 11, 3, 8), (2, 15, 3, 8)]
         del told[:]
-        session.submit_store_packed(*columns, depth=1, verify=False).result(10).check()
+        session.submit_store_packed(*columns, depth=1, verify=False).result(60).check()
         assert told == [(3, 1, 0, 2), (3, 4, 0, 2)]
         del told[:]
-        session.submit_load_packed(*columns, prio=kvctx.URGENT).result(10).check()
+        session.submit_load_packed(*columns, prio=kvctx.URGENT).result(60).check()
         assert told == [(3, 0, 1, 0), (3, 0, 1, 0)]
     del told[:]
     session.store(names(6, 10), pages(6), depth=21).check()
@@ -189,7 +189,7 @@ def test_match(served):
         m = served.match(names(n, 8), all=n % 2 == 0)
         assert (m.count, m.prefix) == ((n, n) if n <= 122 else (n - 1, 122)), n
     assert served.match([]).count == 0
-    assert served.submit_match(names(7)).result(5).prefix == 7
+    assert served.submit_match(names(7)).result(60).prefix == 7
 
 
 def test_more_keys_than_one_match_takes(session):
@@ -251,7 +251,7 @@ def test_delete_and_query(served):
     assert list(served.query(names(3))) == [1, -errno.ENOENT, 300]
     assert list(served.query([])) == []
     served.flush()
-    assert served.submit_flush().result(10) is None
+    assert served.submit_flush().result(60) is None
 
 
 def test_keyspaces_do_not_meet(pool):
