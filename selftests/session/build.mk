@@ -2,7 +2,7 @@
 #
 # What kmod/session has, natively.
 #   make check-session   part of `make check`: which operations and calls are valid, what a LOAD reads; slots, leases and
-#                        MATCH, the tree that they stand in; waiting for space and for turns
+#                        MATCH, the tree that they stand in; waiting for space and for turns; run adds them up
 
 SESSION_TESTS	:= $(O)/test/session $(O)/test/session-parts
 SESSION_DIR	:= $(O)/obj/selftests/session
@@ -23,4 +23,4 @@ $(SESSION_TESTS):
 check-session:
 	@$(MAKE) --no-print-directory -s O=$(O)/asan SAN=1 $(SESSION_TESTS:$(O)/%=$(O)/asan/%)
 	@$(MAKE) --no-print-directory -s O=$(O)/tsan $(CORE_TSAN) $(O)/tsan/test/session-parts
-	@$(O)/asan/test/session && $(O)/asan/test/session-parts && $(O)/tsan/test/session-parts
+	@selftests/session/run $(SESSION_TESTS:$(O)/%=$(O)/asan/%) $(O)/tsan/test/session-parts
