@@ -13,6 +13,10 @@
  * store there would meet a full file system; zeroing a range keeps the space, but tells the device nothing and makes
  * each later write convert an extent.
  *
+ * A file that can tell when a transfer would have to wait (RWF_NOWAIT) is asked by an io_uring, which then has others
+ * wait. One that cannot, but knows poll(), is asked that instead. FUSE is such a one, says that all is ready, and lets
+ * who submits wait behind a dozen requests, or a write of somebody else. So which files can tell is found out here.
+ *
  * A write beyond RLIMIT_FSIZE would send a signal to a program that is not ours, so that is looked at before.
  */
 #include <fcntl.h>
@@ -144,10 +148,20 @@ static int device_measure_file(struct kve_device *d, char *why)
 	return 0;
 }
 
+/* Whatever else is wrong with it, who reads in earnest finds out */
+static bool device_tells(int fd)
+{
+	_Alignas(KVC_BLOCK) u8 block[KVC_BLOCK];
+	struct iovec v = { block, sizeof(block) };
+
+	return preadv2(fd, &v, 1, 0, RWF_NOWAIT) >= 0 || errno == EAGAIN;
+}
+
 static int device_measure(struct kve_device *d, char *why)
 {
 	int err = d->block ? device_measure_block(d, why) : device_measure_file(d, why);
 
+	d->tells = device_tells(d->fd);
 	if (!err && d->align > KVC_BLOCK)
 		return kve_refuse(why, -EOPNOTSUPP, "%s: wants transfers of whole %u bytes, at most %u can be", d->path,
 				  d->align, KVC_BLOCK);

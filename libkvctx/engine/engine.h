@@ -62,6 +62,7 @@ struct kve_device {
 	u32 align;			/* of memory, offset and length of a transfer; at most KVC_BLOCK */
 	bool block;			/* a block device, not a file */
 	bool discards;
+	bool tells;			/* when a transfer would have to wait; see device.c */
 };
 
 /*

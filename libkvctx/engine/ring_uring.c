@@ -6,6 +6,9 @@
  * that is full, or a kernel that cannot take more for now, delays them and nothing else: whoever sleeps in the ring
  * sends what is left.
  *
+ * No submission waits for a device: the lock is held over it, and callers have other things to do. A device that cannot
+ * tell that it would make somebody wait gets its transfers from threads of the kernel's alone.
+ *
  * Who sleeps may do so for several completions, which costs fewer turns of the scheduler than one after the other. He
  * sleeps for no more than are on their way, and a poke brings as many as he sleeps for.
  *
@@ -82,6 +85,8 @@ static void uring_prepare(struct uring *r, struct io_uring_sqe *sqe, struct kve_
 		io_uring_prep_read(sqe, fd, vec->iov_base, (u32)vec->iov_len, offset);
 	if (file >= 0)
 		sqe->flags |= IOSQE_FIXED_FILE;
+	if (!io->member->dev->tells)
+		sqe->flags |= IOSQE_ASYNC;
 	sqe->ioprio = IOPRIO_PRIO_VALUE(IOPRIO_CLASS_BE, io->level);
 	io_uring_sqe_set_data(sqe, io);
 	r->coming++;

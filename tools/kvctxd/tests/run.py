@@ -607,6 +607,56 @@ def test_device_that_does_not_answer(daemon):
         daemon.end()
 
 
+def all_calls_return(daemon, c):
+    """Of a client with operations at a device that does not answer, and of others; a call that waits is a failure."""
+    fd = os.memfd_create("memory", os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, 65536)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+    ret, body = c.ask(IOC["MEM_REGISTER"], register(0, 65536), fds=[fd])
+    expect(0, ret, "register")
+    expect(0, c.ask(IOC["MEM_UNREGISTER"], struct.pack("<IIII", 16, 0, struct.unpack_from("<I", body, 24)[0], 0))[0])
+    expect(1, c.ask(IOC["SUBMIT"], submit(sqe(4, key=b"k1")))[0], "QUERY")
+    expect(0, c.ask(CANCEL, sqe(12, key=b"", offset=1) + struct.pack("<Q", 99))[0], "CANCEL")
+    same = opened(daemon)
+    expect(1, same.ask(IOC["SUBMIT"], submit(sqe(4, key=b"k1")))[0], "QUERY of another session")
+    until(lambda: struct.unpack("<I", os.pread(same.fds[0], 4, 64))[0], "its completion")
+    same.close()
+    until(lambda: daemon.sessions() == 1, "its end")
+    p = subprocess.run([O + "/test/kvctxd-client", daemon.run + "/kv1/default", "store", "8"], capture_output=True,
+                       text=True, timeout=20, check=False)
+    expect("flush: 0\n", p.stdout, "another pool")
+    os.close(fd)
+
+
+def test_nobody_waits_for_a_device_that_does_not_answer(daemon):
+    """FUSE makes wait who submits: behind a dozen requests, and writes behind what the pool writes itself."""
+    subprocess.run([O + "/bin/kvctxctl", "pool", "format", "--size", "64M", "--segment-size", "4M", "kv1",
+                    daemon.folder + "/member"], stdout=subprocess.DEVNULL, check=True)
+    loads = [sqe(2, 20000, key=b"k%d" % (i % 8)) for i in range(40)]
+    stores = [sqe(1, 20000, key=b"new%d" % i) for i in range(20)]
+    for what, batches in [("loads", [loads]), ("stores", [stores]), ("stores and a flush", [[sqe(8)], stores])]:
+        with Slow(daemon) as slow:
+            daemon.ctl("pool", "attach", daemon.folder + "/member")
+            expect(["flush: 0"], run_client(daemon, "store", "8"))
+            c = opened(daemon)
+            for i in range(8):
+                expect(1, c.ask(IOC["SUBMIT"], submit(sqe(1, 20000, key=b"k%d" % i)))[0])
+            until(lambda: struct.unpack("<I", os.pread(c.fds[0], 4, 64))[0] == 8, "what it stores")
+            slow.hold()
+            try:
+                for batch in batches:
+                    expect(len(batch), c.ask(IOC["SUBMIT"], submit(*batch))[0], what)
+                    time.sleep(0.2)
+                all_calls_return(daemon, c)
+            except TimeoutError:
+                raise Failed(f"{what}: a call waits for the device") from None
+            c.close()
+            slow.hold(False)
+            until(lambda: not daemon.sessions(), "its end")
+            expect(["there: 8 wrong: 0"], run_client(daemon, "check", "8"))
+            daemon.end()
+
+
 def test_sigterm_with_a_device_that_does_not_answer(daemon):
     for loads in [True, False]:
         with Slow(daemon) as slow:

@@ -8,8 +8,8 @@ and what it has said in "said". Nothing here depends on how long something takes
 operation can end, and a release that waited for one would never return. A watchdog lets go then, which is seen. Ends
 as agent.py does.
 
-The pages are few and small for the kernel's sake: FUSE lets who submits wait behind a dozen requests, and behind what
-the pool writes when a segment is full.
+The pages of the first test are more than FUSE takes before it makes who submits wait, and more than a segment of the
+pool, so that the pool writes too: it may not be the caller who waits for either.
 """
 import os
 import signal
@@ -22,6 +22,7 @@ from agent import FOLDER, NAME, expect, names, noise, rows
 
 WATCHDOG_S = 60
 SIZE = 64 << 10
+MANY = 200
 
 
 class Disk:
@@ -83,7 +84,7 @@ def post(a, op, pieces):
 
 
 def test_release_while_the_disk_does_not_answer(a):
-    array, keys = noise(3, SIZE), names("held", 3)
+    array, keys = noise(MANY, SIZE), names("held", MANY)
     reg = a.memory(array)
     expect("write", a.do("WRITE", rows(array, keys)), "DONE")
     disk, objects = Disk(), []
