@@ -26,6 +26,8 @@
 struct gathering {
 	const char *dir;
 	char *why;
+	char **entries;				/* of the directory */
+	u32 nr_entries;
 	u32 nr;					/* members in the directory */
 	bool foreign;				/* and there is something that is none */
 	struct kvc_super *super;		/* the newest configuration */
@@ -50,6 +52,9 @@ static void gathering_free(struct gathering *g)
 
 	for (i = 0; i < g->nr; i++)
 		device_drop(g->given[i].dev);
+	for (i = 0; i < g->nr_entries; i++)
+		free(g->entries[i]);
+	free(g->entries);
 	free(g->super);
 	free(g->scratch);
 	free(g);
@@ -108,9 +113,8 @@ static int gather_candidate(struct gathering *g, struct kve_candidate *c, const 
 }
 
 /* All entries are looked at; of those that are no members the first one is what is told, unless there is worse. */
-static int gather_entry(void *arg, const char *path)
+static int gather_entry(struct gathering *g, const char *path)
 {
-	struct gathering *g = arg;
 	char *why = g->why, other[KVE_WHY];
 	int err;
 
@@ -128,14 +132,33 @@ static int gather_entry(void *arg, const char *path)
 	return err == -EMEDIUMTYPE ? 0 : err;
 }
 
+static int gather_path(void *arg, const char *path)
+{
+	struct gathering *g = arg;
+	char **entries = realloc(g->entries, (g->nr_entries + 1) * sizeof(*entries));
+
+	if (!entries)
+		return -ENOMEM;
+	g->entries = entries;
+	entries[g->nr_entries] = strdup(path);
+	if (!entries[g->nr_entries])
+		return -ENOMEM;
+	g->nr_entries++;
+	return 0;
+}
+
 static int gather(struct gathering *g)
 {
 	int err;
+	u32 i;
 
 	*g->why = 0;
-	kve_fork_lock();	/* the directory's own descriptor is nothing for a child either */
-	err = kve_dir_each(g->dir, gather_entry, g);
+	/* the directory's own descriptor is nothing for a child either; no device is read meanwhile, which may take long */
+	kve_fork_lock();
+	err = kve_dir_each(g->dir, gather_path, g);
 	kve_fork_unlock();
+	for (i = 0; i < g->nr_entries && !err; i++)
+		err = gather_entry(g, g->entries[i]);
 	if (err && !*g->why)
 		return kve_refuse(g->why, err, "%s: %s", g->dir, strerror(-err));
 	/* with a member among them one that is none is a mistake, without one there is no pool */

@@ -26,7 +26,7 @@
  *   7  pool
  *   8  resize
  *
- * Locks, outermost first: kve_admin_lock (attach; held over its I/O), pool->super_lock (everything that changes
+ * Locks, outermost first: kve_admin_lock (which pools there are), pool->super_lock (everything that changes
  * a superblock; held over I/O), pool->config_lock (who changes what it says of members or sets a rate holds it too, so
  * others can read that; never held over I/O), a session's, the engine's, pool->lock (jobs, flushes; never held over
  * I/O).
@@ -155,8 +155,9 @@ struct kve_holder {
 };
 
 struct kve_pool {
-	struct kve_pool *next;		/* of those attached; kve_admin_lock */
+	struct kve_pool *next;		/* of those of this process; kve_admin_lock */
 	u64 number;			/* of those of this process, in the order of their attach */
+	bool arriving;			/* being attached; kve_admin_lock */
 	bool leaving;			/* being detached, by a thread of its own; kve_admin_lock */
 	char *dir;			/* absolute */
 	u64 dir_dev, dir_ino;		/* what it is found by */

@@ -2,6 +2,8 @@
 /*
  * The pools of this process: one engine serves each, for all that ask for its directory.
  *
+ * The first one who asks attaches it. It is on the list meanwhile, so others who ask for it wait, and nobody else does.
+ *
  * The last one who lets go of a pool has it detached by a thread, for which he waits no longer than KVE_PATIENCE: the
  * last writes may go to a device that does not answer. The pool is on the list meanwhile, and nobody gets it.
  */
@@ -16,11 +18,11 @@ pthread_mutex_t kve_admin_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct kve_pool *pool_list;		/* kve_admin_lock */
 static u64 pool_number;				/* of the last one; kve_admin_lock */
 static pthread_once_t pool_once = PTHREAD_ONCE_INIT;
-static pthread_cond_t pool_left;		/* one of them has been detached */
+static pthread_cond_t pool_changed;		/* one of them has been attached, or not, or detached */
 
 static void pool_init(void)
 {
-	kve_cond_init(&pool_left);
+	kve_cond_init(&pool_changed);
 }
 
 static struct kve_pool *pool_find(const struct stat *st)
@@ -68,7 +70,19 @@ static struct kve_pool *pool_alloc(const char *dir, const struct stat *st)
 	return p;
 }
 
-/* Not attached yet. kve_admin_lock */
+/* It is gone on return. kve_admin_lock */
+static void pool_forget(struct kve_pool *p)
+{
+	struct kve_pool **at;
+
+	for (at = &pool_list; *at != p; at = &(*at)->next)
+		;
+	*at = p->next;
+	pool_free(p);
+	pthread_cond_broadcast(&pool_changed);
+}
+
+/* Not on the list yet. kve_admin_lock, but not over the I/O */
 static int pool_attach(const char *dir, const struct stat *st, struct kve_pool **out, char *why)
 {
 	struct kve_pool *p = pool_alloc(dir, st);
@@ -76,23 +90,37 @@ static int pool_attach(const char *dir, const struct stat *st, struct kve_pool *
 
 	if (!p)
 		return kve_refuse(why, -ENOMEM, "out of memory");
-	err = kve_attach(p, why);
-	if (err) {
-		pool_free(p);
-		return err;
-	}
+	p->arriving = true;
 	p->number = ++pool_number;
 	p->next = pool_list;
 	pool_list = p;
+	pthread_mutex_unlock(&kve_admin_lock);
+	err = kve_attach(p, why);
+	pthread_mutex_lock(&kve_admin_lock);
+	if (err) {
+		pool_forget(p);
+		return err;
+	}
+	p->arriving = false;
+	pthread_cond_broadcast(&pool_changed);
 	*out = p;
 	return 0;
+}
+
+/* Wait until it has come or gone; for one that is detached no longer than @until. kve_admin_lock */
+static struct kve_pool *pool_settled(const struct stat *st, u64 until)
+{
+	struct kve_pool *p;
+
+	while ((p = pool_find(st)) && (p->arriving || (p->leaving && kve_now() < until)))
+		kve_cond_wait(&pool_changed, &kve_admin_lock, p->arriving ? KVE_NEVER : until);
+	return p;
 }
 
 int kve_pool_get(const char *dir, struct kve_pool **out, char *why)
 {
 	struct stat st;
 	int err = 0;
-	u64 until;
 
 	if (kve_forked())
 		return kve_refuse(why, -ENODEV, "%s: this process is a fork of one that uses the engine", dir);
@@ -101,10 +129,8 @@ int kve_pool_get(const char *dir, struct kve_pool **out, char *why)
 	if (stat(dir, &st))
 		return kve_refuse(why, -errno, "%s: %s", dir, strerror(errno));
 	pthread_once(&pool_once, pool_init);
-	until = kve_now() + KVE_PATIENCE;
 	pthread_mutex_lock(&kve_admin_lock);
-	while ((*out = pool_find(&st)) && (*out)->leaving && kve_now() < until)
-		kve_cond_wait(&pool_left, &kve_admin_lock, until);
+	*out = pool_settled(&st, kve_now() + KVE_PATIENCE);
 	if (!*out)
 		err = pool_attach(dir, &st, out, why);
 	else if ((*out)->leaving)
@@ -117,15 +143,11 @@ int kve_pool_get(const char *dir, struct kve_pool **out, char *why)
 
 static void *pool_detach(void *arg)
 {
-	struct kve_pool **at, *p = arg;
+	struct kve_pool *p = arg;
 
 	kve_detach(p);
 	pthread_mutex_lock(&kve_admin_lock);
-	for (at = &pool_list; *at != p; at = &(*at)->next)
-		;
-	*at = p->next;
-	pool_free(p);
-	pthread_cond_broadcast(&pool_left);
+	pool_forget(p);
 	pthread_mutex_unlock(&kve_admin_lock);
 	return NULL;
 }
@@ -158,7 +180,7 @@ bool kve_pool_put(struct kve_pool *p)
 		return true;
 	}
 	while (pool_leaves(p, number) && kve_now() < until)
-		kve_cond_wait(&pool_left, &kve_admin_lock, until);
+		kve_cond_wait(&pool_changed, &kve_admin_lock, until);
 	left = !pool_leaves(p, number);
 	pthread_mutex_unlock(&kve_admin_lock);
 	if (left)

@@ -607,6 +607,25 @@ def test_device_that_does_not_answer(daemon):
         daemon.end()
 
 
+def other_pool(daemon):
+    """A file with a pool kv1, on a disk that answers."""
+    path = daemon.folder + "/member"
+    subprocess.run([O + "/bin/kvctxctl", "pool", "format", "--size", "64M", "--segment-size", "4M", "kv1", path],
+                   stdout=subprocess.DEVNULL, check=True)
+    return path
+
+
+def other_pool_is_served(daemon):
+    p = subprocess.run([O + "/test/kvctxd-client", daemon.run + "/kv1/default", "store", "8"], capture_output=True,
+                       text=True, timeout=20, check=False)
+    expect("flush: 0\n", p.stdout, "another pool")
+
+
+def control(daemon, *args):
+    """A request that may wait for a device."""
+    return subprocess.Popen([O + "/bin/kvctxctl", *args, "--socket", daemon.run + "/control"], stdout=subprocess.DEVNULL)
+
+
 def all_calls_return(daemon, c):
     """Of a client with operations at a device that does not answer, and of others; a call that waits is a failure."""
     fd = os.memfd_create("memory", os.MFD_ALLOW_SEALING)
@@ -622,21 +641,18 @@ def all_calls_return(daemon, c):
     until(lambda: struct.unpack("<I", os.pread(same.fds[0], 4, 64))[0], "its completion")
     same.close()
     until(lambda: daemon.sessions() == 1, "its end")
-    p = subprocess.run([O + "/test/kvctxd-client", daemon.run + "/kv1/default", "store", "8"], capture_output=True,
-                       text=True, timeout=20, check=False)
-    expect("flush: 0\n", p.stdout, "another pool")
+    other_pool_is_served(daemon)
     os.close(fd)
 
 
 def test_nobody_waits_for_a_device_that_does_not_answer(daemon):
     """FUSE makes wait who submits: behind a dozen requests, and writes behind what the pool writes itself."""
-    subprocess.run([O + "/bin/kvctxctl", "pool", "format", "--size", "64M", "--segment-size", "4M", "kv1",
-                    daemon.folder + "/member"], stdout=subprocess.DEVNULL, check=True)
+    other = other_pool(daemon)
     loads = [sqe(2, 20000, key=b"k%d" % (i % 8)) for i in range(40)]
     stores = [sqe(1, 20000, key=b"new%d" % i) for i in range(20)]
     for what, batches in [("loads", [loads]), ("stores", [stores]), ("stores and a flush", [[sqe(8)], stores])]:
         with Slow(daemon) as slow:
-            daemon.ctl("pool", "attach", daemon.folder + "/member")
+            daemon.ctl("pool", "attach", other)
             expect(["flush: 0"], run_client(daemon, "store", "8"))
             c = opened(daemon)
             for i in range(8):
@@ -655,6 +671,25 @@ def test_nobody_waits_for_a_device_that_does_not_answer(daemon):
             until(lambda: not daemon.sessions(), "its end")
             expect(["there: 8 wrong: 0"], run_client(daemon, "check", "8"))
             daemon.end()
+
+
+def test_attach_of_a_device_that_does_not_answer(daemon):
+    other = other_pool(daemon)
+    with Slow(daemon) as slow:
+        expect(["flush: 0"], run_client(daemon, "store", "8"))
+        until(lambda: not daemon.sessions(), "its end")
+        daemon.ctl("pool", "attach", other)
+        daemon.ctl("pool", "detach", "kv0")
+        slow.hold()
+        attach = control(daemon, "pool", "attach", daemon.pool)
+        time.sleep(0.5)
+        try:
+            other_pool_is_served(daemon)
+        finally:
+            slow.hold(False)
+            expect(0, attach.wait(20), "attach")
+        expect(["there: 8 wrong: 0"], run_client(daemon, "check", "8"))
+        daemon.end()
 
 
 def test_sigterm_with_a_device_that_does_not_answer(daemon):
