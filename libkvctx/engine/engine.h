@@ -26,10 +26,10 @@
  *   7  pool
  *   8  resize
  *
- * Locks, outermost first: kve_admin_lock (which pools there are), pool->super_lock (everything that changes
- * a superblock; held over I/O), pool->config_lock (who changes what it says of members or sets a rate holds it too, so
- * others can read that; never held over I/O), a session's, the engine's, pool->lock (jobs, flushes; never held over
- * I/O).
+ * Locks, outermost first: kve_admin_lock (which pools there are), pool->super_lock (everything that changes a
+ * superblock; held over I/O, so no session's call takes it), pool->config_lock (who changes what it says of members or
+ * tenants or sets a rate holds it too, so others can read that; never held over I/O), a session's, the engine's,
+ * pool->lock (jobs, flushes; never held over I/O).
  * pool->holders_lock is outside of a ring's, and under super_lock. No function of an upper floor is called under a lock
  * of a lower one.
  */

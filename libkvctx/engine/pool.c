@@ -196,7 +196,7 @@ int kve_pool_tenant(struct kve_pool *p, const char *name, u32 *slot, u32 *flags)
 	int err = -ENOENT;
 	u32 i;
 
-	pthread_mutex_lock(&p->super_lock);
+	pthread_mutex_lock(&p->config_lock);
 	for (i = 0; i < KVC_TENANTS_MAX && err; i++) {
 		if (!(t[i].flags & KVC_TENANT_USED) || strncmp(t[i].name, name, KVC_NAME_MAX))
 			continue;
@@ -204,6 +204,6 @@ int kve_pool_tenant(struct kve_pool *p, const char *name, u32 *slot, u32 *flags)
 		*flags = t[i].flags & KVC_TENANT_VERIFIED ? KVCTX_TENANT_VERIFIED : 0;
 		err = 0;
 	}
-	pthread_mutex_unlock(&p->super_lock);
+	pthread_mutex_unlock(&p->config_lock);
 	return err;
 }

@@ -317,6 +317,13 @@ static int control_refuse_add(struct control_request *rq, struct kvd_pool *p, co
 	}
 }
 
+static void control_forget_tenant(struct kve_pool *p, const char *name)
+{
+	pthread_mutex_lock(&p->config_lock);
+	kvc_tenant_remove(p->core, name);
+	pthread_mutex_unlock(&p->config_lock);
+}
+
 /* In the configuration and on media, or neither. Its slot */
 static int control_make_tenant(struct control_request *rq, struct kvd_pool *p, const char *name)
 {
@@ -325,13 +332,15 @@ static int control_make_tenant(struct control_request *rq, struct kvd_pool *p, c
 	int slot, err = 0;
 
 	pthread_mutex_lock(&engine->super_lock);
+	pthread_mutex_lock(&engine->config_lock);
 	slot = kvc_tenant_add(engine->core, name, control_number(rq, KVCTX_A_UID, 0),
 			      control_number(rq, KVCTX_A_GID, 0), control_number(rq, KVCTX_A_MODE, 0600),
 			      flags & KVCTX_TENANT_VERIFIED ? KVC_TENANT_VERIFIED : 0);
+	pthread_mutex_unlock(&engine->config_lock);
 	if (slot >= 0)
 		err = control_write_super(engine);
 	if (err) {
-		kvc_tenant_remove(engine->core, name);
+		control_forget_tenant(engine, name);
 		control_write_super(engine);
 	}
 	pthread_mutex_unlock(&engine->super_lock);
@@ -346,7 +355,7 @@ static int control_unmake_tenant(struct control_request *rq, struct kvd_pool *p,
 	int err;
 
 	pthread_mutex_lock(&engine->super_lock);
-	kvc_tenant_remove(engine->core, name);
+	control_forget_tenant(engine, name);
 	err = control_write_super(engine);
 	if (!err)
 		kvc_tenants_gone(engine->core);
@@ -400,12 +409,14 @@ static int control_set_tenant(struct control_request *rq)
 		return -EINVAL;
 	p = t->pool->engine;
 	pthread_mutex_lock(&p->super_lock);
-	/* who connects from now on waits for the lock, and finds the new flags */
+	/* who connects from now on finds the new flags */
 	pthread_mutex_lock(&kvd_lock);
+	pthread_mutex_lock(&p->config_lock);
 	if (t->sessions)
 		err = control_busy(rq, t);
 	else
 		kvc_tenant_set(p->core, t->name, flags ? KVC_TENANT_VERIFIED : 0);
+	pthread_mutex_unlock(&p->config_lock);
 	pthread_mutex_unlock(&kvd_lock);
 	if (!err && control_write_super(p))
 		err = control_refuse(rq, -EIO, "set until detach: no superblock could be written");

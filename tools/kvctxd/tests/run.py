@@ -692,6 +692,28 @@ def test_attach_of_a_device_that_does_not_answer(daemon):
         daemon.end()
 
 
+def test_settings_of_a_device_that_does_not_answer(daemon):
+    """Its superblock is being written, and clients of its pool come and go."""
+    with Slow(daemon) as slow:
+        expect(["flush: 0"], run_client(daemon, "store", "8"))
+        for args in [["tenant", "add", "kv0", "llama"], ["tenant", "set", "kv0", "llama", "--require-verified"],
+                     ["pool", "set", "kv0", "--discard", "off"], ["tenant", "remove", "kv0", "llama"]]:
+            slow.hold()
+            request = control(daemon, *args)
+            time.sleep(0.3)
+            try:
+                expect(None, request.poll(), f"{args}: it waits for the device")
+                c = opened(daemon)
+                expect(1, c.ask(IOC["SUBMIT"], submit(sqe(4)))[0])
+                c.close()
+            except TimeoutError:
+                raise Failed(f"{args}: a client waits for the device") from None
+            finally:
+                slow.hold(False)
+                expect(0, request.wait(20), str(args))
+        daemon.end()
+
+
 def test_sigterm_with_a_device_that_does_not_answer(daemon):
     for loads in [True, False]:
         with Slow(daemon) as slow:
