@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 
 from cells import MIB
@@ -71,7 +72,7 @@ class Daemon:
 
     def __init__(self, program, disk):
         self.disk = disk
-        self.run = os.path.join(disk.dir, "run")
+        self.run = tempfile.mkdtemp(prefix="kvctx-bench.")  # a socket's path has room for 107 bytes, wherever the disk is
         self.path = os.path.join(self.run, POOL, "default")
         with open(os.path.join(disk.dir, "kvctxd.log"), "w", encoding="utf-8") as log:
             # pylint: disable-next=consider-using-with # it runs on
@@ -88,3 +89,4 @@ class Daemon:
     def stop(self):
         self.process.terminate()
         self.process.wait()
+        shutil.rmtree(self.run, ignore_errors=True)

@@ -156,6 +156,19 @@ class PlaceTest(unittest.TestCase):
                 place.fill(paths, 32 * MIB)
             self.assertEqual(synced, [[n * MIB, m * MIB] for n, m in ((16, 0), (16, 16), (32, 16), (32, 32))])
 
+    def test_sockets_have_short_paths_wherever_the_disk_is(self):
+        with tempfile.TemporaryDirectory() as tmp:
+            deep = os.path.join(tmp, "deep" * 25)
+            os.mkdir(deep)
+            program = os.path.join(tmp, "kvctxd")
+            with open(program, "w", encoding="utf-8") as f:
+                f.write('#!/bin/sh\nmkdir -p "$2/pool" && : > "$2/pool/default" && exec sleep 60\n')
+            os.chmod(program, 0o755)
+            daemon = place.Daemon(program, PLACE._replace(dir=deep))
+            daemon.stop()
+            self.assertLess(len(os.fsencode(daemon.path)), 108)
+            self.assertFalse(os.path.exists(daemon.run))
+
 
 class JobsTest(unittest.TestCase):
     def setUp(self):
