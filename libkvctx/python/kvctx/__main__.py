@@ -126,7 +126,7 @@ def main(arguments: List[str]) -> int:
     print(f"kvctx {kvctx.__version__}, {_lib.lib._name}")
     served = pools()
     if not served:
-        print(f"no pools in {' and '.join(WHERE)}: neither the module nor kvctxd serves any")
+        print(f"no pools in {' and '.join(WHERE)}; name the directory of a pool that is elsewhere")
     for path in served:
         tell_pool(path)
     good = all([tell_pool(path) for path in how.paths])

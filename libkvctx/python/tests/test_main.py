@@ -37,6 +37,13 @@ def test_where_the_self_test_is(served, capsys):
     assert "stranger" in capsys.readouterr().out
 
 
+def test_a_daemon_that_is_elsewhere(daemon, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(program, "WHERE", (str(tmp_path / "none"),))
+    assert program.main([daemon.pool.path, "--no-self-test"]) == 0
+    out = capsys.readouterr().out
+    assert "no pools in" in out and "default: daemon" in out and "neither" not in out
+
+
 def test_what_is_not_there(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(program, "WHERE", (str(tmp_path / "none"),))
     assert program.main([str(tmp_path / "kv1"), "--no-self-test"]) == 1
