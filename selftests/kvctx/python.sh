@@ -29,7 +29,7 @@ package_tests() {
 	local any
 
 	any=$(printf ' or %s' "${tests[@]}")
-	python -m pytest -q -p tap -p no:cacheprovider --tb=short --timeout 120 --basetemp=/tmp/pytest \
+	python -m pytest -p no:terminal -p tap -p no:cacheprovider --timeout 120 --basetemp=/tmp/pytest \
 		$package/tests/test_{session,operations,events,buffers,lmcache,vllm,sglang}.py -k "(${any# or }) and not another_rank"
 }
 
