@@ -119,20 +119,21 @@ void kvc_recover_finish(struct kvc_pool *p);
 
 /*
  * Superblock and tenants. The pool keeps the configuration; changes are prepared in a copy by the caller's sequence:
- * kvc_tenant_add/set/remove change the pool's copy and raise seq; the caller then encodes kvc_super_of() for each
+ * kvc_tenant_add/set/limit/remove change the pool's copy and raise seq; the caller then encodes kvc_super_of() for each
  * member and writes it to the slots of seq (format.h), before the next change: the slots on media alternate. The caller
  * serializes these functions. Whatever raises seq notes which members are there; kvc_super_touch() does nothing else:
  * to write the same again, or when a member was lost.
  * A removed tenant's pages are not found from then on, but what it deleted is still protected: the tenant may be back
  * after a power cut. When the superblock that is without it was written to all members that are there,
  * kvc_tenants_gone() lets go of what it had; it looks at every page of the pool, and needs no other lock.
- * add: slot number, -EEXIST, -ENOSPC, -EINVAL (name, mode, flags). set, remove: 0, -ENOENT, -EINVAL.
+ * add: slot number, -EEXIST, -ENOSPC, -EINVAL (name, mode, flags). set, limit, remove: 0, -ENOENT, -EINVAL.
  * Flags are KVC_TENANT_VERIFIED or none.
  */
 const struct kvc_super *kvc_super_of(const struct kvc_pool *p);
 void kvc_super_touch(struct kvc_pool *p);
 int kvc_tenant_add(struct kvc_pool *p, const char *name, u32 uid, u32 gid, u32 mode, u32 flags);
 int kvc_tenant_set(struct kvc_pool *p, const char *name, u32 flags);
+int kvc_tenant_limit(struct kvc_pool *p, const char *name, const struct kvc_limits *limits);
 int kvc_tenant_remove(struct kvc_pool *p, const char *name);
 void kvc_tenants_gone(struct kvc_pool *p);
 /* 0, -EINVAL (out of range), -ENOMEM. Allocates. */

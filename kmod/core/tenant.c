@@ -91,6 +91,21 @@ int kvc_tenant_set(struct kvc_pool *p, const char *name, u32 flags)
 	return 0;
 }
 
+int kvc_tenant_limit(struct kvc_pool *p, const char *name, const struct kvc_limits *limits)
+{
+	int slot = find_tenant(p, name);
+
+	if (slot < 0)
+		return slot;
+	if (!kvc_limits_ok(limits))
+		return -EINVAL;
+	os_lock(&p->domains.lock);
+	p->super.limits[slot] = *limits;
+	kvc_super_raise(p);
+	os_unlock(&p->domains.lock);
+	return 0;
+}
+
 int kvc_tenant_remove(struct kvc_pool *p, const char *name)
 {
 	int slot = find_tenant(p, name);
@@ -107,6 +122,7 @@ int kvc_tenant_remove(struct kvc_pool *p, const char *name)
 			if (d->slot == (u32)slot)
 				WRITE_ONCE(d->dead, true);
 	t->flags = 0;
+	memset(&p->super.limits[slot], 0, sizeof(p->super.limits[slot]));
 	if (t->epoch < U32_MAX)
 		t->epoch++;
 	memset(t->name, 0, KVC_NAME_MAX);

@@ -134,6 +134,36 @@ static void add_and_remove(void **state)
 	assert_null(rig_domain(r, (u32)slot, 0));
 }
 
+/* Limits stay until others are set, are checked, and go with their tenant. */
+static void limits_of_a_tenant(void **state)
+{
+	struct rig *r = *state;
+	const struct kvc_super *s = kvc_super_of(r->pool);
+	const struct kvc_limits none = {};
+	struct kvc_limits l = { .quota = 8ULL << 30, .reserve = 1ULL << 30, .keyspaces = 7, .weight = KVC_WEIGHT_MAX };
+	int slot = kvc_tenant_add(r->pool, "one", 0, 0, 0600, 0);
+	u64 seq = s->seq;
+
+	assert_int_equal(kvc_tenant_limit(r->pool, "two", &l), -ENOENT);
+	assert_int_equal(kvc_tenant_limit(r->pool, "one", &l), 0);
+	assert_int_equal(s->seq, seq + 1);
+	assert_memory_equal(&s->limits[slot], &l, sizeof(l));
+	l.reserve = l.quota + 1;
+	assert_int_equal(kvc_tenant_limit(r->pool, "one", &l), -EINVAL);
+	l.reserve = 0;
+	l.weight = KVC_WEIGHT_MAX + 1;
+	assert_int_equal(kvc_tenant_limit(r->pool, "one", &l), -EINVAL);
+	l.weight = 0;
+	l.flags = ~KVC_LIMIT_NO_URGENT;
+	assert_int_equal(kvc_tenant_limit(r->pool, "one", &l), -EINVAL);
+	l.flags = 0;
+	l.write_budget = KVC_BUDGET_MIN - 1;
+	assert_int_equal(kvc_tenant_limit(r->pool, "one", &l), -EINVAL);
+	assert_int_equal(s->seq, seq + 1);
+	assert_int_equal(kvc_tenant_remove(r->pool, "one"), 0);
+	assert_memory_equal(&s->limits[slot], &none, sizeof(none));
+}
+
 /* A detach, and an attach with what the members' superblocks say then */
 static void reattach(struct rig *r)
 {
@@ -284,6 +314,7 @@ static void epochs_end(void **state)
 
 static const struct CMUnitTest tenant_tests[] = {
 	cmocka_unit_test_setup_teardown(add_and_remove, make, unmake),
+	cmocka_unit_test_setup_teardown(limits_of_a_tenant, make, unmake),
 	cmocka_unit_test_setup_teardown(flags_of_a_tenant, make, unmake),
 	cmocka_unit_test_setup_teardown(slots_run_out, make, unmake),
 	cmocka_unit_test_setup_teardown(tenants_are_apart, make, unmake),

@@ -103,6 +103,24 @@ struct kvc_super_member {
 #define KVC_TENANT_VERIFIED	2U	/* serves pages only to those who verify them */
 #define KVC_TENANT_KNOWN	(KVC_TENANT_USED | KVC_TENANT_VERIFIED)
 
+/* What a tenant may take from others. 0 is the default, which does not restrict a tenant that has the pool alone */
+struct kvc_limits {
+	u64	quota;			/* bytes of pages in the index */
+	u64	reserve;		/* bytes of pages that nobody else evicts */
+	u64	write_budget;		/* bytes a day */
+	u64	bandwidth;		/* bytes a second */
+	u64	pinned;			/* bytes of registered memory */
+	u64	leased;			/* bytes of the segments that leases keep */
+	u32	inflight;		/* operations */
+	u32	keyspaces;
+	u32	weight;			/* of its turns, 1 to KVC_WEIGHT_MAX; 0: KVC_WEIGHT */
+	u32	flags;			/* KVC_LIMIT_* */
+};
+
+#define KVC_LIMIT_NO_URGENT	1U	/* its operations wait for their turn whatever priority they ask for */
+#define KVC_WEIGHT		100U
+#define KVC_WEIGHT_MAX		10000U
+
 /* One tenant slot. The epoch counts how often the slot was given away: records carry (slot, epoch), so removing a
  * tenant kills its pages at once.
  */
@@ -132,6 +150,7 @@ struct kvc_super {
 	struct kvc_settings settings;
 	struct kvc_super_member members[KVC_MEMBERS_MAX];
 	struct kvc_super_tenant tenants[KVC_TENANTS_MAX];
+	struct kvc_limits limits[KVC_TENANTS_MAX];	/* by tenant slot; of an unused one all zeros */
 };
 
 /* Bytes that nr_segments segments need on a device, and how many fit on one. */
@@ -139,6 +158,7 @@ u64 kvc_device_bytes(u32 nr_segments, u64 segment_size);
 u32 kvc_device_segments(u64 device_bytes, u64 segment_size);	/* 0 when fewer than KVC_SEGMENTS_MIN fit */
 
 bool kvc_settings_ok(const struct kvc_settings *s);
+bool kvc_limits_ok(const struct kvc_limits *l);
 bool kvc_super_hole(const struct kvc_super *s, u32 member);
 
 /* Fields in range and consistent? Called by encode's users before writing and by decode after reading. */

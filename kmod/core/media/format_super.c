@@ -250,6 +250,13 @@ static enum kvc_reason check_members(const struct kvc_super *s)
 	return KVC_OK;
 }
 
+bool kvc_limits_ok(const struct kvc_limits *l)
+{
+	return l->weight <= KVC_WEIGHT_MAX && !(l->flags & ~KVC_LIMIT_NO_URGENT) &&
+	       (!l->quota || l->reserve <= l->quota) &&
+	       (!l->write_budget || (l->write_budget >= KVC_BUDGET_MIN && l->write_budget <= KVC_BUDGET_MAX));
+}
+
 static enum kvc_reason check_tenants(const struct kvc_super *s)
 {
 	u32 i, j;
