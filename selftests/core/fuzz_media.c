@@ -38,7 +38,17 @@ static void check_super(const struct kvc_super *s)
 	free(again);
 }
 
-/* op 0..13: patch; 14: member; 15: leave the checksum */
+static void encode_limited(const struct kvc_super *sample, u32 member, u8 *slot)
+{
+	struct kvc_super *s = must(malloc(sizeof(*s)));
+
+	*s = *sample;
+	media_sample_limits(s);
+	kvc_super_encode(s, member, slot);
+	free(s);
+}
+
+/* op 0..13: patch; 14: member, with limits where b is odd; 15: leave the checksum */
 void fuzz_super(const u8 *data, size_t size)
 {
 	struct fuzz_program p = { .data = data, .left = size };
@@ -53,6 +63,8 @@ void fuzz_super(const u8 *data, size_t size)
 	while (fuzz_next(&p, &op)) {
 		if (op.op % 16 < 14)
 			fuzz_patch(slot, op.op % 2 ? 256 : sizeof(struct kvc_media_super), &op);
+		else if (op.op % 16 == 14 && op.b % 2)
+			encode_limited(s, op.a, slot);
 		else if (op.op % 16 == 14)
 			kvc_super_encode(s, op.a, slot);
 		else

@@ -29,6 +29,17 @@ void media_sample_super(struct kvc_super *s)
 	s->tenants[8].epoch = 9;
 }
 
+/* Some for the first and the last tenant */
+void media_sample_limits(struct kvc_super *s)
+{
+	s->limits[0] = (struct kvc_limits){ .quota = 1ULL << 40, .reserve = 1ULL << 40, .keyspaces = 7 };
+	s->limits[KVC_TENANTS_MAX - 1] = (struct kvc_limits) {
+		.quota = ~0ULL, .reserve = 0x1122334455667788ULL, .write_budget = KVC_BUDGET_MAX, .bandwidth = 3,
+		.pinned = 1ULL << 33, .leased = 5, .inflight = 0x99aabbcc, .keyspaces = ~0U, .weight = KVC_WEIGHT_MAX,
+		.flags = KVC_LIMIT_NO_URGENT,
+	};
+}
+
 void media_sample_id(struct kvc_seg_id *id)
 {
 	page_bytes(id->pool_uuid, 1, 0, KVC_UUID_LEN);

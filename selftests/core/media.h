@@ -9,6 +9,7 @@
 
 /* A superblock with two members and three tenants */
 void media_sample_super(struct kvc_super *s);
+void media_sample_limits(struct kvc_super *s);		/* beside them, or not */
 /* Identity of segment 3 of member 1 */
 void media_sample_id(struct kvc_seg_id *id);
 /* An extent with two pages and a tombstone at block 5; returns its bytes. Chunks of 64 KiB, segments of 256 blocks. */

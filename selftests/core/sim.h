@@ -125,6 +125,7 @@ struct mtenant {
 	char	name[KVC_NAME_MAX];
 	u32	slot, epoch;
 	u32	flags, flags_before;	/* before: also possible after a power cut */
+	struct kvc_limits limits, limits_before;
 };
 
 struct mlease {

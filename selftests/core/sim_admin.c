@@ -70,6 +70,7 @@ void tenant_super_end(struct sim *s, bool written)
 	if (!written)
 		return;
 	t->flags_before = t->flags;
+	t->limits_before = t->limits;
 	if (t->state == T_ADDING) {
 		t->state = T_LIVE;
 	} else if (t->state == T_REMOVING) {
@@ -98,6 +99,8 @@ static void add_tenant(struct sim *s, u32 i)
 
 	t->flags = rng_chance(&s->rng, 5000) ? KVC_TENANT_VERIFIED : 0;
 	t->flags_before = t->flags;
+	memset(&t->limits, 0, sizeof(t->limits));
+	t->limits_before = t->limits;
 	r = kvc_tenant_add(s->pool, t->name, i, i, 0600, t->flags);
 	sim_check(r >= 0, "add of tenant %s: %d", t->name, r);
 	t->slot = (u32)r;
@@ -138,6 +141,33 @@ static void set_tenant(struct sim *s, u32 i)
 	sim_check(r == 0, "flags of tenant %s: %d", t->name, r);
 }
 
+/* Now and then none; of those that are refused the pool keeps nothing */
+static void limit_tenant(struct sim *s, u32 i)
+{
+	const struct kvc_limits bad = { .quota = 1, .reserve = 2 };
+	struct mtenant *t = &s->tenants[i];
+	struct kvc_limits l = { 0 };
+	int r;
+
+	if (rng_chance(&s->rng, 7000)) {
+		l.bandwidth = rng_below(&s->rng, 1U << 30);
+		l.inflight = rng_below(&s->rng, 1U << 16);
+		l.weight = rng_below(&s->rng, KVC_WEIGHT_MAX + 1);
+		l.flags = rng_below(&s->rng, 2) * KVC_LIMIT_NO_URGENT;
+	}
+	r = kvc_tenant_limit(s->pool, t->name, &bad);
+	sim_check(r == -EINVAL, "bad limits of tenant %s: %d", t->name, r);
+	r = kvc_tenant_limit(s->pool, t->name, &l);
+	sim_check(r == 0, "limits of tenant %s: %d", t->name, r);
+	t->limits = l;
+}
+
+/* Is what its superblocks say of it known? A change that nobody took is settled by the next attach. */
+static bool tenant_settled(const struct mtenant *t)
+{
+	return t->flags == t->flags_before && !memcmp(&t->limits, &t->limits_before, sizeof(t->limits));
+}
+
 void op_tenant(struct sim *s)
 {
 	u32 i = rng_below(&s->rng, SIM_TENANTS);
@@ -150,10 +180,12 @@ void op_tenant(struct sim *s)
 		add_tenant(s, i);
 	else if (rng_chance(&s->rng, 3000))
 		remove_tenant(s, i);
-	else if (t->flags == t->flags_before)
-		set_tenant(s, i);
-	else
+	else if (!tenant_settled(t))
 		return;
+	else if (rng_chance(&s->rng, 5000))
+		limit_tenant(s, i);
+	else
+		set_tenant(s, i);
 	s->tenant_op = i;
 	sim_trace(s, "tenant %u %s", i, t->state == T_ADDING ? "added" : t->state == T_REMOVING ? "removed" : "set");
 	super_write(s, SUPER_TENANT);

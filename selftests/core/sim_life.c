@@ -137,6 +137,11 @@ static void note_missing(struct sim *s)
 	sim_trace(s, "attach without members %x", s->missing);
 }
 
+static bool same_limits(const struct kvc_limits *a, const struct kvc_limits *b)
+{
+	return !memcmp(a, b, sizeof(*a));
+}
+
 /* Did the change that was under way at the power cut come through? */
 static void settle_tenants(struct sim *s)
 {
@@ -152,8 +157,12 @@ static void settle_tenants(struct sim *s)
 			  "tenant %u is back", i);
 		sim_check(!there || (st->flags & ~KVC_TENANT_USED) == t->flags ||
 			  (st->flags & ~KVC_TENANT_USED) == t->flags_before, "flags of tenant %u changed", i);
-		if (there)
+		sim_check(!there || same_limits(&s->super->limits[t->slot], &t->limits) ||
+			  same_limits(&s->super->limits[t->slot], &t->limits_before), "limits of tenant %u changed", i);
+		if (there) {
 			t->flags = t->flags_before = st->flags & ~KVC_TENANT_USED;
+			t->limits = t->limits_before = s->super->limits[t->slot];
+		}
 		if (!there)
 			for (j = 0; j < s->nr_keys; j++)
 				if (s->keys[j].tenant == i)

@@ -48,6 +48,30 @@ static void golden(void **state)
 	assert_true(golden_same("super", f->buf, KVC_SUPER_BYTES));
 }
 
+/* The table of limits, and the feature that says that there is one */
+static void limits(void **state)
+{
+	struct fixture *f = *state;
+	const struct kvc_media_super *m = &f->media;
+
+	assert_int_equal(le64_to_cpu(m->ro_compat), 0);
+	media_sample_limits(&f->in);
+	kvc_super_encode(&f->in, 1, f->buf);
+	assert_int_equal(le64_to_cpu(m->ro_compat), KVC_RO_COMPAT_LIMITS);
+	assert_true(golden_same("limits", f->buf, KVC_SUPER_BYTES));
+	round_trip(state);
+	/* a single one, of the last byte of the last row */
+	memset(f->in.limits, 0, sizeof(f->in.limits));
+	f->in.limits[KVC_TENANTS_MAX - 1].flags = KVC_LIMIT_NO_URGENT;
+	kvc_super_encode(&f->in, 1, f->buf);
+	assert_int_equal(le64_to_cpu(m->ro_compat), KVC_RO_COMPAT_LIMITS);
+	round_trip(state);
+	/* when there is none any more, older programs may write it again */
+	memset(f->in.limits, 0, sizeof(f->in.limits));
+	kvc_super_encode(&f->in, 1, f->buf);
+	assert_true(golden_same("super", f->buf, KVC_SUPER_BYTES));
+}
+
 static void every_byte_counts(void **state)
 {
 	struct fixture *f = *state;
@@ -169,6 +193,33 @@ static void refused_tenants(void **state)
 	REFUSED(f, KVC_BAD_TENANT, m->tenants[0].mode = cpu_to_le32(01000));
 	REFUSED(f, KVC_BAD_TENANT, strcpy(m->tenants[7].name, "default"));
 	REFUSED(f, KVC_OK, m->tenants[7].flags = 0; strcpy(m->tenants[7].name, "default"));
+}
+
+static void refused_limits(void **state)
+{
+	struct fixture *f = *state;
+	struct kvc_media_super *m = &f->media;
+	struct kvc_media_limits *last = &m->limits[KVC_TENANTS_MAX - 1];
+	struct kvc_limits none[KVC_TENANTS_MAX] = { 0 };
+
+	/* without the feature nobody looks at the table, and nobody keeps what lies there */
+	REFUSED(f, KVC_OK, memset(m->limits, 0xff, sizeof(m->limits)));
+	assert_memory_equal(f->out.limits, none, sizeof(none));
+	REFUSED(f, KVC_OK, m->ro_compat = cpu_to_le64(KVC_RO_COMPAT_LIMITS));
+	media_sample_limits(&f->in);
+	REFUSED(f, KVC_OK, m->ro_compat = 0);
+	assert_memory_equal(f->out.limits, none, sizeof(none));
+	REFUSED(f, KVC_BAD_TENANT, memset(m->limits, 0xff, sizeof(m->limits)));
+	REFUSED(f, KVC_BAD_TENANT, m->limits[1].quota = cpu_to_le64(1));
+	REFUSED(f, KVC_BAD_TENANT, m->limits[8].inflight = cpu_to_le32(1));
+	REFUSED(f, KVC_BAD_TENANT, m->tenants[0].flags = 0);
+	REFUSED(f, KVC_BAD_TENANT, last->flags = cpu_to_le32(2));
+	REFUSED(f, KVC_BAD_TENANT, last->weight = cpu_to_le32(KVC_WEIGHT_MAX + 1));
+	REFUSED(f, KVC_BAD_TENANT, m->limits[0].reserve = cpu_to_le64((1ULL << 40) + 1));
+	REFUSED(f, KVC_OK, m->limits[0].quota = 0);
+	REFUSED(f, KVC_BAD_TENANT, last->write_budget = cpu_to_le64(KVC_BUDGET_MIN - 1));
+	REFUSED(f, KVC_BAD_TENANT, last->write_budget = cpu_to_le64(KVC_BUDGET_MAX + 1));
+	REFUSED(f, KVC_OK, last->write_budget = 0);
 }
 
 static void slots_alternate(void **state)
@@ -335,6 +386,7 @@ static void reasons_have_text(void **state)
 static const struct CMUnitTest super_tests[] = {
 	cmocka_unit_test_setup_teardown(round_trip, make, unmake),
 	cmocka_unit_test_setup_teardown(golden, make, unmake),
+	cmocka_unit_test_setup_teardown(limits, make, unmake),
 	cmocka_unit_test_setup_teardown(every_byte_counts, make, unmake),
 	cmocka_unit_test_setup_teardown(refused_header, make, unmake),
 	cmocka_unit_test_setup_teardown(refused_sizes, make, unmake),
@@ -342,6 +394,7 @@ static const struct CMUnitTest super_tests[] = {
 	cmocka_unit_test_setup_teardown(refused_members, make, unmake),
 	cmocka_unit_test_setup_teardown(holes, make, unmake),
 	cmocka_unit_test_setup_teardown(refused_tenants, make, unmake),
+	cmocka_unit_test_setup_teardown(refused_limits, make, unmake),
 	cmocka_unit_test(slots_alternate),
 	cmocka_unit_test(slots_at_both_ends),
 	cmocka_unit_test_setup_teardown(either_copy_suffices, make, unmake),

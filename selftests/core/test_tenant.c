@@ -312,9 +312,26 @@ static void epochs_end(void **state)
 	assert_int_equal(kvc_tenant_add(r->pool, "one", 0, 0, 0600, 0), 2);
 }
 
+/* So are limits; who gets the slot next has none. */
+static void limits_stay(void **state)
+{
+	struct rig *r = *state;
+	const struct kvc_limits l = { .quota = 8ULL << 30, .pinned = 3, .inflight = 4, .flags = KVC_LIMIT_NO_URGENT }, none = { 0 };
+	int slot = kvc_tenant_add(r->pool, "one", 0, 0, 0600, 0);
+
+	assert_int_equal(kvc_tenant_limit(r->pool, "one", &l), 0);
+	reattach(r);
+	assert_memory_equal(&kvc_super_of(r->pool)->limits[slot], &l, sizeof(l));
+	assert_int_equal(kvc_tenant_remove(r->pool, "one"), 0);
+	reattach(r);
+	assert_int_equal(kvc_tenant_add(r->pool, "two", 0, 0, 0600, 0), slot);
+	assert_memory_equal(&kvc_super_of(r->pool)->limits[slot], &none, sizeof(none));
+}
+
 static const struct CMUnitTest tenant_tests[] = {
 	cmocka_unit_test_setup_teardown(add_and_remove, make, unmake),
 	cmocka_unit_test_setup_teardown(limits_of_a_tenant, make, unmake),
+	cmocka_unit_test_setup_teardown(limits_stay, make, unmake),
 	cmocka_unit_test_setup_teardown(flags_of_a_tenant, make, unmake),
 	cmocka_unit_test_setup_teardown(slots_run_out, make, unmake),
 	cmocka_unit_test_setup_teardown(tenants_are_apart, make, unmake),

@@ -68,6 +68,8 @@ static struct json_object *tenants_json(const struct check *k)
 		out_text(o, "tenant", t->name);
 		out_number(o, "pages", k->tenant[i].pages);
 		out_number(o, "bytes", k->tenant[i].bytes);
+		out_number(o, "quota", k->super->limits[i].quota);
+		out_number(o, "reserve", k->super->limits[i].reserve);
 		out_append(tenants, o);
 	}
 	return tenants;
@@ -129,6 +131,7 @@ static const struct out_column member_columns[] = {
 
 static const struct out_column tenant_columns[] = {
 	{ "pages", "PAGES", FORM_NUMBER },	{ "bytes", "BYTES", FORM_SIZE },
+	{ "quota", "QUOTA", FORM_SIZE },	{ "reserve", "RESERVE", FORM_SIZE },
 	{ "tenant", "TENANT", FORM_TEXT },	{ NULL, NULL, FORM_TEXT },
 };
 

@@ -77,6 +77,20 @@ static struct json_object *members_json(const struct kvc_media_super *m)
 	return members;
 }
 
+static void add_limits(struct json_object *o, const struct kvc_media_limits *l)
+{
+	out_number(o, "quota", le64_to_cpu(l->quota));
+	out_number(o, "reserve", le64_to_cpu(l->reserve));
+	out_number(o, "write_budget", le64_to_cpu(l->write_budget));
+	out_number(o, "bandwidth", le64_to_cpu(l->bandwidth));
+	out_number(o, "pinned", le64_to_cpu(l->pinned));
+	out_number(o, "leased", le64_to_cpu(l->leased));
+	out_number(o, "inflight", le32_to_cpu(l->inflight));
+	out_number(o, "keyspaces", le32_to_cpu(l->keyspaces));
+	out_number(o, "weight", le32_to_cpu(l->weight));
+	add_hex_number(o, "limit_flags", le32_to_cpu(l->flags));
+}
+
 /* The slots that are used, or were */
 static struct json_object *tenants_json(const struct kvc_media_super *m)
 {
@@ -96,6 +110,8 @@ static struct json_object *tenants_json(const struct kvc_media_super *m)
 		out_number(o, "uid", le32_to_cpu(t->uid));
 		out_number(o, "gid", le32_to_cpu(t->gid));
 		out_number(o, "mode", le32_to_cpu(t->mode));
+		if (le64_to_cpu(m->ro_compat) & KVC_RO_COMPAT_LIMITS)
+			add_limits(o, &m->limits[i]);
 		out_append(tenants, o);
 	}
 	return tenants;

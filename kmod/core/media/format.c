@@ -17,7 +17,7 @@ static const char * const reasons[KVC_NR_REASONS] = {
 	[KVC_BAD_GEOMETRY]	= "sizes out of range or inconsistent",
 	[KVC_BAD_IDENTITY]	= "belongs to another pool, member, segment or generation",
 	[KVC_BAD_RECORD]	= "record with a field out of range",
-	[KVC_BAD_TENANT]	= "tenant table with a field out of range",
+	[KVC_BAD_TENANT]	= "tenant or its limits with a field out of range",
 };
 
 const char *kvc_reason_str(enum kvc_reason r)

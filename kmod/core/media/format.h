@@ -4,7 +4,7 @@
  *
  * A member is laid out as
  *
- *	0              superblock slot 0 (64 KiB: header, members, tenants)
+ *	0              superblock slot 0 (64 KiB: header, members, tenants, their limits)
  *	64 KiB         superblock slot 1
  *	1 MiB          segment 0, segment 1, ... each segment_size bytes
  *	end - 128 KiB  superblock slot 2
@@ -71,7 +71,8 @@
  */
 #define KVC_COMPAT_KNOWN	0ULL
 #define KVC_RO_COMPAT_CLOSED	BIT_ULL(0)	/* logs of full segments say where pages end; every attach sets it */
-#define KVC_RO_COMPAT_KNOWN	KVC_RO_COMPAT_CLOSED
+#define KVC_RO_COMPAT_LIMITS	BIT_ULL(1)	/* the table of limits holds some; in struct kvc_super it is not set */
+#define KVC_RO_COMPAT_KNOWN	(KVC_RO_COMPAT_CLOSED | KVC_RO_COMPAT_LIMITS)
 #define KVC_INCOMPAT_KNOWN	0ULL
 
 /* Why a block was refused. The text of each is kvc_reason_str(). */
@@ -84,7 +85,7 @@ enum kvc_reason {
 	KVC_BAD_GEOMETRY,	/* sizes out of range or inconsistent */
 	KVC_BAD_IDENTITY,	/* of another pool, member, segment or generation */
 	KVC_BAD_RECORD,		/* a record with a field out of range */
-	KVC_BAD_TENANT,		/* tenant table with a field out of range or a double name */
+	KVC_BAD_TENANT,		/* tenant or its limits with a field out of range, or a double name */
 	KVC_NR_REASONS,
 };
 
@@ -137,7 +138,7 @@ struct kvc_settings {
 	u64	write_budget;		/* bytes a day, KVC_BUDGET_MIN..MAX; 0: no limit */
 };
 
-/* The superblock in CPU form. About 17 KiB: allocate it, do not put it on a stack. */
+/* The superblock in CPU form. About 28 KiB: allocate it, do not put it on a stack. */
 struct kvc_super {
 	u64	seq;				/* raised at each write */
 	u64	compat, ro_compat, incompat;

@@ -35,6 +35,19 @@ struct kvc_media_tenant {
 	__le64	reserved;
 } __packed;
 
+struct kvc_media_limits {
+	__le64	quota;
+	__le64	reserve;
+	__le64	write_budget;
+	__le64	bandwidth;
+	__le64	pinned;
+	__le64	leased;
+	__le32	inflight;
+	__le32	keyspaces;
+	__le32	weight;
+	__le32	flags;
+} __packed;
+
 struct kvc_media_host {
 	u8	reserved[64];	/* owners of segments, once hosts share a pool; 0 */
 } __packed;
@@ -60,6 +73,7 @@ struct kvc_media_super {
 	struct kvc_media_member members[KVC_MEMBERS_MAX];
 	struct kvc_media_host hosts[KVC_MEMBERS_MAX];
 	struct kvc_media_tenant tenants[KVC_TENANTS_MAX];
+	struct kvc_media_limits limits[KVC_TENANTS_MAX];	/* with KVC_RO_COMPAT_LIMITS */
 } __packed;
 
 struct kvc_media_extent {
@@ -116,9 +130,20 @@ KVC_ASSERT_OFFSET(struct kvc_media_tenant, gid, 44);
 KVC_ASSERT_OFFSET(struct kvc_media_tenant, mode, 48);
 KVC_ASSERT_OFFSET(struct kvc_media_tenant, key_slot, 52);
 
+KVC_ASSERT_SIZE(struct kvc_media_limits, 64);
+KVC_ASSERT_OFFSET(struct kvc_media_limits, reserve, 8);
+KVC_ASSERT_OFFSET(struct kvc_media_limits, write_budget, 16);
+KVC_ASSERT_OFFSET(struct kvc_media_limits, bandwidth, 24);
+KVC_ASSERT_OFFSET(struct kvc_media_limits, pinned, 32);
+KVC_ASSERT_OFFSET(struct kvc_media_limits, leased, 40);
+KVC_ASSERT_OFFSET(struct kvc_media_limits, inflight, 48);
+KVC_ASSERT_OFFSET(struct kvc_media_limits, keyspaces, 52);
+KVC_ASSERT_OFFSET(struct kvc_media_limits, weight, 56);
+KVC_ASSERT_OFFSET(struct kvc_media_limits, flags, 60);
+
 KVC_ASSERT_SIZE(struct kvc_media_host, 64);
 
-KVC_ASSERT_SIZE(struct kvc_media_super, 256 + 64 * 24 + 64 * 64 + 240 * 64);
+KVC_ASSERT_SIZE(struct kvc_media_super, 256 + 64 * 24 + 64 * 64 + 2 * 240 * 64);
 KVC_ASSERT_OFFSET(struct kvc_media_super, version, 8);
 KVC_ASSERT_OFFSET(struct kvc_media_super, crc, 12);
 KVC_ASSERT_OFFSET(struct kvc_media_super, seq, 16);
@@ -136,6 +161,7 @@ KVC_ASSERT_OFFSET(struct kvc_media_super, write_budget, 128);
 KVC_ASSERT_OFFSET(struct kvc_media_super, members, 256);
 KVC_ASSERT_OFFSET(struct kvc_media_super, hosts, 1792);
 KVC_ASSERT_OFFSET(struct kvc_media_super, tenants, 5888);
+KVC_ASSERT_OFFSET(struct kvc_media_super, limits, 21248);
 os_static_assert(sizeof(struct kvc_media_super) <= KVC_SUPER_BYTES, "the superblock fits its slot");
 
 KVC_ASSERT_SIZE(struct kvc_media_extent, KVC_EXTENT_HEADER);

@@ -257,6 +257,13 @@ bool kvc_limits_ok(const struct kvc_limits *l)
 	       (!l->write_budget || (l->write_budget >= KVC_BUDGET_MIN && l->write_budget <= KVC_BUDGET_MAX));
 }
 
+static bool limited(const struct kvc_limits *l)
+{
+	static const struct kvc_limits none;
+
+	return memcmp(l, &none, sizeof(none));
+}
+
 static enum kvc_reason check_tenants(const struct kvc_super *s)
 {
 	u32 i, j;
@@ -264,11 +271,11 @@ static enum kvc_reason check_tenants(const struct kvc_super *s)
 	for (i = 0; i < KVC_TENANTS_MAX; i++) {
 		const struct kvc_super_tenant *t = &s->tenants[i];
 
-		if (!t->flags)
+		if (!t->flags && !limited(&s->limits[i]))
 			continue;
 		if (!(t->flags & KVC_TENANT_USED) || (t->flags & ~KVC_TENANT_KNOWN))
 			return KVC_BAD_TENANT;
-		if (!kvc_name_ok(t->name) || (t->mode & ~0777U))
+		if (!kvc_name_ok(t->name) || (t->mode & ~0777U) || !kvc_limits_ok(&s->limits[i]))
 			return KVC_BAD_TENANT;
 		for (j = 0; j < i; j++)
 			if ((s->tenants[j].flags & KVC_TENANT_USED) &&
@@ -340,6 +347,55 @@ static void decode_tenant(const struct kvc_media_tenant *mt, struct kvc_super_te
 	t->mode = le32_to_cpu(mt->mode);
 }
 
+/* The table and its feature bit, by which an older program knows that it must not write a superblock without it */
+static void encode_limits(const struct kvc_super *s, struct kvc_media_super *m)
+{
+	u32 i;
+
+	for (i = 0; i < KVC_TENANTS_MAX; i++) {
+		const struct kvc_limits *l = &s->limits[i];
+		struct kvc_media_limits *ml = &m->limits[i];
+
+		if (limited(l))
+			m->ro_compat |= cpu_to_le64(KVC_RO_COMPAT_LIMITS);
+		ml->quota = cpu_to_le64(l->quota);
+		ml->reserve = cpu_to_le64(l->reserve);
+		ml->write_budget = cpu_to_le64(l->write_budget);
+		ml->bandwidth = cpu_to_le64(l->bandwidth);
+		ml->pinned = cpu_to_le64(l->pinned);
+		ml->leased = cpu_to_le64(l->leased);
+		ml->inflight = cpu_to_le32(l->inflight);
+		ml->keyspaces = cpu_to_le32(l->keyspaces);
+		ml->weight = cpu_to_le32(l->weight);
+		ml->flags = cpu_to_le32(l->flags);
+	}
+}
+
+static void decode_limits(const struct kvc_media_super *m, struct kvc_super *s)
+{
+	u32 i;
+
+	if (!(s->ro_compat & KVC_RO_COMPAT_LIMITS))
+		return;
+	s->ro_compat &= ~KVC_RO_COMPAT_LIMITS;
+	for (i = 0; i < KVC_TENANTS_MAX; i++) {
+		const struct kvc_media_limits *ml = &m->limits[i];
+
+		s->limits[i] = (struct kvc_limits) {
+			.quota = le64_to_cpu(ml->quota),
+			.reserve = le64_to_cpu(ml->reserve),
+			.write_budget = le64_to_cpu(ml->write_budget),
+			.bandwidth = le64_to_cpu(ml->bandwidth),
+			.pinned = le64_to_cpu(ml->pinned),
+			.leased = le64_to_cpu(ml->leased),
+			.inflight = le32_to_cpu(ml->inflight),
+			.keyspaces = le32_to_cpu(ml->keyspaces),
+			.weight = le32_to_cpu(ml->weight),
+			.flags = le32_to_cpu(ml->flags),
+		};
+	}
+}
+
 void kvc_super_encode(const struct kvc_super *s, u32 member, void *buf)
 {
 	struct kvc_media_super *m = buf;
@@ -367,6 +423,7 @@ void kvc_super_encode(const struct kvc_super *s, u32 member, void *buf)
 	}
 	for (i = 0; i < KVC_TENANTS_MAX; i++)
 		encode_tenant(&s->tenants[i], &m->tenants[i]);
+	encode_limits(s, m);
 	m->crc = cpu_to_le32(super_crc(buf));
 }
 
@@ -394,6 +451,7 @@ static void decode_fields(const struct kvc_media_super *m, struct kvc_super *s)
 	}
 	for (i = 0; i < KVC_TENANTS_MAX; i++)
 		decode_tenant(&m->tenants[i], &s->tenants[i]);
+	decode_limits(m, s);
 }
 
 enum kvc_reason kvc_super_decode(const void *buf, struct kvc_super *s)

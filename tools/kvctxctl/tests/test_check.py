@@ -29,7 +29,8 @@ def test_sound():
     c = good("check", *reversed(devices), "-o", "json").json()["check"]
     assert c["sound"] and c["damage"] == [] and "data" not in c, c
     assert (c["pages"], c["bytes"], c["refused"]) == (4, 36000, 1), c
-    assert c["tenants"] == [{"tenant": "default", "pages": 3, "bytes": 27000}, {"tenant": "one", "pages": 1, "bytes": 9000},
+    tenants = [{key: t[key] for key in ("tenant", "pages", "bytes")} for t in c["tenants"]]
+    assert tenants == [{"tenant": "default", "pages": 3, "bytes": 27000}, {"tenant": "one", "pages": 1, "bytes": 9000},
                             {"tenant": "two", "pages": 0, "bytes": 0}], c
     a, b = c["members"]
     assert [a[k] for k in ("blank", "empty", "logs", "damaged", "page_records", "tombstones")] == [2, 1, 1, 0, 4, 0], a

@@ -22,6 +22,23 @@ def test_super():
     assert "pool_name: rig\n" in text and "- slot 2 name two flags 0x1 epoch 5 " in text, text
 
 
+def test_limits():
+    """Shown where the superblock says that there are some; tenant 1's quota and flags here"""
+    rows = [(32, 2), (21248 + 64, 12345), (21248 + 64 + 60, 1)]
+    devices = write(sound() + [change_super(m, slot, at, value) for m in range(2) for slot in range(4) for at, value in rows])
+    tenants = good("dump", devices[0], "-o", "json").json()["superblocks"][0]["tenants"]
+    assert [(t["quota"], t["reserve"], t["limit_flags"]) for t in tenants] == [
+        (0, 0, "0x0"), (12345, 0, "0x1"), (0, 0, "0x0")], tenants
+    assert " quota 12345 reserve 0 write_budget 0 " in good("dump", devices[0]).out
+    tenants = good("check", *devices, "-o", "json").json()["check"]["tenants"]
+    assert [(t["tenant"], t["quota"], t["reserve"]) for t in tenants] == [
+        ("default", 0, 0), ("one", 12345, 0), ("two", 0, 0)], tenants
+    devices = write(sound() + [change_super(0, 0, 21248 + 64, 12345)], "q")
+    assert "quota" not in good("dump", devices[0]).out
+    devices = write(sound() + [change_super(0, 0, 32, 2), change_super(0, 0, 21248 + 64 + 60, 2)], "bad")
+    assert run("dump", devices[0], "-o", "json").json()["superblocks"][0]["state"].startswith("tenant or its limits")
+
+
 def test_damaged_super():
     """It is shown as it lies there, text that is none too"""
     devices = write(sound())
