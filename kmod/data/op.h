@@ -275,7 +275,6 @@ struct kvctx_op {
 	union {
 		struct {
 			struct kvc_store page;
-			u64 members;		/* where it may go */
 		} store;
 		struct {
 			struct kvc_load page;

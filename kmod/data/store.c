@@ -121,10 +121,10 @@ static int store_attempt(struct kvctx_op *op)
 		kvc_budget_tick(s->pool->core, (u64)ktime_get_boottime_seconds());
 	if (unlikely(op->call.flags & KVCTX_OP_REPLACE))
 		err = kvc_replace_begin(s->pool->core, s->domain, op->call.key, op->call.length, op->call.depth,
-					op->store.members, &op->store.page);
+					~op->call.barred, &op->store.page);
 	else
 		err = kvc_store_begin(s->pool->core, s->domain, op->call.key, op->call.length, op->call.depth,
-				      op->store.members, &op->store.page);
+				      ~op->call.barred, &op->store.page);
 	if (err == -EEXIST || err == -EINPROGRESS) {
 		kvctx_op_complete(op, op->call.length, KVCTX_CQE_DEDUP | (err == -EEXIST ? 0 : KVCTX_CQE_PENDING));
 		return 0;
@@ -152,10 +152,9 @@ static const struct kvctx_op_kind store_kind = {
 
 int kvctx_store_start(struct kvctx_op *op)
 {
-	op->store.members = KVC_ANY_MEMBER;
 	if (op->mem.p2p) {
-		op->store.members = kvctx_io_members(op);
-		if (!op->store.members)
+		op->call.barred = ~kvctx_io_members(op);
+		if (!~op->call.barred)
 			return -EREMOTEIO;
 		if (!op->call.crcs && op->session->rights.verified)
 			return -EPERM;

@@ -9,17 +9,21 @@
  * Order: a STORE that may wait queues up behind those parked before it, while they are tried too: a DELETE ahead of it
  * in its batch has taken effect or failed when it starts. One that may not (NOWAIT) tries its luck; so does a DELETE,
  * which needs another kind of space.
+ *
+ * A STORE of a peer's memory goes to the members that reach the peer only. When these are full it is passed by all that
+ * can go elsewhere, in the order in which they wait, and by those that come: reqs[0] has the passed ones. They come first
+ * when the queue is tried again.
  */
 #include "session/wait.h"
 
-/* Append, or put back at the front one that still counts. */
-static int park_add(struct kvctx_queue *q, struct kvctx_req *req, bool front)
+/* Append. It may be gone on return. */
+static int park_add(struct kvctx_queue *q, struct kvctx_req *req)
 {
 	int err;
 
 	os_atomic_inc(&q->waiting);
 	os_lock_task(&q->lock);
-	err = kvctx_queue_add(q, 0, req, front);
+	err = kvctx_queue_add(q, 1, req, false);
 	os_unlock_task(&q->lock);
 	if (err)
 		os_atomic_dec(&q->waiting);
@@ -32,35 +36,90 @@ static int park_add(struct kvctx_queue *q, struct kvctx_req *req, bool front)
  */
 int kvctx_park(struct kvctx_queue *q, struct kvctx_req *req)
 {
-	return req->flags & KVCTX_OP_NOWAIT ? -EAGAIN : park_add(q, req, false);
+	return req->flags & KVCTX_OP_NOWAIT ? -EAGAIN : park_add(q, req);
 }
 
-static struct kvctx_req *park_first(struct kvctx_queue *q)
+/* Those that were passed count again, before all others, and find no member full. */
+static void park_begin(struct kvctx_queue *q)
 {
 	struct kvctx_req *req;
 
 	os_lock_task(&q->lock);
-	req = list_first_entry_or_null(&q->reqs[0], struct kvctx_req, wait.node);
-	if (req)
-		kvctx_queue_out(q, req);
+	while (!list_empty(&q->reqs[0])) {
+		req = container_of(q->reqs[0].prev, struct kvctx_req, wait.node);
+		req->wait.passed = false;
+		list_del(&req->wait.node);
+		list_add(&req->wait.node, &q->reqs[1]);
+		os_atomic_inc(&q->waiting);
+		os_atomic_dec(&q->passed);
+	}
+	WRITE_ONCE(q->full, 0);
 	os_unlock_task(&q->lock);
-	return req;
+}
+
+/* The lock is held, @req counts in q->waiting. */
+static void park_pass(struct kvctx_queue *q, struct kvctx_req *req)
+{
+	req->wait.passed = true;
+	os_atomic_inc(&q->passed);
+	os_atomic_dec(&q->waiting);
+}
+
+/* Who is to be tried: the first that a member may have space for. Those before it are passed. */
+static struct kvctx_req *park_next(struct kvctx_queue *q)
+{
+	struct kvctx_req *req, *next, *found = NULL;
+
+	os_lock_task(&q->lock);
+	list_for_each_entry_safe(req, next, &q->reqs[1], wait.node) {
+		if (~(req->barred | q->full)) {
+			kvctx_queue_out(q, req);
+			found = req;
+			break;
+		}
+		list_move_tail(&req->wait.node, &q->reqs[0]);
+		park_pass(q, req);
+	}
+	os_unlock_task(&q->lock);
+	return found;
+}
+
+/* The members that may have @req have no space. 0: it is in its place again, passed unless it may go to any; or why not */
+static int park_again(struct kvctx_queue *q, struct kvctx_req *req)
+{
+	bool any = !req->barred;
+	int err;
+
+	os_atomic_inc(&q->waiting);
+	os_lock_task(&q->lock);
+	err = kvctx_queue_add(q, any, req, any);
+	if (err) {
+		os_atomic_dec(&q->waiting);
+	} else if (!any) {
+		WRITE_ONCE(q->full, q->full | ~req->barred);
+		park_pass(q, req);
+	}
+	os_unlock_task(&q->lock);
+	return err;
 }
 
 /* By one at a time. true: somebody waits still, again on the tick */
 bool kvctx_park_retry(struct kvctx_queue *q)
 {
 	struct kvctx_req *req;
+	bool any;
 	int err;
 
 	/* what is tried again counts as waiting, until its effect is there */
 	os_atomic_inc(&q->waiting);
 	kvctx_queue_weed(q, true);
-	while ((req = park_first(q))) {
+	park_begin(q);
+	while ((req = park_next(q))) {
+		any = !req->barred;
 		err = kvctx_req_attempt(req);
 		if (err == -EAGAIN) {
-			err = park_add(q, req, true);
-			if (!err)
+			err = park_again(q, req);
+			if (!err && any)
 				break;
 		}
 		if (err)
@@ -68,7 +127,7 @@ bool kvctx_park_retry(struct kvctx_queue *q)
 		os_relax();
 	}
 	/* pairs with kvctx_park_at_once() */
-	return !os_atomic_dec_and_test(&q->waiting);
+	return !os_atomic_dec_and_test(&q->waiting) || os_atomic_read(&q->passed);
 }
 
 static void park_drop(struct kvctx_req *req, int err)

@@ -11,7 +11,8 @@
  * under the queue's lock. So nothing slips in behind. Deadlines are looked after on the tick; the lists are walked only
  * when one has passed.
  *
- * Who queues an operation counts it in queue->waiting before it takes the lock. Who takes it out uncounts it.
+ * Who queues an operation counts it in queue->waiting before it takes the lock. Who takes it out uncounts it, there or in
+ * queue->passed.
  */
 #include "session/wait.h"
 
@@ -24,6 +25,7 @@ int kvctx_queue_add(struct kvctx_queue *q, u32 rank, struct kvctx_req *req, bool
 	if (err)
 		return err;
 	req->wait.queued = true;
+	req->wait.passed = false;
 	req->wait.waited = true;
 	q->until = min(q->until, req->deadline);
 	list_add(&req->wait.node, front ? &q->reqs[rank] : q->reqs[rank].prev);
@@ -35,7 +37,7 @@ void kvctx_queue_out(struct kvctx_queue *q, struct kvctx_req *req)
 	os_assert_locked(&q->lock);
 	list_del(&req->wait.node);
 	req->wait.queued = false;
-	os_atomic_dec(&q->waiting);
+	os_atomic_dec(req->wait.passed ? &q->passed : &q->waiting);
 }
 
 /* Out of the queue, to the list of those to be dropped */
@@ -109,7 +111,7 @@ u32 kvctx_queue_cancel_all(struct kvctx_queue *q, const void *session, const u64
 	struct list_head out;
 	u32 i, nr = 0;
 
-	if (!os_atomic_read(&q->waiting))
+	if (!os_atomic_read(&q->waiting) && !os_atomic_read(&q->passed))
 		return 0;
 	INIT_LIST_HEAD(&out);
 	os_lock_task(&q->lock);

@@ -32,11 +32,13 @@ struct kvctx_req {
 		u32 *crcs;		/* STORE: the caller's, a copy; NULL: none came */
 		struct kvctx_key *keys;	/* MATCH: likewise */
 	};
+	u64 barred;			/* STORE: members that cannot have it, a bit each */
 	u64 crcs_to;			/* LOAD: where the caller wants them, while SUBMIT runs; 0: nowhere */
 
 	struct {			/* under the lock of what it waits in, see wait.h */
 		struct list_head node;
 		bool queued;
+		bool passed;		/* those behind it go before it, see park.c */
 		bool waited;		/* it is not in the hands of who submitted it any more */
 		int err;		/* why it waits no longer */
 		u32 bytes;		/* for a turn: that it will move */

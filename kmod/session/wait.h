@@ -11,9 +11,11 @@
 #define KVCTX_TICK_MS		10U
 
 struct kvctx_queue {
-	struct os_atomic waiting;	/* who is in it, or about to be, or being tried again */
-	struct os_lock lock;		/* reqs, until */
+	struct os_atomic waiting;	/* who is in it, or about to be, or being tried again; not the passed ones */
+	struct os_lock lock;		/* what follows */
 	struct list_head reqs[2];	/* those of a rank go before those of the next */
+	struct os_atomic passed;	/* in it, but in nobody's way, see park.c */
+	u64 full;			/* members without space for one of these; read without the lock, too */
 	u64 until;			/* the earliest deadline among them */
 	void (*drop)(struct kvctx_req *req, int err);	/* the end of one that gives up; never changes; no lock */
 };
@@ -48,7 +50,8 @@ bool kvctx_turn_run(struct kvctx_turn *t);
 static inline bool kvctx_park_at_once(const struct kvctx_queue *q, const struct kvctx_req *req, bool behind)
 {
 	/* pairs with kvctx_park_retry(): the effect of those that were tried again is seen */
-	return !behind || req->flags & KVCTX_OP_NOWAIT || !os_atomic_read(&q->waiting);
+	return !behind || req->flags & KVCTX_OP_NOWAIT ||
+	       (!os_atomic_read(&q->waiting) && ~(req->barred | READ_ONCE(q->full)));
 }
 
 static inline void kvctx_turn_begin(struct kvctx_turn *t, u8 prio, u32 bytes)

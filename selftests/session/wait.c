@@ -62,6 +62,34 @@ static int store(u32 i)
 	return attempt(op, true);
 }
 
+/* Only into members that have room of their own, one of @members at a time */
+
+static u32 rooms[3];
+
+static int take_member(struct op *op)
+{
+	u32 m;
+
+	for (m = 0; m < ARRAY_SIZE(rooms); m++) {
+		if (op->req.barred & 1ULL << m || !rooms[m])
+			continue;
+		rooms[m]--;
+		kvctx_req_complete(&op->req, order++, 0);
+		return 0;
+	}
+	return -EAGAIN;
+}
+
+/* 0: any */
+static int store_into(u32 i, u64 members)
+{
+	struct op *op = op_new(i, KVCTX_PRIO_NORMAL);
+
+	op->attempt = take_member;
+	op->req.barred = members ? ~members : 0;
+	return attempt(op, true);
+}
+
 static bool waits(u32 i)
 {
 	return !os_atomic_read(&ops[i].completions);
@@ -102,6 +130,51 @@ static void test_space(void)
 	EXPECT(store(1) == 1);
 	ops[1].attempt = fail;
 	EXPECT(!kvctx_park_retry(&space) && ended(&ops[1], -EIO));
+}
+
+/* Who can go to full members only is in nobody else's way, and keeps its place among its like. */
+static void test_passing(void)
+{
+	begin_space(0);
+	memset(rooms, 0, sizeof(rooms));
+	EXPECT(store_into(0, 1) == 1 && store_into(1, 1) == 1 && store_into(2, 2) == 1 && store_into(3, 0) == 1);
+	EXPECT(store_into(4, 1) == 1);
+	rooms[2] = 2;
+	EXPECT(kvctx_park_retry(&space) && ended(&ops[3], 0) && waits(0) && waits(1) && waits(2) && waits(4));
+	/* those that come do not wait for them, but behind their like */
+	EXPECT(!store_into(5, 0) && ended(&ops[5], 1));
+	rooms[0] = 1;
+	EXPECT(store_into(6, 1) == 1 && waits(6));
+	EXPECT(kvctx_park_retry(&space) && ended(&ops[0], 2) && waits(1));
+	rooms[0] = 1;
+	rooms[1] = 1;
+	EXPECT(kvctx_park_retry(&space) && ended(&ops[1], 3) && ended(&ops[2], 4) && waits(4) && waits(6));
+	/* the first of those that may go anywhere keeps up all of these, until it goes */
+	EXPECT(store_into(7, 0) == 1 && store_into(3, 0) == 1);
+	EXPECT(kvctx_park_retry(&space) && waits(7) && waits(3));
+	rooms[0] = 4;
+	EXPECT(!kvctx_park_retry(&space) && ended(&ops[4], 5) && ended(&ops[6], 6) && ended(&ops[7], 7) && ended(&ops[3], 8));
+	EXPECT(!os_atomic_read(&space.waiting) && !os_atomic_read(&space.passed));
+}
+
+/* So do deadlines, CANCEL, and those that are not wanted any more. */
+static void test_giving_up_passed(void)
+{
+	begin_space(0);
+	memset(rooms, 0, sizeof(rooms));
+	EXPECT(store_into(0, 1) == 1 && store_into(1, 1) == 1 && store_into(2, 2) == 1);
+	ops[1].req.deadline = 10;
+	kvctx_queue_weed(&space, false);
+	EXPECT(kvctx_park_retry(&space));
+	EXPECT(kvctx_queue_cancel(&space, &a_session, 0) == 1 && ended(&ops[0], -ECANCELED));
+	os_clock = 10;
+	EXPECT(kvctx_park_retry(&space) && ended(&ops[1], -ETIME));
+	ops[2].unwanted = -ENODEV;
+	kvctx_queue_weed(&space, false);
+	EXPECT(ended(&ops[2], -ENODEV));
+	EXPECT(!kvctx_park_retry(&space) && !os_atomic_read(&space.waiting) && !os_atomic_read(&space.passed));
+	rooms[0] = 1;
+	EXPECT(!store_into(3, 1) && ended(&ops[3], 0));
 }
 
 static void test_giving_up(void)
@@ -257,7 +330,8 @@ static int stores(struct op *op)
 
 static void serve(void)
 {
-	while (os_atomic_read(&running) || os_atomic_read(&turn.queue.waiting) || os_atomic_read(&space.waiting)) {
+	while (os_atomic_read(&running) || os_atomic_read(&turn.queue.waiting) || os_atomic_read(&space.waiting) ||
+	       os_atomic_read(&space.passed)) {
 		WRITE_ONCE(os_clock, READ_ONCE(os_clock) + KVCTX_NSEC_PER_MS);
 		os_atomic_set(&room, os_atomic_read(&running) ? os_now() / KVCTX_NSEC_PER_MS % 3 : 1);
 		kvctx_turn_run(&turn);
@@ -283,6 +357,8 @@ static void contend(u32 thread)
 			.req = { .user_data = draw(&seed, 100), .prio = prios[draw(&seed, 3)], .deadline = OS_NEVER },
 			.session = &a_session, .go = went, .attempt = stores,
 		};
+		if (!draw(&seed, 3))
+			op->req.barred = 1 + draw(&seed, 3);
 		if (!draw(&seed, 10))
 			op->req.deadline = os_now() + draw(&seed, 5) * KVCTX_NSEC_PER_MS;
 		ret = draw(&seed, 2) ? kvctx_turn_enter(&turn, &op->req, 2 * MIB) :
@@ -312,7 +388,9 @@ static void contend(u32 thread)
 void test_waits(void)
 {
 	test_space();
+	test_passing();
 	test_giving_up();
+	test_giving_up_passed();
 	test_many_names();
 	test_turns();
 	test_long_turns();
@@ -320,6 +398,6 @@ void test_waits(void)
 	begin_turns();
 	os_atomic_set(&running, 3);
 	in_threads(4, contend);
-	EXPECT(!os_atomic_read(&space.waiting));
+	EXPECT(!os_atomic_read(&space.waiting) && !os_atomic_read(&space.passed));
 	end_turns();
 }
