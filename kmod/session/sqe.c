@@ -37,7 +37,7 @@ const struct kvctx_rule kvctx_rules[KVCTX_OPS] = {
 	[KVCTX_OP_PUT] = { .known = true, .fields = F_LEASE },
 	[KVCTX_OP_LEASE] = { .known = true, .fields = F_KEY | F_LEASE_MS },
 	[KVCTX_OP_RELEASE] = { .known = true, .fields = F_LEASE },
-	[KVCTX_OP_FLUSH] = { .known = true },
+	[KVCTX_OP_FLUSH] = { .known = true, .writes = true },
 	[KVCTX_OP_MATCH] = {
 		.known = true, .flags = KVCTX_OP_MATCH_LEASE | KVCTX_OP_MATCH_PREFETCH | KVCTX_OP_MATCH_ALL,
 		.fields = F_SEGS | F_LEASE_MS | F_KEYS,

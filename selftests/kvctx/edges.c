@@ -353,7 +353,7 @@ TEST_F(edges, read_only_session)
 	ASSERT_EQ(0, kt_open(&ro, O_RDONLY, 0x31, KT_MIB, 8));
 	ASSERT_EQ(0, kt_ioctl(ro.file, KVCTX_IOC_INFO, &info));
 	EXPECT_EQ(KVCTX_SESSION_RDONLY | KVCTX_SESSION_READY, info.session_flags);
-	EXPECT_EQ(0, kt_do(&ro, &sqe, NULL));
+	EXPECT_EQ(-EACCES, kt_do(&ro, &sqe, NULL));
 	EXPECT_EQ(MAP_FAILED, kt_map(ro.file, 4096, PROT_READ | PROT_WRITE, KVCTX_MMAP_ARENA));
 	EXPECT_EQ(EACCES, errno);
 	for (int round = 0; round < 20; round++) {

@@ -32,7 +32,7 @@ static const struct op ops[] = {
 	{ "PREFETCH", KVCTX_OP_PREFETCH, "ktp", 0, false },
 	{ "LEASE", KVCTX_OP_LEASE, "kt", 0, false },
 	{ "RELEASE", KVCTX_OP_RELEASE, "i", 0, false },
-	{ "FLUSH", KVCTX_OP_FLUSH, "", 0, false },
+	{ "FLUSH", KVCTX_OP_FLUSH, "", 0, true },
 	{ "GET", KVCTX_OP_GET, "ktp", 0, false },
 	{ "PUT", KVCTX_OP_PUT, "i", 0, false },
 	{ "CANCEL", KVCTX_OP_CANCEL, "o", 0, false },

@@ -40,7 +40,7 @@
  *   -E2BIG       res    page, or room for MATCH's answer, longer than page_len_max; page longer than a slot; more
  *                       segments than segs_max
  *                ioctl  the structure is longer than this kernel knows and its tail is not zero
- *   -EACCES      res    STORE or DELETE in a session opened read-only
+ *   -EACCES      res    STORE, DELETE or FLUSH in a session opened read-only
  *   -EPERM       res    the tenant requires verified pages, and this operation would not verify, or the page it stores
  *                       never could
  *   -EILSEQ      res    STORE: the bytes do not have the CRCs that came with them; nothing is kept
