@@ -231,7 +231,46 @@ static void present_pages(void **state)
 	assert_int_equal(present[0] | present[1], 0);
 }
 
+#define LONG	(16U << 10)		/* keys: far more than are awaited at a time in a pool of this size */
+
+static void match_long(struct rig *r, struct kvc_domain *d, u32 first)
+{
+	u8 (*keys)[KVC_KEY_LEN] = calloc(LONG, KVC_KEY_LEN);
+	u32 i;
+
+	for (i = 0; i < LONG; i++)
+		key_make(keys[i], first + i);
+	assert_int_equal(kvc_match(r->pool, d, (const u8 (*)[KVC_KEY_LEN])keys, LONG, NULL, NULL, NULL), 0);
+	free(keys);
+}
+
+/* What a tenant waits for is forgotten for its own later prompts, not for those of another. */
+static void long_match_of_another(void **state)
+{
+	struct rig *r = *state;
+	int slot = kvc_tenant_add(r->pool, "other", 0, 0, 0600, 0);
+	struct kvc_domain *other;
+	u64 present[1];
+	u32 i;
+
+	assert_true(slot > 0);
+	other = rig_domain(r, (u32)slot, 0);
+	match_long(r, other, 100000);
+	assert_int_equal(match_all(r, 0, 8, present, NULL, NULL), 0);
+	for (i = 0; i < 8; i++)
+		assert_true(awaited(r, i));
+	for (i = 0; i < 8; i++)
+		match_long(r, other, 200000 + i * LONG);
+	for (i = 0; i < 8; i++)
+		assert_true(awaited(r, i));
+	match_long(r, r->d, 1000);
+	for (i = 0; i < 8; i++)
+		assert_false(awaited(r, i));
+	kvc_domain_put(r->pool, other);
+}
+
 static const struct CMUnitTest match_tests[] = {
+	cmocka_unit_test_setup_teardown(long_match_of_another, make, unmake),
 	cmocka_unit_test_setup_teardown(present_pages, make, unmake),
 	cmocka_unit_test_setup_teardown(leading_pages, make, unmake),
 	cmocka_unit_test_setup_teardown(leases_of_a_match, make, unmake),

@@ -65,6 +65,7 @@ struct kvc_requests {
 /* A MATCH on its way */
 struct kvc_asker {
 	u32	id, pages, tail, last;	/* of the request */
+	u32	tenant;			/* slot */
 	u32	anchor;			/* hash of a key of other prompts, which go on from the middle of this one */
 	bool	anchored;
 	bool	same;			/* the same keys as the request had before */
@@ -79,6 +80,7 @@ struct kvc_asker {
 };
 
 os_static_assert(KVC_ID_BITS + 4 == 26, "bits of a mark");
+os_static_assert(KVC_TENANTS_MAX <= 1U << (32 - KVC_ID_BITS), "with an id in a table");
 
 static inline u32 kvc_mark_id(u32 mark)
 {

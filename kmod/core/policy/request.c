@@ -15,7 +15,8 @@
  *
  * What is kept, all of it bounded and none of it on media: a ring of requests; a table of the tails, which leads from
  * a key's hash to the latest request that has it as its tail; a table of awaited keys, which leads from the hash of a
- * key that was missed to the request. Of both the oldest are forgotten. A wrong hash or a request that was forgotten
+ * key that was missed to the request. Of both the oldest are forgotten, but who fills a table forgets its own: no tenant
+ * has more than half of a set to the cost of others. A wrong hash or a request that was forgotten
  * costs the pages their value (value.c), nothing else.
  *
  * requests->lock guards the ring and the counters. The tables are read and written without, so is a request's reach.
@@ -111,19 +112,45 @@ static u64 *set_of(u64 *table, u32 nr, u32 hash)
 	return table + (hash & (nr / WAYS - 1)) * WAYS;
 }
 
-/* In front of the others of its set; the last one is forgotten. */
-static void put(u64 *table, u32 nr, u32 hash, u32 id)
+static u32 tenant_of(u64 at)
 {
-	u64 *set = set_of(table, nr, hash), carry = (u64)hash << 32 | id, next;
+	return (u32)at >> KVC_ID_BITS;
+}
+
+/* Which of a full set @tenant takes the place of: its own oldest, if it has half of them, or the oldest of who has most */
+static u32 oldest(const u64 *at, u32 tenant)
+{
+	u32 found = 0, most = 0, i, j, n;
+
+	for (i = 0; i < WAYS; i++) {
+		for (n = 0, j = 0; j < WAYS; j++)
+			n += tenant_of(at[j]) == tenant_of(at[i]);
+		if (tenant_of(at[i]) == tenant && n >= WAYS / 2)
+			n = WAYS;
+		if (n >= most) {
+			most = n;
+			found = i;
+		}
+	}
+	return found;
+}
+
+/* In front of the others of its set; one of a full set is forgotten. */
+static void put(u64 *table, u32 nr, u32 hash, const struct kvc_asker *a)
+{
+	u64 *set = set_of(table, nr, hash), at[WAYS];
 	u32 i;
 
 	for (i = 0; i < WAYS; i++) {
-		next = READ_ONCE(set[i]);
-		WRITE_ONCE(set[i], carry);
-		if (next >> 32 == hash)
+		at[i] = READ_ONCE(set[i]);
+		if (!at[i] || at[i] >> 32 == hash)
 			break;
-		carry = next;
 	}
+	if (i == WAYS)
+		i = oldest(at, a->tenant);
+	for (; i; i--)
+		WRITE_ONCE(set[i], at[i - 1]);
+	WRITE_ONCE(set[0], (u64)hash << 32 | (u64)a->tenant << KVC_ID_BITS | a->id);
 }
 
 /* The id put there for the hash, or 0 */
@@ -135,7 +162,7 @@ static u32 look_up(u64 *table, u32 nr, u32 hash)
 	for (i = 0; i < WAYS; i++) {
 		at = READ_ONCE(set[i]);
 		if (at >> 32 == hash)
-			return (u32)at;
+			return kvc_mark_id((u32)at);
 	}
 	return 0;
 }
@@ -288,7 +315,7 @@ static void go_on(const struct kvc_pool *p, struct kvc_request *r, struct kvc_re
 	a->fresh = a->pages - f->depth;
 	/* who goes on from the same key next goes on from this one, which has the pages now */
 	if (!by_tail || f->depth >= ANCHORED)
-		put(p->requests.tails, p->requests.nr_tails, f->hash, r->id);
+		put(p->requests.tails, p->requests.nr_tails, f->hash, a);
 	/* of an earlier one that had more behind what both have only a part is back */
 	if (!by_tail && f->depth < anchor_of(prev->pages))
 		return;
@@ -312,6 +339,7 @@ void kvc_request_begin(struct kvc_pool *p, const struct kvc_domain *d, const u8 
 	struct found_tail f = { 0 };
 	u32 id;
 
+	a->tenant = d->slot;
 	a->pages = nr;
 	a->fresh = nr;
 	a->branch = true;
@@ -375,8 +403,8 @@ static void classify(struct kvc_requests *rq, struct kvc_asker *a, u32 found)
 	r->class = (u8)kvc_class(r->turn, a->fresh);
 	kvc_values_seen(rq->values, r->class);
 	if (a->anchored)
-		put(rq->tails, rq->nr_tails, a->anchor, a->id);
-	put(rq->tails, rq->nr_tails, a->tail, a->id);
+		put(rq->tails, rq->nr_tails, a->anchor, a);
+	put(rq->tails, rq->nr_tails, a->tail, a);
 }
 
 /* @found of the keys were found, those of @present, or the first ones if that is NULL. The others are awaited. */
@@ -392,7 +420,7 @@ void kvc_request_end(struct kvc_pool *p, const struct kvc_domain *d, const u8 ke
 	for (i = present ? 0 : found; i < a->pages; i++) {
 		if (present && present[i / 64] & BIT_ULL(i % 64))
 			continue;
-		put(rq->awaited, rq->nr_awaited, kvc_bucket(p, d, keys[i]), a->id);
+		put(rq->awaited, rq->nr_awaited, kvc_bucket(p, d, keys[i]), a);
 		if (i % 1024 == 1023)
 			os_relax();
 	}
