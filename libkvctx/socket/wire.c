@@ -119,6 +119,7 @@ static int answer_unwrap(struct answer *a)
 
 	if (a->nr_fds != 1 || a->head.bytes > WIRE_BODY_MAX)
 		return -ENODEV;
+	free(a->body);
 	a->body = malloc(a->head.bytes);
 	if (!a->body)
 		return -ENOMEM;
@@ -149,10 +150,8 @@ static int answer_receive(struct socket_file *s, struct answer *a)
 	if (n < (ssize_t)sizeof(a->head))
 		return wire_gone(s);
 	answer_keep_fds(a, &msg);
-	if (a->head.flags & WIRE_PARCEL) {
-		free(a->body);
+	if (a->head.flags & WIRE_PARCEL)
 		return answer_unwrap(a);
-	}
 	return a->head.bytes == (uint64_t)n - sizeof(a->head) ? 0 : -ENODEV;
 }
 
@@ -164,10 +163,10 @@ int kvs_packet_exchange(struct socket_file *s, struct packet *p, struct answer *
 	*a = (struct answer){ 0 };
 	pthread_mutex_lock(&s->call);
 	ret = kvs_packet_send(s, p);
-	if (!ret)
+	if (ret >= 0)
 		ret = answer_receive(s, a);
 	pthread_mutex_unlock(&s->call);
-	return ret ? ret : a->head.ret;
+	return ret < 0 ? ret : a->head.ret;
 }
 
 /* The structure comes back as the first part of the answer; where the rest begins */
