@@ -155,7 +155,7 @@ int kve_slots_setup(struct kve_session *s, u32 *slot_bytes, u32 nr)
 	s->slots = t;
 	if (t && !kve_map_create(&s->slots_map, (size_t)nr * bytes, true))
 		s->slots_mem = kve_mem_of_map(s, &s->slots_map);
-	if (!s->slots_mem) {
+	if (!t || !s->slots_mem) {
 		kve_slots_free(s);
 		return -ENOMEM;
 	}

@@ -494,9 +494,12 @@ void kvs_stage_end(struct socket_file *s, struct record *r)
 
 	if (!r->segs)
 		return;
-	for (uint32_t i = 0; i < r->nr_segs && r->counted; i++)
-		if (seg_local(&segs[i]))
-			(*local_find(s, segs[i].mem))->users--;
+	for (uint32_t i = 0; i < r->nr_segs && r->counted; i++) {
+		struct socket_local *l = seg_local(&segs[i]) ? *local_find(s, segs[i].mem) : NULL;
+
+		if (l)
+			l->users--;
+	}
 	if (r->unit == HALL)
 		s->hall_used = false;
 	else

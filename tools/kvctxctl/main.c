@@ -92,7 +92,7 @@ static int collect(struct ctl *c, struct words *w, char **argv)
 		if (status)
 			return status;
 	}
-	c->json = c->opt[OPT_OUTPUT].set && !strcmp(c->opt[OPT_OUTPUT].text, "json");
+	c->json = c->opt[OPT_OUTPUT].text && !strcmp(c->opt[OPT_OUTPUT].text, "json");
 	return CTL_OK;
 }
 

@@ -295,6 +295,7 @@ int scan_start(struct scan *s, const struct ctl *c, char *const *paths, int nr)
 		return status;
 	err = scan_look_all(s, paths, nr);
 	if (!err) {
+		s->nr_pools = 0;
 		s->pool = calloc(s->nr + 1, sizeof(*s->pool));
 		err = s->pool ? 0 : ENOMEM;
 	}

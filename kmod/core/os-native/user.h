@@ -36,7 +36,11 @@ typedef __s64 s64;
 #endif
 #define likely(x)			__builtin_expect(!!(x), 1)
 #define unlikely(x)			__builtin_expect(!!(x), 0)
+#ifndef __clang_analyzer__
 #define READ_ONCE(x)			__atomic_load_n(&(x), __ATOMIC_RELAXED)
+#else	/* to it the built-in is no access, and would tell nothing about the pointer */
+#define READ_ONCE(x)			(*(const volatile __typeof__(x) *)&(x))
+#endif
 #define WRITE_ONCE(x, v)		__atomic_store_n(&(x), v, __ATOMIC_RELAXED)
 #define os_load_acquire(p)		__atomic_load_n(p, __ATOMIC_ACQUIRE)
 #define os_store_release(p, v)		__atomic_store_n(p, v, __ATOMIC_RELEASE)
