@@ -61,7 +61,7 @@ TEST_F(data, sizes_at_odd_addresses)
 		round_trip(_metadata, &self->k, 200 + i, sizes[i], 1 + i, 48 * KT_MIB + 4093 - i);
 }
 
-TEST_F_TIMEOUT(data, page_of_80_mib, 120)
+TEST_F(data, page_of_80_mib)
 {
 	uint32_t size = 80 * KT_MIB, flags;
 

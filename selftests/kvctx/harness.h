@@ -26,7 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HARNESS_SECONDS	60
+#define HARNESS_SECONDS	300
 
 struct __test_metadata;
 

@@ -173,30 +173,30 @@ static void tried(FIXTURE_DATA(prio) *self, struct tries *t, unsigned int passed
 		EXPECT_EQ(LEAD, t.lead) TH_LOG("%u tries", t.nr);		\
 	} while (0)
 
-TEST_F_TIMEOUT(prio, load_passes_prefetches, 120)
+TEST_F(prio, load_passes_prefetches)
 {
 	EXPECT_PASSES(KVCTX_OP_PREFETCH, KVCTX_PRIO_DEFAULT, KVCTX_OP_LOAD, KVCTX_PRIO_DEFAULT);
 }
 
-TEST_F_TIMEOUT(prio, load_passes_stores, 120)
+TEST_F(prio, load_passes_stores)
 {
 	EXPECT_PASSES(KVCTX_OP_STORE, KVCTX_PRIO_DEFAULT, KVCTX_OP_LOAD, KVCTX_PRIO_DEFAULT);
 }
 
-TEST_F_TIMEOUT(prio, get_and_urgent_prefetch_pass_prefetches, 120)
+TEST_F(prio, get_and_urgent_prefetch_pass_prefetches)
 {
 	EXPECT_PASSES(KVCTX_OP_PREFETCH, KVCTX_PRIO_DEFAULT, KVCTX_OP_GET, KVCTX_PRIO_DEFAULT);
 	EXPECT_PASSES(KVCTX_OP_PREFETCH, KVCTX_PRIO_DEFAULT, KVCTX_OP_PREFETCH, KVCTX_PRIO_URGENT);
 }
 
-TEST_F_TIMEOUT(prio, normal_passes_background, 120)
+TEST_F(prio, normal_passes_background)
 {
 	EXPECT_PASSES(KVCTX_OP_PREFETCH, KVCTX_PRIO_DEFAULT, KVCTX_OP_STORE, KVCTX_PRIO_DEFAULT);
 	EXPECT_PASSES(KVCTX_OP_STORE, KVCTX_PRIO_BACKGROUND, KVCTX_OP_LOAD, KVCTX_PRIO_NORMAL);
 }
 
 /* Among equals there is order, whatever it is called */
-TEST_F_TIMEOUT(prio, equals_do_not_pass, 60)
+TEST_F(prio, equals_do_not_pass)
 {
 	static const enum kvctx_prio prios[] = { KVCTX_PRIO_URGENT, KVCTX_PRIO_NORMAL, KVCTX_PRIO_BACKGROUND };
 	unsigned int nr;
@@ -218,7 +218,7 @@ TEST_F_TIMEOUT(prio, equals_do_not_pass, 60)
 }
 
 /* An urgent LOAD of a page whose read-ahead waits for its turn takes that along */
-TEST_F_TIMEOUT(prio, load_hurries_the_fill_it_waits_for, 120)
+TEST_F(prio, load_hurries_the_fill_it_waits_for)
 {
 	unsigned int i, from, nr;
 	struct tries t = { 0 };
@@ -323,7 +323,7 @@ TEST_F(prio, nothing_starves)
 }
 
 /* The session ends with operations in every queue: by close and by kill */
-TEST_F_TIMEOUT(prio, end_of_session_with_a_queue, 60)
+TEST_F(prio, end_of_session_with_a_queue)
 {
 	int status;
 	pid_t pid;

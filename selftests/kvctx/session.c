@@ -444,7 +444,7 @@ TEST_F(session, two_processes_share_a_tenant)
 }
 
 /* kill -9 with operations in flight: nothing hangs, and what others stored is as it was */
-TEST_F_TIMEOUT(session, killed_clients, 300)
+TEST_F(session, killed_clients)
 {
 	struct kvctx_sqe lease = kt_sqe(KVCTX_OP_LEASE, kt_key(40));
 

@@ -533,7 +533,7 @@ TEST_F(slots, device_errors)
 }
 
 /* Fills on their way when the session ends: by close */
-TEST_F_TIMEOUT(slots, closed_while_filling, 60)
+TEST_F(slots, closed_while_filling)
 {
 	struct kt *k = &self->k;
 	struct kvctx_sqe sqes[NR_WAITERS];
@@ -554,7 +554,7 @@ TEST_F_TIMEOUT(slots, closed_while_filling, 60)
 }
 
 /* And by kill while the device is stuck */
-TEST_F_TIMEOUT(slots, killed_while_filling, 60)
+TEST_F(slots, killed_while_filling)
 {
 	struct kt *k = &self->k;
 	struct kvctx_sqe sqes[NR_WAITERS];
@@ -698,7 +698,7 @@ static void *stress_thread(void *arg)
 	return NULL;
 }
 
-TEST_F_TIMEOUT(slots, threads, 60)
+TEST_F(slots, threads)
 {
 	struct stress s[4] = { 0 };
 	pthread_t threads[4];
