@@ -76,7 +76,7 @@ void kvctx_leave_look(struct kvctx_pool *p)
 /* ops->space of the engine: any context, no sleep. */
 void kvctx_space(struct kvctx_pool *p)
 {
-	if (!list_empty_careful(&p->space.reqs[0]))
+	if (!list_empty_careful(&p->space.reqs[0]) || !list_empty_careful(&p->space.reqs[1]))
 		mod_delayed_work(p->io_wq, &p->space_work, 0);
 }
 

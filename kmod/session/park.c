@@ -11,8 +11,8 @@
  * which needs another kind of space.
  *
  * A STORE of a peer's memory goes to the members that reach the peer only. When these are full it is passed by all that
- * can go elsewhere, in the order in which they wait, and by those that come: reqs[0] has the passed ones. They come first
- * when the queue is tried again.
+ * can go elsewhere, in the order in which they wait, and by those that come: reqs[0] has the passed ones. They come
+ * first when the queue is tried again.
  */
 #include "session/wait.h"
 
@@ -84,7 +84,7 @@ static struct kvctx_req *park_next(struct kvctx_queue *q)
 	return found;
 }
 
-/* The members that may have @req have no space. 0: it is in its place again, passed unless it may go to any; or why not */
+/* No member may have @req now. 0: it is in its place again, passed unless it may go to any; or why not */
 static int park_again(struct kvctx_queue *q, struct kvctx_req *req)
 {
 	bool any = !req->barred;

@@ -11,8 +11,8 @@
  * under the queue's lock. So nothing slips in behind. Deadlines are looked after on the tick; the lists are walked only
  * when one has passed.
  *
- * Who queues an operation counts it in queue->waiting before it takes the lock. Who takes it out uncounts it, there or in
- * queue->passed.
+ * Who queues an operation counts it in queue->waiting before it takes the lock. Who takes it out uncounts it, there or
+ * in queue->passed.
  */
 #include "session/wait.h"
 

@@ -15,9 +15,9 @@
  *
  * What is kept, all of it bounded and none of it on media: a ring of requests; a table of the tails, which leads from
  * a key's hash to the latest request that has it as its tail; a table of awaited keys, which leads from the hash of a
- * key that was missed to the request. Of both the oldest are forgotten, but who fills a table forgets its own: no tenant
- * has more than half of a set to the cost of others. A wrong hash or a request that was forgotten
- * costs the pages their value (value.c), nothing else.
+ * key that was missed to the request. Of both the oldest are forgotten, but who fills a table forgets its own: no
+ * tenant has more than half of a set at the cost of others. A wrong hash or a request that was forgotten costs the
+ * pages their value (value.c), nothing else.
  *
  * requests->lock guards the ring and the counters. The tables are read and written without, so is a request's reach.
  */
@@ -117,7 +117,7 @@ static u32 tenant_of(u64 at)
 	return (u32)at >> KVC_ID_BITS;
 }
 
-/* Which of a full set @tenant takes the place of: its own oldest, if it has half of them, or the oldest of who has most */
+/* Whose place in a full set @tenant takes: of its own oldest, if it has half of them, or the oldest of who has most */
 static u32 oldest(const u64 *at, u32 tenant)
 {
 	u32 found = 0, most = 0, i, j, n;
