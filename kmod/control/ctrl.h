@@ -92,6 +92,7 @@ struct kvctx_tenant_params {
 	char name[KVCTX_NAME_MAX];
 	u32 uid, gid, mode;
 	u32 flags;			/* KVCTX_TENANT_* */
+	struct kvc_limits limits;
 };
 
 int kvctx_nodes_init(const struct file_operations *fops);	/* of the nodes; no lock */
@@ -102,6 +103,7 @@ struct kvctx_tenant *kvctx_tenant_find(struct kvctx_pool *p, const char *name);	
 struct kvctx_tenant *kvctx_tenant_add(struct kvctx_pool *p, const struct kvctx_tenant_params *params,
 				      struct netlink_ext_ack *extack);
 int kvctx_tenant_set(struct kvctx_tenant *t, u32 flags, struct netlink_ext_ack *extack);
+int kvctx_tenant_limit(struct kvctx_tenant *t, const struct kvc_limits *limits, struct netlink_ext_ack *extack);
 int kvctx_tenant_remove(struct kvctx_tenant *t, struct netlink_ext_ack *extack);
 
 /* genl.c */

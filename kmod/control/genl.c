@@ -57,6 +57,16 @@ static const struct nla_policy kvctx_tenant_policy[] = {
 	[KVCTX_A_TENANT] = { .type = NLA_NUL_STRING, .len = KVCTX_NAME_MAX - 1 },
 };
 
+static const struct nla_policy kvctx_limits_policy[] = {
+	[KVCTX_L_QUOTA] = { .type = NLA_U64 },
+	[KVCTX_L_RESERVE] = { .type = NLA_U64 },
+	[KVCTX_L_WRITE_BUDGET] = { .type = NLA_U64 },
+	[KVCTX_L_PINNED] = { .type = NLA_U64 },
+	[KVCTX_L_LEASED] = { .type = NLA_U64 },
+	[KVCTX_L_KEYSPACES] = { .type = NLA_U32 },
+	[KVCTX_L_FLAGS] = NLA_POLICY_MASK(NLA_U32, KVCTX_LIMIT_NO_URGENT),
+};
+
 static const struct nla_policy kvctx_tenant_add_policy[] = {
 	[KVCTX_A_POOL] = { .type = NLA_NUL_STRING, .len = KVCTX_NAME_MAX - 1 },
 	[KVCTX_A_TENANT] = { .type = NLA_NUL_STRING, .len = KVCTX_NAME_MAX - 1 },
@@ -64,12 +74,14 @@ static const struct nla_policy kvctx_tenant_add_policy[] = {
 	[KVCTX_A_GID] = { .type = NLA_U32 },
 	[KVCTX_A_MODE] = NLA_POLICY_MASK(NLA_U32, 0777),
 	[KVCTX_A_TENANT_FLAGS] = NLA_POLICY_MASK(NLA_U32, KVCTX_TENANT_VERIFIED),
+	[KVCTX_A_LIMITS] = NLA_POLICY_NESTED(kvctx_limits_policy),
 };
 
 static const struct nla_policy kvctx_tenant_set_policy[] = {
 	[KVCTX_A_POOL] = { .type = NLA_NUL_STRING, .len = KVCTX_NAME_MAX - 1 },
 	[KVCTX_A_TENANT] = { .type = NLA_NUL_STRING, .len = KVCTX_NAME_MAX - 1 },
 	[KVCTX_A_TENANT_FLAGS] = NLA_POLICY_MASK(NLA_U32, KVCTX_TENANT_VERIFIED),
+	[KVCTX_A_LIMITS] = NLA_POLICY_NESTED(kvctx_limits_policy),
 };
 
 /* Before and after each request */
@@ -266,6 +278,39 @@ static int kvctx_tenant_ids(struct genl_info *info, struct kvctx_tenant_params *
 	return 0;
 }
 
+static void kvctx_take_u64(u64 *value, const struct nlattr *attr)
+{
+	if (attr)
+		*value = nla_get_u64(attr);
+}
+
+/* The limits in @l with what the request gives instead */
+static int kvctx_limits_of(struct genl_info *info, struct kvc_limits *l)
+{
+	struct nlattr *attrs[ARRAY_SIZE(kvctx_limits_policy)];
+	const struct nlattr *nest = info->attrs[KVCTX_A_LIMITS];
+	int err;
+
+	if (!nest)
+		return 0;
+	err = nla_parse_nested(attrs, ARRAY_SIZE(attrs) - 1, nest, kvctx_limits_policy, info->extack);
+	if (err)
+		return err;
+	kvctx_take_u64(&l->quota, attrs[KVCTX_L_QUOTA]);
+	kvctx_take_u64(&l->reserve, attrs[KVCTX_L_RESERVE]);
+	kvctx_take_u64(&l->write_budget, attrs[KVCTX_L_WRITE_BUDGET]);
+	kvctx_take_u64(&l->pinned, attrs[KVCTX_L_PINNED]);
+	kvctx_take_u64(&l->leased, attrs[KVCTX_L_LEASED]);
+	if (attrs[KVCTX_L_KEYSPACES])
+		l->keyspaces = nla_get_u32(attrs[KVCTX_L_KEYSPACES]);
+	if (attrs[KVCTX_L_FLAGS])
+		l->flags = nla_get_u32(attrs[KVCTX_L_FLAGS]) & KVCTX_LIMIT_NO_URGENT ? KVC_LIMIT_NO_URGENT : 0;
+	if (kvc_limits_ok(l))
+		return 0;
+	NL_SET_BAD_ATTR(info->extack, nest);
+	return kvctx_refuse(info->extack, NULL, -EINVAL, "reserve: at most the quota, write budget: 1M to 1E");
+}
+
 static int kvctx_do_add_tenant(struct sk_buff *skb, struct genl_info *info)
 {
 	struct kvctx_tenant_params params = {};
@@ -279,6 +324,8 @@ static int kvctx_do_add_tenant(struct sk_buff *skb, struct genl_info *info)
 		return kvctx_missing_attr(info, KVCTX_A_TENANT, "name of the tenant");
 	nla_strscpy(params.name, info->attrs[KVCTX_A_TENANT], sizeof(params.name));
 	err = kvctx_tenant_ids(info, &params);
+	if (!err)
+		err = kvctx_limits_of(info, &params.limits);
 	if (err)
 		return err;
 	t = kvctx_tenant_add(p, &params, info->extack);
@@ -310,15 +357,21 @@ static struct kvctx_tenant *kvctx_tenant_of(struct genl_info *info)
 
 static int kvctx_do_set_tenant(struct sk_buff *skb, struct genl_info *info)
 {
-	const struct nlattr *flags = info->attrs[KVCTX_A_TENANT_FLAGS];
+	const struct nlattr *flags = info->attrs[KVCTX_A_TENANT_FLAGS], *nest = info->attrs[KVCTX_A_LIMITS];
 	struct kvctx_tenant *t = kvctx_tenant_of(info);
+	struct kvc_limits limits;
 	int err;
 
 	if (IS_ERR(t))
 		return PTR_ERR(t);
-	if (!flags)
-		return kvctx_missing_attr(info, KVCTX_A_TENANT_FLAGS, "flags of the tenant");
-	err = kvctx_tenant_set(t, nla_get_u32(flags), info->extack);
+	if (!flags && !nest)
+		return kvctx_missing_attr(info, KVCTX_A_TENANT_FLAGS, "limits or flags of the tenant");
+	limits = kvc_super_of(t->pool->core)->limits[t->slot];
+	err = kvctx_limits_of(info, &limits);
+	if (!err && flags)
+		err = kvctx_tenant_set(t, nla_get_u32(flags), info->extack);
+	if (!err && nest)
+		err = kvctx_tenant_limit(t, &limits, info->extack);
 	if (!err)
 		kvctx_event_tenant(KVCTX_CMD_TENANT_SET, t);
 	return err;

@@ -92,6 +92,22 @@ int kvctx_msg_pool(struct sk_buff *skb, struct kvctx_pool *p)
 	return err;
 }
 
+static int kvctx_msg_limits(struct sk_buff *skb, const struct kvc_limits *l)
+{
+	struct nlattr *nest = nla_nest_start(skb, KVCTX_A_LIMITS);
+
+	if (!nest || nla_put_u64_64bit(skb, KVCTX_L_QUOTA, l->quota, KVCTX_L_PAD) ||
+	    nla_put_u64_64bit(skb, KVCTX_L_RESERVE, l->reserve, KVCTX_L_PAD) ||
+	    nla_put_u64_64bit(skb, KVCTX_L_WRITE_BUDGET, l->write_budget, KVCTX_L_PAD) ||
+	    nla_put_u64_64bit(skb, KVCTX_L_PINNED, l->pinned, KVCTX_L_PAD) ||
+	    nla_put_u64_64bit(skb, KVCTX_L_LEASED, l->leased, KVCTX_L_PAD) ||
+	    nla_put_u32(skb, KVCTX_L_KEYSPACES, l->keyspaces) ||
+	    nla_put_u32(skb, KVCTX_L_FLAGS, l->flags & KVC_LIMIT_NO_URGENT ? KVCTX_LIMIT_NO_URGENT : 0))
+		return -EMSGSIZE;
+	nla_nest_end(skb, nest);
+	return 0;
+}
+
 int kvctx_msg_tenant(struct sk_buff *skb, struct kvctx_tenant *t)
 {
 	const struct kvc_super_tenant *config = &kvc_super_of(t->pool->core)->tenants[t->slot];
@@ -110,7 +126,7 @@ int kvctx_msg_tenant(struct sk_buff *skb, struct kvctx_tenant *t)
 	    nla_put_u64_64bit(skb, KVCTX_A_TENANT_PAGES, pages, KVCTX_A_PAD) ||
 	    nla_put_u64_64bit(skb, KVCTX_A_TENANT_BYTES, bytes, KVCTX_A_PAD))
 		return -EMSGSIZE;
-	return 0;
+	return kvctx_msg_limits(skb, &kvc_super_of(t->pool->core)->limits[t->slot]);
 }
 
 static int kvctx_msg_path(struct sk_buff *skb, const struct kvctx_path *path)

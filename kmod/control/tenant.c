@@ -206,23 +206,45 @@ static void kvctx_tenant_forget(struct kvctx_pool *p, const char *name)
 		kvc_tenants_gone(p->core);
 }
 
-/* On media first: a node that can be opened is that of a tenant which will be there after a reboot. */
-struct kvctx_tenant *kvctx_tenant_add(struct kvctx_pool *p, const struct kvctx_tenant_params *params,
-				      struct netlink_ext_ack *extack)
+/*
+ * In the configuration and on media, or neither. Its slot. Limits are another change, with a superblock of its own: the
+ * slots on media alternate.
+ */
+static int kvctx_tenant_record(struct kvctx_pool *p, const struct kvctx_tenant_params *params,
+			       struct netlink_ext_ack *extack)
 {
-	struct kvctx_tenant *t;
-	int slot;
+	static const struct kvc_limits none;
+	int slot, err;
 
 	mutex_lock(&kvctx_mutex);
 	slot = kvc_tenant_add(p->core, params->name, params->uid, params->gid, params->mode,
 			      kvctx_media_flags(params->flags));
 	mutex_unlock(&kvctx_mutex);
 	if (slot < 0)
-		return ERR_PTR(kvctx_refuse_add(p, params->name, slot, extack));
-	if (kvctx_members_write_super(p)) {
-		kvctx_tenant_forget(p, params->name);
-		return ERR_PTR(kvctx_refuse(extack, NULL, -EIO, "no superblock could be written"));
+		return kvctx_refuse_add(p, params->name, slot, extack);
+	err = kvctx_members_write_super(p);
+	if (!err && memcmp(&params->limits, &none, sizeof(none))) {
+		mutex_lock(&kvctx_mutex);
+		err = kvc_tenant_limit(p->core, params->name, &params->limits);
+		mutex_unlock(&kvctx_mutex);
+		if (!err)
+			err = kvctx_members_write_super(p);
 	}
+	if (!err)
+		return slot;
+	kvctx_tenant_forget(p, params->name);
+	return kvctx_refuse(extack, NULL, -EIO, "no superblock could be written");
+}
+
+/* On media first: a node that can be opened is that of a tenant which will be there after a reboot. */
+struct kvctx_tenant *kvctx_tenant_add(struct kvctx_pool *p, const struct kvctx_tenant_params *params,
+				      struct netlink_ext_ack *extack)
+{
+	int slot = kvctx_tenant_record(p, params, extack);
+	struct kvctx_tenant *t;
+
+	if (slot < 0)
+		return ERR_PTR(slot);
 	mutex_lock(&kvctx_mutex);
 	t = kvctx_tenant_create(p, (u32)slot);
 	mutex_unlock(&kvctx_mutex);
@@ -261,6 +283,22 @@ int kvctx_tenant_set(struct kvctx_tenant *t, u32 flags, struct netlink_ext_ack *
 
 	if (err)
 		return err;
+	if (kvctx_members_write_super(t->pool))
+		return kvctx_refuse(extack, NULL, -EIO, "set until detach: no superblock could be written");
+	return 0;
+}
+
+/* Sessions need not be closed: who is over a new limit gets no more until he is below it. */
+int kvctx_tenant_limit(struct kvctx_tenant *t, const struct kvc_limits *limits, struct netlink_ext_ack *extack)
+{
+	int err;
+
+	mutex_lock(&kvctx_mutex);
+	err = kvc_tenant_limit(t->pool->core, t->name, limits);
+	kvctx_generation++;
+	mutex_unlock(&kvctx_mutex);
+	if (err)
+		return kvctx_refuse(extack, NULL, err, "limits of %s cannot be set, error %d", t->name, -err);
 	if (kvctx_members_write_super(t->pool))
 		return kvctx_refuse(extack, NULL, -EIO, "set until detach: no superblock could be written");
 	return 0;

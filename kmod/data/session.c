@@ -80,6 +80,7 @@ static long session_info(struct kvctx_session *s, union kvctx_arg *arg)
 		.members = kvctx_nr_members(s->pool),
 		.dma_align = session_dma_align(s->pool),
 		.tenant_flags = s->tenant->flags,
+		.tenant_limit = READ_ONCE(super->limits[s->tenant->slot].quota),
 		.slot_bytes_max = session_slot_bytes_max(s),
 	};
 	if (session_ready(s))

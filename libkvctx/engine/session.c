@@ -70,9 +70,10 @@ static int session_info(struct kve_session *s, union kvctx_arg *arg)
 {
 	const struct kvc_super *super = kvc_super_of(s->pool->core);
 	struct kvctx_info *info = &arg->info;
-	u64 pages, bytes, capacity;
+	u64 pages, bytes, capacity, quota;
 
 	pthread_mutex_lock(&s->pool->config_lock);
+	quota = super->limits[s->slot].quota;
 	capacity = kvc_capacity(s->pool->core);
 	pthread_mutex_unlock(&s->pool->config_lock);
 	*info = (struct kvctx_info){
@@ -89,6 +90,7 @@ static int session_info(struct kve_session *s, union kvctx_arg *arg)
 		.members = kve_nr_members(s->pool),
 		.dma_align = session_align(s->pool),
 		.tenant_flags = s->tenant_flags,
+		.tenant_limit = quota,
 		.slot_bytes_max = session_slot_bytes_max(s),
 	};
 	kvc_tenant_usage(s->pool->core, s->slot, &pages, &bytes);

@@ -41,6 +41,11 @@ struct attr {
 #define STR(type, s)	{ type, s, sizeof(s) }
 #define NUM(type, ...)	{ type, (const __u32[]){ __VA_ARGS__ }, sizeof(__u32) }
 
+/* A limit of four bytes, and two of eight: the attributes inside, by halves of words */
+#define LIMIT(type, n)	{ KVCTX_A_LIMITS | NLA_F_NESTED, (const __u16[]){ 8, type, n, 0 }, 8 }
+#define LIMIT64(type, n, type2, n2) \
+	{ KVCTX_A_LIMITS | NLA_F_NESTED, (const __u16[]){ 12, type, n, 0, 0, 0, 12, type2, n2, 0, 0, 0 }, 24 }
+
 struct request {
 	const char *what;
 	int cmd;
@@ -99,6 +104,18 @@ static const struct request requests[] = {
 	{ "set with what add takes", KVCTX_CMD_TENANT_SET, 0, EINVAL, NULL,
 	  { STR(KVCTX_A_POOL, "t"), STR(KVCTX_A_TENANT, "default"), NUM(KVCTX_A_TENANT_FLAGS, 1),
 	    NUM(KVCTX_A_MODE, 0600) } },
+	{ "set with unknown flags of limits", KVCTX_CMD_TENANT_SET, 0, EINVAL, NULL,
+	  { STR(KVCTX_A_POOL, "t"), STR(KVCTX_A_TENANT, "default"), LIMIT(KVCTX_L_FLAGS, 2) } },
+	{ "set with a short limit", KVCTX_CMD_TENANT_SET, 0, EINVAL, NULL,
+	  { STR(KVCTX_A_POOL, "t"), STR(KVCTX_A_TENANT, "default"), LIMIT(KVCTX_L_QUOTA, 2) } },
+	{ "set with a limit behind the last", KVCTX_CMD_TENANT_SET, 0, EINVAL, NULL,
+	  { STR(KVCTX_A_POOL, "t"), STR(KVCTX_A_TENANT, "default"), LIMIT(KVCTX_L_MAX + 1, 2) } },
+	{ "set with a reserve above the quota", KVCTX_CMD_TENANT_SET, 0, EINVAL, "reserve: at most the quota",
+	  { STR(KVCTX_A_POOL, "t"), STR(KVCTX_A_TENANT, "default"), LIMIT64(KVCTX_L_QUOTA, 2, KVCTX_L_RESERVE, 3) } },
+	{ "add with a write budget of a byte", KVCTX_CMD_TENANT_ADD, 0, EINVAL, "write budget: 1M to 1E",
+	  { STR(KVCTX_A_POOL, "t"), STR(KVCTX_A_TENANT, "a"), LIMIT64(KVCTX_L_WRITE_BUDGET, 1, KVCTX_L_RESERVE, 0) } },
+	{ "set of limits of an unknown tenant", KVCTX_CMD_TENANT_SET, 0, ENOENT, "no tenant named x",
+	  { STR(KVCTX_A_POOL, "t"), STR(KVCTX_A_TENANT, "x"), LIMIT(KVCTX_L_KEYSPACES, 2) } },
 	{ "remove without a tenant", KVCTX_CMD_TENANT_REMOVE, 0, EINVAL, "name of the tenant",
 	  { STR(KVCTX_A_POOL, "t") } },
 	{ "remove an unknown tenant", KVCTX_CMD_TENANT_REMOVE, 0, ENOENT, "no tenant named x",

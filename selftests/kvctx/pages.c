@@ -7,7 +7,7 @@
  *	pages load FROM COUNT SIZE              prints "right=N wrong=N bad=N missing=N gone=N errors=N"
  *	pages delete FROM COUNT                 prints "deleted=N missing=N errors=N"
  *	pages flush                             prints "flushed"
- *	pages info                              prints "tenant_flags=N"
+ *	pages info                              prints "tenant_flags=N", "tenant_limit=N"
  *	pages hold SECONDS                      keeps a session open
  *	pages hang                              keeps operations in flight until it is killed
  *	pages lease FROM COUNT SECONDS          holds leases
@@ -225,7 +225,7 @@ int main(int argc, char **argv)
 
 		if (res)
 			die("info", res);
-		printf("tenant_flags=%u\n", info.tenant_flags);
+		printf("tenant_flags=%u\ntenant_limit=%llu\n", info.tenant_flags, info.tenant_limit);
 	} else if (!strcmp(verb, "hold") && argc == 3) {
 		puts("holding");
 		fflush(stdout);

@@ -21,9 +21,11 @@
  *   POOL_SET        KVCTX_A_POOL KVCTX_A_DISCARD_RATE? KVCTX_A_WRITE_BUDGET?
  *                                               kept on the media; what is not given stays; -EINVAL for neither
  *   TENANT_ADD      KVCTX_A_POOL KVCTX_A_TENANT KVCTX_A_UID? KVCTX_A_GID? KVCTX_A_MODE?
- *                   KVCTX_A_TENANT_FLAGS?
- *   TENANT_SET      KVCTX_A_POOL KVCTX_A_TENANT KVCTX_A_TENANT_FLAGS
- *                                               -EBUSY while its sessions are open
+ *                   KVCTX_A_TENANT_FLAGS? KVCTX_A_LIMITS?
+ *   TENANT_SET      KVCTX_A_POOL KVCTX_A_TENANT KVCTX_A_TENANT_FLAGS? KVCTX_A_LIMITS?
+ *                                               kept on the media; what is not given stays; -EINVAL for neither.
+ *                                               Flags: -EBUSY while its sessions are open; limits are in force at
+ *                                               once
  *   TENANT_REMOVE   KVCTX_A_POOL KVCTX_A_TENANT -EBUSY while its sessions are open
  *   TENANT_GET      dump: KVCTX_A_POOL?         TENANT objects
  *   STATS_GET       dump: KVCTX_A_POOL?         one STATS object a pool
@@ -33,7 +35,8 @@
  * Objects are messages of the command's number that carry
  *   POOL    POOL UUID CAPACITY SEGMENT_SIZE CHUNK_SIZE PAGE_LEN_MAX STATE ATTACH_BYTES ATTACH_US DISCARD_RATE
  *           WRITE_BUDGET, with a budget WRITE_BUDGET_LEFT, and one nested KVCTX_A_MEMBER a member
- *   TENANT  POOL TENANT UID GID MODE SESSIONS DEV_MAJOR DEV_MINOR TENANT_FLAGS
+ *   TENANT  POOL TENANT UID GID MODE SESSIONS DEV_MAJOR DEV_MINOR TENANT_FLAGS TENANT_PAGES TENANT_BYTES
+ *           and one u64 or u32 KVCTX_L_* a limit, nested in KVCTX_A_LIMITS
  *   PEER    POOL PEER and one nested KVCTX_A_PATH a member
  *   STATS   POOL and one u64 KVCTX_S_* a counter, nested in KVCTX_A_STATS
  *
@@ -102,6 +105,7 @@ enum kvctx_genl_attr {
 	KVCTX_A_DRY_RUN,		/* flag: tell whether it could be done */
 	KVCTX_A_TENANT_PAGES,		/* u64: pages in the index */
 	KVCTX_A_TENANT_BYTES,		/* u64: their bytes */
+	KVCTX_A_LIMITS,			/* nested KVCTX_L_* */
 	__KVCTX_A_MAX,
 };
 #define KVCTX_A_MAX (__KVCTX_A_MAX - 1)
@@ -145,6 +149,23 @@ enum kvctx_genl_path {
 	__KVCTX_P_MAX,
 };
 #define KVCTX_P_MAX (__KVCTX_P_MAX - 1)
+
+/* Inside KVCTX_A_LIMITS: what a tenant may take; 0: no limit */
+enum kvctx_genl_limit {
+	KVCTX_L_UNSPEC,
+	KVCTX_L_PAD,
+	KVCTX_L_QUOTA,			/* u64: bytes of its pages */
+	KVCTX_L_RESERVE,		/* u64: bytes of its pages that no other tenant evicts, at most the quota */
+	KVCTX_L_WRITE_BUDGET,		/* u64: bytes a day that its STOREs write, 1 MiB to 1 EiB */
+	KVCTX_L_PINNED,			/* u64: bytes of registered memory, arenas and slots of all its sessions */
+	KVCTX_L_LEASED,			/* u64: bytes of the segments that its leases keep */
+	KVCTX_L_KEYSPACES,		/* u32: keyspaces */
+	KVCTX_L_FLAGS,			/* u32: KVCTX_LIMIT_* */
+	__KVCTX_L_MAX,
+};
+#define KVCTX_L_MAX (__KVCTX_L_MAX - 1)
+
+#define KVCTX_LIMIT_NO_URGENT	(1U << 0)	/* urgent operations are of normal priority */
 
 /* Inside KVCTX_A_STATS: u64 each, counted since attach unless it says "now" */
 enum kvctx_genl_stat {
