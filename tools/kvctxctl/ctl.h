@@ -67,6 +67,7 @@ enum ctl_kind {
 	KIND_FORMAT,
 	KIND_RATE,		/* bytes a second, or on (num is CTL_DEFAULT), or off (0) */
 	KIND_LIMIT,		/* bytes, or off (0) */
+	KIND_MOST,		/* a number, or off (0) */
 };
 
 enum ctl_opt {
@@ -87,6 +88,13 @@ enum ctl_opt {
 	OPT_MODE,
 	OPT_REQUIRE_VERIFIED,
 	OPT_ALLOW_UNVERIFIED,
+	OPT_QUOTA,
+	OPT_RESERVE,
+	OPT_MAX_PINNED,
+	OPT_MAX_LEASED,
+	OPT_MAX_KEYSPACES,
+	OPT_NO_URGENT,
+	OPT_URGENT,
 	OPT_TRANSPORT,
 	OPT_TRADDR,
 	OPT_TRSVCID,
@@ -206,6 +214,7 @@ int cmd_tenant_add(struct ctl *c);
 int cmd_tenant_set(struct ctl *c);
 int cmd_tenant_remove(struct ctl *c);
 int cmd_tenant_list(struct ctl *c);
+int cmd_tenant_show(struct ctl *c);
 int cmd_connect(struct ctl *c);
 int cmd_disconnect(struct ctl *c);
 int cmd_stat(struct ctl *c);

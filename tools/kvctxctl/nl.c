@@ -52,6 +52,7 @@ static const struct nla_policy policy[KVCTX_A_MAX + 1] = {
 	[KVCTX_A_WRITE_BUDGET_LEFT] = { .type = NLA_U64 },
 	[KVCTX_A_TENANT_PAGES] = { .type = NLA_U64 },
 	[KVCTX_A_TENANT_BYTES] = { .type = NLA_U64 },
+	[KVCTX_A_LIMITS] = { .type = NLA_NESTED },
 };
 
 static int on_object(struct nl_msg *msg, void *arg)
@@ -145,6 +146,29 @@ static int put_long(struct nl_msg *msg, int attr, const struct ctl_value *v)
 	return v && v->set ? nla_put_u64(msg, attr, v->num) : 0;
 }
 
+/* Those that are set */
+static int put_limits(struct nl_msg *msg, const struct ctl_value *opt)
+{
+	const struct ctl_value no_urgent = {
+		.set = opt[OPT_NO_URGENT].set || opt[OPT_URGENT].set,
+		.num = opt[OPT_NO_URGENT].set ? KVCTX_LIMIT_NO_URGENT : 0,
+	};
+	struct nlattr *nest = nla_nest_start(msg, KVCTX_A_LIMITS);
+	int err;
+
+	if (!nest)
+		return -NLE_NOMEM;
+	err = put_long(msg, KVCTX_L_QUOTA, &opt[OPT_QUOTA]);
+	err = err ?: put_long(msg, KVCTX_L_RESERVE, &opt[OPT_RESERVE]);
+	err = err ?: put_long(msg, KVCTX_L_WRITE_BUDGET, &opt[OPT_WRITE_BUDGET]);
+	err = err ?: put_long(msg, KVCTX_L_PINNED, &opt[OPT_MAX_PINNED]);
+	err = err ?: put_long(msg, KVCTX_L_LEASED, &opt[OPT_MAX_LEASED]);
+	err = err ?: put_value(msg, KVCTX_L_KEYSPACES, &opt[OPT_MAX_KEYSPACES]);
+	err = err ?: put_value(msg, KVCTX_L_FLAGS, &no_urgent);
+	nla_nest_end(msg, nest);	/* takes an empty one away again */
+	return err;
+}
+
 static struct nl_msg *build(const struct nl_request *rq, int family)
 {
 	struct nl_msg *msg = nlmsg_alloc_size(request_size(rq));
@@ -172,6 +196,8 @@ static struct nl_msg *build(const struct nl_request *rq, int family)
 	err = err ?: put_value(msg, KVCTX_A_GID, rq->gid);
 	err = err ?: put_value(msg, KVCTX_A_MODE, rq->mode);
 	err = err ?: put_value(msg, KVCTX_A_TENANT_FLAGS, rq->flags);
+	if (rq->limits)
+		err = err ?: put_limits(msg, rq->limits);
 	err = err ?: put_long(msg, KVCTX_A_DISCARD_RATE, rq->discard_rate);
 	err = err ?: put_long(msg, KVCTX_A_WRITE_BUDGET, rq->write_budget);
 	err = err ?: put_long(msg, KVCTX_A_CAPACITY, rq->capacity);

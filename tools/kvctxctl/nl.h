@@ -30,6 +30,7 @@ struct nl_request {
 	int nr_devices;
 	const struct ctl_value *uid, *gid, *mode, *flags;
 	bool degraded, move, dry_run;
+	const struct ctl_value *limits;	/* those of the options that are limits of a tenant, by OPT_* */
 	const struct ctl_value *index, *discard_rate, *write_budget, *capacity;
 	struct json_object *(*object)(const struct nl_object *o);	/* an answer in JSON; NULL: no answers */
 	char *refusal;			/* NULL, or room for REFUSAL_MAX: what is not supported is told here, and to nobody else */

@@ -156,6 +156,32 @@ struct json_object *object_pool(const struct nl_object *o)
 	return obj;
 }
 
+static const struct nla_policy limit_policy[KVCTX_L_MAX + 1] = {
+	[KVCTX_L_QUOTA] = { .type = NLA_U64 },
+	[KVCTX_L_RESERVE] = { .type = NLA_U64 },
+	[KVCTX_L_WRITE_BUDGET] = { .type = NLA_U64 },
+	[KVCTX_L_PINNED] = { .type = NLA_U64 },
+	[KVCTX_L_LEASED] = { .type = NLA_U64 },
+	[KVCTX_L_KEYSPACES] = { .type = NLA_U32 },
+	[KVCTX_L_FLAGS] = { .type = NLA_U32 },
+};
+
+static void add_limits(struct json_object *obj, struct nlattr *nest)
+{
+	struct nlattr *l[KVCTX_L_MAX + 1];
+
+	if (!nest || nla_parse_nested(l, KVCTX_L_MAX, nest, limit_policy) < 0)
+		return;
+	add_u64(obj, "quota", l[KVCTX_L_QUOTA]);
+	add_u64(obj, "reserve", l[KVCTX_L_RESERVE]);
+	add_u64(obj, "write_budget", l[KVCTX_L_WRITE_BUDGET]);
+	add_u64(obj, "max_pinned", l[KVCTX_L_PINNED]);
+	add_u64(obj, "max_leased", l[KVCTX_L_LEASED]);
+	add_u32(obj, "max_keyspaces", l[KVCTX_L_KEYSPACES]);
+	if (l[KVCTX_L_FLAGS])
+		out_bool(obj, "no_urgent", nla_get_u32(l[KVCTX_L_FLAGS]) & KVCTX_LIMIT_NO_URGENT);
+}
+
 struct json_object *object_tenant(const struct nl_object *o)
 {
 	struct json_object *obj = out_object();
@@ -173,6 +199,7 @@ struct json_object *object_tenant(const struct nl_object *o)
 	add_u32(obj, "minor", o->attrs[KVCTX_A_DEV_MINOR]);
 	if (o->attrs[KVCTX_A_TENANT_FLAGS])
 		out_bool(obj, "require_verified", nla_get_u32(o->attrs[KVCTX_A_TENANT_FLAGS]) & KVCTX_TENANT_VERIFIED);
+	add_limits(obj, o->attrs[KVCTX_A_LIMITS]);
 	nl_node(out_get_text(obj, "pool"), out_get_text(obj, "tenant"), node, sizeof(node));
 	out_text(obj, "node", node);
 	return obj;

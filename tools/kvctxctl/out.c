@@ -115,6 +115,8 @@ static const char *cell(struct json_object *row, const struct out_column *col, c
 
 	if (!out_get(row, col->key) || col->form == FORM_TEXT)
 		return out_get_text(row, col->key);
+	if (json_object_is_type(out_get(row, col->key), json_type_string))
+		return out_get_text(row, col->key);
 	num = out_get_number(row, col->key);
 	if (col->form == FORM_SIZE)
 		out_size_text(num, buf, size);

@@ -7,6 +7,9 @@
  */
 #include "ctl.h"
 
+#define TENANT_LIMITS	(OPT(QUOTA) | OPT(RESERVE) | OPT(WRITE_BUDGET) | OPT(MAX_PINNED) | OPT(MAX_LEASED) | \
+			 OPT(MAX_KEYSPACES) | OPT(NO_URGENT) | OPT(URGENT))
+
 static const char *const transports[] = { "tcp", "rdma", "loop", "fc", NULL };
 static const char *const formats[] = { "text", "json", NULL };
 
@@ -57,6 +60,20 @@ const struct ctl_option ctl_options[OPT_NR] = {
 		"refuse operations whose bytes nobody would verify" },
 	[OPT_ALLOW_UNVERIFIED] = { "allow-unverified", 0, KIND_FLAG, false, NULL,
 		"do not refuse them any more" },
+	[OPT_QUOTA] = { "quota", 0, KIND_LIMIT, false, "SIZE",
+		"off, or bytes of pages that the tenant may have" },
+	[OPT_RESERVE] = { "reserve", 0, KIND_LIMIT, false, "SIZE",
+		"off, or bytes of its pages that other tenants do not evict" },
+	[OPT_MAX_PINNED] = { "max-pinned", 0, KIND_LIMIT, false, "SIZE",
+		"off, or bytes of memory that its sessions may pin together" },
+	[OPT_MAX_LEASED] = { "max-leased", 0, KIND_LIMIT, false, "SIZE",
+		"off, or bytes of the segments that its leases may keep" },
+	[OPT_MAX_KEYSPACES] = { "max-keyspaces", 0, KIND_MOST, false, "N",
+		"off, or how many keyspaces it may have" },
+	[OPT_NO_URGENT] = { "no-urgent", 0, KIND_FLAG, false, NULL,
+		"its operations are of normal priority when they ask for urgent" },
+	[OPT_URGENT] = { "urgent", 0, KIND_FLAG, false, NULL,
+		"they may be urgent" },
 	[OPT_TRANSPORT] = { "transport", 't', KIND_TRANSPORT, false, "TRANSPORT",
 		"tcp, rdma, loop or fc" },
 	[OPT_TRADDR] = { "traddr", 'a', KIND_TEXT, false, "ADDRESS",
@@ -92,7 +109,7 @@ const struct ctl_option ctl_options[OPT_NR] = {
 	[OPT_LISTEN] = { "listen", 'l', KIND_TEXT, false, "WHERE",
 		"a path for a Unix socket, or [HOST:]PORT (default 127.0.0.1:9585)" },
 	[OPT_WRITE_BUDGET] = { "write-budget", 0, KIND_LIMIT, false, "SIZE",
-		"off, or bytes a day that may be written to all members together, from 1M" },
+		"off, or bytes a day that may be written, from 1M" },
 };
 
 const struct ctl_noun ctl_nouns[] = {
@@ -256,27 +273,33 @@ const struct ctl_command ctl_commands[] = {
 			{ KIND_POOL, "POOL", .help = "name of an attached pool" },
 			{ KIND_NAME, "TENANT", .help = "name of the new tenant" },
 		},
-		.options = OPT(SOCKET) | OPT(UID) | OPT(GID) | OPT(MODE) | OPT(REQUIRE_VERIFIED),
+		.options = OPT(SOCKET) | OPT(UID) | OPT(GID) | OPT(MODE) | OPT(REQUIRE_VERIFIED) |
+			   TENANT_LIMITS,
 		.summary = "add a tenant to a pool",
 		.text =
 "Creates the node /dev/kvctx/POOL/TENANT. Who may open it may use the tenant's\n"
-"pages; who may open it for reading only may load pages, not store them.",
-		.example = "kvctxctl tenant add ctx0 llama --uid vllm --mode 0660",
+"pages; who may open it for reading only may load pages, not store them. What\n"
+"it may take is not limited but for what is given, see tenant set.",
+		.example = "kvctxctl tenant add ctx0 llama --uid vllm --mode 0660 --quota 2T",
 	}, {
 		.noun = "tenant", .verb = "set", .run = cmd_tenant_set,
 		.args = {
 			{ KIND_POOL, "POOL", .help = "name of an attached pool" },
 			{ KIND_TENANT, "TENANT", .help = "name of one of its tenants" },
 		},
-		.options = OPT(SOCKET) | OPT(REQUIRE_VERIFIED) | OPT(ALLOW_UNVERIFIED),
-		.summary = "change what a tenant requires",
+		.options = OPT(SOCKET) | OPT(REQUIRE_VERIFIED) | OPT(ALLOW_UNVERIFIED) | TENANT_LIMITS,
+		.summary = "change what a tenant requires, and what it may take",
 		.text =
-"Kept on the devices. With --require-verified each page is checked against\n"
+"Kept on the devices; what is not given stays. Limits are in force at once,\n"
+"also for sessions that are open: who has more than a new one allows gets no\n"
+"more. A reserve is at most the quota. A write budget is the tenant's own\n"
+"beside the pool's, see pool set, and counts what its stores write.\n"
+"With --require-verified each page is checked against\n"
 "its checksums, by the kernel or by the reader: loads that skip the check are\n"
 "refused, and so are transfers between a member and a peer's memory in which\n"
-"the checksums do not come along. Refused while a process has the tenant's\n"
-"node open.",
-		.example = "kvctxctl tenant set ctx0 llama --require-verified",
+"the checksums do not come along. That is not changed while a process has the\n"
+"tenant's node open.",
+		.example = "kvctxctl tenant set ctx0 llama --quota 2T --max-pinned 64G --no-urgent",
 	}, {
 		.noun = "tenant", .verb = "remove", .run = cmd_tenant_remove,
 		.args = {
@@ -296,6 +319,16 @@ const struct ctl_command ctl_commands[] = {
 		.summary = "list tenants and their device nodes",
 		.text = "One line for each tenant.",
 		.example = "kvctxctl tenant list ctx0",
+	}, {
+		.noun = "tenant", .verb = "show", .run = cmd_tenant_show,
+		.args = {
+			{ KIND_POOL, "POOL", .help = "name of an attached pool" },
+			{ KIND_TENANT, "TENANT", .help = "name of one of its tenants" },
+		},
+		.options = OPT(SOCKET),
+		.summary = "show a tenant, what it has and what it may take",
+		.text = "Limits that are off are not restricted but by the pool.",
+		.example = "kvctxctl tenant show ctx0 llama",
 	}, {
 		.noun = "connect", .run = cmd_connect,
 		.options = OPT(TRANSPORT) | OPT(TRADDR) | OPT(TRSVCID) | OPT(NQN) | OPT(HOST_TRADDR) |

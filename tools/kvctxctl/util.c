@@ -107,6 +107,16 @@ static const char *parse_rate(const char *text, bool on, uint64_t *num)
 	return *num ? NULL : "0 is said as 'off'";
 }
 
+static const char *parse_most(const char *text, uint64_t *num)
+{
+	*num = 0;
+	if (!strcmp(text, "off"))
+		return NULL;
+	if (parse_number(text, UINT32_MAX, num))
+		return "not off or a number";
+	return *num ? NULL : "0 is said as 'off'";
+}
+
 static const char *parse_seconds(const char *text, uint64_t *num)
 {
 	size_t whole = strspn(text, "0123456789");
@@ -181,6 +191,8 @@ const char *ctl_value_parse(enum ctl_kind kind, const char *text, struct ctl_val
 	case KIND_RATE:
 	case KIND_LIMIT:
 		return parse_rate(text, kind == KIND_RATE, &v->num);
+	case KIND_MOST:
+		return parse_most(text, &v->num);
 	case KIND_NUMBER:
 		return parse_number(text, INT32_MAX, &v->num);
 	case KIND_SECONDS:

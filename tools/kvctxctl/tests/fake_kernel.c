@@ -189,6 +189,21 @@ static void push_pool(const struct nlmsghdr *rq, const char *name, int flags)
 	push(msg);
 }
 
+/* None for the first tenant */
+static void put_limits(struct nl_msg *msg, int minor)
+{
+	struct nlattr *nest = nla_nest_start(msg, KVCTX_A_LIMITS);
+
+	nla_put_u64(msg, KVCTX_L_QUOTA, (uint64_t)minor << 30);
+	nla_put_u64(msg, KVCTX_L_RESERVE, (uint64_t)minor << 20);
+	nla_put_u64(msg, KVCTX_L_WRITE_BUDGET, (uint64_t)minor << 40);
+	nla_put_u64(msg, KVCTX_L_PINNED, (uint64_t)minor << 31);
+	nla_put_u64(msg, KVCTX_L_LEASED, (uint64_t)minor << 21);
+	nla_put_u32(msg, KVCTX_L_KEYSPACES, (uint32_t)minor * 7);
+	nla_put_u32(msg, KVCTX_L_FLAGS, minor & 1);
+	nla_nest_end(msg, nest);
+}
+
 static void push_tenant(const struct nlmsghdr *rq, const char *pool, const char *tenant, int minor)
 {
 	struct nl_msg *msg = object(rq, NLM_F_MULTI);
@@ -205,6 +220,7 @@ static void push_tenant(const struct nlmsghdr *rq, const char *pool, const char 
 		nla_put_u32(msg, KVCTX_A_TENANT_FLAGS, minor & 1);
 		nla_put_u64(msg, KVCTX_A_TENANT_PAGES, 10 + minor);
 		nla_put_u64(msg, KVCTX_A_TENANT_BYTES, (10 + minor) * 4096);
+		put_limits(msg, minor);
 	}
 	push(msg);
 }
@@ -290,6 +306,23 @@ static void log_long(const char *name, struct nlattr *a)
 		fake_log("  %s=%llu", name, (unsigned long long)nla_get_u64(a));
 }
 
+static void log_limits(struct nlattr *nest)
+{
+	struct nlattr *l[KVCTX_L_MAX + 1];
+
+	if (!nest)
+		return;
+	if (nla_parse_nested(l, KVCTX_L_MAX, nest, NULL) < 0)
+		abort();
+	log_long("limit quota", l[KVCTX_L_QUOTA]);
+	log_long("limit reserve", l[KVCTX_L_RESERVE]);
+	log_long("limit write_budget", l[KVCTX_L_WRITE_BUDGET]);
+	log_long("limit pinned", l[KVCTX_L_PINNED]);
+	log_long("limit leased", l[KVCTX_L_LEASED]);
+	log_number("limit keyspaces", l[KVCTX_L_KEYSPACES]);
+	log_number("limit flags", l[KVCTX_L_FLAGS]);
+}
+
 static void log_request(const struct nlmsghdr *rq, struct nlattr **a)
 {
 	static const char *const names[] = {
@@ -323,6 +356,7 @@ static void log_request(const struct nlmsghdr *rq, struct nlattr **a)
 	log_number("gid", a[KVCTX_A_GID]);
 	log_number("mode", a[KVCTX_A_MODE]);
 	log_number("flags", a[KVCTX_A_TENANT_FLAGS]);
+	log_limits(a[KVCTX_A_LIMITS]);
 	log_long("discard_rate", a[KVCTX_A_DISCARD_RATE]);
 	log_long("write_budget", a[KVCTX_A_WRITE_BUDGET]);
 }

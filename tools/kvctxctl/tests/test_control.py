@@ -10,7 +10,7 @@ from tool import FAILED, NODEV, NOSUPP, USAGE, bad, good, image, run, spawn, sup
 EVERY = [                       # each command that asks the kernel
     ["pool", "attach", "/dev/x"], ["pool", "detach", "ctx0"], ["pool", "list"], ["pool", "show", "ctx0"],
     ["pool", "set", "ctx0", "--discard=off"],
-    ["tenant", "add", "ctx0", "t"], ["tenant", "set", "ctx0", "t", "--allow-unverified"], ["tenant", "remove", "ctx0", "t"], ["tenant", "list"], ["stat"],
+    ["tenant", "add", "ctx0", "t"], ["tenant", "set", "ctx0", "t", "--allow-unverified"], ["tenant", "remove", "ctx0", "t"], ["tenant", "list"], ["tenant", "show", "ctx0", "llama"], ["stat"],
 ]
 DUMPS = [["pool", "list"], ["tenant", "list"], ["stat"]]
 
@@ -241,6 +241,48 @@ def test_tenant_flags():
     bad(USAGE, "allow-unverified", "tenant", "add", "ctx0", "llama", "--allow-unverified")
 
 
+SIZES = {"quota": "quota", "reserve": "reserve", "write_budget": "write-budget", "pinned": "max-pinned", "leased": "max-leased"}
+
+
+def test_tenant_limits():
+    """What is given is sent, in bytes, and nothing else"""
+    for verb, more in (("add", []), ("set", [])):
+        for name, option in SIZES.items():
+            r = good("tenant", verb, "ctx0", "llama", f"--{option}", "10G", *more)
+            assert r.log[1:] == ["  pool=ctx0", "  tenant=llama", f"  limit {name}={10 << 30}"], r
+            assert good("tenant", verb, "ctx0", "llama", f"--{option}=off").log[3:] == [f"  limit {name}=0"]
+            bad(USAGE, "said as 'off'", "tenant", verb, "ctx0", "llama", f"--{option}=0")
+            bad(USAGE, "not off or a size", "tenant", verb, "ctx0", "llama", f"--{option}", "much")
+        assert good("tenant", verb, "ctx0", "llama", "--max-keyspaces=12").log[3:] == ["  limit keyspaces=12"]
+        assert good("tenant", verb, "ctx0", "llama", "--max-keyspaces=off").log[3:] == ["  limit keyspaces=0"]
+        for wrong in ("0", "4294967296", "-1", "1K", ""):
+            bad(USAGE, "--max-keyspaces", "tenant", verb, "ctx0", "llama", f"--max-keyspaces={wrong}")
+        assert good("tenant", verb, "ctx0", "llama", "--no-urgent").log[3:] == ["  limit flags=1"]
+        assert good("tenant", verb, "ctx0", "llama", "--urgent").log[3:] == ["  limit flags=0"]
+        bad(USAGE, "not both", "tenant", verb, "ctx0", "llama", "--urgent", "--no-urgent")
+    r = good("tenant", "set", "ctx0", "llama", "--quota=2G", "--reserve=1G", "--allow-unverified", "-o", "json")
+    assert r.log[3:] == ["  flags=0", f"  limit quota={2 << 30}", f"  limit reserve={1 << 30}"], r
+    assert r.json()["set"]["tenant"] == "llama", r
+    bad(FAILED, "reserve: at most the quota", "tenant", "set", "ctx0", "llama", "--reserve=3G", errno=22,
+        why="reserve: at most the quota, write budget: 1M to 1E")
+
+
+def test_tenant_show():
+    r = good("tenant", "show", "ctx0", "llama", "-o", "json")
+    assert r.log == ["tenants dump version 1", "  pool=ctx0"], r
+    t = r.json()["tenant"]
+    assert (t["tenant"], t["quota"], t["reserve"], t["write_budget"]) == ("llama", 1 << 30, 1 << 20, 1 << 40), t
+    assert (t["max_pinned"], t["max_leased"], t["max_keyspaces"], t["no_urgent"]) == (2 << 30, 2 << 20, 7, True), t
+    assert t == good("tenant", "list", "ctx0", "-o", "json").json()["tenants"][1], t
+    text = good("tenant", "show", "ctx0", "llama").out
+    assert re.search(r"^quota +1.0 GiB$", text, re.M) and re.search(r"^urgent operations +no$", text, re.M), text
+    text = good("tenant", "show", "ctx0", "default").out
+    assert re.search(r"^quota +off$", text, re.M) and re.search(r"^urgent operations +yes$", text, re.M), text
+    assert re.search(r"^max keyspaces +off$", text, re.M), text
+    assert "off" not in good("tenant", "show", "ctx0", "default", old=1).out
+    bad(NODEV, "no tenant named other", "tenant", "show", "ctx0", "other")
+
+
 def test_tenant_remove():
     r = good("tenant", "remove", "ctx0", "llama")
     assert r.log == ["tenant-remove version 1", "  pool=ctx0", "  tenant=llama"], r
@@ -250,13 +292,15 @@ def test_tenant_remove():
 def test_tenant_list():
     r = good("tenant", "list")
     assert r.log == ["tenants dump version 1"], r
-    assert r.out.splitlines()[2].split() == ["ctx0", "llama", "1001", "2001", "0640", "1", "required",
-                                             "/dev/kvctx/ctx0/llama"], r
+    assert r.out.splitlines()[2].split() == ["ctx0", "llama", "1001", "2001", "0640", "1", "required", "44.0", "KiB",
+                                             "1.0", "GiB", "/dev/kvctx/ctx0/llama"], r
     r = good("tenant", "list", "ctx1", "-o", "json")
     assert r.log == ["tenants dump version 1", "  pool=ctx1"], r
     assert r.json() == {"format": 1, "tenants": [{
         "pool": "ctx1", "tenant": "default", "uid": 1002, "gid": 2002, "mode": 0o640, "sessions": 2, "pages": 12,
-        "bytes": 12 * 4096, "major": 240, "minor": 2, "require_verified": False, "node": "/dev/kvctx/ctx1/default"}]}, r
+        "bytes": 12 * 4096, "major": 240, "minor": 2, "require_verified": False, "quota": 2 << 30, "reserve": 2 << 20,
+        "write_budget": 2 << 40, "max_pinned": 4 << 30, "max_leased": 4 << 20, "max_keyspaces": 14, "no_urgent": False,
+        "node": "/dev/kvctx/ctx1/default"}]}, r
     assert [t["require_verified"] for t in good("tenant", "list", "-o", "json").json()["tenants"]] == [False, True, False]
     r = good("tenant", "list", "ctx0", old=1)
     assert r.out.splitlines()[2].split()[6] == "-", r
