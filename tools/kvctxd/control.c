@@ -50,6 +50,17 @@ static struct nla_policy control_policy[KVCTX_A_MAX + 1] = {
 	[KVCTX_A_MOVE] = { .type = NLA_FLAG },
 	[KVCTX_A_DRY_RUN] = { .type = NLA_FLAG },
 	[KVCTX_A_CAPACITY] = { .type = NLA_U64 },
+	[KVCTX_A_LIMITS] = { .type = NLA_NESTED },
+};
+
+static struct nla_policy control_limits_policy[KVCTX_L_MAX + 1] = {
+	[KVCTX_L_QUOTA] = { .type = NLA_U64 },
+	[KVCTX_L_RESERVE] = { .type = NLA_U64 },
+	[KVCTX_L_WRITE_BUDGET] = { .type = NLA_U64 },
+	[KVCTX_L_PINNED] = { .type = NLA_U64 },
+	[KVCTX_L_LEASED] = { .type = NLA_U64 },
+	[KVCTX_L_KEYSPACES] = { .type = NLA_U32 },
+	[KVCTX_L_FLAGS] = { .type = NLA_U32 },
 };
 
 /* Answers */
@@ -324,8 +335,54 @@ static void control_forget_tenant(struct kve_pool *p, const char *name)
 	pthread_mutex_unlock(&p->config_lock);
 }
 
-/* In the configuration and on media, or neither. Its slot */
-static int control_make_tenant(struct control_request *rq, struct kvd_pool *p, const char *name)
+static void control_take_u64(u64 *value, struct nlattr *attr)
+{
+	if (attr)
+		*value = nla_get_u64(attr);
+}
+
+/* The limits in @l with what the request gives instead */
+static int control_limits(struct control_request *rq, struct kvc_limits *l)
+{
+	struct nlattr *a[KVCTX_L_MAX + 1];
+
+	if (!rq->attrs[KVCTX_A_LIMITS])
+		return 0;
+	if (nla_parse_nested(a, KVCTX_L_MAX, rq->attrs[KVCTX_A_LIMITS], control_limits_policy) < 0)
+		return control_refuse(rq, -EINVAL, "the limits are malformed");
+	control_take_u64(&l->quota, a[KVCTX_L_QUOTA]);
+	control_take_u64(&l->reserve, a[KVCTX_L_RESERVE]);
+	control_take_u64(&l->write_budget, a[KVCTX_L_WRITE_BUDGET]);
+	control_take_u64(&l->pinned, a[KVCTX_L_PINNED]);
+	control_take_u64(&l->leased, a[KVCTX_L_LEASED]);
+	if (a[KVCTX_L_KEYSPACES])
+		l->keyspaces = nla_get_u32(a[KVCTX_L_KEYSPACES]);
+	if (a[KVCTX_L_FLAGS]) {
+		if (nla_get_u32(a[KVCTX_L_FLAGS]) & ~KVCTX_LIMIT_NO_URGENT)
+			return control_refuse(rq, -EINVAL, "an unknown flag of limits");
+		l->flags = nla_get_u32(a[KVCTX_L_FLAGS]) ? KVC_LIMIT_NO_URGENT : 0;
+	}
+	return kvc_limits_ok(l) ? 0 :
+	       control_refuse(rq, -EINVAL, "reserve: at most the quota, write budget: 1M to 1E");
+}
+
+/* Changes them in the configuration and on media; super_lock held */
+static int control_write_limits(struct kve_pool *p, const char *name, const struct kvc_limits *limits)
+{
+	int err;
+
+	pthread_mutex_lock(&p->config_lock);
+	err = kvc_tenant_limit(p->core, name, limits);
+	pthread_mutex_unlock(&p->config_lock);
+	return err ?: control_write_super(p);
+}
+
+/*
+ * In the configuration and on media, or neither. Its slot. Limits are another change, with a superblock of its own: the
+ * slots on media alternate.
+ */
+static int control_make_tenant(struct control_request *rq, struct kvd_pool *p, const char *name,
+			       const struct kvc_limits *limits)
 {
 	uint32_t flags = control_number(rq, KVCTX_A_TENANT_FLAGS, 0);
 	struct kve_pool *engine = p->engine;
@@ -339,6 +396,8 @@ static int control_make_tenant(struct control_request *rq, struct kvd_pool *p, c
 	pthread_mutex_unlock(&engine->config_lock);
 	if (slot >= 0)
 		err = control_write_super(engine);
+	if (slot >= 0 && !err && rq->attrs[KVCTX_A_LIMITS])
+		err = control_write_limits(engine, name, limits);
 	if (err) {
 		control_forget_tenant(engine, name);
 		control_write_super(engine);
@@ -366,6 +425,7 @@ static int control_unmake_tenant(struct control_request *rq, struct kvd_pool *p,
 static int control_add_tenant(struct control_request *rq)
 {
 	const char *name = control_text(rq, KVCTX_A_TENANT);
+	struct kvc_limits limits = {};
 	struct kvd_pool *p;
 	int err = control_pool(rq, &p), slot;
 
@@ -376,7 +436,10 @@ static int control_add_tenant(struct control_request *rq)
 	if (control_number(rq, KVCTX_A_MODE, 0) & ~0777U ||
 	    control_number(rq, KVCTX_A_TENANT_FLAGS, 0) & ~KVCTX_TENANT_VERIFIED)
 		return -EINVAL;
-	slot = control_make_tenant(rq, p, name);
+	err = control_limits(rq, &limits);
+	if (err)
+		return err;
+	slot = control_make_tenant(rq, p, name, &limits);
 	if (slot < 0)
 		return slot;
 	err = kvd_tenant_show(p, (uint32_t)slot, rq->why);
@@ -393,22 +456,12 @@ static int control_busy(struct control_request *rq, const struct kvd_tenant *t)
 	return kvd_refuse(rq->why, -EBUSY, "%u sessions of tenant %s are open", t->sessions, t->name);
 }
 
-static int control_set_tenant(struct control_request *rq)
+/* In the configuration and on media, unless somebody counts on them; super_lock held */
+static int control_set_flags(struct control_request *rq, struct kvd_tenant *t, uint32_t flags)
 {
-	struct kvd_tenant *t;
-	struct kve_pool *p;
-	int err = control_tenant(rq, &t);
-	uint32_t flags;
+	struct kve_pool *p = t->pool->engine;
+	int err = 0;
 
-	if (err)
-		return err;
-	if (!rq->attrs[KVCTX_A_TENANT_FLAGS])
-		return control_refuse(rq, -EINVAL, "the request lacks the flags of the tenant");
-	flags = nla_get_u32(rq->attrs[KVCTX_A_TENANT_FLAGS]);
-	if (flags & ~KVCTX_TENANT_VERIFIED)
-		return -EINVAL;
-	p = t->pool->engine;
-	pthread_mutex_lock(&p->super_lock);
 	/* who connects from now on finds the new flags */
 	pthread_mutex_lock(&kvd_lock);
 	pthread_mutex_lock(&p->config_lock);
@@ -418,9 +471,36 @@ static int control_set_tenant(struct control_request *rq)
 		kvc_tenant_set(p->core, t->name, flags ? KVC_TENANT_VERIFIED : 0);
 	pthread_mutex_unlock(&p->config_lock);
 	pthread_mutex_unlock(&kvd_lock);
-	if (!err && control_write_super(p))
-		err = control_refuse(rq, -EIO, "set until detach: no superblock could be written");
+	return err ?: control_write_super(p);
+}
+
+static int control_set_tenant(struct control_request *rq)
+{
+	uint32_t flags = control_number(rq, KVCTX_A_TENANT_FLAGS, 0);
+	struct kvc_limits limits;
+	struct kvd_tenant *t;
+	struct kve_pool *p;
+	int err = control_tenant(rq, &t);
+
+	if (err)
+		return err;
+	if (!rq->attrs[KVCTX_A_TENANT_FLAGS] && !rq->attrs[KVCTX_A_LIMITS])
+		return control_refuse(rq, -EINVAL, "the request lacks the limits or flags of the tenant");
+	if (flags & ~KVCTX_TENANT_VERIFIED)
+		return -EINVAL;
+	p = t->pool->engine;
+	limits = kvc_super_of(p->core)->limits[t->slot];
+	err = control_limits(rq, &limits);
+	if (err)
+		return err;
+	pthread_mutex_lock(&p->super_lock);
+	if (rq->attrs[KVCTX_A_TENANT_FLAGS])
+		err = control_set_flags(rq, t, flags);
+	if (!err && rq->attrs[KVCTX_A_LIMITS])
+		err = control_write_limits(p, t->name, &limits);
 	pthread_mutex_unlock(&p->super_lock);
+	if (err && err != -EBUSY)
+		err = control_refuse(rq, -EIO, "set until detach: no superblock could be written");
 	return err;
 }
 

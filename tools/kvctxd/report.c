@@ -92,6 +92,24 @@ int kvd_report_pool(struct nl_msg *msg, struct kvd_pool *pool)
 	return err;
 }
 
+static int report_limits(struct nl_msg *msg, const struct kvc_limits *l)
+{
+	struct nlattr *nest = nla_nest_start(msg, KVCTX_A_LIMITS);
+	int err;
+
+	if (!nest)
+		return -NLE_NOMEM;
+	err = nla_put_u64(msg, KVCTX_L_QUOTA, l->quota);
+	err = err ?: nla_put_u64(msg, KVCTX_L_RESERVE, l->reserve);
+	err = err ?: nla_put_u64(msg, KVCTX_L_WRITE_BUDGET, l->write_budget);
+	err = err ?: nla_put_u64(msg, KVCTX_L_PINNED, l->pinned);
+	err = err ?: nla_put_u64(msg, KVCTX_L_LEASED, l->leased);
+	err = err ?: nla_put_u32(msg, KVCTX_L_KEYSPACES, l->keyspaces);
+	err = err ?: nla_put_u32(msg, KVCTX_L_FLAGS, l->flags & KVC_LIMIT_NO_URGENT ? KVCTX_LIMIT_NO_URGENT : 0);
+	nla_nest_end(msg, nest);
+	return err;
+}
+
 /* A tenant has no node and so no number: these attributes are left out */
 int kvd_report_tenant(struct nl_msg *msg, struct kvd_tenant *t)
 {
@@ -110,7 +128,8 @@ int kvd_report_tenant(struct nl_msg *msg, struct kvd_tenant *t)
 	err = err ?: nla_put_u32(msg, KVCTX_A_SESSIONS, t->sessions);
 	err = err ?: nla_put_u64(msg, KVCTX_A_TENANT_PAGES, pages);
 	err = err ?: nla_put_u64(msg, KVCTX_A_TENANT_BYTES, bytes);
-	return err ?: nla_put_u32(msg, KVCTX_A_TENANT_FLAGS, flags & KVC_TENANT_VERIFIED ? KVCTX_TENANT_VERIFIED : 0);
+	err = err ?: nla_put_u32(msg, KVCTX_A_TENANT_FLAGS, flags & KVC_TENANT_VERIFIED ? KVCTX_TENANT_VERIFIED : 0);
+	return err ?: report_limits(msg, &kvc_super_of(core)->limits[t->slot]);
 }
 
 static u64 report_sessions(const struct kvd_pool *p)

@@ -375,6 +375,38 @@ def test_members_of_a_directory(daemon):
     expect(["there: 40 wrong: 0"], run_client(daemon, "check", "40"))
 
 
+def test_tenant_limits(daemon):
+    def limits(tenant):
+        t = daemon.json("tenant", "show", "kv0", tenant)["tenant"]
+        return [t[k] for k in ("quota", "reserve", "write_budget", "max_pinned", "max_leased", "max_keyspaces", "no_urgent")]
+
+    expect([0, 0, 0, 0, 0, 0, False], limits("default"))
+    daemon.ctl("tenant", "add", "kv0", "llama", "--quota", "8M", "--reserve", "4M", "--no-urgent")
+    expect([8 << 20, 4 << 20, 0, 0, 0, 0, True], limits("llama"))
+    c = Client(daemon, "llama")
+    expect(0, c.open()[0])
+    # a session counts on flags, not on limits
+    daemon.ctl("tenant", "set", "kv0", "llama", "--reserve", "off", "--write-budget=2M", "--max-pinned=1G")
+    daemon.ctl("tenant", "set", "kv0", "llama", "--max-leased=3M", "--max-keyspaces=9", "--urgent")
+    want = [8 << 20, 0, 2 << 20, 1 << 30, 3 << 20, 9, False]
+    expect(want, limits("llama"))
+    for wrong in ["--reserve=9M", "--write-budget=1K", "--quota=9M --require-verified"]:
+        r = daemon.ctl("tenant", "set", "kv0", "llama", *wrong.split(), ok=False)
+        expect(True, r.returncode == 1 and ("reserve: at most" in r.stderr or "sessions of" in r.stderr), r.stderr)
+    expect(True, "at most the quota" in daemon.ctl("tenant", "add", "kv0", "b", "--quota=1M", "--reserve=2M", ok=False).stderr)
+    expect(["default", "llama"], sorted(t["tenant"] for t in daemon.json("tenant", "list")["tenants"]))
+    c.close()
+    until(lambda: not daemon.sessions(), "the session's end")
+    expect(want, limits("llama"), "after refusals")
+    daemon.end()
+    daemon.start()
+    expect(want, limits("llama"), "after a restart")
+    expect([0, 0, 0, 0, 0, 0, False], limits("default"))
+    daemon.ctl("tenant", "remove", "kv0", "llama")
+    daemon.ctl("tenant", "add", "kv0", "again")
+    expect([0, 0, 0, 0, 0, 0, False], limits("again"), "of who got the slot")
+
+
 def test_tenants(daemon):
     daemon.ctl("tenant", "add", "kv0", "llama", "--uid", "65534", "--gid", "12", "--mode", "0640")
     st = os.stat(daemon.node("llama"))
