@@ -238,6 +238,7 @@ int kvctx_pool_remove(const char *dir, const char *member, unsigned int flags);
  * * -EPROTO: the module speaks another ABI version
  * * -ENODEV: the pool is being detached, or the daemon is gone
  * * -ENOMEM: out of memory, or arena and slots are over RLIMIT_MEMLOCK
+ * * -EDQUOT: over what the operator lets the tenant have
  *
  * and what else open() may give. kvctx_set_log() tells why a pool's directory is refused. Members
  * may be missing where it has an entry ".degraded".
@@ -362,6 +363,7 @@ void *kvctx_arena(const struct kvctx *ctx, size_t *len);
  * * -EFAULT: not writable by the caller
  * * -EREMOTEIO: memory of a PCI device that its driver, or this kernel, does not let peers reach
  * * -ENOMEM: out of memory, over RLIMIT_MEMLOCK, or mem_max registrations
+ * * -EDQUOT: over what the operator lets the tenant pin
  */
 int kvctx_mem_register(struct kvctx *ctx, void *addr, size_t len, uint32_t *id);
 
@@ -420,6 +422,7 @@ int kvctx_mem_find(struct kvctx *ctx, const void *addr, size_t len, uint32_t *me
  * * -ENODEV: the member, or the pool, is gone
  * * -ETIME: the handle's time limit passed
  * * -ENOMEM: out of memory, or over RLIMIT_MEMLOCK
+ * * -EDQUOT: over what the operator lets the tenant pin
  */
 int64_t kvctx_store(struct kvctx *ctx, const struct kvctx_key *key, const void *buf, size_t len,
 		    uint32_t *cqe_flags);
@@ -447,6 +450,7 @@ int64_t kvctx_store(struct kvctx *ctx, const struct kvctx_key *key, const void *
  * * -ENODEV: the member, or the pool, is gone
  * * -ETIME: the handle's time limit passed
  * * -ENOMEM: out of memory, or over RLIMIT_MEMLOCK
+ * * -EDQUOT: over what the operator lets the tenant pin
  */
 int64_t kvctx_load(struct kvctx *ctx, const struct kvctx_key *key, void *buf, size_t len,
 		   uint32_t *cqe_flags);

@@ -15,7 +15,7 @@ static const struct {
 	{ ENODEV, "the member, the whole pool, or the peer, is gone" },
 	{ ETIME, "the time limit passed" },
 	{ EREMOTEIO, "no peer-to-peer path between this memory and this member" },
-	{ EDQUOT, "the tenant is over its quota" },
+	{ EDQUOT, "the tenant is at its limit" },
 	{ ENOSPC, "nothing can be evicted, too many leases, or no slot is free" },
 	{ EAGAIN, "no room now, try again" },
 	{ EMSGSIZE, "scatter list and byte range differ in length" },

@@ -286,6 +286,12 @@ struct kvc_usage {
 	struct os_atomic64 pages, bytes;
 };
 
+/* What sessions of a tenant's slot have beside pages, and what they must not */
+struct kvc_account {
+	u64	pinned;			/* bytes; domains.lock */
+	bool	no_urgent;		/* written under domains.lock */
+};
+
 #define KVC_HASH_WORDS		(KVC_KEY_LEN / 4 + 2)
 
 struct kvc_pool {
@@ -316,6 +322,7 @@ struct kvc_pool {
 	struct os_atomic rooms;		/* times that tombstones may have got room, or ceased to be needed; from 1 */
 	struct os_atomic nr_tombs_chained;
 	struct kvc_usage usage[KVC_TENANTS_MAX];	/* by slot */
+	struct kvc_account accounts[KVC_TENANTS_MAX];	/* by slot */
 	struct kvc_shard shards[KVC_SHARDS];
 };
 
@@ -398,5 +405,6 @@ void kvc_work_init(struct kvc_member *m, struct kvc_seg *seg, struct kvc_work *w
 
 /* tenant.c. With the lock of domains */
 void kvc_super_raise(struct kvc_pool *p);
+void kvc_tenants_init(struct kvc_pool *p);
 
 #endif

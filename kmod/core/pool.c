@@ -65,6 +65,7 @@ static int pool_init(struct kvc_pool *p)
 
 	set_geometry(p);
 	kvc_index_init(p);
+	kvc_tenants_init(p);
 	kvc_budget_init(&p->budget);
 	kvc_budget_limit(&p->budget, p->super.settings.write_budget);
 	r = kvc_domains_init(p);

@@ -37,6 +37,20 @@ void kvc_super_touch(struct kvc_pool *p)
 	os_unlock(&p->domains.lock);
 }
 
+/* What is known of a slot's limits outside of the superblock. Domains locked, or nobody else is there. */
+static void know_limits(struct kvc_pool *p, u32 slot)
+{
+	WRITE_ONCE(p->accounts[slot].no_urgent, p->super.limits[slot].flags & KVC_LIMIT_NO_URGENT);
+}
+
+void kvc_tenants_init(struct kvc_pool *p)
+{
+	u32 i;
+
+	for (i = 0; i < KVC_TENANTS_MAX; i++)
+		know_limits(p, i);
+}
+
 static int find_tenant(const struct kvc_pool *p, const char *name)
 {
 	int i;
@@ -101,6 +115,7 @@ int kvc_tenant_limit(struct kvc_pool *p, const char *name, const struct kvc_limi
 		return -EINVAL;
 	os_lock(&p->domains.lock);
 	p->super.limits[slot] = *limits;
+	know_limits(p, (u32)slot);
 	kvc_super_raise(p);
 	os_unlock(&p->domains.lock);
 	return 0;
@@ -123,12 +138,52 @@ int kvc_tenant_remove(struct kvc_pool *p, const char *name)
 				WRITE_ONCE(d->dead, true);
 	t->flags = 0;
 	memset(&p->super.limits[slot], 0, sizeof(p->super.limits[slot]));
+	know_limits(p, (u32)slot);
 	if (t->epoch < U32_MAX)
 		t->epoch++;
 	memset(t->name, 0, KVC_NAME_MAX);
 	kvc_super_raise(p);
 	os_unlock(&p->domains.lock);
 	return 0;
+}
+
+bool kvc_tenant_urgent(const struct kvc_pool *p, u32 slot)
+{
+	return !READ_ONCE(p->accounts[slot].no_urgent);
+}
+
+int kvc_tenant_pin(struct kvc_pool *p, u32 slot, u64 bytes)
+{
+	struct kvc_account *a = &p->accounts[slot];
+	u64 most;
+	int r = -EDQUOT;
+
+	os_lock(&p->domains.lock);
+	most = p->super.limits[slot].pinned ?: U64_MAX;
+	/* a limit may be set below what is pinned already */
+	if (bytes <= most && a->pinned <= most - bytes) {
+		a->pinned += bytes;
+		r = 0;
+	}
+	os_unlock(&p->domains.lock);
+	return r;
+}
+
+void kvc_tenant_unpin(struct kvc_pool *p, u32 slot, u64 bytes)
+{
+	os_lock(&p->domains.lock);
+	p->accounts[slot].pinned -= bytes;
+	os_unlock(&p->domains.lock);
+}
+
+u64 kvc_tenant_pinned(struct kvc_pool *p, u32 slot)
+{
+	u64 n;
+
+	os_lock(&p->domains.lock);
+	n = p->accounts[slot].pinned;
+	os_unlock(&p->domains.lock);
+	return n;
 }
 
 static bool of_gone_domain(const struct kvc_pool *p, const struct kvc_entry *e)

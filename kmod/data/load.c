@@ -59,7 +59,7 @@ static int load_frame(struct kvctx_op *op)
 	op->io.bytes = f.bytes;
 	if (op->load.verify && head.length + tail.length) {
 		tail.offset = PAGE_ALIGN(head.length) + offset_in_page(f.head + op->call.length);
-		op->load.scratch = kvctx_mem_alloc(tail.offset + tail.length, false);
+		op->load.scratch = kvctx_mem_alloc(tail.offset + tail.length, NULL);
 		if (IS_ERR(op->load.scratch)) {
 			op->load.scratch = NULL;
 			return -ENOMEM;

@@ -9,7 +9,8 @@
  * ibv_reg_mr() may hold it beyond the life of the session.
  *
  * Pages are charged to RLIMIT_MEMLOCK of the process that asked for them, for as long as the memory exists, also
- * after that process has gone (the charge then only keeps the mm's numbers right).
+ * after that process has gone (the charge then only keeps the mm's numbers right). They count against the tenant's limit
+ * too, which all its sessions share.
  *
  * Pages of a peer are pinned without FOLL_LONGTERM: their driver must be able to leave at any time, and kvctx lets
  * go of them when it does. They are not this machine's memory and not charged.
@@ -117,12 +118,14 @@ void kvctx_mem_free(struct kvctx_mem *mem)
 		account_locked_vm(mem->mm, mem->accounted, false);
 		mmdrop(mem->mm);
 	}
+	if (mem->payer)
+		kvc_tenant_unpin(mem->payer->pool->core, mem->payer->slot, (u64)mem->accounted << PAGE_SHIFT);
 	kvfree(mem->extents);
 	kfree(mem);
 }
 
-/* A memory without pages yet, its @pages charged to the caller. */
-static struct kvctx_mem *mem_new(unsigned long pages, bool account)
+/* A memory without pages yet, its @pages charged to the caller and his tenant, if there is one. */
+static struct kvctx_mem *mem_new(unsigned long pages, struct kvctx_tenant *payer)
 {
 	struct kvctx_mem *mem;
 	int err;
@@ -130,17 +133,23 @@ static struct kvctx_mem *mem_new(unsigned long pages, bool account)
 	mem = kzalloc(sizeof(*mem), GFP_KERNEL_ACCOUNT);
 	if (!mem)
 		return ERR_PTR(-ENOMEM);
-	if (!account)
+	if (!payer)
 		return mem;
+	err = kvc_tenant_pin(payer->pool->core, payer->slot, (u64)pages << PAGE_SHIFT);
+	if (err)
+		goto err_free;
+	mem->payer = payer;
+	mem->accounted = pages;
 	err = account_locked_vm(current->mm, pages, true);
-	if (err) {
-		kfree(mem);
-		return ERR_PTR(err);
-	}
+	if (err)
+		goto err_free;
 	mem->mm = current->mm;
 	mmgrab(mem->mm);
-	mem->accounted = pages;
 	return mem;
+
+err_free:
+	kvctx_mem_free(mem);
+	return ERR_PTR(err);
 }
 
 /* One chunk of at most 1 << @order pages; tells the order it found. */
@@ -159,8 +168,8 @@ static struct page *mem_alloc_chunk(unsigned int *order)
 	return alloc_page(gfp | __GFP_RETRY_MAYFAIL);
 }
 
-/* Zeroed memory of at least @bytes; @account: charge it to the caller. */
-struct kvctx_mem *kvctx_mem_alloc(u64 bytes, bool account)
+/* Zeroed memory of at least @bytes */
+struct kvctx_mem *kvctx_mem_alloc(u64 bytes, struct kvctx_tenant *payer)
 {
 	unsigned long left = PHYS_PFN(bytes + PAGE_SIZE - 1), nr;
 	unsigned int order = ALLOC_ORDER;
@@ -168,7 +177,7 @@ struct kvctx_mem *kvctx_mem_alloc(u64 bytes, bool account)
 	struct page *page;
 	int err;
 
-	mem = mem_new(left, account);
+	mem = mem_new(left, payer);
 	if (IS_ERR(mem))
 		return mem;
 	mem->length = (u64)left << PAGE_SHIFT;
@@ -291,7 +300,7 @@ static int mem_pin_some(struct kvctx_mem *mem, unsigned long addr, unsigned long
 }
 
 /* Pin [addr, addr + length) of the caller. */
-struct kvctx_mem *kvctx_mem_pin(u64 addr, u64 length)
+struct kvctx_mem *kvctx_mem_pin(struct kvctx_tenant *payer, u64 addr, u64 length)
 {
 	unsigned long start = (unsigned long)addr & PAGE_MASK, total;
 	struct kvctx_mem *mem;
@@ -308,7 +317,7 @@ struct kvctx_mem *kvctx_mem_pin(u64 addr, u64 length)
 	pages = kvmalloc_array(PIN_BATCH, sizeof(*pages), GFP_KERNEL);
 	if (!pages)
 		return ERR_PTR(-ENOMEM);
-	mem = mem_new(total, !foreign);
+	mem = mem_new(total, foreign ? NULL : payer);
 	if (IS_ERR(mem))
 		goto out;
 	mem->pinned = true;

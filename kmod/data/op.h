@@ -64,6 +64,7 @@ struct kvctx_mem {
 	unsigned long nr_pages;
 	unsigned long accounted;	/* pages charged to @mm */
 	struct mm_struct *mm;
+	struct kvctx_tenant *payer;	/* counts them too */
 	u32 nr_extents, max_extents;
 	struct kvctx_extent *extents;	/* by index; the last ends at nr_pages */
 };
@@ -86,8 +87,9 @@ struct kvctx_run {
 	u32 length;
 };
 
-struct kvctx_mem *kvctx_mem_alloc(u64 bytes, bool account);
-struct kvctx_mem *kvctx_mem_pin(u64 addr, u64 length);
+/* @payer: whose limit it counts against, and the caller's; NULL: nobody's */
+struct kvctx_mem *kvctx_mem_alloc(u64 bytes, struct kvctx_tenant *payer);
+struct kvctx_mem *kvctx_mem_pin(struct kvctx_tenant *payer, u64 addr, u64 length);
 struct kvctx_mem *kvctx_mem_borrow(const struct iov_iter *iter);
 void kvctx_mem_unpin(struct kvctx_mem *mem);
 void kvctx_mem_free(struct kvctx_mem *mem);
@@ -170,6 +172,12 @@ struct kvctx_session {
 	struct kvctx_leases leases;
 	struct delayed_work lease_work;	/* ends those that are due */
 };
+
+/* May its operations be urgent? */
+static inline bool kvctx_session_urgent(const struct kvctx_session *s)
+{
+	return kvc_tenant_urgent(s->pool->core, s->tenant->slot);
+}
 
 /* The memory of that id, held if it is a registration. @gone: also when its peer is gone. -EINVAL, -ENODEV */
 static inline struct kvctx_mem *kvctx_mem_get(struct kvctx_session *s, u32 id, bool gone)

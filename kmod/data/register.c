@@ -203,17 +203,17 @@ u64 kvctx_peer_members(const struct kvctx_mem *mem)
 /* Registrations */
 
 /* Pin [addr, addr + length) of the caller, and know the peer if it is one's. */
-static struct kvctx_mem *reg_pin(struct kvctx_pool *p, u64 addr, u64 length)
+static struct kvctx_mem *reg_pin(struct kvctx_session *s, u64 addr, u64 length)
 {
 	struct kvctx_mem *mem;
 	struct pci_dev *pdev;
 	int err;
 
 	for (;;) {
-		mem = kvctx_mem_pin(addr, length);
+		mem = kvctx_mem_pin(s->tenant, addr, length);
 		if (IS_ERR(mem) || !mem->foreign)
 			return mem;
-		err = peer_attach(p, mem, &pdev);
+		err = peer_attach(s->pool, mem, &pdev);
 		if (!err)
 			return mem;
 		kvctx_mem_free(mem);
@@ -237,7 +237,7 @@ static void reg_free(struct kvctx_mem *mem)
 /* Pin [addr, addr + length) of the caller; its id, or an error. */
 int kvctx_register(struct kvctx_session *s, u64 addr, u64 length)
 {
-	struct kvctx_mem *mem = reg_pin(s->pool, addr, length);
+	struct kvctx_mem *mem = reg_pin(s, addr, length);
 	int ret;
 
 	if (IS_ERR(mem))

@@ -112,7 +112,7 @@ static int session_setup_arena(struct kvctx_session *s, u64 bytes)
 
 	if (!bytes)
 		return 0;
-	arena = kvctx_mem_alloc(bytes, true);
+	arena = kvctx_mem_alloc(bytes, s->tenant);
 	if (IS_ERR(arena))
 		return PTR_ERR(arena);
 	arena->id = KVCTX_MEM_ARENA;

@@ -176,7 +176,7 @@ int kvctx_slots_setup(struct kvctx_session *s, u32 *slot_bytes, u32 nr)
 
 	if (!t)
 		return -ENOMEM;
-	s->slots_mem = kvctx_mem_alloc((u64)nr * t->bytes, true);
+	s->slots_mem = kvctx_mem_alloc((u64)nr * t->bytes, s->tenant);
 	if (IS_ERR(s->slots_mem)) {
 		os_free(t);
 		return PTR_ERR(s->slots_mem);

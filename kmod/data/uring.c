@@ -156,9 +156,10 @@ static int uring_single_read(const struct kvctx_uring_op *u, bool fixed, struct 
 }
 
 /* For space, or in a queue at the device. What waits for a page on its way to a slot does not wait long. */
-static bool uring_single_may_wait(const struct kvctx_sqe *sqe)
+static bool uring_single_may_wait(const struct kvctx_session *s, const struct kvctx_sqe *sqe)
 {
-	return sqe->opcode == KVCTX_OP_STORE || sqe->opcode == KVCTX_OP_DELETE || sqe->prio > KVCTX_PRIO_URGENT;
+	return sqe->opcode == KVCTX_OP_STORE || sqe->opcode == KVCTX_OP_DELETE || sqe->prio > KVCTX_PRIO_URGENT ||
+	       !kvctx_session_urgent(s);
 }
 
 static int uring_single(struct kvctx_session *s, struct io_uring_cmd *cmd, unsigned int issue_flags)
@@ -177,7 +178,7 @@ static int uring_single(struct kvctx_session *s, struct io_uring_cmd *cmd, unsig
 	if (res)
 		return res;
 	uring_init(cmd, issue_flags, uring_single_done);
-	marked = uring_single_may_wait(&sqe);
+	marked = uring_single_may_wait(s, &sqe);
 	if (marked)
 		io_uring_cmd_mark_cancelable(cmd, issue_flags);
 	percpu_counter_inc(inflight);

@@ -49,6 +49,14 @@ struct kvctx_rule {
 
 extern const struct kvctx_rule kvctx_rules[KVCTX_OPS];		/* by opcode */
 
+/* The priority that an operation has; @urgent: the tenant's may be */
+static inline u8 kvctx_prio_of(const struct kvctx_rule *rule, u8 asked, bool urgent)
+{
+	u8 prio = asked ? asked : rule->prio;
+
+	return prio == KVCTX_PRIO_URGENT && !urgent ? KVCTX_PRIO_NORMAL : prio;
+}
+
 void kvctx_rule_masks(u64 *ops, u64 *flags);
 int kvctx_match_keys_check(u32 flags, u32 nr_keys, u32 lease_ms);
 int kvctx_sqe_check(const struct kvctx_sqe *sqe, const struct kvctx_rule *rule, const struct kvctx_rights *rights);

@@ -157,6 +157,8 @@ void kve_mem_free(struct kve_session *s, struct kve_mem *mem)
 		return;
 	while (mem->nr_buffers)
 		s->ring->kind->buffer_remove(s->ring, mem->buffers[--mem->nr_buffers]);
+	if (mem->pinned)
+		kvc_tenant_unpin(s->pool->core, s->slot, mem->pinned);
 	free(mem);
 }
 
@@ -194,21 +196,26 @@ static u32 mem_id(struct kve_session *s)
 
 int kve_mem_register(struct kve_session *s, u64 addr, u64 length)
 {
-	u64 page = (u64)sysconf(_SC_PAGESIZE), end = addr + length, start = addr & ~(page - 1);
+	u64 page = (u64)sysconf(_SC_PAGESIZE), end = addr + length, start = addr & ~(page - 1), pinned;
 	struct kve_mem *mem;
 	int err;
 
 	if (!length || end < addr || end > ULONG_MAX - page)
 		return -EINVAL;
+	pinned = ((end + page - 1) & ~(page - 1)) - start;
+	err = kvc_tenant_pin(s->pool->core, s->slot, pinned);
+	if (err)
+		return err;
 	/* before it is brought there in small pages, which the ring then pins */
 	if (!s->ring->kind->threads)
 		kve_huge_collapse((u8 *)addr, length);
-	err = mem_probe((u8 *)start, (u8 *)((end + page - 1) & ~(page - 1)));
-	if (err)
-		return err;
-	mem = mem_new(s, (void *)addr, length, false);
-	if (!mem)
-		return -ENOMEM;
+	err = mem_probe((u8 *)start, (u8 *)start + pinned);
+	mem = err ? NULL : mem_new(s, (void *)addr, length, false);
+	if (!mem) {
+		kvc_tenant_unpin(s->pool->core, s->slot, pinned);
+		return err ? err : -ENOMEM;
+	}
+	mem->pinned = pinned;
 	pthread_mutex_lock(&s->lock);
 	mem->id = mem_id(s);
 	if (mem->id)

@@ -127,6 +127,18 @@ static int session_setup_eventfd(struct kve_session *s, const struct kvctx_setup
 	return err;
 }
 
+/* The arena and the slots count against the tenant's limit before they are there. */
+static int session_setup_pin(struct kve_session *s, const struct kvctx_setup *arg)
+{
+	u64 page = session_page(), arena = (arg->arena_bytes + page - 1) & ~(page - 1);
+	u64 bytes = arena + ((arg->slot_bytes + page - 1) & ~(page - 1)) * arg->nr_slots;
+	int err = kvc_tenant_pin(s->pool->core, s->slot, bytes);
+
+	if (!err)
+		s->pinned = bytes;
+	return err;
+}
+
 static int session_setup_arena(struct kve_session *s, u64 bytes)
 {
 	u32 page = session_page();
@@ -159,6 +171,8 @@ static void session_setup_undo(struct kve_session *s)
 	}
 	free(s->mems);
 	kve_map_free(&s->arena_map);
+	kvc_tenant_unpin(s->pool->core, s->slot, s->pinned);
+	s->pinned = 0;
 	kve_cq_free(s);
 	if (s->domain)
 		kvc_domain_put(s->pool->core, s->domain);
@@ -215,6 +229,8 @@ static int session_setup_all(struct kve_session *s, struct kvctx_setup *arg)
 	}
 	if (!err)
 		err = session_setup_eventfd(s, arg);
+	if (!err)
+		err = session_setup_pin(s, arg);
 	if (!err)
 		err = session_setup_arena(s, arg->arena_bytes);
 	if (!err && arg->nr_slots)

@@ -141,6 +141,7 @@ struct kve_mem {
 	u32 id;
 	u8 *addr;
 	u64 length;
+	u64 pinned;			/* bytes that count against the tenant's limit */
 	u32 users;			/* operations; session->lock */
 	u32 nr_buffers;			/* of the ring, of 1 GiB each; 0: the ring does not know it */
 	s32 buffers[];
@@ -227,6 +228,7 @@ struct kve_session {
 	struct kve_cq cq;
 
 	struct kve_map arena_map;
+	u64 pinned;			/* bytes of the arena and the slots, which count against the tenant's limit */
 	struct kve_mem **mems;		/* by id; room for nr_mems; id 0 is the arena */
 	u32 nr_mems;
 	u32 unregistered;		/* atomically; memories that the ring does not know, though it knows others */

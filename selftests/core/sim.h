@@ -126,6 +126,7 @@ struct mtenant {
 	u32	slot, epoch;
 	u32	flags, flags_before;	/* before: also possible after a power cut */
 	struct kvc_limits limits, limits_before;
+	u64	pinned;			/* bytes, since the attach */
 };
 
 struct mlease {
@@ -404,6 +405,7 @@ void ops_flush(struct sim *s);
 void ops_flush_look(struct sim *s);	/* end flushes that are done */
 bool ops_flush_wants(struct sim *s, u32 member);
 void op_tenant(struct sim *s);
+void op_pin(struct sim *s);
 bool tenant_busy(const struct sim *s);
 void tenant_super_end(struct sim *s, bool written);
 void op_settings(struct sim *s);

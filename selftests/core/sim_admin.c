@@ -117,6 +117,8 @@ static void remove_tenant(struct sim *s, u32 i)
 	r = kvc_tenant_add(s->pool, t->name, i, i, 0600, 0);
 	sim_check(r == -EEXIST, "second add of tenant %s: %d", t->name, r);
 	model_tenant_removed(s, i);
+	kvc_tenant_unpin(s->pool, t->slot, t->pinned);
+	t->pinned = 0;
 	t->state = T_REMOVING;
 	s->admin = true;
 	window_begin(s, &win, NULL);
@@ -154,12 +156,37 @@ static void limit_tenant(struct sim *s, u32 i)
 		l.inflight = rng_below(&s->rng, 1U << 16);
 		l.weight = rng_below(&s->rng, KVC_WEIGHT_MAX + 1);
 		l.flags = rng_below(&s->rng, 2) * KVC_LIMIT_NO_URGENT;
+		l.pinned = rng_below(&s->rng, 1000);
 	}
 	r = kvc_tenant_limit(s->pool, t->name, &bad);
-	sim_check(r == -EINVAL, "bad limits of tenant %s: %d", t->name, r);
+	sim_check(r == -EINVAL && !kvc_limits_ok(&bad) && kvc_limits_ok(&l), "bad limits of tenant %s: %d", t->name, r);
 	r = kvc_tenant_limit(s->pool, t->name, &l);
 	sim_check(r == 0, "limits of tenant %s: %d", t->name, r);
 	t->limits = l;
+}
+
+/* Sessions pin memory and let go of it; nobody is asked who has too much already. */
+void op_pin(struct sim *s)
+{
+	struct mtenant *t = &s->tenants[rng_below(&s->rng, SIM_TENANTS)];
+	u64 bytes = rng_below(&s->rng, 700), most = t->limits.pinned ? t->limits.pinned : ~0ULL;
+	int r;
+
+	if (t->state != T_LIVE || memcmp(&t->limits, &t->limits_before, sizeof(t->limits)))
+		return;
+	sim_check(kvc_tenant_urgent(s->pool, t->slot) == !(t->limits.flags & KVC_LIMIT_NO_URGENT), "urgency of tenant %s", t->name);
+	if (rng_chance(&s->rng, 5000)) {
+		bytes = min(bytes, t->pinned);
+		kvc_tenant_unpin(s->pool, t->slot, bytes);
+		t->pinned -= bytes;
+	} else {
+		r = kvc_tenant_pin(s->pool, t->slot, bytes);
+		sim_check(r == (t->pinned + bytes > most ? -EDQUOT : 0), "tenant %s, which has %llu of %llu, pins %llu: %d",
+			  t->name, (unsigned long long)t->pinned, (unsigned long long)most, (unsigned long long)bytes, r);
+		t->pinned += r ? 0 : bytes;
+	}
+	sim_check(kvc_tenant_pinned(s->pool, t->slot) == t->pinned, "tenant %s has %llu pinned, not %llu", t->name,
+		  (unsigned long long)kvc_tenant_pinned(s->pool, t->slot), (unsigned long long)t->pinned);
 }
 
 /* Is what its superblocks say of it known? A change that nobody took is settled by the next attach. */

@@ -168,6 +168,7 @@ static void settle_tenants(struct sim *s)
 				if (s->keys[j].tenant == i)
 					model_forget_key(&s->keys[j]);
 		t->state = there ? T_LIVE : T_NONE;
+		t->pinned = 0;
 	}
 }
 

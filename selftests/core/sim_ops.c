@@ -493,6 +493,8 @@ static void op_rare(struct sim *s)
 		op_tenant(s);
 	} else if (s->cfg.member_fails && rng_chance(&s->rng, 2000) && s->cfg.nr_members > 1) {
 		sim_fail_member(s, rng_below(&s->rng, s->cfg.nr_members));
+	} else {
+		op_pin(s);
 	}
 }
 

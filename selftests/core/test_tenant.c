@@ -312,6 +312,58 @@ static void epochs_end(void **state)
 	assert_int_equal(kvc_tenant_add(r->pool, "one", 0, 0, 0600, 0), 2);
 }
 
+/* What a tenant's sessions pin sums to its limit at most. */
+static void memory_of_a_tenant(void **state)
+{
+	struct rig *r = *state;
+	struct kvc_limits l = { .pinned = 100 };
+	u32 slot = (u32)kvc_tenant_add(r->pool, "one", 0, 0, 0600, 0);
+
+	assert_int_equal(kvc_tenant_pin(r->pool, slot, ~0ULL), 0);
+	assert_int_equal(kvc_tenant_pin(r->pool, slot, 1), -EDQUOT);
+	kvc_tenant_unpin(r->pool, slot, ~0ULL);
+	assert_int_equal(kvc_tenant_limit(r->pool, "one", &l), 0);
+	assert_int_equal(kvc_tenant_pin(r->pool, slot, ~0ULL), -EDQUOT);
+	assert_int_equal(kvc_tenant_pin(r->pool, slot, 101), -EDQUOT);
+	assert_int_equal(kvc_tenant_pin(r->pool, slot, 60), 0);
+	assert_int_equal(kvc_tenant_pin(r->pool, slot, 41), -EDQUOT);
+	assert_int_equal(kvc_tenant_pinned(r->pool, slot), 60);
+	/* another one's is another's */
+	assert_int_equal(kvc_tenant_pin(r->pool, 0, 1000), 0);
+	assert_int_equal(kvc_tenant_pin(r->pool, slot, 40), 0);
+	/* a limit below what is there */
+	l.pinned = 50;
+	assert_int_equal(kvc_tenant_limit(r->pool, "one", &l), 0);
+	kvc_tenant_unpin(r->pool, slot, 51);
+	assert_int_equal(kvc_tenant_pinned(r->pool, slot), 49);
+	assert_int_equal(kvc_tenant_pin(r->pool, slot, 2), -EDQUOT);
+	assert_int_equal(kvc_tenant_pin(r->pool, slot, 1), 0);
+	kvc_tenant_unpin(r->pool, slot, 50);
+	kvc_tenant_unpin(r->pool, 0, 1000);
+}
+
+/* Operations may be urgent unless the tenant was told otherwise, until it is gone. */
+static void urgency_of_a_tenant(void **state)
+{
+	struct rig *r = *state;
+	struct kvc_limits l = { .flags = KVC_LIMIT_NO_URGENT };
+	u32 slot = (u32)kvc_tenant_add(r->pool, "one", 0, 0, 0600, 0);
+
+	assert_true(kvc_tenant_urgent(r->pool, slot));
+	assert_int_equal(kvc_tenant_limit(r->pool, "one", &l), 0);
+	assert_false(kvc_tenant_urgent(r->pool, slot));
+	assert_true(kvc_tenant_urgent(r->pool, 0));
+	reattach(r);
+	assert_false(kvc_tenant_urgent(r->pool, slot));
+	l.flags = 0;
+	assert_int_equal(kvc_tenant_limit(r->pool, "one", &l), 0);
+	assert_true(kvc_tenant_urgent(r->pool, slot));
+	l.flags = KVC_LIMIT_NO_URGENT;
+	assert_int_equal(kvc_tenant_limit(r->pool, "one", &l), 0);
+	assert_int_equal(kvc_tenant_remove(r->pool, "one"), 0);
+	assert_true(kvc_tenant_urgent(r->pool, slot));
+}
+
 /* So are limits; who gets the slot next has none. */
 static void limits_stay(void **state)
 {
@@ -332,6 +384,8 @@ static const struct CMUnitTest tenant_tests[] = {
 	cmocka_unit_test_setup_teardown(add_and_remove, make, unmake),
 	cmocka_unit_test_setup_teardown(limits_of_a_tenant, make, unmake),
 	cmocka_unit_test_setup_teardown(limits_stay, make, unmake),
+	cmocka_unit_test_setup_teardown(memory_of_a_tenant, make, unmake),
+	cmocka_unit_test_setup_teardown(urgency_of_a_tenant, make, unmake),
 	cmocka_unit_test_setup_teardown(flags_of_a_tenant, make, unmake),
 	cmocka_unit_test_setup_teardown(slots_run_out, make, unmake),
 	cmocka_unit_test_setup_teardown(tenants_are_apart, make, unmake),

@@ -114,6 +114,36 @@ static void test_flags(const struct op *op)
 	}
 }
 
+/* Which priority is meant, and what is left of it where operations may not be urgent */
+static void test_urgency(void)
+{
+	static const struct {
+		u32 opcode, asked, is, without;
+	} rows[] = {
+		{ KVCTX_OP_LOAD, KVCTX_PRIO_DEFAULT, KVCTX_PRIO_URGENT, KVCTX_PRIO_NORMAL },
+		{ KVCTX_OP_GET, KVCTX_PRIO_DEFAULT, KVCTX_PRIO_URGENT, KVCTX_PRIO_NORMAL },
+		{ KVCTX_OP_STORE, KVCTX_PRIO_DEFAULT, KVCTX_PRIO_NORMAL, KVCTX_PRIO_NORMAL },
+		{ KVCTX_OP_PREFETCH, KVCTX_PRIO_DEFAULT, KVCTX_PRIO_BACKGROUND, KVCTX_PRIO_BACKGROUND },
+		{ KVCTX_OP_PREFETCH, KVCTX_PRIO_URGENT, KVCTX_PRIO_URGENT, KVCTX_PRIO_NORMAL },
+		{ KVCTX_OP_STORE, KVCTX_PRIO_URGENT, KVCTX_PRIO_URGENT, KVCTX_PRIO_NORMAL },
+		{ KVCTX_OP_LOAD, KVCTX_PRIO_NORMAL, KVCTX_PRIO_NORMAL, KVCTX_PRIO_NORMAL },
+		{ KVCTX_OP_LOAD, KVCTX_PRIO_BACKGROUND, KVCTX_PRIO_BACKGROUND, KVCTX_PRIO_BACKGROUND },
+	};
+	int i;
+
+	for (i = 0; i < LENGTH(rows); i++) {
+		const struct kvctx_rule *rule = &kvctx_rules[rows[i].opcode];
+
+		if (kvctx_prio_of(rule, (u8)rows[i].asked, true) == rows[i].is &&
+		    kvctx_prio_of(rule, (u8)rows[i].asked, false) == rows[i].without) {
+			passed++;
+			continue;
+		}
+		failed++;
+		printf("not ok the priority of row %d\n", i);
+	}
+}
+
 static void test_prios(const struct op *op)
 {
 	int prio;
@@ -229,6 +259,7 @@ int main(void)
 	}
 	test_match();
 	test_masks();
+	test_urgency();
 	passed += test_calls(&more);
 	failed += more;
 	printf("session: %d passed, %d failed, 0 skipped\n", passed, failed);

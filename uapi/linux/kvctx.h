@@ -31,7 +31,7 @@
  *                       to peer memory, which the kernel does not write
  *                ioctl  MEM_REGISTER: memory of a PCI device that nobody can pin: its driver publishes it not as
  *                       peer-to-peer memory, or this kernel has no peer-to-peer DMA
- *   -EDQUOT      res    tenant over quota (later kernels of the module)
+ *   -EDQUOT      ioctl  SETUP, MEM_REGISTER: the operator has set the tenant a limit, and it has no more left
  *   -ENOSPC      res    STORE: nothing evictable; LEASE: too many leases; PREFETCH, GET: no slot is free
  *   -EAGAIN      res    STORE or DELETE with KVCTX_OP_NOWAIT: reclaim is running, try again
  *                ioctl  SUBMIT: the completion queue has no room for one more operation
@@ -194,14 +194,14 @@ struct kvctx_info {
  * @flags: KVCTX_SETUP_*
  * @keyspace: keyspace of all operations of the session
  * @arena_bytes: in: bytes of pinned memory to allocate as memory id 0, may be 0; out: rounded up to whole pages.
- *	Accounted to RLIMIT_MEMLOCK
+ *	Accounted to RLIMIT_MEMLOCK, and to the tenant, which may have a limit for all its sessions together
  * @cq_entries: in: completion queue length, 1..cq_max; out: rounded up to a power of two. Operations in flight and
  *	completions not yet consumed together never exceed it
  * @eventfd: eventfd to signal, with KVCTX_SETUP_EVENTFD; otherwise zero
  * @cq_bytes: out: length of the mapping at KVCTX_MMAP_CQ
  * @slot_bytes: in: bytes of one slot, at most slot_bytes_max; out: rounded up to whole pages; 0 with no slots
  * @nr_slots: slots for pages read ahead, at most slots_max; 0: none, then PREFETCH, GET and PUT give -EOPNOTSUPP.
- *	Accounted to RLIMIT_MEMLOCK as the arena
+ *	Accounted as the arena
  * @reserved: zero
  *
  * Once per open file. May sleep.
@@ -230,8 +230,8 @@ struct kvctx_setup {
  * @id: out: memory id
  * @reserved: zero
  *
- * The range must be writable by the caller. Pinned pages are accounted to RLIMIT_MEMLOCK until unregistered or the
- * session closes. May sleep.
+ * The range must be writable by the caller. Pinned pages are accounted to RLIMIT_MEMLOCK and to the tenant until
+ * unregistered or the session closes. May sleep.
  *
  * A range that maps memory of a PCI peer (a GPU's as its driver publishes it, a controller memory buffer) is registered
  * as peer memory, whole or not at all (-EFAULT where both kinds, or memory of two peers, meet in one range). It is not
@@ -404,7 +404,7 @@ enum kvctx_opcode {
 /* Priorities of operations */
 enum kvctx_prio {
 	KVCTX_PRIO_DEFAULT	= 0,	/* LOAD, GET: URGENT; STORE: NORMAL; PREFETCH: BACKGROUND */
-	KVCTX_PRIO_URGENT	= 1,	/* decode waits for it */
+	KVCTX_PRIO_URGENT	= 1,	/* decode waits for it; NORMAL where the tenant's may not be urgent */
 	KVCTX_PRIO_NORMAL	= 2,
 	KVCTX_PRIO_BACKGROUND	= 3,
 };

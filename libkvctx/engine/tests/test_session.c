@@ -849,6 +849,95 @@ static void turns(void **state)
 	sess_close(&k);
 }
 
+static void limit_tenant(struct sess *k, const struct kvc_limits *l)
+{
+	pthread_mutex_lock(&k->s->pool->config_lock);
+	assert_int_equal(kvc_tenant_limit(k->s->pool->core, "default", l), 0);
+	pthread_mutex_unlock(&k->s->pool->config_lock);
+}
+
+/* Where no operation is urgent nobody waits for one. */
+static void no_urgent_turns(void **state)
+{
+	struct kvctx_sqe sqes[200];
+	struct kvctx_cqe cqe;
+	struct sess k;
+	u32 i, round;
+	u64 waits;
+
+	(void)state;
+	rig_make(rig_dir, 1);
+	sess_start(&k, 8, -1);
+	limit_tenant(&k, &(struct kvc_limits){ .flags = KVC_LIMIT_NO_URGENT });
+	for (i = 0; i < 8; i++)
+		assert_int_equal(store(&k, i, 36000), 36000);
+	waits = (u64)os_atomic64_read(&k.s->pool->counters.turn_waits);
+	for (round = 0; round < 5; round++) {
+		for (i = 0; i < 200; i++) {
+			sqes[i] = sqe_of(i % 4 ? KVCTX_OP_LOAD : KVCTX_OP_GET, i % 8, i % 4 ? i * 40960 : 0, i % 4 ? 36000 : 0);
+			sqes[i].lease_ms = i % 4 ? 0 : 1000;
+			sqes[i].flags = i % 4 ? KVCTX_OP_NO_SLOT : 0;
+			sqes[i].prio = i % 4 == 1 ? KVCTX_PRIO_BACKGROUND : i % 4 == 2 ? KVCTX_PRIO_URGENT : 0;
+		}
+		assert_int_equal(submit(&k, sqes, 200, 200), 200);
+		for (i = 0; i < 200; i++)
+			assert_true(reap(&k, &cqe));
+	}
+	assert_int_equal(os_atomic64_read(&k.s->pool->counters.turn_waits), waits);
+	sess_close(&k);
+}
+
+/* Arenas, slots and registrations of all sessions of a tenant sum to its limit at most. */
+static void memory_of_the_tenant(void **state)
+{
+	struct kvctx_setup setup = { .size = sizeof(setup), .arena_bytes = 4096, .cq_entries = 8 };
+	u8 *mine = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct kvctx_mem_register reg = { .size = sizeof(reg), .addr = (u64)mine + 100, .length = 8192 };
+	struct kvctx_mem_unregister unreg = { .size = sizeof(unreg) };
+	struct kvc_limits l = { .pinned = ARENA + 4096 + 3 * 4096 };
+	struct kve_session *other;
+	struct kvc_pool *core;
+	struct sess k;
+
+	(void)state;
+	sess_open(&k);
+	core = k.s->pool->core;
+	limit_tenant(&k, &l);
+	assert_int_equal(kvc_tenant_pinned(core, k.s->slot), ARENA);
+	assert_int_equal(kve_session_open(rig_dir, "default", false, &other), 0);
+	/* the whole of a page counts, and a SETUP that is refused leaves nothing */
+	setup.arena_bytes = 5 * 4096;
+	assert_int_equal(kve_session_ioctl(other, KVCTX_IOC_SETUP, &setup), -EDQUOT);
+	setup = (struct kvctx_setup){
+		.size = sizeof(setup), .arena_bytes = 1, .cq_entries = 8, .slot_bytes = 4096, .nr_slots = 4,
+	};
+	assert_int_equal(kve_session_ioctl(other, KVCTX_IOC_SETUP, &setup), -EDQUOT);
+	assert_int_equal(kvc_tenant_pinned(core, k.s->slot), ARENA);
+	setup.nr_slots = 0;
+	setup.slot_bytes = 0;
+	assert_int_equal(kve_session_ioctl(other, KVCTX_IOC_SETUP, &setup), 0);
+	assert_int_equal(ioctl_of(&k, KVCTX_IOC_MEM_REGISTER, &reg), 0);
+	assert_int_equal(kvc_tenant_pinned(core, k.s->slot), l.pinned);
+	unreg.id = reg.id;
+	assert_int_equal(kve_session_ioctl(other, KVCTX_IOC_MEM_REGISTER, &reg), -EDQUOT);
+	reg.length = 1;
+	assert_int_equal(kve_session_ioctl(other, KVCTX_IOC_MEM_REGISTER, &reg), -EDQUOT);
+	assert_int_equal(ioctl_of(&k, KVCTX_IOC_MEM_UNREGISTER, &unreg), 0);
+	assert_int_equal(kve_session_ioctl(other, KVCTX_IOC_MEM_REGISTER, &reg), 0);
+	/* what cannot be registered does not count */
+	munmap(mine, 1 << 20);
+	assert_int_equal(ioctl_of(&k, KVCTX_IOC_MEM_REGISTER, &reg), -EFAULT);
+	assert_int_equal(kvc_tenant_pinned(core, k.s->slot), ARENA + 2 * 4096);
+	kve_session_close(other, NULL, NULL);
+	assert_int_equal(kvc_tenant_pinned(core, k.s->slot), ARENA);
+	/* below what is there: no more, and operations go on */
+	limit_tenant(&k, &(struct kvc_limits){ .pinned = 1 });
+	assert_int_equal(ioctl_of(&k, KVCTX_IOC_MEM_REGISTER, &reg), -EDQUOT);
+	assert_int_equal(store(&k, 1, PAGE), PAGE);
+	assert_int_equal(load(&k, 1, PAGE), PAGE);
+	sess_close(&k);
+}
+
 static void on_signal(int sig)
 {
 	(void)sig;
@@ -1082,6 +1171,8 @@ int main(void)
 		BOTH(a_flush_wakes_who_waits),
 		BOTH(close_with_all_under_way),
 		BOTH(turns),
+		BOTH(no_urgent_turns),
+		TEST(memory_of_the_tenant),
 		BOTH(signals),
 		BOTH(a_member_that_left_is_let_go),
 	};

@@ -407,6 +407,15 @@ def test_tenant_limits(daemon):
     expect([0, 0, 0, 0, 0, 0, False], limits("again"), "of who got the slot")
 
 
+def test_tenant_memory(daemon):
+    """What its sessions pin sums to its limit at most, as in the guest."""
+    daemon.ctl("tenant", "add", "kv0", "small", "--max-pinned", "8M")
+    p = subprocess.run([f"{O}/selftests/limits", "global.memory"], capture_output=True, text=True, timeout=300, check=False,
+                       env={**os.environ, "KVCTX_NODE": daemon.node("small")})
+    if p.returncode or "pass:1 " not in p.stdout:
+        raise Failed(p.stdout + p.stderr)
+
+
 def test_tenants(daemon):
     daemon.ctl("tenant", "add", "kv0", "llama", "--uid", "65534", "--gid", "12", "--mode", "0640")
     st = os.stat(daemon.node("llama"))
