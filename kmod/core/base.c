@@ -58,6 +58,7 @@ void kvc_space_made(struct kvc_member *m)
 {
 	os_assert_locked(&m->lock);
 	WRITE_ONCE(m->wanted, false);
+	m->refused = false;
 	os_atomic_inc(&m->pool->rooms);
 	kvc_space(m->pool);
 }

@@ -237,10 +237,16 @@ int kvc_query(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN
  * words of zeros) gets a bit each for. Policies take each call for a request for a prompt, of which these are all keys
  * in prefix order. @lens (or NULL) gets the lengths of those that are present, each at its key's place. @leases (or
  * NULL) gets one lease for each page found, one behind the other, to be ended by kvc_lease_put(). Lets others run now
- * and then: no lock may be held.
+ * and then: no lock may be held. With leases it allocates; without memory, pages are as if they were not there.
+ *
+ * A lease keeps its page from eviction, as a promise with a limit: the leases of a tenant keep as many segments as its
+ * limit says; those beyond that yield where others need room (lease.c). One that has yielded lasts no more: it keeps
+ * nothing, whatever comes to where its page was, and is ended as any other. Only a load keeps bytes where they are.
+ * get: 0, -ENOENT, -ENODEV, -ENOMEM. Allocates.
  */
+struct kvc_keep;
 struct kvc_lease {
-	u32	gseg;
+	struct kvc_keep *keep;		/* private */
 };
 
 static inline u32 kvc_bits(u32 nr)
@@ -252,6 +258,8 @@ u32 kvc_match(struct kvc_pool *p, struct kvc_domain *d, const u8 keys[][KVC_KEY_
 	      struct kvc_lease *leases);
 int kvc_lease_get(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN], struct kvc_lease *l);
 void kvc_lease_put(struct kvc_pool *p, struct kvc_lease *l);
+bool kvc_lease_lasts(const struct kvc_lease *l);
+u64 kvc_tenant_leased(struct kvc_pool *p, u32 slot);	/* bytes of the segments that its leases keep */
 
 /*
  * Delete. 0: gone from the index, durable at the next flush; -ENOENT; -EAGAIN (no room for the tombstone yet), -ENOSPC,

@@ -16,9 +16,9 @@
  *   2  domain budget index
  *   3  entry request tenant
  *   4  segment
- *   5  tomb load discard
- *   6  victim delete
- *   7  member store
+ *   5  tomb lease discard
+ *   6  room load victim
+ *   7  member store delete
  *   8  summary pool
  *   9  reclaim recover
  *  10  leave
@@ -27,6 +27,7 @@
  * Locks, outermost first
  *   member->lock   heads, segment states, reservation and summary of the member's segments
  *   shard->lock    the shard's buckets; everything in an entry that changes; the shard's counters
+ *   leases->lock   which segments of a member are leased
  *   table->lock, domains.lock, budget.lock, requests.lock   one of them
  *   domain->lock   innermost: its events
  *
@@ -45,6 +46,7 @@
 
 #define KVC_DOMAINS_MAX		(1024U << 10)
 #define KVC_LONG_SEGMENTS	12U		/* of a member that has a head for the long-lived */
+#define KVC_SEGMENTS_FEW	8U		/* of a member that has hardly more than heads */
 #define KVC_HEADERS_FAIL	3U		/* so many that fail are no accident: no segment goes for them */
 #define KVC_LOG_THRESHOLD	(64U << 10)	/* unlogged record bytes that start a summary unasked */
 
@@ -124,6 +126,7 @@ enum kvc_seg_state {
 	KVC_S_SEALING,		/* no longer a head; stores pending or records not yet logged */
 	KVC_S_SEALED,		/* complete on media */
 	KVC_S_VICTIM,		/* chosen by reclaim; its pages are read and leased as before */
+	KVC_S_YIELDING,		/* a victim whose leases have yielded; read as before, and leased to nobody */
 	KVC_S_DRAINING,		/* its pages are leaving the index */
 	KVC_S_UNUSABLE,		/* I/O error: not touched until the next attach */
 	KVC_NR_S,
@@ -165,8 +168,10 @@ struct kvc_seg {
 	u32	nr_crcs, crc_room;
 	u32	nr_strays;		/* records in its log that recovery made no entry of */
 	u32	**crcs;			/* blocks of KVC_CBLOCK_CRCS */
+	struct kvc_keep *keeps;		/* leases->lock; see lease.c */
 	/* no lock */
-	struct os_atomic holds, leases;
+	struct os_atomic holds;
+	struct os_atomic leases;	/* keeps, of so many tenants */
 	struct os_atomic undead;	/* media may hold records of pages that left the index without a tombstone */
 	struct os_atomic64 live_bytes;
 };
@@ -209,6 +214,21 @@ struct kvc_reclaim {
 	bool	stayed;		/* a page did, for a lease, or the place that it was moved to went */
 };
 
+/* A tenant's slot, as its leases on a member are concerned */
+struct kvc_lessee {
+	u32	keeps;			/* segments; leases->lock */
+	u32	share, epoch;		/* as they were when somebody looked; member lock */
+};
+
+/* Of a member; see lease.c */
+struct kvc_leases {
+	struct os_lock lock;
+	struct kvc_lessee *tenants;	/* by slot; NULL: a hole */
+	u64	turn;			/* keeps that there ever were */
+	u32	keeps;			/* of all tenants; read without the lock too */
+	u32	nr_tenants;		/* of the pool, as when somebody looked; member lock */
+};
+
 struct kvc_member {
 	struct os_lock lock;
 	struct kvc_pool *pool;
@@ -216,7 +236,8 @@ struct kvc_member {
 	struct kvc_seg *segs;
 	u32	low;			/* reclaim keeps this many segments available */
 	bool	offline;		/* written under the lock */
-	bool	wanted;			/* somebody was refused; written under the lock */
+	bool	wanted;			/* somebody, or reclaim, finds no room; written under the lock */
+	bool	refused;		/* somebody: leases may yield for it */
 	bool	hopeless;		/* those who wait were told that waiting does not help */
 	u32	headers_failed;		/* writes of headers since the last that went well */
 	bool	joining;		/* it was added, and is not used yet; written under the lock */
@@ -233,6 +254,7 @@ struct kvc_member {
 	struct kvc_reclaim reclaim;
 	u8	*extent;		/* buffer of the one extent on its way, and a block behind it */
 	struct kvc_seg *newest;		/* where the last new page got its place */
+	struct kvc_leases leases;
 	struct kvc_survey *survey;	/* of who executes the work, as are floors and costs, one for each segment */
 	u64	*costs;			/* what it cost to lose it when it was surveyed last; 0: it was not */
 	u64	*floors;		/* the least of each group of costs */

@@ -7,8 +7,8 @@ KVC_CORE_FILES	:= media/format media/format_super index/table index/bucket polic
 		   index/domain policy/budget index/index \
 		   index/entry policy/request tenant \
 		   log/segment \
-		   log/tomb log/load log/discard \
-		   policy/victim log/delete \
-		   log/member log/store \
+		   log/tomb log/lease log/discard \
+		   log/room log/load policy/victim \
+		   log/member log/store log/delete \
 		   log/summary pool \
 		   log/reclaim log/recover log/leave work

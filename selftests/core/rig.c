@@ -315,6 +315,12 @@ int rig_query(struct rig *r, struct kvc_domain *d, u32 id)
 	return kvc_query(r->pool, d, key);
 }
 
+void rig_keep_leases(struct rig *r)
+{
+	if (kvc_tenant_limit(r->pool, "default", &(struct kvc_limits){ .leased = U64_MAX }))
+		harness_failf("no limit for tenant default");
+}
+
 int rig_lease(struct rig *r, struct kvc_domain *d, u32 id, struct kvc_lease *l)
 {
 	u8 key[KVC_KEY_LEN];

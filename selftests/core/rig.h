@@ -67,6 +67,7 @@ int rig_query(struct rig *r, struct kvc_domain *d, u32 id);
 int rig_begin(struct rig *r, struct kvc_domain *d, u32 id, u32 length, struct kvc_store *st);
 int rig_hold(struct rig *r, struct kvc_domain *d, u32 id, struct kvc_load *ld);
 int rig_lease(struct rig *r, struct kvc_domain *d, u32 id, struct kvc_lease *l);
+void rig_keep_leases(struct rig *r);	/* until it is detached the leases of tenant "default" may keep all there is */
 struct kvc_domain *rig_domain(struct rig *r, u32 slot, u32 keyspace);
 
 /* Execute one item of the member's work, or a discard; false when there is none. */

@@ -32,7 +32,7 @@
  *   sim_life.c   attach, power cut, detach, comparison
  *   sim_super.c  superblocks        sim_budget.c  the write budget
  *   sim_window.c  what others do meanwhile  sim_image.c  what is on media
- *   sim_listen.c  events
+ *   sim_listen.c  events          sim_lease.c  which leases may yield
  */
 #ifndef SIM_H
 #define SIM_H
@@ -70,7 +70,7 @@ struct sim_counts {
 		cuts_header, cuts_summary, unread, vanished, degraded, returned, came_back, deleted_out, limits,
 		added, add_cuts, add_fails, left, left_failed, leave_cuts, stuck, went,
 		super_cuts, histories, unadmitted, rolled_back, misread, windows, stalls,
-		stall_cuts, images, buried, buried_away, replaced, taken;
+		stall_cuts, images, buried, buried_away, replaced, taken, yielded;
 	struct bus_counts bus;
 };
 
@@ -131,8 +131,10 @@ struct mtenant {
 
 struct mlease {
 	struct kvc_lease lease;
+	u32	slot, epoch;		/* of the tenant */
 	u32	member;
 	u64	segment;		/* of the member */
+	bool	yielded;		/* as was seen */
 };
 
 /* Every store ever begun, by version */
@@ -353,7 +355,6 @@ void model_tenant_removed(struct sim *s, u32 tenant);
 u32 model_new_version(struct sim *s, struct mkey *k, u32 length, u32 member);
 /* No page that should be there lies in the range. */
 void model_check_free(struct sim *s, u32 member, u64 offset, u64 len, const char *what);
-u32 model_leases(const struct sim *s, u32 member, u64 segment);
 u64 segment_of(const struct sim *s, u64 offset);
 bool segment_tainted(const struct sim *s, struct place at);
 bool model_excused(const struct sim *s, const struct mkey *k);
@@ -389,6 +390,11 @@ void ops_lease_key(struct sim *s, struct mkey *k);
 /* All of them; or not those on a member that leaves, of users who renew them again and again */
 void ops_drop_leases(struct sim *s, bool renew);
 bool ops_renew_leases(struct sim *s);	/* false: there are none */
+
+/* sim_lease.c */
+void leases_look(struct sim *s);
+void leases_check(struct sim *s);
+u32 model_leases(const struct sim *s, u32 member, u64 segment);
 
 /* sim_window.c. @key: what the call is about, or NULL. end: did anything happen meanwhile? */
 void window_begin(struct sim *s, struct window *w, struct mkey *key);

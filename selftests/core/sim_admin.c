@@ -101,6 +101,7 @@ static void add_tenant(struct sim *s, u32 i)
 	t->flags_before = t->flags;
 	memset(&t->limits, 0, sizeof(t->limits));
 	t->limits_before = t->limits;
+	leases_look(s);
 	r = kvc_tenant_add(s->pool, t->name, i, i, 0600, t->flags);
 	sim_check(r >= 0, "add of tenant %s: %d", t->name, r);
 	t->slot = (u32)r;
@@ -119,6 +120,7 @@ static void remove_tenant(struct sim *s, u32 i)
 	model_tenant_removed(s, i);
 	kvc_tenant_unpin(s->pool, t->slot, t->pinned);
 	t->pinned = 0;
+	leases_look(s);
 	t->state = T_REMOVING;
 	s->admin = true;
 	window_begin(s, &win, NULL);

@@ -269,10 +269,11 @@ static void print_counts(u64 seeds, u64 first, const struct sim_counts *n)
 	printf("sim: %llu seeds from %llu: %llu steps, %llu power cuts, %llu detaches\n", (unsigned long long)seeds,
 	       (unsigned long long)first, (unsigned long long)n->steps, (unsigned long long)n->cuts,
 	       (unsigned long long)n->detaches);
-	printf("sim: %llu stores, %llu loads, %llu deletes, %llu matches, %llu flushes, %llu leases, %llu waits\n",
+	printf("sim: %llu stores, %llu loads, %llu deletes, %llu matches, %llu flushes, %llu leases (%llu yielded), "
+	       "%llu waits\n",
 	       (unsigned long long)n->stores, (unsigned long long)n->loads, (unsigned long long)n->deletes,
 	       (unsigned long long)n->matches, (unsigned long long)n->flushes, (unsigned long long)n->leases,
-	       (unsigned long long)n->waits);
+	       (unsigned long long)n->yielded, (unsigned long long)n->waits);
 	printf("sim: %llu pages recovered, %llu evicted, %llu moved; %llu tenants removed, %llu members failed\n",
 	       (unsigned long long)n->recovered, (unsigned long long)n->evicted, (unsigned long long)n->moved,
 	       (unsigned long long)n->removals, (unsigned long long)n->fails);

@@ -430,15 +430,6 @@ u64 segment_of(const struct sim *s, u64 offset)
 	return (offset - KVC_DATA_OFFSET) / s->cfg.segment_size;
 }
 
-u32 model_leases(const struct sim *s, u32 member, u64 segment)
-{
-	u32 i, n = 0;
-
-	for (i = 0; i < s->nr_leases; i++)
-		n += s->leases[i].member == member && s->leases[i].segment == segment;
-	return n;
-}
-
 bool segment_tainted(const struct sim *s, struct place at)
 {
 	u64 start = KVC_DATA_OFFSET + segment_of(s, at.offset) * s->cfg.segment_size;
@@ -558,6 +549,7 @@ void model_look(struct sim *s)
 	u32 i;
 
 	ops_note_failures(s);
+	leases_check(s);
 	kvc_stats_get(s->pool, &st);
 	evicted = st.evicted_pages - s->stats.evicted_pages;
 	s->unexplained += (s64)evicted;

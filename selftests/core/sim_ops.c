@@ -332,7 +332,7 @@ static void store_try(struct op *op)
 	} else if (r == -ENODEV) {
 		sim_check(all_failed(s, op->members) || ran, "store of %s: -ENODEV", model_name(k));
 	} else if (r == -ENOSPC) {
-		sim_check(s->nr_leases || s->n.ioerrs || s->read_errors || s->n.vanished || (ran && s->cfg.leases),
+		sim_check(s->n.ioerrs || s->read_errors || s->n.vanished || (ran && s->cfg.leases),
 			  "store of %s: -ENOSPC", model_name(k));
 	} else if (r == -EAGAIN) {
 		sim_check(!s->cfg.roomy || s->cfg.grow || ran || s->nr_ops > 1 || any_kicked(s), "store of %s: -EAGAIN",

@@ -183,7 +183,14 @@ static void lease_add(struct sim *s, const struct mkey *k, struct kvc_lease leas
 			sim_fail("the test itself is out of memory");
 	}
 	sim_check(k->at.offset != 0, "%s was leased and has no place", model_name(k));
-	s->leases[s->nr_leases++] = (struct mlease){ lease, k->at.member, segment_of(s, k->at.offset) };
+	leases_look(s);
+	s->leases[s->nr_leases++] = (struct mlease){
+		.lease = lease,
+		.slot = s->tenants[k->tenant].slot,
+		.epoch = s->tenants[k->tenant].epoch,
+		.member = k->at.member,
+		.segment = segment_of(s, k->at.offset),
+	};
 	s->n.leases++;
 }
 
@@ -191,6 +198,7 @@ static void lease_put(struct sim *s, u32 i)
 {
 	struct kvc_lease lease = s->leases[i].lease;
 
+	leases_look(s);
 	s->leases[i] = s->leases[--s->nr_leases];
 	kvc_lease_put(s->pool, &lease);
 }
@@ -315,7 +323,8 @@ void ops_lease_key(struct sim *s, struct mkey *k)
 	} else if (!ops_present(s, k)) {
 		ops_check_miss(s, k, r, "lease");
 	} else {
-		sim_check(r == -ENOENT, "lease of present %s: %d", model_name(k), r);
+		sim_check(r == -ENOENT || (r == -ENOMEM && s->cfg.alloc_fails), "lease of present %s: %d",
+			  model_name(k), r);
 	}
 }
 

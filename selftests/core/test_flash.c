@@ -33,6 +33,7 @@ static void without_discards(void **state)
 	int ret;
 
 	r->discard_max = 0;
+	rig_keep_leases(r);
 	n = rig_fill(r, 0, PAGE, 500);
 	for (i = n - 70; i < n; i++)
 		assert_int_equal(rig_load(r, r->d, i, i), 0);

@@ -263,6 +263,7 @@ static void leases_on_everything(void **state)
 	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
 		struct rig *r = rig_new(1, sizes[i], KVC_SEGMENT_MIN, KVC_CHUNK_MIN);
 
+		rig_keep_leases(r);
 		for (n = 0; !rig_store(r, r->d, n, n, PAGE); n++) {
 			assert_true(n < ARRAY_SIZE(l));
 			assert_int_equal(rig_lease(r, r->d, n, &l[n]), 0);

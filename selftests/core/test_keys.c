@@ -213,12 +213,12 @@ static void present_pages(void **state)
 		n++;
 	}
 	memset(lens, 0, sizeof(lens));
-	memset(leases, 0xff, sizeof(leases));
+	memset(leases, 0, sizeof(leases));
 	assert_int_equal(match_all(r, 0, 200, present, lens, leases), n);
 	for (i = 0; i < 200; i++) {
 		assert_int_equal(present[i / 64] >> (i % 64) & 1, here(i));
 		assert_int_equal(lens[i], here(i) ? 100 + i : 0);
-		at += leases[i].gseg != KVC_NONE;
+		at += leases[i].keep != NULL;
 	}
 	assert_int_equal(present[3] >> (200 - 192), 0);
 	/* those of before may be forgotten */

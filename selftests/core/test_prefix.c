@@ -858,6 +858,7 @@ static void kinds_wait(void **state)
 	j = store_row(r, &a, i, KVC_HEAD_LONG, &ret);
 	assert_true(j > i);
 	assert_int_equal(ret, -EAGAIN);
+	rig_keep_leases(r);
 	for (i = 1000; i < 1300; i++)
 		rig_lease(r, r->d, i, &l);
 	rig_flush(r);

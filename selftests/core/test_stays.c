@@ -22,6 +22,7 @@ static void lease(struct rig *r, u32 id)
 {
 	struct kvc_lease l;
 
+	rig_keep_leases(r);
 	assert_int_equal(rig_lease(r, r->d, id, &l), 0);
 }
 

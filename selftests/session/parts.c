@@ -98,7 +98,7 @@ static int lease(u32 page, struct kvc_lease *l)
 	if (!READ_ONCE(pages[page].seq))
 		return -ENOENT;
 	os_atomic64_add(&pages[page].leases, 1);
-	l->gseg = page;
+	l->keep = (struct kvc_keep *)&pages[page];
 	return 0;
 }
 
@@ -112,7 +112,7 @@ int kvc_lease_get(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY
 void kvc_lease_put(struct kvc_pool *p, struct kvc_lease *l)
 {
 	(void)p;
-	os_atomic64_sub(&pages[l->gseg].leases, 1);
+	os_atomic64_sub(&((struct page *)l->keep)->leases, 1);
 }
 
 u32 kvc_match(struct kvc_pool *p, struct kvc_domain *d, const u8 keys[][KVC_KEY_LEN], u32 nr, u64 *present, u32 *lens,

@@ -65,7 +65,7 @@ static int choose(struct kvc_member *m)
 	if (m->offline)
 		give_up_logs(m);
 	WRITE_ONCE(m->wanted, true);
-	/* pairs with the decrement in kvc_lease_put() */
+	/* pairs with the decrement of the leases when the last one ends */
 	os_mb();
 	for (gseg = m->list[KVC_S_SEALED].first; gseg != KVC_NONE && !seg; gseg = kvc_seg(m->pool, gseg)->next)
 		if (!os_atomic_read(&kvc_seg(m->pool, gseg)->leases))
@@ -173,9 +173,9 @@ static int end_round(struct kvc_member *m)
 	WRITE_ONCE(m->wanted, true);
 	WRITE_ONCE(m->leaseless, true);
 	os_unlock(&m->lock);
-	/* pairs with the decrement in kvc_lease_put() */
+	/* pairs with the decrement of the leases when the last one ends */
 	os_mb();
-	if (os_atomic_read(&rc->victim->leases))
+	if (kvc_seg_leased(m, rc->victim))
 		return 0;
 	rc->rounds += rc->failed;
 	begin_round(m);

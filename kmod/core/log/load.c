@@ -2,8 +2,8 @@
 /*
  * Load, query, match, lease: everything that reads the index.
  *
- * Only a shard lock is taken. A hold or lease is counted on the segment while the page is seen LIVE under that lock;
- * reclaim takes pages out of the index under the same locks before it looks at the holds.
+ * Only a shard lock is taken, and within it, to lease, the one of leases. A hold or lease is counted on the segment
+ * while the page is seen LIVE; reclaim takes pages out of the index under the same locks before it looks at the holds.
  */
 #include "log/log.h"
 
@@ -115,38 +115,21 @@ int kvc_query(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN
 	return r;
 }
 
-/*
- * Count a lease on the segment. The pages of a segment that is being drained are as good as gone: reclaim looks at the
- * leases after it made the state visible, so either it sees this one or this sees the state. So are those of a member
- * that leaves and waits for leases.
- */
-static int lease_seg(struct kvc_pool *p, u32 gseg)
-{
-	struct kvc_seg *seg = kvc_seg(p, gseg);
-
-	os_atomic_inc_return(&seg->leases);
-	if (kvc_state_leasable(READ_ONCE(seg->state)) && !READ_ONCE(kvc_member_of(p, gseg)->leaseless))
-		return 0;
-	kvc_lease_put(p, &(struct kvc_lease){ .gseg = gseg });
-	return -ENOENT;
-}
-
-/* Length of the page, or why not. @asker and @l may be NULL. */
+/* Length of the page, or why not. @asker may be NULL; without @l it is not leased. */
 static int lease_page(struct kvc_pool *p, u32 bucket, struct kvc_domain *d, const u8 *key, struct kvc_asker *asker,
-		      struct kvc_lease *l)
+		      struct kvc_leasing *by, struct kvc_lease *l)
 {
 	struct kvc_shard *sh = kvc_shard(p, bucket);
-	u32 entry, gseg, mark;
+	u32 entry, mark;
 	struct kvc_entry *e;
 	int r;
 
+	if (l)
+		kvc_leasing_prepare(by);
 	os_lock(&sh->lock);
 	r = find_page(p, bucket, d, key, &entry);
-	if (!r && l) {
-		gseg = kvc_eblock(p, entry)->gseg;
-		r = lease_seg(p, gseg);
-		l->gseg = gseg;
-	}
+	if (!r && l)
+		r = kvc_lease_take(p, kvc_eblock(p, entry)->gseg, d, by, l);
 	if (!r) {
 		e = kvc_entry(p, entry);
 		mark = asker ? kvc_request_asks(asker, e->mark) : e->mark;
@@ -162,6 +145,7 @@ static int lease_page(struct kvc_pool *p, u32 bucket, struct kvc_domain *d, cons
 static u32 match(struct kvc_pool *p, struct kvc_domain *d, const u8 keys[][KVC_KEY_LEN], u32 nr,
 		 struct kvc_asker *asker, u64 *present, u32 *lens, struct kvc_lease *leases)
 {
+	struct kvc_leasing by = { 0 };
 	struct kvc_ahead ahead;
 	u32 found = 0, bucket, i;
 	int r;
@@ -169,7 +153,7 @@ static u32 match(struct kvc_pool *p, struct kvc_domain *d, const u8 keys[][KVC_K
 	kvc_ahead_begin(&ahead, keys, nr, leases);
 	for (i = 0; i < nr; i++) {
 		bucket = kvc_ahead_bucket(p, d, &ahead, i);
-		r = lease_page(p, bucket, d, keys[i], asker, leases ? &leases[found] : NULL);
+		r = lease_page(p, bucket, d, keys[i], asker, &by, leases ? &leases[found] : NULL);
 		if (r < 0 && !present)
 			break;
 		if (r >= 0) {
@@ -182,6 +166,7 @@ static u32 match(struct kvc_pool *p, struct kvc_domain *d, const u8 keys[][KVC_K
 		if (i % 1024 == 1023)
 			os_relax();
 	}
+	kvc_leasing_end(&by);
 	return found;
 }
 
@@ -201,18 +186,9 @@ u32 kvc_match(struct kvc_pool *p, struct kvc_domain *d, const u8 keys[][KVC_KEY_
 
 int kvc_lease_get(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN], struct kvc_lease *l)
 {
-	int r = lease_page(p, kvc_bucket(p, d, key), d, key, NULL, l);
+	struct kvc_leasing by = { 0 };
+	int r = lease_page(p, kvc_bucket(p, d, key), d, key, NULL, &by, l);
 
+	kvc_leasing_end(&by);
 	return r < 0 ? r : 0;
-}
-
-/* The full barrier of the decrement pairs with kvc_member_hope(). */
-void kvc_lease_put(struct kvc_pool *p, struct kvc_lease *l)
-{
-	struct kvc_member *m = kvc_member_of(p, l->gseg);
-
-	if (os_atomic_dec_and_test(&kvc_seg(p, l->gseg)->leases) && READ_ONCE(m->wanted)) {
-		kvc_kick(m);
-		kvc_space(p);
-	}
 }

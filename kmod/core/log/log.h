@@ -2,7 +2,8 @@
 /*
  * Segments, and what happens to them.
  *
- *	segment.c	states, heads, room			summary.c	headers and extents
+ *	segment.c	states, heads				summary.c	headers and extents
+ *	room.c		who is refused				lease.c		what is kept, and what yields
  *	store.c load.c delete.c	what users do			tomb.c		tombstones, and when they may go
  *	reclaim.c	one segment after the other		leave.c		a member's, until it is empty
  *	member.c	made, lost, added, removed		recover.c	all of it from what media says
@@ -22,7 +23,7 @@ void kvc_member_exit(struct kvc_member *m);
 /* store.c */
 int kvc_page_prepare(struct kvc_member *m, bool lasting, u32 length, u32 beside, struct kvc_seg **seg);
 
-/* segment.c: states, heads, room. Member locked. */
+/* segment.c: states, heads. Member locked. */
 bool kvc_state_leasable(u32 state);
 void kvc_seg_set_state(struct kvc_member *m, struct kvc_seg *seg, enum kvc_seg_state to);
 void kvc_seg_undead(struct kvc_pool *p, struct kvc_seg *seg);	/* no lock needed */
@@ -50,12 +51,32 @@ void kvc_seg_end_page(struct kvc_member *m, struct kvc_seg *seg, struct kvc_entr
 /* Room for a tombstone behind the record of the page @e, reserved just before; it ends, counted if it is one, first. */
 void kvc_seg_reserve_beside(struct kvc_member *m, struct kvc_seg *seg, const struct kvc_entry *e);
 void kvc_seg_end_beside(struct kvc_member *m, struct kvc_seg *seg, const struct kvc_entry *e, struct kvc_entry *beside);
-bool kvc_seg_can_go(const struct kvc_member *m, const struct kvc_seg *seg);
+bool kvc_seg_could_go(const struct kvc_member *m, const struct kvc_seg *seg);
+bool kvc_seg_can_go(const struct kvc_member *m, const struct kvc_seg *seg);	/* and it is not leased */
+bool kvc_room_coming(const struct kvc_member *m);
 u32 kvc_ready(const struct kvc_member *m);
 struct kvc_seg *kvc_ready_take(struct kvc_member *m);
 u32 kvc_avail(const struct kvc_member *m);
 struct kvc_seg *kvc_move_head(const struct kvc_member *m);
-/* May waiting help who was refused? Notes that somebody was. */
+
+/* lease.c. Who leases pages, some of them maybe in one segment */
+#define KVC_LEASING_LAST	8U
+struct kvc_leasing {
+	struct kvc_keep *spare;
+	struct kvc_keep *last[KVC_LEASING_LAST];	/* by member */
+};
+
+void kvc_leasing_prepare(struct kvc_leasing *by);
+int kvc_lease_take(struct kvc_pool *p, u32 gseg, const struct kvc_domain *d, struct kvc_leasing *by,
+		   struct kvc_lease *l);
+void kvc_leasing_end(struct kvc_leasing *by);
+bool kvc_seg_leased(struct kvc_member *m, const struct kvc_seg *seg);
+struct kvc_seg *kvc_lease_next(struct kvc_member *m, bool last);
+bool kvc_lease_yield(struct kvc_member *m, struct kvc_seg *seg, bool last);
+bool kvc_lease_end(struct kvc_member *m, struct kvc_seg *seg);
+void kvc_keeps_free(struct kvc_seg *seg);
+
+/* room.c. May waiting help who was refused? Notes that somebody was. Member locked. */
 bool kvc_member_hope(struct kvc_member *m);
 int kvc_refusal(struct kvc_pool *p, u64 members);
 

@@ -29,16 +29,21 @@ static int alloc_segments(struct kvc_member *m, u32 nr_segs)
 	struct kvc_survey *survey = os_zalloc(sizeof(*survey));
 	u64 *costs = os_zalloc(sizeof(*costs) * nr_segs);
 	u64 *floors = os_zalloc(sizeof(*floors) * kvc_victim_floors(nr_segs));
+	struct kvc_lessee *tenants = os_zalloc(sizeof(*tenants) * KVC_TENANTS_MAX);
 	u32 i;
 
-	if (!segs || !extent || !survey || !costs || !floors) {
+	if (!segs || !extent || !survey || !costs || !floors || !tenants) {
 		os_free(segs);
 		os_free(extent);
 		os_free(survey);
 		os_free(costs);
 		os_free(floors);
+		os_free(tenants);
 		return -ENOMEM;
 	}
+	os_lock(&m->leases.lock);
+	m->leases.tenants = tenants;
+	os_unlock(&m->leases.lock);
 	os_lock(&m->lock);
 	m->extent = extent;
 	m->survey = survey;
@@ -62,6 +67,7 @@ int kvc_member_init(struct kvc_pool *p, u32 index, u32 nr_segs)
 	struct kvc_member *m = &p->members[index];
 
 	os_lock_init(&m->lock);
+	os_lock_init(&m->leases.lock);
 	m->pool = p;
 	m->index = index;
 	m->offline = !nr_segs;
@@ -82,13 +88,16 @@ void kvc_member_exit(struct kvc_member *m)
 {
 	u32 i;
 
-	for (i = 0; i < m->nr_segs; i++)
+	for (i = 0; i < m->nr_segs; i++) {
 		free_crcs(&m->segs[i]);
+		kvc_keeps_free(&m->segs[i]);
+	}
 	os_free(m->segs);
 	os_free(m->extent);
 	os_free(m->survey);
 	os_free(m->costs);
 	os_free(m->floors);
+	os_free(m->leases.tenants);
 }
 
 void kvc_member_segments(struct kvc_pool *p, u32 member, u32 *total, u32 *free)

@@ -2,16 +2,17 @@
 /*
  * Reclaim: one segment of a member at a time, while few are available.
  *
- *	IDLE	choose a victim; it becomes VICTIM, still read and leased as before
+ *	IDLE	choose a victim; it becomes VICTIM, still read and leased as before, or YIELDING, when it is taken from
+ *		those who leased it (lease.c)
  *	CARRY	copy its tombstones that are still needed
  *	MOVE	copy the pages that are worth keeping, as far as the member's credit goes (victim.c)
  *	LOG	wait until all copies are durable; begins when no MOVE is out any more
- *	EVICT	the segment becomes DRAINING; if it was leased meanwhile it gets away, else its pages leave the index
+ *	EVICT	if it was leased meanwhile it gets away; else it becomes DRAINING, and its pages leave the index
  *	WAIT	for the last hold; then its memory is freed and it is BLANK, to get a new header (summary.c)
  *
  * The phases are taken by kvc_reclaim_next() in the thread that executes the member's work; nothing of struct
- * kvc_reclaim is touched by another. The full barriers between setting DRAINING and reading leases and holds pair
- * with those in load.c.
+ * kvc_reclaim is touched by another. The full barriers between setting DRAINING and reading holds pair with
+ * those in load.c.
  */
 #include "log/log.h"
 
@@ -78,11 +79,35 @@ static struct kvc_seg *propose(struct kvc_member *m)
 		seg = oldest_sealed(m, true, NULL);
 	if (!seg && m->reclaim.carried)
 		seg = oldest_sealed(m, false, m->newest);
+	if (!seg)
+		seg = kvc_lease_next(m, false);
 	os_unlock(&m->lock);
 	if (!seg)
 		return kvc_victim_choose(m);
 	kvc_victim_plan(m, seg);
 	return seg;
+}
+
+/* Member locked. */
+static bool take(struct kvc_member *m, struct kvc_seg *seg, bool last)
+{
+	if (!seg || !kvc_seg_could_go(m, seg))
+		return false;
+	if (os_atomic_read(&seg->leases))
+		return kvc_lease_yield(m, seg, last);
+	kvc_seg_set_state(m, seg, KVC_S_VICTIM);
+	return true;
+}
+
+/* What goes when the policy has no wish that can be fulfilled, or NULL. Member locked. */
+static struct kvc_seg *take_any(struct kvc_member *m)
+{
+	struct kvc_seg *seg = oldest_sealed(m, false, NULL);
+
+	m->survey->nr = 0;
+	if (!seg && m->refused)
+		seg = kvc_lease_next(m, true);
+	return take(m, seg, true) ? seg : NULL;
 }
 
 /* 0: no victim needed or to be had; -EAGAIN: look again; 1: chosen */
@@ -98,13 +123,10 @@ static int choose(struct kvc_member *m)
 	os_lock(&m->lock);
 	if (!reclaimable(m))
 		goto out;
-	if (!seg || !kvc_seg_can_go(m, seg)) {
-		m->survey->nr = 0;
-		seg = oldest_sealed(m, false, NULL);
-	}
+	if (!take(m, seg, false))
+		seg = take_any(m);
 	if (seg) {
 		rc->victim = seg;
-		kvc_seg_set_state(m, rc->victim, KVC_S_VICTIM);
 		kvc_cursor_init(&rc->cursor);
 		rc->budget = kvc_move_budget(m);
 		rc->carried = false;
@@ -355,19 +377,17 @@ static void evict_page(struct kvc_pool *p, u32 entry)
 int kvc_victim_evict(struct kvc_member *m)
 {
 	struct kvc_reclaim *rc = &m->reclaim;
-	bool leased;
+	bool goes;
 	u32 entry;
 
 	os_lock(&m->lock);
-	kvc_seg_set_state(m, rc->victim, KVC_S_DRAINING);
-	os_mb();
-	leased = os_atomic_read(&rc->victim->leases) != 0;
-	if (leased)
-		kvc_victim_let_go(m);
-	else
+	goes = kvc_lease_end(m, rc->victim);
+	if (goes)
 		kvc_seg_undead(m->pool, rc->victim);
+	else
+		kvc_victim_let_go(m);
 	os_unlock(&m->lock);
-	if (leased)
+	if (!goes)
 		return -EAGAIN;
 	kvc_cursor_init(&rc->cursor);
 	while ((entry = kvc_cursor_entry(m->pool, rc->victim, &rc->cursor)) != KVC_NONE) {

@@ -2,7 +2,7 @@
 /*
  * Segments: states, heads, room.
  *
- * BLANK -> (HEADED ->) FREE -> OPEN -> SEALING -> SEALED -> VICTIM -> DRAINING -> BLANK; UNUSABLE ends it.
+ * BLANK -> (HEADED ->) FREE -> OPEN -> SEALING -> SEALED -> VICTIM or YIELDING -> DRAINING -> BLANK; UNUSABLE ends it.
  * kvc_seg_set_state() is the only place that changes a state; the table says what each state allows and from where it
  * is entered.
  *
@@ -34,9 +34,10 @@ static const struct state_row states[KVC_NR_S] = {
 	[KVC_S_FREE]	 = { "free",	 S(BLANK) | S(HEADED), false, false },
 	[KVC_S_OPEN]	 = { "open",	 S(FREE), true, false },
 	[KVC_S_SEALING]	 = { "sealing",	 S(OPEN) | S(SEALED), true, true },
-	[KVC_S_SEALED]	 = { "sealed",	 S(SEALING) | S(VICTIM) | S(DRAINING) | S(BLANK), true, false },
+	[KVC_S_SEALED]	 = { "sealed",	 S(SEALING) | S(VICTIM) | S(YIELDING) | S(BLANK), true, false },
 	[KVC_S_VICTIM]	 = { "victim",	 S(SEALED), true, true },
-	[KVC_S_DRAINING] = { "draining", S(VICTIM), false, true },
+	[KVC_S_YIELDING] = { "yielding", S(SEALED), false, true },
+	[KVC_S_DRAINING] = { "draining", S(VICTIM) | S(YIELDING), false, true },
 	[KVC_S_UNUSABLE] = { "unusable", S(BLANK), false, false },
 };
 
@@ -136,14 +137,30 @@ bool kvc_seg_fits(const struct kvc_pool *p, const struct kvc_seg *seg, u32 block
 }
 
 /*
- * May it be evicted: sealed, not leased, not without room for its tombstones, and not in vain, where headers cannot be
- * written? Without the lock it is a guess.
+ * May it be evicted, but for leases: sealed, not without room for its tombstones, and not in vain, where headers cannot
+ * be written? Without the lock it is a guess.
  */
-bool kvc_seg_can_go(const struct kvc_member *m, const struct kvc_seg *seg)
+bool kvc_seg_could_go(const struct kvc_member *m, const struct kvc_seg *seg)
 {
-	return READ_ONCE(seg->state) == KVC_S_SEALED && !os_atomic_read(&seg->leases) &&
+	return READ_ONCE(seg->state) == KVC_S_SEALED &&
 	       READ_ONCE(seg->crowded) != os_atomic_read(&m->pool->rooms) &&
 	       READ_ONCE(m->headers_failed) < KVC_HEADERS_FAIL;
+}
+
+bool kvc_seg_can_go(const struct kvc_member *m, const struct kvc_seg *seg)
+{
+	return kvc_seg_could_go(m, seg) && !os_atomic_read(&seg->leases);
+}
+
+/* Is room under way that nobody has to be evicted for? Member locked. */
+bool kvc_room_coming(const struct kvc_member *m)
+{
+	bool coming = kvc_move_head(m) || m->discarding;
+	u32 i;
+
+	for (i = 0; i < KVC_NR_S; i++)
+		coming |= states[i].coming && m->list[i].count;
+	return coming;
 }
 
 /* The segment as its new header leaves it: empty. Entries and CRCs were freed before. */
@@ -342,61 +359,4 @@ struct kvc_seg *kvc_move_head(const struct kvc_member *m)
 
 	os_assert_locked(&m->lock);
 	return seg && seg->data_start < m->pool->seg_blocks ? seg : NULL;
-}
-
-/*
- * Somebody is refused on @m. True: something is under way, or can be evicted, that will give room; the worker goes
- * after the same. Setting wanted before looking at the leases pairs with kvc_lease_put(), which drops its lease
- * before it looks at wanted.
- */
-bool kvc_member_hope(struct kvc_member *m)
-{
-	struct kvc_pool *p = m->pool;
-	bool hope = false;
-	u32 i, gseg;
-
-	if (m->offline || m->leaving)
-		return false;
-	WRITE_ONCE(m->wanted, true);
-	os_mb();
-	for (i = 0; i < KVC_NR_S; i++)
-		hope |= states[i].coming && m->list[i].count;
-	hope |= kvc_move_head(m) || m->discarding;
-	gseg = m->list[KVC_S_SEALED].first;
-	for (; !hope && gseg != KVC_NONE; gseg = kvc_seg(p, gseg)->next)
-		hope = kvc_seg_can_go(m, kvc_seg(p, gseg));
-	if (hope)
-		m->hopeless = false;
-	return hope;
-}
-
-/*
- * What to tell somebody for whom none of @members had room: -EAGAIN, -ENOSPC, -ENODEV, or 0 when room has come. A
- * segment that becomes ready after this saw none is announced by ops->space.
- */
-int kvc_refusal(struct kvc_pool *p, u64 members)
-{
-	bool hope = false, online = false, room = false;
-	u32 i;
-
-	for (i = 0; i < kvc_nr_members(p); i++) {
-		struct kvc_member *m = &p->members[i];
-
-		if (!(members & BIT_ULL(i)))
-			continue;
-		os_lock(&m->lock);
-		/* one that is joining may be unknown to who executes the work */
-		if (!m->offline) {
-			online |= !m->leaving;
-			hope |= kvc_member_hope(m);
-			room |= !m->leaving && kvc_ready(m) > 1;
-			kvc_kick(m);
-		}
-		os_unlock(&m->lock);
-	}
-	if (!online)
-		return -ENODEV;
-	if (room)
-		return 0;
-	return hope ? -EAGAIN : -ENOSPC;
 }

@@ -20,7 +20,6 @@
 #define FAR		2U	/* so many times as dear as the last that went: surveyed in one of ROUNDS turns only */
 #define ROUNDS		6U
 #define BEHIND		4U	/* so many pages behind others count as one that is here */
-#define SEGMENTS_FEW	8U	/* hardly more than heads */
 
 /* How many floors a member with @nr_segs segments has */
 u32 kvc_victim_floors(u32 nr_segs)
@@ -293,24 +292,24 @@ u32 kvc_move_budget(const struct kvc_member *m)
 	return READ_ONCE(m->credit) / KVC_CREDIT;
 }
 
-/* Could the segment go? *nr: entries that it has. */
-static bool open_to(struct kvc_member *m, struct kvc_seg *seg, u32 *nr)
+/* Could the segment go, or if @leased those who lease it let it go? *nr: entries that it has. */
+static bool open_to(struct kvc_member *m, struct kvc_seg *seg, bool leased, u32 *nr)
 {
 	bool open;
 
 	os_lock(&m->lock);
-	open = kvc_seg_can_go(m, seg);
+	open = leased ? kvc_seg_could_go(m, seg) : kvc_seg_can_go(m, seg);
 	*nr = seg->nr_entries;
 	os_unlock(&m->lock);
 	return open;
 }
 
 /* Survey the segment; false when it cannot go. */
-static bool consider(struct kvc_member *m, struct kvc_seg *seg, u64 *lost)
+static bool consider(struct kvc_member *m, struct kvc_seg *seg, bool leased, u64 *lost)
 {
 	u32 nr;
 
-	if (READ_ONCE(seg->state) != KVC_S_SEALED || !open_to(m, seg, &nr))
+	if (READ_ONCE(seg->state) != KVC_S_SEALED || !open_to(m, seg, leased, &nr))
 		return false;
 	survey(m, seg, nr, m->survey);
 	kvc_victim_cost(m, (u32)(seg - m->segs), cost_of(m, m->survey, kvc_move_budget(m), lost));
@@ -353,7 +352,7 @@ static void consider_some(struct kvc_member *m)
 			continue;
 		if (s->next + 1 < m->nr_segs && has_turn(s, m, s->next + 1))
 			look_ahead(m, s->next + 1);
-		consider(m, &m->segs[s->next], &lost);
+		consider(m, &m->segs[s->next], false, &lost);
 		os_relax();
 	}
 	s->begun = true;
@@ -411,7 +410,7 @@ void kvc_victim_plan(struct kvc_member *m, struct kvc_seg *seg)
 	u64 lost;
 
 	look_out(m);
-	consider(m, seg, &lost);
+	consider(m, seg, true, &lost);
 }
 
 /* The segment that goes next, with the plan what to move of it; NULL: none was found. No lock held. */
@@ -424,7 +423,7 @@ struct kvc_seg *kvc_victim_choose(struct kvc_member *m)
 	look_out(m);
 	consider_some(m);
 	os_lock(&m->lock);
-	newest = m->nr_segs < SEGMENTS_FEW ? NULL : m->newest;
+	newest = m->nr_segs < KVC_SEGMENTS_FEW ? NULL : m->newest;
 	os_unlock(&m->lock);
 	for (tries = 0; tries < IN_TURN; tries++) {
 		os_relax();
@@ -432,7 +431,7 @@ struct kvc_seg *kvc_victim_choose(struct kvc_member *m)
 		if (!seg)
 			break;
 		before = m->costs[seg - m->segs];
-		if (!consider(m, seg, &lost) || m->costs[seg - m->segs] > before)
+		if (!consider(m, seg, false, &lost) || m->costs[seg - m->segs] > before)
 			continue;
 		note_price(m, lost);
 		m->survey->least = before;
