@@ -237,7 +237,7 @@ int kvc_query(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN
  * words of zeros) gets a bit each for. Policies take each call for a request for a prompt, of which these are all keys
  * in prefix order. @lens (or NULL) gets the lengths of those that are present, each at its key's place. @leases (or
  * NULL) gets one lease for each page found, one behind the other, to be ended by kvc_lease_put(). Lets others run now
- * and then: no lock may be held. With leases it allocates; without memory, pages are as if they were not there.
+ * and then: no lock may be held. With leases it allocates; for want of memory a lease may be one that lasts no more.
  *
  * A lease keeps its page from eviction, as a promise with a limit: the leases of a tenant keep as many segments as its
  * limit says; those beyond that yield where others need room (lease.c). One that has yielded lasts no more: it keeps

@@ -83,7 +83,20 @@ segment-number@kmod/core/media/format.c@s/le32_to_cpu(m->segment) != id->segment
 publish-early@kmod/core/log/load.c@s/->state != KVC_E_LIVE/->state == KVC_E_DEAD/@pages are seen before commit
 no-wait-for-holds@kmod/core/log/reclaim.c@s/if (os_atomic_read(&seg->holds))/if (0)/@segments are freed under loads in flight
 no-hold@kmod/core/log/load.c@s/os_atomic_inc(&kvc_entry_seg(p, entry)->holds);/os_atomic_inc(\&kvc_seg(p, 0)->holds);/@loads hold the wrong segment
-leases-chosen@kmod/core/log/reclaim.c@s/leased = os_atomic_read(.*/leased = false;/;s/\.leases = .*/.leases = 0,/@leased segments are reclaimed
+leases-chosen@kmod/core/log/lease.c@s/yields = !seg->keeps || .*/yields = true;/@leased segments are reclaimed
+lease-flood@kmod/core/log/room.c@s/^\thope = hope || .*/\t;/@where all is leased nobody has room
+lease-refused@kmod/core/log/reclaim.c@s/if (!seg \&\& m->refused)/if (!seg)/@leases yield though nobody was refused
+lease-half@kmod/core/log/lease.c@s,<= m->nr_segs / 2,<= m->nr_segs,@leases keep others from all but a few segments
+lease-share@kmod/core/log/lease.c@s/return t->keeps > t->share ? .*/return t->keeps;/@leases yield that are within the share
+lease-shared@kmod/core/log/lease.c@s/least = min(least, excess_of(l, k));/least = excess_of(l, k);/@a segment yields that somebody within his share keeps too
+lease-most@kmod/core/log/lease.c@s/if (excess > most || .*/if (excess \&\& !next) {/@whose leases yield is not a matter of shares
+lease-longest@kmod/core/log/lease.c@s/seg->keeps->since < next->keeps->since/seg->keeps->since > next->keeps->since/@the last lease yields first
+lease-again@kmod/core/log/lease.c@s/return yield(m, seg, KVC_S_DRAINING, .*/return yield(m, seg, KVC_S_DRAINING, false);/@who leases victims again and again keeps them
+lease-limit@kmod/core/log/lease.c@s/s->limits\[i\].leased ? share_of(m, s->limits\[i\].leased) : //@what the operator set as limit counts for nothing
+lease-gone@kmod/core/log/lease.c@/^static u32 excess_of/,/^}/s/k->epoch != t->epoch/0/@leases of a removed tenant count as those of who has its slot
+lease-yielding@kmod/core/log/segment.c@/YIELDING\]/s/false, true/true, true/@a segment that yields can be leased
+lease-put@kmod/core/log/lease.c@s/if (last \&\& !k->yielded) {/if (last \&\& kvc_seg(p, k->gseg)->keeps) {/@the end of a lease that has yielded ends one of the segment's next life
+lock-leases@kmod/core/log/lease.c@/^void kvc_lease_put/,/^}/s/os_\(un\)\?lock(&m->leases.lock);/;/@the last lease ends without the lock
 unlogged-moves@kmod/core/log/reclaim.c@s/if (!copies_logged(m)) {/if (0) {/@moved pages need not be durable
 moves-lost@kmod/core/log/reclaim.c@s/kvc_index_insert(p, bucket, w->dst.entry);/kvc_page_drop(p, bucket, w->dst.entry);/@moved pages leave the index
 move-bad@kmod/core/log/reclaim.c@s/if (err == -EBADMSG)/if (0)/@a damaged page that was to be moved is not dropped
@@ -149,7 +162,7 @@ super-mark@kmod/core/tenant.c@s/p->super.members\[i\].flags = there.*/(void)ther
 header-stock@kmod/core/log/summary.c@s/>= m->low/>= min(m->low, 4U)/@too few headers for reclaim to end when everything is leased
 leave-tombs@kmod/core/log/leave.c@s/kvc_tombs_carry(m, true, carry_tomb)/((void)carry_tomb, 0)/@tombstones go with a member that is removed
 leave-loss@kmod/core/log/member.c@s/READ_ONCE(m->lost_before) == os_atomic_read(&p->nr_lost)/1/@a member is removed though the copies of its pages were lost
-leave-renewed@kmod/core/log/load.c@s/ \&\& !READ_ONCE(kvc_member_of(p, gseg)->leaseless)//@who renews leases keeps a member from leaving
+leave-renewed@kmod/core/log/lease.c@s/ || READ_ONCE(m->leaseless)//@who renews leases keeps a member from leaving
 leave-renewed-moving@kmod/core/log/leave.c@/^static int end_round/,/^}/s/WRITE_ONCE(m->leaseless, true)/;/@who renews leases keeps a page from moving
 leave-stopped@kmod/core/log/leave.c@/^static void stop/,/^}/s/WRITE_ONCE(m->leaseless, false)/;/@pages of a member that stays are leased no more
 leave-leased@kmod/core/log/leave.c@s/if (!rc->stayed \&\& /if (/@pages that were leased while they moved are dropped

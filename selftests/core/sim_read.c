@@ -190,7 +190,9 @@ static void lease_add(struct sim *s, const struct mkey *k, struct kvc_lease leas
 		.epoch = s->tenants[k->tenant].epoch,
 		.member = k->at.member,
 		.segment = segment_of(s, k->at.offset),
+		.yielded = !kvc_lease_lasts(&lease),
 	};
+	sim_check(kvc_lease_lasts(&lease) || s->cfg.alloc_fails, "a lease of %s that lasts not", model_name(k));
 	s->n.leases++;
 }
 

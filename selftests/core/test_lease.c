@@ -389,8 +389,10 @@ static void no_memory_to_lease(void **state)
 	}
 	os_alloc_fault = no_memory;
 	assert_int_equal(rig_lease(r, r->d, 0, l), -ENOMEM);
-	assert_int_equal(kvc_match(r->pool, r->d, (const u8 (*)[KVC_KEY_LEN])keys, 2, NULL, NULL, l), 0);
+	assert_int_equal(kvc_match(r->pool, r->d, (const u8 (*)[KVC_KEY_LEN])keys, 2, NULL, NULL, l), 2);
 	os_alloc_fault = NULL;
+	assert_int_equal(lasting(l, 2), 0);
+	put_all(r, l, 2);
 	assert_int_equal(kept(r, r->d), 0);
 	assert_int_equal(kvc_match(r->pool, r->d, (const u8 (*)[KVC_KEY_LEN])keys, 2, NULL, NULL, l), 2);
 	assert_int_equal(kept(r, r->d), 1);

@@ -148,7 +148,7 @@ TEST_F(match, leases_take_what_they_hold)
 	before = memory_free();
 	for (int i = 0; i < LEASES; i++)
 		EXPECT_EQ(1, kt_do(&self->k, &sqe, NULL));
-	/* a page's lease is four bytes; what else goes on takes memory too */
+	/* a page's lease is eight bytes; what else goes on takes memory too */
 	EXPECT_LT(before, memory_free() + (uint64_t)LEASES * LONG);
 	free(keys);
 }

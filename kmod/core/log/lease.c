@@ -10,8 +10,8 @@
  *	- when somebody is refused on a member where nothing else can go
  *	- and, where there are several tenants, when all leases keep more than half of the member, or a victim
  *	  was leased after it had been chosen
- * those of the tenant that is most over its share first, and of these the keep that has lasted longest. A segment yields
- * as a whole, so not while a tenant within its share keeps it too. Holds never yield.
+ * those of the tenant that is most over its share first, and of these the keep that has lasted longest. A segment
+ * yields as a whole, so not while a tenant within its share keeps it too. Holds never yield.
  *
  * A keep is found by its segment until it yields, and by its leases until the last of them ends. So the end of a lease
  * that has yielded says nothing about what the segment has become since.
@@ -133,7 +133,7 @@ void kvc_lease_put(struct kvc_pool *p, struct kvc_lease *l)
 	bool last, frees = false;
 	struct kvc_member *m;
 
-	if (os_atomic_dec_unless_last(&k->leases))
+	if (!k || os_atomic_dec_unless_last(&k->leases))
 		return;
 	m = kvc_member_of(p, k->gseg);
 	os_lock(&m->leases.lock);
@@ -153,7 +153,7 @@ void kvc_lease_put(struct kvc_pool *p, struct kvc_lease *l)
 
 bool kvc_lease_lasts(const struct kvc_lease *l)
 {
-	return !READ_ONCE(l->keep->yielded);
+	return l->keep && !READ_ONCE(l->keep->yielded);
 }
 
 u64 kvc_tenant_leased(struct kvc_pool *p, u32 slot)
