@@ -534,6 +534,9 @@ int64_t kvctx_match(struct kvctx *ctx, const struct kvctx_key *keys, uint32_t nr
  * @ms: milliseconds, 1 to lease_ms_max
  * @lease: lease id, from 1, for kvctx_release()
  *
+ * Where others need room, leases of a tenant that keep more than its share of the pool yield before their time: the page
+ * is a miss then.
+ *
  * Context: MT-Safe.
  *
  * Return: 0, or

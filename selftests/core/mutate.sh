@@ -91,7 +91,7 @@ lease-share@kmod/core/log/lease.c@s/return t->keeps > t->share ? .*/return t->ke
 lease-shared@kmod/core/log/lease.c@s/least = min(least, excess_of(l, k));/least = excess_of(l, k);/@a segment yields that somebody within his share keeps too
 lease-most@kmod/core/log/lease.c@s/if (excess > most || .*/if (excess \&\& !next) {/@whose leases yield is not a matter of shares
 lease-longest@kmod/core/log/lease.c@s/seg->keeps->since < next->keeps->since/seg->keeps->since > next->keeps->since/@the last lease yields first
-lease-again@kmod/core/log/lease.c@s/return yield(m, seg, KVC_S_DRAINING, .*/return yield(m, seg, KVC_S_DRAINING, false);/@who leases victims again and again keeps them
+lease-again@kmod/core/log/lease.c@s/return keeps_yield(m, seg, KVC_S_DRAINING, .*/return keeps_yield(m, seg, KVC_S_DRAINING, false);/@who leases victims again and again keeps them
 lease-limit@kmod/core/log/lease.c@s/s->limits\[i\].leased ? share_of(m, s->limits\[i\].leased) : //@what the operator set as limit counts for nothing
 lease-gone@kmod/core/log/lease.c@/^static u32 excess_of/,/^}/s/k->epoch != t->epoch/0/@leases of a removed tenant count as those of who has its slot
 lease-yielding@kmod/core/log/segment.c@/YIELDING\]/s/false, true/true, true/@a segment that yields can be leased

@@ -392,7 +392,7 @@ enum kvctx_opcode {
 	KVCTX_OP_DELETE		= 3,	/* drop a page; res: 0, or -ENOENT; durable after FLUSH */
 	KVCTX_OP_QUERY		= 4,	/* res: bytes of the page, or -ENOENT */
 	KVCTX_OP_PREFETCH	= 5,	/* read a page into a slot and keep it for lease_ms; res: its bytes */
-	KVCTX_OP_LEASE		= 6,	/* keep a page from eviction for lease_ms; res: lease id, from 1 */
+	KVCTX_OP_LEASE		= 6,	/* keep a page for lease_ms, or until others need room; res: lease id, from 1 */
 	KVCTX_OP_RELEASE	= 7,	/* end a lease by id */
 	KVCTX_OP_FLUSH		= 8,	/* what completed before this was submitted survives a power cut */
 	KVCTX_OP_GET		= 9,	/* PREFETCH, and keep the slot until PUT; res: slot number, from 0 */
@@ -596,7 +596,8 @@ struct kvctx_wait {
  * @present: with ALL: user address of __u64[(nr_keys + 63) / 64], where bit n % 64 of word n / 64 tells whether key n's
  *	page is here; otherwise zero
  *
- * Returns 0. When the session's leases are used up the pages are found but @lease is 0.
+ * Returns 0. When the session's leases are used up the pages are found but @lease is 0. Leases of a tenant that keep
+ * more than its share yield where others need room: the page is a miss then, and the lease ends as any other.
  *
  * Each call is taken for a request for the prompt that the keys are of, when it is decided which pages stay
  * (Documentation/eviction.rst): name all pages of the prompt, also those that are hardly there, and ask once a request.

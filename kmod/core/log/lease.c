@@ -268,7 +268,7 @@ struct kvc_seg *kvc_lease_next(struct kvc_member *m, bool last)
 }
 
 /* The segment gets state @to, in which nobody leases it, and the leases on it yield; false: somebody keeps it. */
-static bool yield(struct kvc_member *m, struct kvc_seg *seg, enum kvc_seg_state to, bool may)
+static bool keeps_yield(struct kvc_member *m, struct kvc_seg *seg, enum kvc_seg_state to, bool may)
 {
 	struct kvc_leases *l = &m->leases;
 	struct kvc_keep *k;
@@ -291,7 +291,7 @@ static bool yield(struct kvc_member *m, struct kvc_seg *seg, enum kvc_seg_state 
 /* Reclaim takes @seg, which is leased: VICTIM, but leased no more. Member locked. */
 bool kvc_lease_yield(struct kvc_member *m, struct kvc_seg *seg, bool last)
 {
-	return kvc_seg_could_go(m, seg) && yield(m, seg, KVC_S_YIELDING, last || m->leases.nr_tenants > 1);
+	return kvc_seg_could_go(m, seg) && keeps_yield(m, seg, KVC_S_YIELDING, last || m->leases.nr_tenants > 1);
 }
 
 /* The pages of a victim are about to leave the index: DRAINING, unless it was leased meanwhile. Member locked. */
@@ -299,7 +299,7 @@ bool kvc_lease_end(struct kvc_member *m, struct kvc_seg *seg)
 {
 	if (os_atomic_read(&seg->leases))
 		note_shares(m);
-	return yield(m, seg, KVC_S_DRAINING, !m->leaving && m->leases.nr_tenants > 1);
+	return keeps_yield(m, seg, KVC_S_DRAINING, !m->leaving && m->leases.nr_tenants > 1);
 }
 
 
