@@ -109,6 +109,7 @@ struct kvc_recover {
 	bool	closed;			/* the log says that no page follows */
 	bool	unused;			/* there was nothing where the header would be */
 	bool	again;			/* the extent at next_block is being read once more */
+	struct kvc_domain *domain;	/* of the last record; most of a segment share one */
 	struct kvc_seg_id id;
 };
 
@@ -157,11 +158,13 @@ void kvc_budget_spend(struct kvc_pool *p, u64 bytes);
 u64 kvc_budget_left(const struct kvc_pool *p);
 
 /*
- * Domains. get: finds or makes the domain of a tenant's keyspace and takes a reference (allocates; NULL: no memory).
- * Entries hold references of their own. A domain whose tenant was removed is dead: its pages are not found any more.
+ * Domains. get: finds or makes the domain of a tenant's keyspace and takes a reference: 0, -ENODEV (there is no such
+ * tenant), -EDQUOT (no keyspace is left for it), -ENOMEM, with NULL. Allocates. Entries hold references of their own; a
+ * keyspace counts while anybody holds one. A domain whose tenant was removed is dead: its pages are not found any more.
  */
-struct kvc_domain *kvc_domain_get(struct kvc_pool *p, u32 tenant_slot, const u8 keyspace[KVC_KEYSPACE_LEN]);
+int kvc_domain_get(struct kvc_pool *p, u32 tenant_slot, const u8 keyspace[KVC_KEYSPACE_LEN], struct kvc_domain **out);
 void kvc_domain_put(struct kvc_pool *p, struct kvc_domain *d);
+u32 kvc_tenant_keyspaces(struct kvc_pool *p, u32 slot);	/* that it has now */
 
 /*
  * Store. begin reserves the place and makes the key pending: the caller writes the page to [offset, offset + blocks),
@@ -398,7 +401,8 @@ static inline const struct kvc_work *kvc_run_front(const struct kvc_run *run)
  *
  * leave: nothing is placed on the member any more, and its pages leave it: to other members, if @move, as far as these
  * have room without evicting for it and can be written, else from the index. Irreversible until the next attach.
- * -EINVAL (there is none), -EBUSY (no other member is online), -EALREADY. This is work of the member, also when it is
+ * -EINVAL (there is none), -EBUSY (no other member is online, or it has tombstones of keyspaces that the last attach had
+ * no room for), -EALREADY. This is work of the member, also when it is
  * offline; its MOVEs read from it and write to another one. When another member is lost meanwhile it leaves no more,
  * and never has left. When left says that it is over the caller flushes the other members and, if left still says so,
  * remove takes the member out of the superblock; when that is written to the others, forget ends it, and the device is

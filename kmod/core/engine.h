@@ -29,6 +29,7 @@
  *   shard->lock    the shard's buckets; everything in an entry that changes; the shard's counters
  *   leases->lock   which segments of a member are leased
  *   table->lock, domains.lock, budget.lock, requests.lock   one of them
+ *   domains.shard[].lock   where domains are found
  *   domain->lock   innermost: its events
  *
  * A segment's entries are appended under the member lock while it is OPEN (tombstones: SEALING too) and freed when it
@@ -45,6 +46,8 @@
 #include "policy/policy.h"
 
 #define KVC_DOMAINS_MAX		(1024U << 10)
+#define KVC_KEYSPACES		(64U << 10)	/* of a tenant that has no limit of its own */
+#define KVC_KEYSPACES_SURE	1024U		/* that others cannot take from it */
 #define KVC_LONG_SEGMENTS	12U		/* of a member that has a head for the long-lived */
 #define KVC_SEGMENTS_FEW	8U		/* of a member that has hardly more than heads */
 #define KVC_HEADERS_FAIL	3U		/* so many that fail are no accident: no segment goes for them */
@@ -113,6 +116,7 @@ os_static_assert(sizeof(struct kvc_entry) == 64, "memory of a page");
 os_static_assert(KVC_PAGE_MAX < BIT(28), "length of a page");
 os_static_assert(KVC_SEGMENT_MAX / KVC_BLOCK <= BIT(18), "block of a segment");
 os_static_assert(KVC_DOMAINS_MAX <= BIT(20), "id of a domain");
+os_static_assert(KVC_TENANTS_MAX * KVC_KEYSPACES_SURE <= KVC_DOMAINS_MAX / 2, "domains that tenants share");
 os_static_assert(sizeof(struct kvc_eblock) == 4096, "entry blocks are one page");
 os_static_assert(KVC_SEGMENT_MAX / KVC_BLOCK <= 256U << 10, "crc_base holds every CRC of a segment");
 
@@ -147,6 +151,7 @@ struct kvc_seg {
 	bool	broken;			/* recovery met a read error */
 	bool	old;			/* recovery found its log: what lies behind that is not known */
 	bool	hiding;			/* recovery did not find its log's end: there may be more pages */
+	bool	keeps;			/* recovery had no room for the domain of a tombstone in its log */
 	bool	closed;			/* an extent that is written, or on its way, says that no page follows */
 	u32	prev, next;		/* list of the segments in this state, by gseg */
 	u64	generation, salt;
@@ -278,12 +283,18 @@ struct kvc_domain {
 	bool	gone;			/* and every superblock says so; set under domains.lock */
 	u8	keyspace[KVC_KEYSPACE_LEN];
 	struct os_atomic refs;
-	struct kvc_domain *next;	/* domains.lock */
+	struct list_head node;		/* domains.lock: of its slot's, or of the dead */
 	struct kvc_events *events;	/* lock; NULL, also for who looks without it: nobody listens */
 	struct os_lock lock;
 };
 
-#define KVC_DOMAIN_BUCKETS	256U
+#define KVC_DOMAIN_SHARDS	16U
+
+/* Ids by hash of slot and keyspace */
+struct kvc_domain_shard {
+	struct os_lock lock;
+	struct kvc_buckets table;
+} __aligned(64);
 
 struct kvc_budget {
 	struct os_lock lock;
@@ -296,9 +307,20 @@ struct kvc_budget {
 	u32	*seen;			/* NULL until there was a limit */
 };
 
+struct kvc_slot_domains {
+	u32	nr;
+	bool	refused;		/* one was, for want of room */
+	struct list_head domains;
+};
+
 struct kvc_domains {
-	struct os_lock lock;
-	struct kvc_domain *bucket[KVC_DOMAIN_BUCKETS];
+	struct os_lock lock;		/* all of it but shards, table */
+	u32	max, sure;		/* of all; of each slot whatever others have */
+	u32	nr, shared;		/* there are; those that are more than sure of their slot's, and the dead */
+	bool	recovered;
+	struct kvc_slot_domains slot[KVC_TENANTS_MAX];
+	struct list_head dead;
+	struct kvc_domain_shard shard[KVC_DOMAIN_SHARDS];
 	struct kvc_table table;
 	struct kvc_events *events;	/* of those that somebody listens to */
 };

@@ -125,17 +125,12 @@ int kvc_tenant_remove(struct kvc_pool *p, const char *name)
 {
 	int slot = find_tenant(p, name);
 	struct kvc_super_tenant *t;
-	struct kvc_domain *d;
-	u32 i;
 
 	if (slot < 0)
 		return slot;
 	t = &p->super.tenants[slot];
 	os_lock(&p->domains.lock);
-	for (i = 0; i < KVC_DOMAIN_BUCKETS; i++)
-		for (d = p->domains.bucket[i]; d; d = d->next)
-			if (d->slot == (u32)slot)
-				WRITE_ONCE(d->dead, true);
+	kvc_domains_kill(p, (u32)slot);
 	t->flags = 0;
 	memset(&p->super.limits[slot], 0, sizeof(p->super.limits[slot]));
 	know_limits(p, (u32)slot);
@@ -195,15 +190,12 @@ void kvc_tenants_gone(struct kvc_pool *p)
 {
 	struct kvc_domain *d;
 	bool any = false;
-	u32 i;
 
 	os_lock(&p->domains.lock);
-	for (i = 0; i < KVC_DOMAIN_BUCKETS; i++)
-		for (d = p->domains.bucket[i]; d; d = d->next)
-			if (d->dead && !d->gone) {
-				WRITE_ONCE(d->gone, true);
-				any = true;
-			}
+	list_for_each_entry(d, &p->domains.dead, node) {
+		any |= !d->gone;
+		WRITE_ONCE(d->gone, true);
+	}
 	os_unlock(&p->domains.lock);
 	if (any)
 		kvc_index_sweep(p, of_gone_domain);

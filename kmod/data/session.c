@@ -138,9 +138,9 @@ static int session_setup_all(struct kvctx_session *s, struct kvctx_setup *arg)
 {
 	int err;
 
-	s->domain = kvc_domain_get(s->pool->core, s->tenant->slot, arg->keyspace);
-	if (!s->domain)
-		return -ENOMEM;
+	err = kvc_domain_get(s->pool->core, s->tenant->slot, arg->keyspace, &s->domain);
+	if (err)
+		return err;
 	err = kvctx_cq_setup(&s->cq, roundup_pow_of_two(arg->cq_entries));
 	if (!err)
 		err = session_setup_eventfd(s, arg);

@@ -221,8 +221,9 @@ static int session_setup_all(struct kve_session *s, struct kvctx_setup *arg)
 	u32 entries = session_entries(arg->cq_entries);
 	int err;
 
-	s->domain = kvc_domain_get(s->pool->core, s->slot, arg->keyspace);
-	err = s->domain ? kve_ring_open(&s->ring, entries) : -ENOMEM;
+	err = kvc_domain_get(s->pool->core, s->slot, arg->keyspace, &s->domain);
+	if (!err)
+		err = kve_ring_open(&s->ring, entries);
 	if (!err) {
 		kve_holder_add(s->pool, &s->holder);
 		err = kve_cq_setup(s, entries);

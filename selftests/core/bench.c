@@ -116,7 +116,8 @@ static void make_pool(void)
 	}
 	kvc_recover_finish(pool);
 	do_work();
-	domain = kvc_domain_get(pool, 0, keyspace);
+	if (kvc_domain_get(pool, 0, keyspace, &domain))
+		abort();
 	free(zeros);
 	free(s);
 }

@@ -3,6 +3,7 @@
  * A pool on simulated devices for unit tests. See rig.h.
  */
 #include "rig.h"
+#include "engine.h"
 
 static void on_kick(void *owner, u32 member)
 {
@@ -134,6 +135,10 @@ void rig_recover(struct rig *r)
 	ret = kvc_pool_create(r->super, 42, &rig_ops, r, &r->pool);
 	if (ret)
 		harness_failf("pool create: %d", ret);
+	if (r->domains_max) {
+		r->pool->domains.max = r->domains_max;
+		r->pool->domains.sure = 0;
+	}
 	for (i = 0; i < kvc_nr_members(r->pool); i++) {
 		if (r->missing & BIT_ULL(i))
 			kvc_member_fail(r->pool, i);
@@ -209,9 +214,11 @@ void rig_write_super(struct rig *r)
 struct kvc_domain *rig_domain(struct rig *r, u32 slot, u32 keyspace)
 {
 	u8 ks[KVC_KEYSPACE_LEN];
+	struct kvc_domain *d;
 
 	keyspace_make(ks, keyspace);
-	return kvc_domain_get(r->pool, slot, ks);
+	kvc_domain_get(r->pool, slot, ks, &d);
+	return d;
 }
 
 int rig_begin(struct rig *r, struct kvc_domain *d, u32 id, u32 length, struct kvc_store *st)

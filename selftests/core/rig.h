@@ -23,6 +23,7 @@ struct rig {
 	bool	kicked[RIG_MEMBERS_MAX];
 	int	added;			/* members since rig_new() */
 	u64	missing;		/* members that the next attach is without */
+	u32	domains_max;		/* that the next attach has room for, none of them sure; 0: as many as ever */
 	u32	unreadable;		/* gseg that recovery gets a read error for */
 	void	(*misread)(u8 *block);	/* what recovery reads of that block of member 0; see rig_misread() */
 	u64	misread_at;

@@ -148,6 +148,9 @@ static void leave(struct sim *s)
 		sim_check(r == (s->hole[m] ? -EINVAL : -EBUSY), "member %u is to leave: %d", m, r);
 		return;
 	}
+	/* it keeps tombstones of keyspaces that there was no room for */
+	if (r == -EBUSY && s->crowd)
+		return;
 	sim_check(r == 0, "member %u is to leave: %d", m, r);
 	sim_check(kvc_member_leave(s->pool, m, move) == -EALREADY, "member %u is to leave twice", m);
 	s->grow = (struct grow){ G_LEAVING, .member = m, .move = move, .held = rng_below(&s->rng, 800) };

@@ -314,6 +314,7 @@ static void print_faults(const struct sim_counts *n)
 	       (unsigned long long)n->images, (unsigned long long)n->buried, (unsigned long long)n->buried_away);
 	printf("sim: %llu stores replaced what was there, %llu lost their key so\n", (unsigned long long)n->replaced,
 	       (unsigned long long)n->taken);
+	printf("sim: %llu attaches without room for all keyspaces\n", (unsigned long long)n->crowds);
 	printf("sim: %llu pools with numbers near their limits and beyond\n", (unsigned long long)n->limits);
 }
 

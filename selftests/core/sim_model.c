@@ -207,6 +207,16 @@ static void drop_ghosts_here(const struct sim *s, struct mkey *k)
 	k->nr_ghosts = n;
 }
 
+bool model_may_have(const struct mkey *k)
+{
+	u32 i;
+
+	for (i = 0; i < k->nr_events; i++)
+		if (k->events[i].state.version)
+			return true;
+	return k->nr_ghosts != 0;
+}
+
 /*
  * What recovery found is on media. Older versions may lie behind what was found, and appear when that goes; behind
  * nothing lies nothing. On members that are not there may be older ones, and newer ones, which win when they come back.

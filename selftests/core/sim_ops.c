@@ -19,12 +19,13 @@ struct kvc_domain *sim_domain(struct sim *s, const struct mkey *k)
 {
 	u8 keyspace[KVC_KEYSPACE_LEN];
 	struct kvc_domain *d;
+	int ret;
 
 	sim_keyspace(s, keyspace, k->keyspace);
 	sim_alloc_fails(s, false);
-	d = kvc_domain_get(s->pool, s->tenants[k->tenant].slot, keyspace);
+	ret = kvc_domain_get(s->pool, s->tenants[k->tenant].slot, keyspace, &d);
 	sim_alloc_fails(s, true);
-	sim_check(d != NULL, "no domain for %s", model_name(k));
+	sim_check(!ret, "no domain for %s: %d", model_name(k), ret);
 	return d;
 }
 
@@ -332,7 +333,8 @@ static void store_try(struct op *op)
 	} else if (r == -ENODEV) {
 		sim_check(all_failed(s, op->members) || ran, "store of %s: -ENODEV", model_name(k));
 	} else if (r == -ENOSPC) {
-		sim_check(s->n.ioerrs || s->read_errors || s->n.vanished || (ran && s->cfg.leases),
+		/* a segment may keep tombstones of keyspaces that there was no room for */
+		sim_check(s->n.ioerrs || s->read_errors || s->n.vanished || (ran && s->cfg.leases) || s->crowd,
 			  "store of %s: -ENOSPC", model_name(k));
 	} else if (r == -EAGAIN) {
 		sim_check(!s->cfg.roomy || s->cfg.grow || ran || s->nr_ops > 1 || any_kicked(s), "store of %s: -EAGAIN",

@@ -2,6 +2,7 @@
 /*
  * Recovery of a pool from the devices, with read errors, and with power cuts in the middle of it. See sim.h.
  */
+#include "engine.h"
 #include "sim.h"
 
 /* A recovery in progress: of one segment */
@@ -179,6 +180,16 @@ static bool recover(struct sim *s, u32 reads)
 	return true;
 }
 
+static void crowd(struct sim *s)
+{
+	s->crowd = s->cfg.crowded && rng_chance(&s->rng, 5000) ? rng_range(&s->rng, 1, 3) : 0;
+	if (!s->crowd)
+		return;
+	s->n.crowds++;
+	s->pool->domains.max = s->crowd;
+	s->pool->domains.sure = 0;
+}
+
 static void create(struct sim *s)
 {
 	u64 salt = rng_u64(&s->rng);
@@ -192,6 +203,7 @@ static void create(struct sim *s)
 		r = kvc_pool_create(s->super, salt, &sim_ops, s, &s->pool);
 	} while (r == -ENOMEM && s->cfg.alloc_fails);
 	sim_check(r == 0, "pool create: %d", r);
+	crowd(s);
 	for (i = 0; i < s->cfg.nr_members; i++) {
 		s->failed[i] = s->hole[i] || s->missing & BIT(i);
 		if (s->failed[i])
@@ -203,6 +215,7 @@ void sim_attach(struct sim *s)
 {
 	create(s);
 	recover(s, U32_MAX);
+	s->pool->domains.max = KVC_DOMAINS_MAX;
 	kvc_stats_get(s->pool, &s->stats);
 	budget_begin(s);
 	s->unexplained = 0;

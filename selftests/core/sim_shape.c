@@ -145,6 +145,7 @@ void sim_configure(struct sim *s)
 	c->images = rng_chance(r, 8500) ? rng_range(r, 1, 3) : 0;
 	c->budget = rng_chance(r, 1500);
 	c->misreads = !c->limits && rng_chance(r, 3500);
+	c->crowded = rng_chance(r, 1500);
 	/* the newest superblock has to be on another member */
 	others = c->nr_members > 1 && !c->vanish && !c->member_fails && !c->io_errors && !c->grow;
 	c->lies = others && rng_chance(r, 1500);

@@ -358,6 +358,21 @@ static bool hear(void *arg, const struct kvc_event *told, u32 nr)
 	return true;
 }
 
+/* Keyspaces of no pages, which their sessions make and unmake */
+static void visit(struct user *u)
+{
+	u8 keyspace[KVC_KEYSPACE_LEN];
+	struct kvc_domain *d;
+	int ret;
+
+	keyspace_make(keyspace, 1 + rng_below(&u->rng, 3));
+	ret = kvc_domain_get(pool, u->slot, keyspace, &d);
+	if (!ret)
+		kvc_domain_put(pool, d);
+	else if (u->strict || ret != -ENODEV)
+		fail("no keyspace", u->slot);
+}
+
 static void *user(void *arg)
 {
 	u8 keyspace[KVC_KEYSPACE_LEN];
@@ -368,8 +383,7 @@ static void *user(void *arg)
 
 	keyspace_make(keyspace, 0);
 	while (!is_set(&stop_users)) {
-		d = kvc_domain_get(pool, u->slot, keyspace);
-		if (!d) {
+		if (kvc_domain_get(pool, u->slot, keyspace, &d)) {
 			if (u->strict)
 				fail("no domain", u->slot);
 			continue;
@@ -379,6 +393,7 @@ static void *user(void *arg)
 		/* A session of some operations, then another */
 		for (u32 i = 0; i < 50 && !is_set(&stop_users); i++) {
 			user_step(u, d);
+			visit(u);
 			if (i % 8 == 7)
 				kvc_events_take(&l, 100, &lost, hear, NULL);
 		}

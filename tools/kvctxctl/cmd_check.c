@@ -394,12 +394,13 @@ static int look_record(struct check *k, const struct media_log *l, const struct 
 {
 	struct kvc_domain *d;
 	struct kvc_load ld;
+	int ret;
 
 	if (rec->type != KVC_REC_PAGE || !tenant_there(k, rec))
 		return 0;
-	d = kvc_domain_get(k->pool, rec->tenant, rec->keyspace);
-	if (!d)
-		return -ENOMEM;
+	ret = kvc_domain_get(k->pool, rec->tenant, rec->keyspace, &d);
+	if (ret)
+		return ret == -ENOMEM ? ret : 0;
 	if (!kvc_load_begin(k->pool, d, rec->key, &ld)) {
 		if (ld.seq == rec->seq && ld.member == l->id.member &&
 		    ld.offset == l->offset + (u64)rec->block * KVC_BLOCK) {

@@ -31,7 +31,7 @@
  *                       to peer memory, which the kernel does not write
  *                ioctl  MEM_REGISTER: memory of a PCI device that nobody can pin: its driver publishes it not as
  *                       peer-to-peer memory, or this kernel has no peer-to-peer DMA
- *   -EDQUOT      ioctl  SETUP, MEM_REGISTER: the operator has set the tenant a limit, and it has no more left
+ *   -EDQUOT      ioctl  SETUP, MEM_REGISTER: the tenant has as much as it may, of memory or of keyspaces
  *   -ENOSPC      res    STORE: nothing evictable; LEASE: too many leases; PREFETCH, GET: no slot is free
  *   -EAGAIN      res    STORE or DELETE with KVCTX_OP_NOWAIT: reclaim is running, try again
  *                ioctl  SUBMIT: the completion queue has no room for one more operation

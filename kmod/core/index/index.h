@@ -124,8 +124,13 @@ u32 kvc_ahead_bucket(const struct kvc_pool *p, const struct kvc_domain *d, struc
 /* domain.c */
 int kvc_domains_init(struct kvc_pool *p);
 void kvc_domains_destroy(struct kvc_pool *p);
-/* Of a record: NULL with 0 when tenant and epoch are not, or no longer, in use */
-int kvc_domain_of_record(struct kvc_pool *p, const struct kvc_rec *rec, struct kvc_domain **out);
+/*
+ * Of a record. @d: what it gave for the one before, or NULL; the caller puts the last. 0; -ENODEV: tenant and epoch are
+ * not, or no longer, in use; -EDQUOT: no room, nor for this one later in the recovery; -ENOMEM. Allocates.
+ */
+int kvc_domain_of_record(struct kvc_pool *p, const struct kvc_rec *rec, struct kvc_domain **d);
+void kvc_domains_recovered(struct kvc_pool *p);
+void kvc_domains_kill(struct kvc_pool *p, u32 slot);	/* its tenant was removed. Domains locked */
 static inline struct kvc_domain *kvc_domain(const struct kvc_pool *p, u32 id)
 {
 	return kvc_table_get(&p->domains.table, id);

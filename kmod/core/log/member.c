@@ -260,6 +260,19 @@ void kvc_pool_rest(struct kvc_pool *p)
 	}
 }
 
+/* Tombstones that nobody can copy to another member */
+static bool keeps_tombs(struct kvc_member *m)
+{
+	bool keeps = false;
+	u32 i;
+
+	os_lock(&m->lock);
+	for (i = 0; i < m->nr_segs; i++)
+		keeps |= m->segs[i].keeps;
+	os_unlock(&m->lock);
+	return keeps;
+}
+
 int kvc_member_leave(struct kvc_pool *p, u32 member, bool move)
 {
 	struct kvc_member *m = &p->members[member];
@@ -268,7 +281,7 @@ int kvc_member_leave(struct kvc_pool *p, u32 member, bool move)
 		return -EINVAL;
 	if (m->leaving)
 		return -EALREADY;
-	if (!another_online(p, member))
+	if (!another_online(p, member) || keeps_tombs(m))
 		return -EBUSY;
 	os_lock(&m->lock);
 	m->moving = move;

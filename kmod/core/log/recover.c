@@ -218,8 +218,21 @@ static int add_known(struct kvc_member *m, struct kvc_seg *seg, struct kvc_domai
 	return r;
 }
 
-/* A record that counts. @d: NULL when its domain does not */
-static int take_record(struct kvc_member *m, struct kvc_seg *seg, struct kvc_domain *d, const struct kvc_rec *rec)
+/*
+ * There is no room for the record's domain. Its page is not found; its tombstone cannot be copied, and kills nothing in
+ * this attach, as nothing of the domain is there, but the next attach may need it. Member locked.
+ */
+static void leave_out(struct kvc_pool *p, struct kvc_seg *seg, const struct kvc_rec *rec)
+{
+	if (rec->type == KVC_REC_PAGE)
+		kvc_seg_undead(p, seg);
+	else
+		WRITE_ONCE(seg->keeps, true);
+}
+
+/* A record that counts. @d: NULL when its domain does not, or when there is no room for it (@full) */
+static int take_record(struct kvc_member *m, struct kvc_seg *seg, struct kvc_domain *d, bool full,
+		       const struct kvc_rec *rec)
 {
 	u32 bucket = d ? kvc_bucket(m->pool, d, rec->key) : 0;
 	int r = d ? kvc_index_grow(m->pool, bucket) : 0;
@@ -227,7 +240,9 @@ static int take_record(struct kvc_member *m, struct kvc_seg *seg, struct kvc_dom
 	os_lock(&m->lock);
 	if (!d)
 		m->recover_skipped++;
-	else if (!r)
+	if (full)
+		leave_out(m->pool, seg, rec);
+	else if (d && !r)
 		r = add_known(m, seg, d, rec, bucket);
 	m->recovered_seq = max(m->recovered_seq, rec->seq);
 	m->recovered_gen = max(m->recovered_gen, rec->victim_gen);
@@ -240,22 +255,21 @@ static int take_record(struct kvc_member *m, struct kvc_seg *seg, struct kvc_dom
 }
 
 /* 0, -ENOMEM, or -EINVAL: the log does not count from here on */
-static int add_record(struct kvc_member *m, struct kvc_seg *seg, const struct kvc_rec *rec)
+static int add_record(struct kvc_member *m, struct kvc_recover *rc, struct kvc_seg *seg, const struct kvc_rec *rec)
 {
 	struct kvc_pool *p = m->pool;
-	struct kvc_domain *d;
+	bool full;
 	int r;
 
 	if (!believed(p, rec->seq) || !believed(p, rec->victim_gen))
 		return -EINVAL;
-	r = kvc_domain_of_record(p, rec, &d);
-	if (r)
+	r = kvc_domain_of_record(p, rec, &rc->domain);
+	if (r == -ENOMEM)
 		return r;
+	full = r == -EDQUOT;
 	do {
-		r = take_record(m, seg, d, rec);
+		r = take_record(m, seg, rc->domain, full, rec);
 	} while (r == 1);
-	if (d)
-		kvc_domain_put(p, d);
 	return r;
 }
 
@@ -282,7 +296,7 @@ static int add_extent(struct kvc_member *m, struct kvc_recover *r, struct kvc_ex
 			break;
 		if (i < r->next_record)
 			continue;
-		err = why == KVC_OK && in_share(m->pool, r, &rec) ? add_record(m, seg, &rec) : -EINVAL;
+		err = why == KVC_OK && in_share(m->pool, r, &rec) ? add_record(m, r, seg, &rec) : -EINVAL;
 		if (err)
 			return err;
 		r->next_record++;
@@ -390,6 +404,9 @@ static void end_of_log(struct kvc_member *m, struct kvc_recover *r, int err)
 	if (!err && !r->closed && !r->unused)
 		kvc_seg_doubt(m, seg);
 	os_unlock(&m->lock);
+	if (r->domain)
+		kvc_domain_put(m->pool, r->domain);
+	r->domain = NULL;
 }
 
 int kvc_recover_feed(struct kvc_pool *p, struct kvc_recover *r, const void *buf, int err)
@@ -492,6 +509,7 @@ void kvc_recover_finish(struct kvc_pool *p)
 	struct kvc_stats st;
 	u32 i;
 
+	kvc_domains_recovered(p);
 	if (os_atomic_read(&p->nr_tombs_chained))
 		kvc_index_sweep(p, is_tomb);
 	for (i = 0; i < kvc_nr_members(p); i++) {

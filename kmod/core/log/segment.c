@@ -137,12 +137,12 @@ bool kvc_seg_fits(const struct kvc_pool *p, const struct kvc_seg *seg, u32 block
 }
 
 /*
- * May it be evicted, but for leases: sealed, not without room for its tombstones, and not in vain, where headers cannot
- * be written? Without the lock it is a guess.
+ * May it be evicted, but for leases: sealed, not without room for its tombstones or with some that nobody can copy, and
+ * not in vain, where headers cannot be written? Without the lock it is a guess.
  */
 bool kvc_seg_could_go(const struct kvc_member *m, const struct kvc_seg *seg)
 {
-	return READ_ONCE(seg->state) == KVC_S_SEALED &&
+	return READ_ONCE(seg->state) == KVC_S_SEALED && !READ_ONCE(seg->keeps) &&
 	       READ_ONCE(seg->crowded) != os_atomic_read(&m->pool->rooms) &&
 	       READ_ONCE(m->headers_failed) < KVC_HEADERS_FAIL;
 }
@@ -175,6 +175,7 @@ void kvc_seg_reset(struct kvc_pool *p, struct kvc_seg *seg)
 	seg->old = false;
 	seg->closed = false;
 	seg->hiding = false;
+	WRITE_ONCE(seg->keeps, false);
 	WRITE_ONCE(seg->min_seq, U64_MAX);
 	kvc_cursor_init(&seg->log_cursor);
 }

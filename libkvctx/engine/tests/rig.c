@@ -322,11 +322,13 @@ static void rig_bytes(u8 *buf, u32 id, u32 len)
 static struct kvc_domain *rig_domain(struct kve_pool *p)
 {
 	static const u8 keyspace[KVC_KEYSPACE_LEN];
+	struct kvc_domain *d;
 	u32 slot, flags;
 
 	assert_int_equal(kve_pool_tenant(p, "default", &slot, &flags), 0);
 	assert_int_equal(flags, 0);
-	return kvc_domain_get(p->core, slot, keyspace);
+	assert_int_equal(kvc_domain_get(p->core, slot, keyspace, &d), 0);
+	return d;
 }
 
 static int rig_transfer(struct kve_pool *p, struct kvc_store *st, u32 id, u32 len)
