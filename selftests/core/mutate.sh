@@ -212,6 +212,17 @@ prefix-newest@kmod/core/policy/victim.c@s/ || seg == newest//@what was stored ju
 prefix-credit@kmod/core/policy/victim.c@s,return READ_ONCE(m->credit) / KVC_CREDIT,return m->pool->seg_blocks,@rewriting has no limit
 prefix-floor@kmod/core/policy/victim.c@s/^\t\*floor = rises .*/\tif (rises)\n\t\t*floor = U64_MAX;/@segments that became cheap are not found
 prefix-floors@kmod/core/policy/victim.c@s/bool rises = .*/bool rises = false;/@groups are looked at for ever once one of theirs was cheap
+keys-limit@kmod/core/index/domain.c@s/all->recovered ? of->nr >= limit_of(p, slot) : of->refused/!all->recovered \&\& of->refused \&\& limit_of(p, slot)/@a tenant has as many keyspaces as there is room for
+keys-limit-attach@kmod/core/index/domain.c@s/all->recovered ? of->nr >=/1 ? of->nr >=/@an attach takes no more of a tenant than it may make
+keys-sure@kmod/core/index/domain.c@s/all->shared < all->max - KVC_TENANTS_MAX \* all->sure/1/@keyspaces that are sure for a tenant are given to others
+keys-dead@kmod/core/index/domain.c@s/all->shared += min(of->nr, all->sure);/;/@keyspaces of removed tenants are not counted
+keys-given-back@kmod/core/index/domain.c@s/all->shared -= d->dead || --of->nr >= all->sure;/all->shared -= d->dead;/@who gives a keyspace up gets no other one
+keys-refused@kmod/core/index/domain.c@s/^\tof->refused = true;/\t;/@an attach takes the second record of a keyspace whose first it left out
+keys-cached@kmod/core/index/domain.c@s/if (\*d \&\& is(\*d, rec->tenant, rec->keyspace) .*/if (*d)/@an attach takes records of a segment for those of one keyspace
+keys-kept@kmod/core/log/segment.c@s/ \&\& !READ_ONCE(seg->keeps)//@tombstones that an attach had no room for go with their segment
+keys-left-out@kmod/core/log/recover.c@/^static void leave_out/,/^}/s/kvc_seg_undead(p, seg);/(void)p;/@pages that an attach had no room for are forgotten
+keys-leave@kmod/core/log/member.c@s/ || keeps_tombs(m))/ || (0 \&\& keeps_tombs(m)))/@a member leaves with tombstones that nobody copied
+lock-keys@kmod/core/index/domain.c@/^static struct kvc_domain \*find/,/^}/s/os_\(un\)\{0,1\}lock(&sh->lock);/;/@keyspaces are looked for without the lock of their shard
 order-age@kmod/core/log/reclaim.c@s/seg->open_seq < oldest->open_seq/seg->open_seq > oldest->open_seq/@the youngest goes where the oldest should
 order-leased@kmod/core/log/segment.c@/^bool kvc_seg_can_go/,/^}/s/ \&\& !os_atomic_read(&seg->leases)//@leased segments are chosen
 prefix-moves@kmod/core/policy/victim.c@s/(least \&\& part->gain > least /(0 \&\& part->gain > least /@nothing is rewritten but what was loaded lately
