@@ -13,7 +13,8 @@
  *   entry     a page's line in the index; lives in its segment's entry blocks, in the order of allocation
  *   domain    interned (tenant slot, epoch, keyspace): what a key is looked up in
  *   head      an open segment that takes pages: of each member, one for new pages, one for moved pages and, where there
- *             are not too few segments, one for new pages that are thought to live long
+ *             are not too few segments, one for new pages that are thought to live long; and one for each tenant that has
+ *             a quota or a reserve
  *   hold      a load, lease or move that keeps a segment's bytes where they are
  *   undead    a segment whose pages left the index but whose header on media is still believed by recovery
  *
@@ -128,7 +129,10 @@ void kvc_recover_finish(struct kvc_pool *p);
  * after a power cut. When the superblock that is without it was written to all members that are there,
  * kvc_tenants_gone() lets go of what it had; it looks at every page of the pool, and needs no other lock.
  * add: slot number, -EEXIST, -ENOSPC, -EINVAL (name, mode, flags). set, limit, remove: 0, -ENOENT, -EINVAL.
- * Flags are KVC_TENANT_VERIFIED or none.
+ * Flags are KVC_TENANT_VERIFIED or none. limit: also -ENOSPC, and nothing changes, when not all reserves can be kept,
+ * which are a quarter more in segments, beside the segments that are kept free and open; or when there are too few
+ * segments for one more tenant with a quota or a reserve: see quota.c. A tenant that is over its new quota has pages
+ * evicted by and by.
  */
 const struct kvc_super *kvc_super_of(const struct kvc_pool *p);
 void kvc_super_touch(struct kvc_pool *p);
@@ -171,7 +175,7 @@ u32 kvc_tenant_keyspaces(struct kvc_pool *p, u32 slot);	/* that it has now */
  * sets the CRC of each chunk, then commits (publishes; cannot fail) or aborts. Who does not know the CRCs sets no_crcs
  * before the commit: the page is marked, and nobody checks it. The page goes to one of @members, a mask by number.
  * begin: 0, -EEXIST (present: DEDUP), -EINPROGRESS (pending by another: DEDUP), -EAGAIN (no space yet: reclaim was
- * asked for, wait for ops->space), -ENOSPC (nothing evictable), -EDQUOT (the write budget is spent and the key was not
+ * asked for, wait for ops->space), -ENOSPC (nothing evictable; at the tenant's quota: nothing of its own), -EDQUOT (the write budget is spent and the key was not
  * seen before; now it was), -ENODEV (none of the members online, or the tenant was
  * removed), -EINVAL (length 0 or over kvc_page_max()), -ENOMEM. Allocates.
  *

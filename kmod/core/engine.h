@@ -13,10 +13,10 @@
  *
  * Floors, lowest first; a file calls only what is below it.
  *   1  format format_super table bucket value event base
- *   2  domain budget index
+ *   2  domain budget index quota
  *   3  entry request tenant
  *   4  segment
- *   5  tomb lease discard
+ *   5  tomb lease discard own
  *   6  room load victim
  *   7  member store delete
  *   8  summary pool
@@ -143,15 +143,15 @@ struct kvc_cursor {
 
 struct kvc_seg {
 	u8	member;			/* immutable */
-	u8	head;			/* which one it was opened as; immutable while it has pages */
-	/* member lock; state may be read without it */
+	/* member lock; both may be read without it */
+	u8	head;			/* which one it was opened as; recovered, or own.c says so, as if */
 	u8	state;
 	bool	writing;		/* an extent is on its way */
 	bool	used;			/* pages were written since it was discarded as a whole */
 	bool	broken;			/* recovery met a read error */
 	bool	old;			/* recovery found its log: what lies behind that is not known */
 	bool	hiding;			/* recovery did not find its log's end: there may be more pages */
-	bool	keeps;			/* recovery had no room for the domain of a tombstone in its log */
+	bool	rooted;			/* recovery had no room for the domain of a tombstone in its log */
 	bool	closed;			/* an extent that is written, or on its way, says that no page follows */
 	u32	prev, next;		/* list of the segments in this state, by gseg */
 	u64	generation, salt;
@@ -191,7 +191,11 @@ enum kvc_head {
 	KVC_HEAD_LONG,		/* new pages that are thought to live long; not on members of few segments */
 	KVC_HEAD_MOVE,
 	KVC_NR_HEADS,
+	KVC_HEAD_OWN = KVC_NR_HEADS,	/* and the slot of a tenant, see quota.c */
+	KVC_ALL_HEADS = KVC_HEAD_OWN + KVC_TENANTS_MAX,
 };
+
+os_static_assert(KVC_ALL_HEADS <= 255, "head of a segment");
 
 enum kvc_reclaim_phase {
 	KVC_R_IDLE,
@@ -213,6 +217,7 @@ struct kvc_reclaim {
 	u64	mark;		/* commits that must be logged before the victim goes */
 	bool	carried;	/* tombstones of the victim, or of the last one */
 	u64	price;		/* what a block's pages were worth that went lately */
+	u32	whose;		/* 1 + slot of the tenant that has to evict its own, 0: who goes is open */
 	/* leave.c */
 	u32	rounds;		/* that the victim was gone over again after moves had failed */
 	bool	failed;		/* a move did, in this round */
@@ -253,7 +258,11 @@ struct kvc_member {
 	bool	left;			/* leaving: it has no pages any more */
 	u32	lost_before;		/* leaving: what p->nr_lost was then, and is with itself counted */
 	struct kvc_seg_list list[KVC_NR_S];
-	struct kvc_seg *head[KVC_NR_HEADS];
+	struct kvc_seg *head[KVC_ALL_HEADS];
+	u32	nr_heads;		/* of these may be open */
+	u32	nr_asked;
+	bool	asked[KVC_TENANTS_MAX];	/* to evict its own here; may be read without the lock */
+	u32	plan;			/* of who executes the work: what it has seen of p->quota.plan */
 	struct kvc_seg *discarding;	/* HEADED, part of it is out to be discarded */
 	u64	commits;		/* records that became loggable so far */
 	struct kvc_reclaim reclaim;
@@ -336,6 +345,23 @@ struct kvc_account {
 	bool	no_urgent;		/* written under domains.lock */
 };
 
+/* What follows from a tenant's limits; see quota.c. domains.lock; all but leaving is read without it */
+struct kvc_share {
+	u64	quota, reserve;		/* bytes; no quota: U64_MAX */
+	u64	quota_segs, reserve_segs; /* that it may have for these */
+	u64	homes;			/* members that its pages go to, and to segments of its own; 0: it shares */
+	u64	lost;			/* bytes on members that are gone */
+	u64	leaving;		/* bytes that are being evicted */
+	struct os_atomic64 pending;	/* bytes of its stores that have begun, in segments of its own */
+	struct os_atomic segs;		/* of its own, with heads */
+};
+
+struct kvc_quota {
+	bool	on;			/* some tenant has, or had, a quota or a reserve */
+	u32	plan;			/* counts them */
+	struct kvc_share share[KVC_TENANTS_MAX]; /* by slot */
+};
+
 #define KVC_HASH_WORDS		(KVC_KEY_LEN / 4 + 2)
 
 struct kvc_pool {
@@ -367,6 +393,7 @@ struct kvc_pool {
 	struct os_atomic nr_tombs_chained;
 	struct kvc_usage usage[KVC_TENANTS_MAX];	/* by slot */
 	struct kvc_account accounts[KVC_TENANTS_MAX];	/* by slot */
+	struct kvc_quota quota;
 	struct kvc_shard shards[KVC_SHARDS];
 };
 
@@ -418,6 +445,14 @@ static inline u32 kvc_gseg(const struct kvc_pool *p, const struct kvc_seg *seg)
 static inline u64 kvc_seg_offset(const struct kvc_member *m, u32 gseg)
 {
 	return KVC_DATA_OFFSET + kvc_gseg_local(gseg) * m->pool->super.segment_size;
+}
+
+/* 1 + slot of the tenant that all of its pages are of; 0: it is shared */
+static inline u32 kvc_seg_owner(const struct kvc_seg *seg)
+{
+	u8 head = READ_ONCE(seg->head);
+
+	return head < KVC_HEAD_OWN ? 0 : 1 + head - KVC_HEAD_OWN;
 }
 
 static inline u32 kvc_chunks(const struct kvc_pool *p, u32 length)

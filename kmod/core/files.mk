@@ -4,10 +4,10 @@
 # By floors, see engine.h.
 
 KVC_CORE_FILES	:= media/format media/format_super index/table index/bucket policy/value index/event base \
-		   index/domain policy/budget index/index \
+		   index/domain policy/budget policy/quota index/index \
 		   index/entry policy/request tenant \
 		   log/segment \
-		   log/tomb log/lease log/discard \
+		   log/tomb log/lease log/discard log/own \
 		   log/room log/load policy/victim \
 		   log/member log/store log/delete \
 		   log/summary pool \

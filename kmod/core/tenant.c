@@ -105,20 +105,38 @@ int kvc_tenant_set(struct kvc_pool *p, const char *name, u32 flags)
 	return 0;
 }
 
+/* Of what a pool has only so much of */
+static bool asks_more(const struct kvc_limits *before, const struct kvc_limits *limits)
+{
+	return limits->reserve > before->reserve || (limits->quota && !before->quota);
+}
+
 int kvc_tenant_limit(struct kvc_pool *p, const char *name, const struct kvc_limits *limits)
 {
-	int slot = find_tenant(p, name);
+	int slot = find_tenant(p, name), r = 0;
+	struct kvc_limits before;
+	u32 i;
 
 	if (slot < 0)
 		return slot;
 	if (!kvc_limits_ok(limits))
 		return -EINVAL;
 	os_lock(&p->domains.lock);
+	before = p->super.limits[slot];
 	p->super.limits[slot] = *limits;
-	know_limits(p, (u32)slot);
-	kvc_super_raise(p);
+	if (!kvc_quota_plan(p) && asks_more(&before, limits)) {
+		p->super.limits[slot] = before;
+		kvc_quota_plan(p);
+		r = -ENOSPC;
+	} else {
+		know_limits(p, (u32)slot);
+		kvc_super_raise(p);
+	}
 	os_unlock(&p->domains.lock);
-	return 0;
+	for (i = 0; i < kvc_nr_members(p); i++)
+		kvc_kick(&p->members[i]);
+	kvc_space(p);
+	return r;
 }
 
 int kvc_tenant_remove(struct kvc_pool *p, const char *name)
@@ -134,6 +152,8 @@ int kvc_tenant_remove(struct kvc_pool *p, const char *name)
 	t->flags = 0;
 	memset(&p->super.limits[slot], 0, sizeof(p->super.limits[slot]));
 	know_limits(p, (u32)slot);
+	if (READ_ONCE(p->quota.on))
+		kvc_quota_plan(p);
 	if (t->epoch < U32_MAX)
 		t->epoch++;
 	memset(t->name, 0, KVC_NAME_MAX);

@@ -323,7 +323,7 @@ static void keeper_stays(void **state)
 	r->domains_max = 1;
 	rig_attach(r);
 	for (n = 0; n < 32; n++)
-		keepers |= r->pool->members[n / 16].segs[n % 16].keeps ? BIT(n / 16) : 0;
+		keepers |= r->pool->members[n / 16].segs[n % 16].rooted ? BIT(n / 16) : 0;
 	assert_int_not_equal(keepers, 0);
 	n = keepers & 1 ? 0 : 1;
 	assert_int_equal(kvc_member_leave(r->pool, n, false), -EBUSY);

@@ -140,7 +140,7 @@ static void limits_of_a_tenant(void **state)
 	struct rig *r = *state;
 	const struct kvc_super *s = kvc_super_of(r->pool);
 	const struct kvc_limits none = {};
-	struct kvc_limits l = { .quota = 8ULL << 30, .reserve = 1ULL << 30, .keyspaces = 7, .weight = KVC_WEIGHT_MAX };
+	struct kvc_limits l = { .quota = 8ULL << 30, .reserve = 1ULL << 20, .keyspaces = 7, .weight = KVC_WEIGHT_MAX };
 	int slot = kvc_tenant_add(r->pool, "one", 0, 0, 0600, 0);
 	u64 seq = s->seq;
 

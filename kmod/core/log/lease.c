@@ -255,7 +255,8 @@ struct kvc_seg *kvc_lease_next(struct kvc_member *m, bool last)
 	os_lock(&l->lock);
 	for (gseg = m->list[KVC_S_SEALED].first; gseg != KVC_NONE; gseg = seg->next) {
 		seg = kvc_seg(m->pool, gseg);
-		if (!seg->keeps || !kvc_seg_could_go(m, seg) || (!last && seg == m->newest))
+		if (!seg->keeps || !kvc_seg_could_go(m, seg) || kvc_quota_keeps(m->pool, seg) ||
+		    (!last && seg == m->newest))
 			continue;
 		excess = least_excess(l, seg);
 		if (excess > most || (next && excess == most && seg->keeps->since < next->keeps->since)) {

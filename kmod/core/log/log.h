@@ -7,7 +7,7 @@
  *	store.c load.c delete.c	what users do			tomb.c		tombstones, and when they may go
  *	reclaim.c	one segment after the other		leave.c		a member's, until it is empty
  *	member.c	made, lost, added, removed		recover.c	all of it from what media says
- *	discard.c	old pages
+ *	discard.c	old pages				own.c		those of one tenant alone
  *
  * Calls the index, the policy and the format.
  */
@@ -21,7 +21,7 @@ int kvc_member_init(struct kvc_pool *p, u32 index, u32 nr_segs);
 void kvc_member_exit(struct kvc_member *m);
 
 /* store.c */
-int kvc_page_prepare(struct kvc_member *m, bool lasting, u32 length, u32 beside, struct kvc_seg **seg);
+int kvc_copy_prepare(struct kvc_member *m, enum kvc_head which, u32 slot, u32 length, struct kvc_seg **seg);
 
 /* segment.c: states, heads. Member locked. */
 bool kvc_state_leasable(u32 state);
@@ -52,7 +52,8 @@ void kvc_seg_end_page(struct kvc_member *m, struct kvc_seg *seg, struct kvc_entr
 void kvc_seg_reserve_beside(struct kvc_member *m, struct kvc_seg *seg, const struct kvc_entry *e);
 void kvc_seg_end_beside(struct kvc_member *m, struct kvc_seg *seg, const struct kvc_entry *e, struct kvc_entry *beside);
 bool kvc_seg_could_go(const struct kvc_member *m, const struct kvc_seg *seg);
-bool kvc_seg_can_go(const struct kvc_member *m, const struct kvc_seg *seg);	/* and it is not leased */
+bool kvc_seg_evictable(const struct kvc_member *m, const struct kvc_seg *seg);	/* and it is not leased */
+bool kvc_seg_can_go(const struct kvc_member *m, const struct kvc_seg *seg);	/* and no reserve keeps it */
 bool kvc_room_coming(const struct kvc_member *m);
 u32 kvc_ready(const struct kvc_member *m);
 struct kvc_seg *kvc_ready_take(struct kvc_member *m);
@@ -144,6 +145,12 @@ int kvc_summary_due(struct kvc_member *m, struct kvc_work *w);
 void kvc_summary_done(struct kvc_member *m, struct kvc_work *w, int err);
 int kvc_header_next(struct kvc_member *m, struct kvc_work *w);
 void kvc_header_done(struct kvc_member *m, struct kvc_work *w, int err);
+
+/* own.c */
+struct kvc_seg *kvc_own_mixed(struct kvc_member *m, u32 slot, u32 from);
+void kvc_own_adopt(struct kvc_member *m);
+bool kvc_own_ask(struct kvc_pool *p, u32 slot);
+void kvc_own_unask(struct kvc_member *m, u32 slot);
 
 /* discard.c */
 void kvc_discard_done(struct kvc_member *m, struct kvc_work *w);

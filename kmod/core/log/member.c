@@ -71,6 +71,7 @@ int kvc_member_init(struct kvc_pool *p, u32 index, u32 nr_segs)
 	m->pool = p;
 	m->index = index;
 	m->offline = !nr_segs;
+	m->nr_heads = KVC_NR_HEADS;
 	init_lists(m);
 	return nr_segs ? alloc_segments(m, nr_segs) : 0;
 }
@@ -126,6 +127,7 @@ void kvc_member_fail(struct kvc_pool *p, u32 member)
 		os_atomic_inc(&p->nr_lost);
 		WRITE_ONCE(m->lost_before, m->lost_before + 1);
 		kvc_event_lost(p);
+		kvc_quota_replan(p);
 		kvc_kick(m);
 		kvc_space(p);
 	}
@@ -215,6 +217,7 @@ void kvc_member_join(struct kvc_pool *p, u32 member)
 	m->joining = false;
 	WRITE_ONCE(m->offline, false);
 	os_unlock(&m->lock);
+	kvc_quota_replan(p);
 	kvc_kick(m);
 	kvc_space(p);
 }
@@ -243,7 +246,7 @@ static void retire_heads(struct kvc_member *m)
 {
 	u32 i;
 
-	for (i = 0; i < KVC_NR_HEADS; i++)
+	for (i = 0; i < m->nr_heads; i++)
 		if (m->head[i])
 			kvc_seg_retire(m, i);
 }
@@ -268,7 +271,7 @@ static bool keeps_tombs(struct kvc_member *m)
 
 	os_lock(&m->lock);
 	for (i = 0; i < m->nr_segs; i++)
-		keeps |= m->segs[i].keeps;
+		keeps |= m->segs[i].rooted;
 	os_unlock(&m->lock);
 	return keeps;
 }
@@ -290,6 +293,7 @@ int kvc_member_leave(struct kvc_pool *p, u32 member, bool move)
 	retire_heads(m);
 	os_unlock(&m->lock);
 	os_atomic_inc(&p->nr_leaving);
+	kvc_quota_replan(p);
 	kvc_kick(m);
 	kvc_space(p);
 	return 0;
@@ -339,6 +343,7 @@ void kvc_member_forget(struct kvc_pool *p, u32 member)
 	os_unlock(&m->lock);
 	os_atomic_inc(&p->rooms);
 	os_atomic_dec_and_test(&p->nr_leaving);
+	kvc_quota_replan(p);
 }
 
 u64 kvc_member_bytes(const struct kvc_pool *p, u32 member)

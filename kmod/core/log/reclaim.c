@@ -10,6 +10,8 @@
  *	EVICT	if it was leased meanwhile it gets away; else it becomes DRAINING, and its pages leave the index
  *	WAIT	for the last hold; then its memory is freed and it is BLANK, to get a new header (summary.c)
  *
+ * A tenant at its quota has a segment of its own evicted so, if that is needed for nothing else (own.c, quota.c).
+ *
  * The phases are taken by kvc_reclaim_next() in the thread that executes the member's work; nothing of struct
  * kvc_reclaim is touched by another. The full barriers between setting DRAINING and reading holds pair with
  * those in load.c.
@@ -58,7 +60,7 @@ static struct kvc_seg *oldest_sealed(struct kvc_member *m, bool hiding, const st
 
 	for (i = 0; i < m->nr_segs; i++) {
 		seg = &m->segs[i];
-		if (kvc_seg_can_go(m, seg) && seg->hiding >= hiding && seg != spared &&
+		if (kvc_victim_may_be(m, seg) && seg->hiding >= hiding && seg != spared &&
 		    (!oldest || seg->open_seq < oldest->open_seq))
 			oldest = seg;
 	}
@@ -91,7 +93,7 @@ static struct kvc_seg *propose(struct kvc_member *m)
 /* Member locked. */
 static bool take(struct kvc_member *m, struct kvc_seg *seg, bool last)
 {
-	if (!seg || !kvc_seg_could_go(m, seg))
+	if (!seg || !kvc_seg_could_go(m, seg) || (!m->reclaim.whose && kvc_quota_keeps(m->pool, seg)))
 		return false;
 	if (os_atomic_read(&seg->leases))
 		return kvc_lease_yield(m, seg, last);
@@ -110,13 +112,163 @@ static struct kvc_seg *take_any(struct kvc_member *m)
 	return take(m, seg, true) ? seg : NULL;
 }
 
+/* Unless it is leased, if @leases of its segment are given: a lease is taken with the lock of the shard. Did it leave? */
+static bool evict_page(struct kvc_pool *p, u32 entry, const struct os_atomic *leases)
+{
+	u32 bucket = kvc_entry_bucket(p, entry);
+	struct kvc_shard *sh = kvc_shard(p, bucket);
+	bool leaves;
+
+	os_lock(&sh->lock);
+	leaves = kvc_entry(p, entry)->state == KVC_E_LIVE && (!leases || !os_atomic_read(leases));
+	if (leaves) {
+		struct kvc_domain *d = kvc_domain(p, kvc_entry(p, entry)->domain);
+
+		kvc_page_lose(p, bucket, entry);
+		if (!READ_ONCE(d->dead)) {
+			kvc_budget_note(p, d, kvc_entry(p, entry)->key);
+			sh->evicted++;
+			kvc_event(d, KVC_EVENT_EVICTED, kvc_entry(p, entry));
+		}
+	}
+	os_unlock(&sh->lock);
+	return leaves;
+}
+
+/* With @seg, which was taken. Member locked. */
+static void begin(struct kvc_member *m, struct kvc_seg *seg)
+{
+	struct kvc_reclaim *rc = &m->reclaim;
+
+	rc->victim = seg;
+	kvc_cursor_init(&rc->cursor);
+	rc->budget = kvc_move_budget(m);
+	rc->carried = false;
+	rc->phase = KVC_R_CARRY;
+	m->hopeless = false;
+}
+
+/* Will a segment of the tenant be complete? Member locked. */
+static bool closing(const struct kvc_member *m, u32 slot)
+{
+	u32 gseg = m->list[KVC_S_SEALING].first;
+
+	while (gseg != KVC_NONE && kvc_seg_owner(kvc_seg(m->pool, gseg)) != slot + 1)
+		gseg = kvc_seg(m->pool, gseg)->next;
+	return gseg != KVC_NONE;
+}
+
+/* A segment of the tenant's own goes: 1; 0: one is to be had soon; -ENOENT: there is none */
+static int choose_own(struct kvc_member *m, u32 slot)
+{
+	struct kvc_seg *seg;
+	int r;
+
+	m->reclaim.whose = slot + 1;
+	seg = kvc_victim_choose(m);
+	os_lock(&m->lock);
+	if (!seg || !kvc_victim_may_be(m, seg)) {
+		m->survey->nr = 0;
+		seg = oldest_sealed(m, false, NULL);
+	}
+	if (take(m, seg, false))
+		begin(m, seg);
+	else
+		m->reclaim.whose = 0;
+	r = m->reclaim.whose ? 1 : closing(m, slot) ? 0 : -ENOENT;
+	os_unlock(&m->lock);
+	return r;
+}
+
+/* The tenant's pages leave a segment that others share, but those that may be leased. Did any? */
+static bool trim(struct kvc_member *m, struct kvc_seg *seg, u32 slot)
+{
+	struct kvc_pool *p = m->pool;
+	struct kvc_cursor c;
+	bool any = false;
+	u32 entry;
+
+	kvc_seg_undead(p, seg);
+	kvc_cursor_init(&c);
+	for (; (entry = kvc_cursor_entry(p, seg, &c)) != KVC_NONE; c.index++)
+		if (kvc_domain(p, kvc_entry(p, entry)->domain)->slot == slot)
+			any |= evict_page(p, entry, &seg->leases);
+	return any;
+}
+
+/* The same in one segment after the other, until one had any */
+static bool trim_some(struct kvc_member *m, u32 slot)
+{
+	struct kvc_seg *seg;
+	u32 from = 0;
+
+	while ((seg = kvc_own_mixed(m, slot, from))) {
+		if (trim(m, seg, slot))
+			return true;
+		from = (u32)(seg - m->segs) + 1;
+	}
+	return false;
+}
+
+/* A tenant was asked to evict its own: 1: something is chosen; 0: not yet; -EAGAIN: a step was taken */
+static int serve(struct kvc_member *m, u32 slot)
+{
+	struct kvc_pool *p = m->pool;
+	int r;
+
+	if (kvc_quota_full(p, slot)) {
+		r = choose_own(m, slot);
+		if (r >= 0)
+			return r;
+		if (trim_some(m, slot))
+			return -EAGAIN;
+		kvc_own_unask(m, slot);
+		if (kvc_own_ask(p, slot))
+			return -EAGAIN;
+	} else {
+		kvc_own_unask(m, slot);
+	}
+	kvc_space(p);
+	return -EAGAIN;
+}
+
+/* Limits have changed, or the pool was recovered: who is over a quota now? */
+static void review(struct kvc_member *m)
+{
+	struct kvc_pool *p = m->pool;
+	u32 i;
+
+	m->plan = READ_ONCE(p->quota.plan);
+	kvc_own_adopt(m);
+	for (i = 0; i < KVC_TENANTS_MAX; i++)
+		if (kvc_quota_over(p, i))
+			kvc_own_ask(p, i);
+}
+
+/* As serve(), for all tenants */
+static int serve_quotas(struct kvc_member *m)
+{
+	int r = 0;
+	u32 i;
+
+	if (m->plan != READ_ONCE(m->pool->quota.plan))
+		review(m);
+	for (i = 0; !r && READ_ONCE(m->nr_asked) && i < KVC_TENANTS_MAX; i++)
+		if (m->asked[i])
+			r = serve(m, i);
+	return r;
+}
+
 /* 0: no victim needed or to be had; -EAGAIN: look again; 1: chosen */
 static int choose(struct kvc_member *m)
 {
-	struct kvc_reclaim *rc = &m->reclaim;
 	struct kvc_seg *seg = NULL;
 	int r = 0;
 
+	if (unlikely(READ_ONCE(m->pool->quota.on)))
+		r = serve_quotas(m);
+	if (r)
+		return r;
 	if (short_of_room(m))
 		seg = propose(m);
 
@@ -126,12 +278,7 @@ static int choose(struct kvc_member *m)
 	if (!take(m, seg, false))
 		seg = take_any(m);
 	if (seg) {
-		rc->victim = seg;
-		kvc_cursor_init(&rc->cursor);
-		rc->budget = kvc_move_budget(m);
-		rc->carried = false;
-		rc->phase = KVC_R_CARRY;
-		m->hopeless = false;
+		begin(m, seg);
 		r = 1;
 	} else if (!m->list[KVC_S_SEALING].count && !despair(m)) {
 		r = -EAGAIN;
@@ -146,6 +293,7 @@ void kvc_victim_let_go(struct kvc_member *m)
 {
 	kvc_seg_set_state(m, m->reclaim.victim, KVC_S_SEALED);
 	m->reclaim.victim = NULL;
+	m->reclaim.whose = 0;
 	m->reclaim.phase = KVC_R_IDLE;
 }
 
@@ -185,7 +333,8 @@ static u32 worth_moving(struct kvc_member *m, u32 entry)
 
 	os_lock(&sh->lock);
 	if (e->state == KVC_E_LIVE && !READ_ONCE(kvc_domain(p, e->domain)->dead) &&
-	    kvc_blocks(e->length) <= m->reclaim.budget && kvc_victim_keeps(m, e))
+	    (kvc_quota_guards(p, m->reclaim.victim, kvc_domain(p, e->domain)->slot) ||
+	     (kvc_blocks(e->length) <= m->reclaim.budget && kvc_victim_keeps(m, e))))
 		length = e->length;
 	os_unlock(&sh->lock);
 	return length;
@@ -219,10 +368,7 @@ int kvc_move_start(struct kvc_member *m, enum kvc_head which, u32 entry, u32 len
 
 	memset(w, 0, sizeof(*w));
 	os_lock(&m->lock);
-	if (which == KVC_HEAD_MOVE)
-		r = kvc_head_prepare(m, which, kvc_blocks(length), kvc_chunks(p, length), 0, &seg);
-	else
-		r = kvc_page_prepare(m, which == KVC_HEAD_LONG, length, 0, &seg);
+	r = kvc_copy_prepare(m, which, kvc_domain(p, e->domain)->slot, length, &seg);
 	if (r)
 		goto out;
 	os_lock(&sh->lock);
@@ -254,7 +400,7 @@ out:
 static void spend(struct kvc_member *m, u32 blocks)
 {
 	os_lock(&m->lock);
-	m->reclaim.budget -= blocks;
+	m->reclaim.budget -= min(m->reclaim.budget, blocks);
 	WRITE_ONCE(m->credit, m->credit - min(m->credit, KVC_CREDIT * blocks));
 	os_unlock(&m->lock);
 }
@@ -354,25 +500,6 @@ static int make_durable(struct kvc_member *m, struct kvc_work *w)
 	return -EAGAIN;
 }
 
-static void evict_page(struct kvc_pool *p, u32 entry)
-{
-	u32 bucket = kvc_entry_bucket(p, entry);
-	struct kvc_shard *sh = kvc_shard(p, bucket);
-
-	os_lock(&sh->lock);
-	if (kvc_entry(p, entry)->state == KVC_E_LIVE) {
-		struct kvc_domain *d = kvc_domain(p, kvc_entry(p, entry)->domain);
-
-		kvc_page_lose(p, bucket, entry);
-		if (!READ_ONCE(d->dead)) {
-			kvc_budget_note(p, d, kvc_entry(p, entry)->key);
-			sh->evicted++;
-			kvc_event(d, KVC_EVENT_EVICTED, kvc_entry(p, entry));
-		}
-	}
-	os_unlock(&sh->lock);
-}
-
 /* The victim's pages leave the index, unless it is leased: then it gets away. */
 int kvc_victim_evict(struct kvc_member *m)
 {
@@ -391,12 +518,54 @@ int kvc_victim_evict(struct kvc_member *m)
 		return -EAGAIN;
 	kvc_cursor_init(&rc->cursor);
 	while ((entry = kvc_cursor_entry(m->pool, rc->victim, &rc->cursor)) != KVC_NONE) {
-		evict_page(m->pool, entry);
+		evict_page(m->pool, entry, NULL);
 		if (++rc->cursor.index % 1024 == 0)
 			os_relax();
 	}
 	rc->phase = KVC_R_WAIT;
 	return -EAGAIN;
+}
+
+/* How much of whom goes with the victim */
+static os_racy void count_victim(struct kvc_member *m)
+{
+	const struct kvc_seg *seg = m->reclaim.victim;
+	struct kvc_pool *p = m->pool;
+	struct kvc_cursor c;
+	u32 entry;
+
+	memset(m->survey->bytes, 0, sizeof(m->survey->bytes));
+	kvc_cursor_init(&c);
+	for (; (entry = kvc_cursor_entry(p, seg, &c)) != KVC_NONE; c.index++) {
+		const struct kvc_entry *e = kvc_entry(p, entry);
+
+		if (e->state == KVC_E_LIVE)
+			m->survey->bytes[kvc_domain(p, e->domain)->slot] += e->length;
+	}
+}
+
+/* The same where tenants have quotas and reserves. What would break a reserve gets away. */
+static int evict(struct kvc_member *m)
+{
+	struct kvc_reclaim *rc = &m->reclaim;
+	struct kvc_pool *p = m->pool;
+	int r;
+
+	if (likely(!READ_ONCE(p->quota.on)))
+		return kvc_victim_evict(m);
+	count_victim(m);
+	if (!kvc_quota_leave(p, rc->victim, m->survey, rc->whose)) {
+		os_lock(&m->lock);
+		WRITE_ONCE(rc->victim->crowded, os_atomic_read(&p->rooms));
+		kvc_victim_let_go(m);
+		os_unlock(&m->lock);
+		return -EAGAIN;
+	}
+	r = kvc_victim_evict(m);
+	kvc_quota_left(p, m->survey);
+	/* who is at the quota waits for this, and not for room */
+	kvc_space(p);
+	return r;
 }
 
 /* The victim is BLANK after its last hold. 0: not yet */
@@ -412,9 +581,13 @@ int kvc_victim_finish(struct kvc_member *m)
 	os_lock(&m->lock);
 	WRITE_ONCE(seg->generation, 0);
 	kvc_seg_set_state(m, seg, KVC_S_BLANK);
+	if (kvc_seg_owner(seg))
+		os_atomic_dec(&m->pool->quota.share[kvc_seg_owner(seg) - 1].segs);
+	WRITE_ONCE(seg->head, KVC_HEAD_NEW);
 	m->reclaimed++;
 	os_unlock(&m->lock);
 	rc->victim = NULL;
+	rc->whose = 0;
 	rc->phase = KVC_R_IDLE;
 	return -EAGAIN;
 }
@@ -432,7 +605,7 @@ int kvc_reclaim_next(struct kvc_member *m, struct kvc_work *w)
 	case KVC_R_LOG:
 		return make_durable(m, w);
 	case KVC_R_EVICT:
-		return kvc_victim_evict(m);
+		return evict(m);
 	case KVC_R_WAIT:
 		return kvc_victim_finish(m);
 	}

@@ -227,7 +227,7 @@ static void leave_out(struct kvc_pool *p, struct kvc_seg *seg, const struct kvc_
 	if (rec->type == KVC_REC_PAGE)
 		kvc_seg_undead(p, seg);
 	else
-		WRITE_ONCE(seg->keeps, true);
+		WRITE_ONCE(seg->rooted, true);
 }
 
 /* A record that counts. @d: NULL when its domain does not, or when there is no room for it (@full) */
@@ -528,6 +528,9 @@ void kvc_recover_finish(struct kvc_pool *p)
 	os_atomic64_set(&p->open_seq, first_count(p, gen));
 	kvc_stats_get(p, &st);
 	p->recovered_pages = st.pages;
+	os_lock(&p->domains.lock);
+	kvc_quota_plan(p);
+	os_unlock(&p->domains.lock);
 	for (i = 0; i < kvc_nr_members(p); i++)
 		kvc_kick(&p->members[i]);
 }

@@ -142,14 +142,20 @@ bool kvc_seg_fits(const struct kvc_pool *p, const struct kvc_seg *seg, u32 block
  */
 bool kvc_seg_could_go(const struct kvc_member *m, const struct kvc_seg *seg)
 {
-	return READ_ONCE(seg->state) == KVC_S_SEALED && !READ_ONCE(seg->keeps) &&
+	return READ_ONCE(seg->state) == KVC_S_SEALED && !READ_ONCE(seg->rooted) &&
 	       READ_ONCE(seg->crowded) != os_atomic_read(&m->pool->rooms) &&
 	       READ_ONCE(m->headers_failed) < KVC_HEADERS_FAIL;
 }
 
-bool kvc_seg_can_go(const struct kvc_member *m, const struct kvc_seg *seg)
+bool kvc_seg_evictable(const struct kvc_member *m, const struct kvc_seg *seg)
 {
 	return kvc_seg_could_go(m, seg) && !os_atomic_read(&seg->leases);
+}
+
+/* And may it, whoever asks for the room? */
+bool kvc_seg_can_go(const struct kvc_member *m, const struct kvc_seg *seg)
+{
+	return kvc_seg_evictable(m, seg) && !kvc_quota_keeps(m->pool, seg);
 }
 
 /* Is room under way that nobody has to be evicted for? Member locked. */
@@ -175,7 +181,7 @@ void kvc_seg_reset(struct kvc_pool *p, struct kvc_seg *seg)
 	seg->old = false;
 	seg->closed = false;
 	seg->hiding = false;
-	WRITE_ONCE(seg->keeps, false);
+	WRITE_ONCE(seg->rooted, false);
 	WRITE_ONCE(seg->min_seq, U64_MAX);
 	kvc_cursor_init(&seg->log_cursor);
 }
@@ -222,8 +228,12 @@ struct kvc_seg *kvc_head_open(struct kvc_member *m, enum kvc_head which)
 	kvc_seg_set_state(m, seg, KVC_S_OPEN);
 	seg->open_seq = os_atomic64_inc_return(&p->open_seq);
 	seg->used = true;
-	seg->head = (u8)which;
+	WRITE_ONCE(seg->head, (u8)which);
 	m->head[which] = seg;
+	if (which >= KVC_HEAD_OWN) {
+		m->nr_heads = max_t(u32, m->nr_heads, which + 1);
+		os_atomic_inc(&p->quota.share[which - KVC_HEAD_OWN].segs);
+	}
 	kvc_kick(m);
 	return seg;
 }

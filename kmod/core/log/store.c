@@ -23,7 +23,7 @@ void kvc_fill_store(struct kvc_pool *p, u32 entry, struct kvc_store *st)
 	st->gseg = kvc_gseg(p, seg);
 	m = kvc_member_of(p, st->gseg);
 	st->member = m->index;
-	st->stream = KVC_STREAM_NEW + seg->head;
+	st->stream = KVC_STREAM_NEW + (seg->head < KVC_NR_HEADS ? seg->head : KVC_HEAD_NEW);
 	st->offset = kvc_seg_offset(m, st->gseg) + ((u64)e->block << KVC_BLOCK_SHIFT);
 	st->length = e->length;
 	st->nr_chunks = kvc_chunks(p, e->length);
@@ -78,13 +78,24 @@ static int check_index(struct kvc_pool *p, u32 bucket, struct kvc_domain *d, con
 	return r;
 }
 
+/* Room for a new page in the tenant's own head. At its quota it opens none. Member locked. */
+static int own_prepare(struct kvc_member *m, u32 head, u32 blocks, u32 nr_crcs, u32 beside, struct kvc_seg **seg)
+{
+	u32 rec_bytes = kvc_rec_bytes(nr_crcs) + beside;
+	bool fits = m->head[head] && kvc_seg_fits(m->pool, m->head[head], blocks, rec_bytes);
+
+	if (!m->offline && !m->leaving && !fits && kvc_quota_full(m->pool, head - KVC_HEAD_OWN))
+		return -EAGAIN;
+	return kvc_head_prepare(m, head, blocks, nr_crcs, beside, seg);
+}
+
 /*
  * Room for a new page in the head where it belongs. The other one takes it when no room is to come: pages of both kinds
  * in one segment cost more than to wait for reclaim. Member locked.
  */
-int kvc_page_prepare(struct kvc_member *m, bool lasting, u32 length, u32 beside, struct kvc_seg **seg)
+static int shared_prepare(struct kvc_member *m, bool lasting, u32 blocks, u32 nr_crcs, u32 beside,
+			  struct kvc_seg **seg)
 {
-	u32 blocks = kvc_blocks(length), nr_crcs = kvc_chunks(m->pool, length);
 	bool both = m->nr_segs >= KVC_LONG_SEGMENTS;
 	enum kvc_head head = both && lasting ? KVC_HEAD_LONG : KVC_HEAD_NEW;
 	int r = kvc_head_prepare(m, head, blocks, nr_crcs, beside, seg);
@@ -92,6 +103,34 @@ int kvc_page_prepare(struct kvc_member *m, bool lasting, u32 length, u32 beside,
 	if (r == -EAGAIN && both && !kvc_member_hope(m))
 		r = kvc_head_prepare(m, lasting ? KVC_HEAD_NEW : KVC_HEAD_LONG, blocks, nr_crcs, beside, seg);
 	return r;
+}
+
+/* Member locked. */
+static int page_prepare(struct kvc_member *m, u32 slot, bool lasting, u32 length, u32 beside, struct kvc_seg **seg)
+{
+	u32 blocks = kvc_blocks(length), nr_crcs = kvc_chunks(m->pool, length);
+	u32 head = kvc_quota_head(m->pool, slot, KVC_HEAD_NEW);
+
+	if (unlikely(head != KVC_HEAD_NEW))
+		return own_prepare(m, head, blocks, nr_crcs, beside, seg);
+	return shared_prepare(m, lasting, blocks, nr_crcs, beside, seg);
+}
+
+/*
+ * Room for a page of the tenant that is somewhere else already: no quota keeps it there. What the tenant's own head has
+ * no room for goes to head @which. Member locked.
+ */
+int kvc_copy_prepare(struct kvc_member *m, enum kvc_head which, u32 slot, u32 length, struct kvc_seg **seg)
+{
+	u32 blocks = kvc_blocks(length), nr_crcs = kvc_chunks(m->pool, length);
+	u32 own = kvc_quota_head(m->pool, slot, which);
+	int r = own != which ? kvc_head_prepare(m, own, blocks, nr_crcs, 0, seg) : -EAGAIN;
+
+	if (r != -EAGAIN)
+		return r;
+	if (which == KVC_HEAD_MOVE)
+		return kvc_head_prepare(m, which, blocks, nr_crcs, 0, seg);
+	return shared_prepare(m, which == KVC_HEAD_LONG, blocks, nr_crcs, 0, seg);
 }
 
 /* Behind a page that replaces another: its tombstone. Member and shard locked. */
@@ -113,7 +152,7 @@ static int replace_on(struct kvc_member *m, struct kvc_domain *d, u32 bucket, co
 
 	os_lock(&m->lock);
 	do {
-		r = kvc_page_prepare(m, ab->lasting, length, KVC_REC_FIXED, &seg);
+		r = page_prepare(m, d->slot, ab->lasting, length, KVC_REC_FIXED, &seg);
 	} while (!r && !kvc_seg_pair(p, seg, d, key));
 	if (r)
 		goto out;
@@ -124,6 +163,7 @@ static int replace_on(struct kvc_member *m, struct kvc_domain *d, u32 bucket, co
 		kvc_seg_reserve_beside(m, seg, kvc_entry(p, st->entry));
 		st->bucket = bucket;
 		reserve_tomb(p, seg, d, key, st);
+		kvc_quota_pend(p, seg, length, false);
 		m->newest = seg;
 	} else {
 		r = 1;
@@ -145,7 +185,7 @@ static int reserve_on(struct kvc_member *m, struct kvc_domain *d, u32 bucket, co
 	int r;
 
 	os_lock(&m->lock);
-	r = kvc_page_prepare(m, ab->lasting, length, 0, &seg);
+	r = page_prepare(m, d->slot, ab->lasting, length, 0, &seg);
 	if (r)
 		goto out_member;
 	os_lock_inner(&sh->lock);
@@ -161,6 +201,7 @@ static int reserve_on(struct kvc_member *m, struct kvc_domain *d, u32 bucket, co
 	entry = kvc_seg_reserve_page(m, seg, d, key, length, depth, ab->request);
 	m->newest = seg;
 	kvc_index_insert(p, bucket, entry);
+	kvc_quota_pend(p, seg, length, false);
 	kvc_fill_store(p, entry, st);
 	st->bucket = bucket;
 out_shard:
@@ -195,11 +236,29 @@ static int refuse_unseen(struct kvc_pool *p, u32 bucket)
 	return -EDQUOT;
 }
 
+/*
+ * What to tell somebody for whom none of @homes had room: as kvc_refusal(). 0: try again, where *homes says. Who is at
+ * the quota waits for his own to be evicted; who has no room at home goes elsewhere.
+ */
+static int refuse(struct kvc_pool *p, u32 slot, u64 members, u64 *homes)
+{
+	int r;
+
+	if (unlikely(kvc_quota_full(p, slot)))
+		return kvc_own_ask(p, slot) ? -EAGAIN : -ENOSPC;
+	r = kvc_refusal(p, *homes);
+	if ((r != -ENOSPC && r != -ENODEV) || *homes == members)
+		return r;
+	*homes = members;
+	return 0;
+}
+
 /* With the arguments of its callers, who jump here */
 static int begin_store(struct kvc_pool *p, struct kvc_domain *d, const u8 *key, u32 length, u32 depth, u64 members,
 		       struct kvc_store *st)
 {
 	u32 bucket = kvc_bucket(p, d, key), nr, turn, i, n;
+	u64 homes = kvc_quota_homes(p, d->slot, members);
 	struct absence ab;
 	int r;
 
@@ -220,13 +279,13 @@ static int begin_store(struct kvc_pool *p, struct kvc_domain *d, const u8 *key, 
 		nr = kvc_nr_members(p);
 		for (i = 0; i < nr; i++) {
 			n = (turn + i) % nr;
-			if (!(members & BIT_ULL(n)))
+			if (!(homes & BIT_ULL(n)))
 				continue;
 			r = store_on(&p->members[n], d, bucket, key, length, depth, &ab, st);
 			if (r != -EAGAIN && r != -ENODEV)
 				return r;
 		}
-		r = kvc_refusal(p, members);
+		r = refuse(p, d->slot, members, &homes);
 	} while (r == 0);
 	return r;
 }
@@ -310,6 +369,7 @@ static void end_store(struct kvc_pool *p, struct kvc_store *st, bool commit)
 			kvc_index_remove(p, st->bucket, st->entry);
 		e->state = KVC_E_DEAD;
 	}
+	kvc_quota_pend(p, seg, e->length, true);
 	kvc_seg_end_page(m, seg, e, commit);
 	os_unlock_inner(&sh->lock);
 	os_unlock(&m->lock);

@@ -210,7 +210,7 @@ static struct kvc_seg *pick(struct kvc_member *m, bool (*due)(const struct kvc_s
 	for (gseg = m->list[KVC_S_SEALING].first; gseg != KVC_NONE; gseg = kvc_seg(p, gseg)->next)
 		if (due(kvc_seg(p, gseg)))
 			return kvc_seg(p, gseg);
-	for (i = 0; i < KVC_NR_HEADS; i++)
+	for (i = 0; i < m->nr_heads; i++)
 		if (m->head[i] && due(m->head[i]))
 			return m->head[i];
 	return NULL;
@@ -272,7 +272,7 @@ bool kvc_member_logged(const struct kvc_member *m, u64 mark)
 	for (gseg = m->list[KVC_S_SEALING].first; gseg != KVC_NONE; gseg = kvc_seg(p, gseg)->next)
 		if (!logged(p, kvc_seg(p, gseg), mark))
 			return false;
-	for (i = 0; i < KVC_NR_HEADS; i++)
+	for (i = 0; i < m->nr_heads; i++)
 		if (m->head[i] && !logged(p, m->head[i], mark))
 			return false;
 	return true;

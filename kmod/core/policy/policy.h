@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR LGPL-2.1-or-later */
 /*
  * What pages are worth: request.c says whose they are, value.c what that is worth,
- * victim.c which segment goes. Included by engine.h, which has the locks.
+ * victim.c which segment goes; quota.c whose may. Included by engine.h, which has the locks.
  *
  * Vocabulary
  *   request	a prompt, as MATCH named its keys; has an id
@@ -120,6 +120,7 @@ struct kvc_part {
 };
 
 struct kvc_survey {
+	u64	bytes[KVC_TENANTS_MAX];	/* of the victim's pages that go, while they do */
 	u64	now;
 	u64	stale;			/* older tombstones are not needed, but for what they name */
 	bool	stale_known;
@@ -176,9 +177,23 @@ void kvc_move_credit(struct kvc_member *m, u32 stored);
 u32 kvc_move_budget(const struct kvc_member *m);
 u32 kvc_victim_floors(u32 nr_segs);
 void kvc_victim_cost(struct kvc_member *m, u32 n, u64 cost);
+bool kvc_victim_may_be(const struct kvc_member *m, const struct kvc_seg *seg);
 struct kvc_seg *kvc_victim_choose(struct kvc_member *m);
 void kvc_victim_plan(struct kvc_member *m, struct kvc_seg *seg);
 bool kvc_victim_keeps(const struct kvc_member *m, const struct kvc_entry *e);
+
+/* quota.c */
+bool kvc_quota_plan(struct kvc_pool *p);
+void kvc_quota_replan(struct kvc_pool *p);
+bool kvc_quota_full(struct kvc_pool *p, u32 slot);
+bool kvc_quota_over(struct kvc_pool *p, u32 slot);
+bool kvc_quota_keeps(const struct kvc_pool *p, const struct kvc_seg *seg);
+bool kvc_quota_guards(const struct kvc_pool *p, const struct kvc_seg *victim, u32 slot);
+bool kvc_quota_leave(struct kvc_pool *p, const struct kvc_seg *victim, const struct kvc_survey *sv, u32 whose);
+void kvc_quota_left(struct kvc_pool *p, const struct kvc_survey *sv);
+u32 kvc_quota_head(const struct kvc_pool *p, u32 slot, u32 shared);
+u64 kvc_quota_homes(const struct kvc_pool *p, u32 slot, u64 members);
+void kvc_quota_pend(struct kvc_pool *p, const struct kvc_seg *seg, u32 length, bool ends);
 
 /* budget.c */
 void kvc_budget_init(struct kvc_budget *b);

@@ -298,7 +298,7 @@ static bool open_to(struct kvc_member *m, struct kvc_seg *seg, bool leased, u32 
 	bool open;
 
 	os_lock(&m->lock);
-	open = leased ? kvc_seg_could_go(m, seg) : kvc_seg_can_go(m, seg);
+	open = leased ? kvc_seg_could_go(m, seg) : kvc_seg_evictable(m, seg);
 	*nr = seg->nr_entries;
 	os_unlock(&m->lock);
 	return open;
@@ -358,6 +358,14 @@ static void consider_some(struct kvc_member *m)
 	s->begun = true;
 }
 
+/* Of who has to evict his own, nothing else goes. */
+bool kvc_victim_may_be(const struct kvc_member *m, const struct kvc_seg *seg)
+{
+	u32 whose = m->reclaim.whose;
+
+	return whose ? kvc_seg_owner(seg) == whose && kvc_seg_evictable(m, seg) : kvc_seg_can_go(m, seg);
+}
+
 /* The oldest among equals, or NULL. What was stored just now stays, where there is room for that. */
 static struct kvc_seg *cheapest(const struct kvc_member *m, const struct kvc_seg *newest)
 {
@@ -373,7 +381,7 @@ static struct kvc_seg *cheapest(const struct kvc_member *m, const struct kvc_seg
 		if (m->costs[i] > least)
 			continue;
 		seg = &m->segs[i];
-		if (!kvc_seg_can_go(m, seg) || seg == newest ||
+		if (!kvc_victim_may_be(m, seg) || seg == newest ||
 		    (m->costs[i] == least && best && best->open_seq < seg->open_seq))
 			continue;
 		least = m->costs[i];
@@ -433,6 +441,8 @@ struct kvc_seg *kvc_victim_choose(struct kvc_member *m)
 		before = m->costs[seg - m->segs];
 		if (!consider(m, seg, false, &lost) || m->costs[seg - m->segs] > before)
 			continue;
+		if (m->reclaim.whose)
+			return seg;
 		note_price(m, lost);
 		m->survey->least = before;
 		return seg;

@@ -1,0 +1,433 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Quotas and reserves: what a tenant may take, what nobody takes from it, and who waits for whom.
+ */
+#include "log/log.h"
+#include "test.h"
+
+#define PAGE	30000U			/* eight blocks; seven such pages fill a segment of 256 KiB */
+#define FULL	7U
+#define SEGMENT	KVC_SEGMENT_MIN
+#define SEGS	48U
+
+struct two {
+	struct rig *rig;
+	struct kvc_domain *d[2];
+	u32	next[2];		/* number of the next page */
+};
+
+static struct two two;
+
+static int make_with(void **state, u32 members, u32 segments)
+{
+	struct rig *r = rig_new(members, segments, SEGMENT, KVC_CHUNK_MIN);
+
+	two = (struct two){ .rig = r };
+	assert_int_equal(kvc_tenant_add(r->pool, "other", 0, 0, 0600, 0), 1);
+	rig_write_super(r);
+	two.d[0] = rig_domain(r, 0, 0);
+	two.d[1] = rig_domain(r, 1, 0);
+	*state = &two;
+	return 0;
+}
+
+static int make(void **state)
+{
+	return make_with(state, 1, SEGS);
+}
+
+static int make_members(void **state)
+{
+	return make_with(state, 3, SEGS / 2);
+}
+
+static int make_small(void **state)
+{
+	return make_with(state, 1, 12);
+}
+
+static void put_domains(struct two *t)
+{
+	kvc_domain_put(t->rig->pool, t->d[0]);
+	kvc_domain_put(t->rig->pool, t->d[1]);
+}
+
+static int unmake(void **state)
+{
+	struct two *t = *state;
+
+	put_domains(t);
+	rig_free(t->rig);
+	return 0;
+}
+
+static int limit(struct two *t, u32 who, u64 quota, u64 reserve)
+{
+	struct kvc_limits l = { .quota = quota, .reserve = reserve };
+
+	return kvc_tenant_limit(t->rig->pool, who ? "other" : "default", &l);
+}
+
+/* One page; what store said last, which is not -EAGAIN */
+static int store_one(struct two *t, u32 who)
+{
+	u32 tries = 0;
+	int r;
+
+	while ((r = rig_store(t->rig, t->d[who], t->next[who], t->next[who], PAGE)) == -EAGAIN) {
+		assert_true(++tries < 100);
+		rig_work(t->rig);
+	}
+	t->next[who]++;
+	rig_work(t->rig);
+	return r;
+}
+
+static void store_some(struct two *t, u32 who, u32 count)
+{
+	while (count--)
+		assert_int_equal(store_one(t, who), 0);
+}
+
+static u64 bytes_of(struct two *t, u32 who)
+{
+	u64 pages, bytes;
+
+	kvc_tenant_usage(t->rig->pool, who, &pages, &bytes);
+	return bytes;
+}
+
+/* Of pages @from to @end those that are there */
+static u32 count_there(struct two *t, u32 who, u32 from, u32 end)
+{
+	u32 n = 0, i;
+
+	for (i = from; i < end; i++)
+		n += rig_load(t->rig, t->d[who], i, i) == 0;
+	return n;
+}
+
+static void assert_all_there(struct two *t, u32 who, u32 from, u32 end)
+{
+	assert_int_equal(count_there(t, who, from, end), end - from);
+}
+
+/* Nobody else evicts what is within a reserve, however much is stored; what is beyond may go. */
+static void reserve_stays(void **state)
+{
+	struct two *t = *state;
+
+	assert_int_equal(limit(t, 1, 0, 10 * FULL * PAGE), 0);
+	store_some(t, 1, 10 * FULL);
+	store_some(t, 0, 3 * SEGS * FULL);
+	assert_all_there(t, 1, 0, 10 * FULL);
+	store_some(t, 1, 10 * FULL);
+	store_some(t, 0, 3 * SEGS * FULL);
+	assert_true(bytes_of(t, 1) >= 10 * FULL * PAGE);
+	assert_true(bytes_of(t, 1) < 13 * FULL * PAGE);
+}
+
+/* The same over several members, each of which evicts on its own */
+static void reserve_stays_on_members(void **state)
+{
+	struct two *t = *state;
+	u32 i;
+
+	assert_int_equal(limit(t, 1, 0, 24 * FULL * PAGE), 0);
+	for (i = 0; i < 5; i++) {
+		store_some(t, 1, 12 * FULL);
+		store_some(t, 0, SEGS * FULL);
+	}
+	assert_true(bytes_of(t, 1) >= 24 * FULL * PAGE);
+}
+
+/* At its quota a tenant has its own pages evicted, the oldest, and nobody else's. */
+static void quota_holds(void **state)
+{
+	struct two *t = *state;
+	u64 evicted, most = 0;
+	u32 i;
+
+	assert_int_equal(limit(t, 0, 8 * FULL * PAGE, 8 * FULL * PAGE), 0);
+	store_some(t, 1, 20 * FULL);
+	for (i = 0; i < 3 * SEGS * FULL; i++) {
+		store_some(t, 0, 1);
+		most = max(most, bytes_of(t, 0));
+	}
+	assert_int_equal(most, 8 * FULL * PAGE);
+	assert_all_there(t, 1, 0, 20 * FULL);
+	assert_all_there(t, 0, t->next[0] - 6 * FULL, t->next[0]);
+	assert_int_equal(count_there(t, 0, 0, t->next[0] - 9 * FULL), 0);
+	/* nor is there any need for that when all others have the rest of the room */
+	store_some(t, 1, 3 * SEGS * FULL);
+	evicted = bytes_of(t, 1);
+	store_some(t, 0, SEGS * FULL);
+	assert_int_equal(bytes_of(t, 1), evicted);
+}
+
+/* A small quota has one home: exact to a segment also where there are several members. */
+static void quota_of_members(void **state)
+{
+	struct two *t = *state;
+	u32 i, home = RIG_MEMBERS_MAX;
+	struct kvc_load ld;
+
+	assert_int_equal(limit(t, 0, 2 * SEGMENT, 0), 0);
+	for (i = 0; i < 100; i++) {
+		store_some(t, 0, 1);
+		assert_true(bytes_of(t, 0) <= 3 * SEGMENT);
+		assert_int_equal(rig_hold(t->rig, t->d[0], i, &ld), 0);
+		kvc_load_end(t->rig->pool, &ld, 0);
+		assert_true(home == RIG_MEMBERS_MAX || home == ld.member);
+		home = ld.member;
+	}
+	assert_int_equal(limit(t, 0, 24 * SEGMENT, 0), 0);
+	for (i = 0; i < 3 * SEGS * FULL; i++) {
+		store_some(t, 0, 1);
+		assert_true(bytes_of(t, 0) <= 27 * SEGMENT);
+	}
+	assert_true(bytes_of(t, 0) > 20 * FULL * PAGE);
+}
+
+/* Less than a segment counts as one. */
+static void tiny_quota(void **state)
+{
+	struct two *t = *state;
+	u32 i;
+
+	assert_int_equal(limit(t, 0, 1, 0), 0);
+	for (i = 0; i < 5 * FULL; i++) {
+		store_some(t, 0, 1);
+		assert_true(bytes_of(t, 0) <= 2 * SEGMENT);
+		assert_int_equal(rig_load(t->rig, t->d[0], i, i), 0);
+	}
+}
+
+/* A quota that came later: of what lies beside others' only the tenant's goes. */
+static void quota_comes_later(void **state)
+{
+	struct two *t = *state;
+	u32 i;
+
+	for (i = 0; i < 10 * FULL; i++) {
+		store_some(t, 0, 1);
+		store_some(t, 1, 1);
+	}
+	store_some(t, 0, 4 * FULL);
+	assert_int_equal(limit(t, 0, 6 * FULL * PAGE, 0), 0);
+	rig_work(t->rig);
+	assert_true(bytes_of(t, 0) <= 6 * FULL * PAGE);
+	assert_true(bytes_of(t, 0) >= 4 * FULL * PAGE);
+	assert_all_there(t, 1, 0, 10 * FULL);
+	store_some(t, 0, SEGS * FULL);
+	assert_true(bytes_of(t, 0) <= 6 * FULL * PAGE + SEGMENT);
+	assert_all_there(t, 1, 0, 10 * FULL);
+}
+
+/* A reserve that came later: what lies beside others' is moved. */
+static void reserve_comes_later(void **state)
+{
+	struct two *t = *state;
+	u32 i;
+
+	for (i = 0; i < 4 * FULL; i++) {
+		store_some(t, 0, 1);
+		store_some(t, 1, 1);
+	}
+	assert_int_equal(limit(t, 1, 0, 6 * SEGMENT), 0);
+	store_some(t, 0, 3 * SEGS * FULL);
+	assert_all_there(t, 1, 0, 4 * FULL);
+}
+
+/* Evictions are not on media: what an attach finds beyond a quota goes before anything is stored. */
+static void attach_enforces(void **state)
+{
+	struct two *t = *state;
+
+	store_some(t, 0, 20 * FULL);
+	store_some(t, 1, 4 * FULL);
+	rig_flush(t->rig);
+	assert_int_equal(limit(t, 0, 8 * SEGMENT, 0), 0);
+	assert_int_equal(limit(t, 1, 0, 4 * SEGMENT), 0);
+	rig_write_super(t->rig);
+	put_domains(t);
+	rig_cut(t->rig);
+	rig_recover(t->rig);
+	t->d[0] = rig_domain(t->rig, 0, 0);
+	t->d[1] = rig_domain(t->rig, 1, 0);
+	assert_int_equal(bytes_of(t, 0), 20 * FULL * PAGE);
+	assert_int_equal(rig_store(t->rig, t->d[0], t->next[0], 0, PAGE), -EAGAIN);
+	rig_work(t->rig);
+	assert_true(bytes_of(t, 0) <= 8 * SEGMENT);
+	assert_true(bytes_of(t, 0) >= 6 * FULL * PAGE);
+	store_some(t, 0, 3 * SEGS * FULL);
+	assert_true(bytes_of(t, 0) <= 9 * SEGMENT);
+	assert_all_there(t, 1, 0, 4 * FULL);
+}
+
+/* Who is at the quota waits while something of his own is on its way out, and is told when nothing is. */
+static void leases_end_waiting(void **state)
+{
+	struct two *t = *state;
+	struct kvc_lease l[4 * FULL];
+	u32 i, n, spaces;
+
+	assert_int_equal(limit(t, 0, 2 * FULL * PAGE, 0), 0);
+	store_some(t, 0, 2 * FULL);
+	for (i = 0, n = 0; i < t->next[0]; i++)
+		n += rig_lease(t->rig, t->d[0], i, &l[n]) == 0;
+	assert_int_equal(n, 2 * FULL);
+	assert_int_equal(store_one(t, 0), -ENOSPC);
+	store_some(t, 1, 1);
+	/* the last lease of a segment ends */
+	for (i = 0; i < FULL; i++)
+		kvc_lease_put(t->rig->pool, &l[i]);
+	assert_int_equal(rig_store(t->rig, t->d[0], 1000, 0, PAGE), -EAGAIN);
+	spaces = t->rig->spaces;
+	rig_work(t->rig);
+	assert_true(t->rig->spaces > spaces);
+	assert_int_equal(rig_store(t->rig, t->d[0], 1000, 0, PAGE), 0);
+	while (n-- > FULL)
+		kvc_lease_put(t->rig->pool, &l[n]);
+}
+
+/* A lease that is taken while the victim is on its way ends the waiting too. */
+static void lease_of_victim_ends_waiting(void **state)
+{
+	struct two *t = *state;
+	struct kvc_lease l[2];
+	u32 spaces;
+
+	assert_int_equal(limit(t, 0, 2 * FULL * PAGE, 0), 0);
+	store_some(t, 0, 2 * FULL);
+	assert_int_equal(rig_store(t->rig, t->d[0], 1000, 0, PAGE), -EAGAIN);
+	spaces = t->rig->spaces;
+	assert_int_equal(rig_lease(t->rig, t->d[0], 0, &l[0]), 0);
+	assert_int_equal(rig_lease(t->rig, t->d[0], FULL, &l[1]), 0);
+	rig_work(t->rig);
+	assert_true(t->rig->spaces > spaces);
+	assert_int_equal(rig_store(t->rig, t->d[0], 1000, 0, PAGE), -ENOSPC);
+	kvc_lease_put(t->rig->pool, &l[0]);
+	kvc_lease_put(t->rig->pool, &l[1]);
+}
+
+/* A larger quota, or none, is told to those who wait. */
+static void raising_makes_room(void **state)
+{
+	struct two *t = *state;
+	u32 spaces;
+
+	assert_int_equal(limit(t, 0, 2 * FULL * PAGE, 0), 0);
+	store_some(t, 0, 2 * FULL);
+	assert_int_equal(rig_store(t->rig, t->d[0], 1000, 0, PAGE), -EAGAIN);
+	spaces = t->rig->spaces;
+	assert_int_equal(limit(t, 0, 0, 0), 0);
+	assert_true(t->rig->spaces > spaces);
+	assert_int_equal(rig_store(t->rig, t->d[0], 1000, 0, PAGE), 0);
+	store_some(t, 0, 20 * FULL);
+	assert_all_there(t, 0, 0, t->next[0]);
+}
+
+/* What cannot be kept is refused, and nothing changes; less is taken. */
+static void what_cannot_be_kept(void **state)
+{
+	struct two *t = *state;
+	const struct kvc_super *s = kvc_super_of(t->rig->pool);
+	u64 seq = s->seq;
+
+	assert_int_equal(limit(t, 0, 0, SEGS * SEGMENT), -ENOSPC);
+	assert_int_equal(limit(t, 0, 0, U64_MAX), -ENOSPC);
+	assert_int_equal(s->seq, seq);
+	assert_int_equal(s->limits[0].reserve, 0);
+	assert_int_equal(limit(t, 0, 0, SEGS / 2 * SEGMENT), 0);
+	assert_int_equal(limit(t, 1, 0, SEGS / 4 * SEGMENT), -ENOSPC);
+	assert_int_equal(limit(t, 1, 0, SEGS / 8 * SEGMENT), 0);
+	assert_int_equal(limit(t, 0, 0, SEGS / 4 * SEGMENT), 0);
+	assert_int_equal(limit(t, 1, 0, SEGS / 4 * SEGMENT), 0);
+	assert_int_equal(kvc_tenant_remove(t->rig->pool, "other"), 0);
+	assert_int_equal(limit(t, 0, 0, SEGS / 2 * SEGMENT), 0);
+}
+
+/* Of a member's segments an eighth may be open for one tenant alone. */
+static void too_many_for_few_segments(void **state)
+{
+	struct two *t = *state;
+
+	assert_int_equal(limit(t, 0, SEGMENT, 0), 0);
+	assert_int_equal(limit(t, 1, SEGMENT, 0), -ENOSPC);
+	assert_int_equal(limit(t, 0, 0, 0), 0);
+	assert_int_equal(limit(t, 1, SEGMENT, 0), 0);
+}
+
+/* All that can be kept, is: with both tenants storing, in any order */
+static void all_reserves_stay(void **state)
+{
+	struct two *t = *state;
+	u32 i;
+
+	assert_int_equal(limit(t, 0, 0, 20 * FULL * PAGE), 0);
+	assert_int_equal(limit(t, 1, 0, 10 * FULL * PAGE), 0);
+	store_some(t, 1, 10 * FULL);
+	store_some(t, 0, 20 * FULL);
+	for (i = 0; i < 6; i++) {
+		store_some(t, i % 2, SEGS * FULL);
+		assert_true(bytes_of(t, 0) >= 20 * FULL * PAGE);
+		assert_true(bytes_of(t, 1) >= 10 * FULL * PAGE);
+	}
+}
+
+/* Room that deletes left within segments is not held against others for ever. */
+static void holes_have_a_bound(void **state)
+{
+	struct two *t = *state;
+	u32 i;
+
+	assert_int_equal(limit(t, 1, 0, 10 * FULL * PAGE), 0);
+	for (i = 0; i < 3 * SEGS * FULL; i++) {
+		store_some(t, 1, 1);
+		if (i % FULL)
+			assert_int_equal(rig_delete(t->rig, t->d[1], i), 0);
+	}
+	store_some(t, 0, 20 * FULL);
+	assert_all_there(t, 0, t->next[0] - 20 * FULL, t->next[0]);
+}
+
+/* What lies on a member that is gone is not what a reserve keeps. */
+static void lost_pages_do_not_count(void **state)
+{
+	struct two *t = *state;
+	u64 lost;
+
+	assert_int_equal(limit(t, 1, 0, 12 * FULL * PAGE), 0);
+	store_some(t, 1, 12 * FULL);
+	lost = kvc_member_bytes(t->rig->pool, 2);
+	assert_true(lost > 0);
+	kvc_member_fail(t->rig->pool, 2);
+	rig_work(t->rig);
+	store_some(t, 0, 3 * SEGS * FULL);
+	assert_int_equal(bytes_of(t, 1), 12 * FULL * PAGE);
+	store_some(t, 1, 4 * FULL);
+	store_some(t, 0, 3 * SEGS * FULL);
+	assert_true(bytes_of(t, 1) >= 12 * FULL * PAGE + lost - 3 * SEGMENT);
+}
+
+static const struct CMUnitTest quota_tests[] = {
+	cmocka_unit_test_setup_teardown(reserve_stays, make, unmake),
+	cmocka_unit_test_setup_teardown(reserve_stays_on_members, make_members, unmake),
+	cmocka_unit_test_setup_teardown(quota_holds, make, unmake),
+	cmocka_unit_test_setup_teardown(quota_of_members, make_members, unmake),
+	cmocka_unit_test_setup_teardown(tiny_quota, make, unmake),
+	cmocka_unit_test_setup_teardown(quota_comes_later, make, unmake),
+	cmocka_unit_test_setup_teardown(reserve_comes_later, make, unmake),
+	cmocka_unit_test_setup_teardown(attach_enforces, make, unmake),
+	cmocka_unit_test_setup_teardown(leases_end_waiting, make, unmake),
+	cmocka_unit_test_setup_teardown(lease_of_victim_ends_waiting, make, unmake),
+	cmocka_unit_test_setup_teardown(raising_makes_room, make, unmake),
+	cmocka_unit_test_setup_teardown(what_cannot_be_kept, make, unmake),
+	cmocka_unit_test_setup_teardown(too_many_for_few_segments, make_small, unmake),
+	cmocka_unit_test_setup_teardown(all_reserves_stay, make, unmake),
+	cmocka_unit_test_setup_teardown(holes_have_a_bound, make, unmake),
+	cmocka_unit_test_setup_teardown(lost_pages_do_not_count, make_members, unmake),
+};
+
+TEST_GROUP(quota);
