@@ -260,6 +260,7 @@ struct kvc_member {
 	struct kvc_seg_list list[KVC_NR_S];
 	struct kvc_seg *head[KVC_ALL_HEADS];
 	u32	nr_heads;		/* of these may be open */
+	bool	spills;			/* what a reserve keeps here may go, as it is too much for one member */
 	u32	nr_asked;
 	bool	asked[KVC_TENANTS_MAX];	/* to evict its own here; may be read without the lock */
 	u32	plan;			/* of who executes the work: what it has seen of p->quota.plan */
@@ -358,7 +359,8 @@ struct kvc_share {
 
 struct kvc_quota {
 	bool	on;			/* some tenant has, or had, a quota or a reserve */
-	u32	plan;			/* counts them */
+	bool	late;			/* some tenant is over its quota, and nothing could be evicted when it was asked to */
+	u32	plan;			/* counts changes of what follows from limits */
 	struct kvc_share share[KVC_TENANTS_MAX]; /* by slot */
 };
 

@@ -33,6 +33,7 @@
  *   sim_super.c  superblocks        sim_budget.c  the write budget
  *   sim_window.c  what others do meanwhile  sim_image.c  what is on media
  *   sim_listen.c  events          sim_lease.c  which leases may yield
+ *   sim_listen.c  events        sim_quota.c  quotas and reserves
  */
 #ifndef SIM_H
 #define SIM_H
@@ -57,7 +58,7 @@ struct sim_cfg {
 	u32	first_keyspace;		/* numbers of keyspaces go on from here */
 	bool	roomy;			/* the pool is larger than what is stored: nothing may be evicted */
 	bool	leases, tenants, member_fails, alloc_fails, corrupts, io_errors, vanish, limits, grow;
-	bool	misreads, lies, rolls_back, budget, leaves, hoards;
+	bool	misreads, lies, rolls_back, budget, leaves, hoards, quotas, scatters;
 	bool	crowded;		/* attaches that lack room for all keyspaces */
 	u32	discards;		/* 0: never, n: at one of n times when there is nothing else to do */
 	u32	windows;		/* of 10,000 windows those in which something happens; 0: none */
@@ -71,7 +72,8 @@ struct sim_counts {
 		cuts_header, cuts_summary, unread, vanished, degraded, returned, came_back, deleted_out, limits,
 		added, add_cuts, add_fails, left, left_failed, leave_cuts, stuck, went,
 		super_cuts, histories, unadmitted, rolled_back, misread, windows, stalls,
-		stall_cuts, images, buried, buried_away, replaced, taken, yielded, crowds;
+		stall_cuts, images, buried, buried_away, replaced, taken, yielded, crowds,
+		limits_set, limits_refused, quotas_seen, quotas_full, reserves_seen;
 	struct bus_counts bus;
 };
 
@@ -258,6 +260,7 @@ struct sim {
 	struct rng bus_rng;
 	struct rng fault_rng;
 	struct rng window_rng;
+	struct rng quota_rng;
 	struct sim_cfg cfg;
 	struct sim_counts n;
 	struct bus *bus;
@@ -415,6 +418,7 @@ void ops_flush_look(struct sim *s);	/* end flushes that are done */
 bool ops_flush_wants(struct sim *s, u32 member);
 void op_tenant(struct sim *s);
 void op_pin(struct sim *s);
+bool tenant_settled(const struct mtenant *t);
 bool tenant_busy(const struct sim *s);
 void tenant_super_end(struct sim *s, bool written);
 void op_settings(struct sim *s);
@@ -427,6 +431,13 @@ void budget_spend(struct sim *s, u64 bytes);
 bool budget_spent(const struct sim *s);
 void budget_evicted(struct sim *s, struct mkey *k);
 void budget_judge(struct sim *s, struct mkey *k, int r, bool spent, bool ran);
+
+/* sim_quota.c */
+void op_limit(struct sim *s);
+void quota_evicted(struct sim *s, u32 tenant);
+void quota_settled(struct sim *s);
+bool quota_limits(const struct sim *s, u32 tenant);
+bool quota_lost(const struct sim *s, u32 tenant);
 
 /* sim_super.c */
 void super_write(struct sim *s, enum super_why why);

@@ -150,7 +150,7 @@ static void limit_tenant(struct sim *s, u32 i)
 {
 	const struct kvc_limits bad = { .quota = 1, .reserve = 2 };
 	struct mtenant *t = &s->tenants[i];
-	struct kvc_limits l = { 0 };
+	struct kvc_limits l = { .quota = t->limits.quota, .reserve = t->limits.reserve };
 	int r;
 
 	if (rng_chance(&s->rng, 7000)) {
@@ -192,7 +192,7 @@ void op_pin(struct sim *s)
 }
 
 /* Is what its superblocks say of it known? A change that nobody took is settled by the next attach. */
-static bool tenant_settled(const struct mtenant *t)
+bool tenant_settled(const struct mtenant *t)
 {
 	return t->flags == t->flags_before && !memcmp(&t->limits, &t->limits_before, sizeof(t->limits));
 }

@@ -152,6 +152,8 @@ static void phase_step(struct sim *s)
 	ph->kind = s->cfg.misreads ? rng_range(&s->rng, PHASE_DELETES, PHASE_STORES) : rng_below(&s->rng, NR_PHASES);
 	if (!s->cfg.roomy && rng_chance(&s->rng, 3000))
 		ph->members = BIT_ULL(rng_below(&s->rng, s->cfg.nr_members));
+	if (s->cfg.scatters)
+		ph->members = 0;
 	if (rng_chance(&s->rng, 3000))
 		phase_stall(s, rng_below(&s->rng, s->cfg.nr_members));
 }
@@ -185,6 +187,8 @@ static void step(struct sim *s)
 	}
 	if (s->step_windows)
 		model_look(s);
+	if (s->cfg.quotas && !s->early && rng_chance(&s->quota_rng, 100))
+		op_limit(s);
 	ops_flush_look(s);
 	grow_look(s);
 	if (rng_chance(&s->rng, 1000))
@@ -230,6 +234,7 @@ static void run_seed(u64 seed, bool verbose, struct total *total)
 	s->bus_rng.state = rng_mix(seed + 2);
 	s->fault_rng.state = rng_mix(seed + 3);
 	s->window_rng.state = rng_mix(seed + 4);
+	s->quota_rng.state = rng_mix(seed + 5);
 	s->bus = bus_new(&s->bus_rng);
 	sim_configure(s);
 	sim_trace(s, "%u members, segments of %llu, chunks of %u, %s%s%s%s%s%s%s%s%s%s%s", s->cfg.nr_members,
@@ -315,6 +320,10 @@ static void print_faults(const struct sim_counts *n)
 	printf("sim: %llu stores replaced what was there, %llu lost their key so\n", (unsigned long long)n->replaced,
 	       (unsigned long long)n->taken);
 	printf("sim: %llu attaches without room for all keyspaces\n", (unsigned long long)n->crowds);
+	printf("sim: %llu limits of tenants set, %llu refused; %llu quotas looked at, %llu used up, %llu evictions with a"
+	       " reserve\n", (unsigned long long)n->limits_set, (unsigned long long)n->limits_refused,
+	       (unsigned long long)n->quotas_seen, (unsigned long long)n->quotas_full,
+	       (unsigned long long)n->reserves_seen);
 	printf("sim: %llu pools with numbers near their limits and beyond\n", (unsigned long long)n->limits);
 }
 

@@ -500,8 +500,9 @@ static void vanished(struct sim *s, struct mkey *k, struct victims *v)
 	sim_check(model_leases(s, k->at.member, seg) == 0 || s->step_windows,
 		  "%s was evicted from a leased segment", model_name(k));
 	/* A member of few segments has hardly more than its heads; one that vanished loses each that it reclaims. */
-	if (!s->cfg.leases && s->cfg.nr_segs[k->at.member] >= 8 && s->newest[k->at.member].offset &&
-	    !grow_leaving(s, k->at.member) && !dev_gone(s->devs[k->at.member]) && !s->step_windows)
+	if (!s->cfg.leases && !s->crowd && s->cfg.nr_segs[k->at.member] >= 8 && s->newest[k->at.member].offset &&
+	    !grow_leaving(s, k->at.member) && !dev_gone(s->devs[k->at.member]) && !s->step_windows &&
+	    !quota_limits(s, k->tenant))
 		sim_check(segment_of(s, s->newest[k->at.member].offset) != seg,
 			  "%s was evicted with the newest page of its member", model_name(k));
 	sim_trace(s, "evicted %s v%u from member %u segment %llu", model_name(k), k->cur.version, k->at.member,
@@ -522,7 +523,7 @@ static void check_rest(struct sim *s, const struct victims *v)
 
 	for (i = 0; i < s->nr_keys; i++)
 		for (j = 0; j < v->nr && should_be(s, &s->keys[i]); j++)
-			sim_check(!in_segment(s, &s->keys[i], v->at[j]), "%s stayed in an evicted segment",
+			sim_check(s->cfg.quotas || !in_segment(s, &s->keys[i], v->at[j]), "%s stayed in an evicted segment",
 				  model_name(&s->keys[i]));
 }
 
@@ -555,6 +556,7 @@ void model_look(struct sim *s)
 {
 	struct victims v = { .nr = 0 };
 	u64 before = s->n.evicted, evicted;
+	bool of[SIM_TENANTS] = { 0 };
 	struct kvc_stats st;
 	u32 i;
 
@@ -568,8 +570,13 @@ void model_look(struct sim *s)
 	sim_check(!evicted || !s->cfg.roomy || grow_may_drop(s) || tenant_going(s),
 		  "%llu pages evicted from a pool with room for all", (unsigned long long)evicted);
 	for (i = 0; i < s->nr_keys; i++)
-		if (should_be(s, &s->keys[i]) && !s->keys[i].busy && !ops_in_index(s, &s->keys[i]))
+		if (should_be(s, &s->keys[i]) && !s->keys[i].busy && !ops_in_index(s, &s->keys[i])) {
 			vanished(s, &s->keys[i], &v);
+			of[s->keys[i].tenant] = true;
+		}
+	for (i = 0; i < SIM_TENANTS; i++)
+		if (of[i])
+			quota_evicted(s, i);
 	s->unexplained -= (s64)(s->n.evicted - before);
 	/* nor are pages of a tenant that is being removed, or of a member that was lost meanwhile, in the model */
 	if (miscounts(s))
@@ -577,7 +584,8 @@ void model_look(struct sim *s)
 	sim_check(s->unexplained == 0 || (s->depth && s->unexplained > 0),
 		  "%llu pages vanished, %llu were evicted, %lld differ", (unsigned long long)(s->n.evicted - before),
 		  (unsigned long long)evicted, (long long)s->unexplained);
-	sim_check(v.nr <= st.segments_reclaimed - s->stats.segments_reclaimed + s->cfg.nr_members || s->step_windows,
+	sim_check(v.nr <= st.segments_reclaimed - s->stats.segments_reclaimed + s->cfg.nr_members ||
+		  s->step_windows || s->cfg.quotas,
 		  "%u segments were evicted, more than were reclaimed", v.nr);
 	/* else who evicts may be in the middle of it, or the segment in use again */
 	if (!s->step_windows)

@@ -95,5 +95,6 @@ void sim_settle(struct sim *s)
 	sim_check(s->nr_ops == 0, "%u operations never ended", s->nr_ops);
 	s->settling = false;
 	grow_settled(s);
+	quota_settled(s);
 	check_leasable(s);
 }

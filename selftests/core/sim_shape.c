@@ -155,5 +155,7 @@ void sim_configure(struct sim *s)
 		leavers(s);
 	else if (rng_chance(r, 1500))
 		misreaders(s);
+	c->quotas = !c->roomy && rng_chance(&s->quota_rng, 2500);
+	c->scatters = c->quotas && rng_chance(&s->quota_rng, 6000);
 	set_faults(s);
 }

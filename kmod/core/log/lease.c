@@ -41,7 +41,7 @@ static void keep_link(struct kvc_member *m, struct kvc_seg *seg, struct kvc_keep
 	WRITE_ONCE(m->leases.keeps, m->leases.keeps + 1);
 }
 
-/* The full barrier of the decrement pairs with kvc_member_hope(). */
+/* The full barrier of the decrement pairs with kvc_member_hope(), and with the one in ask_over(), reclaim.c. */
 static void keep_unlink(struct kvc_member *m, struct kvc_seg *seg, struct kvc_keep *k)
 {
 	struct kvc_keep **link = &seg->keeps;
@@ -145,7 +145,7 @@ void kvc_lease_put(struct kvc_pool *p, struct kvc_lease *l)
 	os_unlock(&m->leases.lock);
 	if (last)
 		os_free(k);
-	if (frees && READ_ONCE(m->wanted)) {
+	if (frees && (READ_ONCE(m->wanted) || READ_ONCE(m->nr_asked) || READ_ONCE(p->quota.late))) {
 		kvc_kick(m);
 		kvc_space(p);
 	}

@@ -80,6 +80,8 @@ void kvc_keeps_free(struct kvc_seg *seg);
 /* room.c. May waiting help who was refused? Notes that somebody was. Member locked. */
 bool kvc_member_hope(struct kvc_member *m);
 int kvc_refusal(struct kvc_pool *p, u64 members);
+struct kvc_seg *kvc_spilled(const struct kvc_member *m);
+bool kvc_spill(struct kvc_pool *p, u64 members);	/* not locked */
 
 /* Fill the private and public fields of a load or store from an entry */
 void kvc_fill_load(struct kvc_pool *p, u32 entry, struct kvc_load *ld);

@@ -7,7 +7,7 @@
  */
 #include "log/log.h"
 
-/* Has the tenant a page in the segment? Member locked, or who executes its work; the segment is complete. */
+/* Has the tenant, or have @others, a page in the segment? With the member locked, or by who executes its work. */
 static os_racy bool has_page(const struct kvc_pool *p, const struct kvc_seg *seg, u32 slot, bool others)
 {
 	struct kvc_cursor c;
@@ -17,7 +17,8 @@ static os_racy bool has_page(const struct kvc_pool *p, const struct kvc_seg *seg
 	for (; (entry = kvc_cursor_entry(p, seg, &c)) != KVC_NONE; c.index++) {
 		const struct kvc_entry *e = kvc_entry(p, entry);
 
-		if (e->state == KVC_E_LIVE && (kvc_domain(p, e->domain)->slot == slot) != others)
+		if ((e->state == KVC_E_LIVE || e->state == KVC_E_PENDING) &&
+		    (kvc_domain(p, e->domain)->slot == slot) != others)
 			return true;
 	}
 	return false;
@@ -123,17 +124,24 @@ static u32 count_own(struct kvc_member *m, u32 slot, bool *closing)
 	return n;
 }
 
-static bool close_head(struct kvc_member *m, u32 slot)
+/* Those that are open, of the tenant's own or with pages of it, are closed, so that these may leave soon. Were there any? */
+static bool close_open(struct kvc_member *m, u32 slot)
 {
-	enum kvc_head head = (enum kvc_head)(KVC_HEAD_OWN + slot);
-	bool yes;
+	bool any = false;
+	u32 gseg, i;
 
 	os_lock(&m->lock);
-	yes = is_there(m) && m->head[head] && m->head[head]->data_start < m->pool->seg_blocks;
-	if (yes)
-		kvc_seg_retire(m, head);
+	for (i = 0; is_there(m) && i < m->nr_heads; i++) {
+		if (m->head[i] && has_page(m->pool, m->head[i], slot, false)) {
+			kvc_seg_retire(m, i);
+			any = true;
+		}
+	}
+	gseg = is_there(m) ? m->list[KVC_S_SEALING].first : KVC_NONE;
+	for (; !any && gseg != KVC_NONE; gseg = kvc_seg(m->pool, gseg)->next)
+		any = has_page(m->pool, kvc_seg(m->pool, gseg), slot, false);
 	os_unlock(&m->lock);
-	return yes;
+	return any;
 }
 
 /* The member with most of the tenant's that can go, or p->members + @nr */
@@ -153,7 +161,7 @@ static struct kvc_member *find_member(struct kvc_pool *p, u32 slot, u32 nr)
 	}
 	for (i = 0; i < nr && !most; i++)
 		if (!READ_ONCE(p->members[i].offline) && !READ_ONCE(p->members[i].leaving) &&
-		    (kvc_own_mixed(&p->members[i], slot, 0) || close_head(&p->members[i], slot)))
+		    (kvc_own_mixed(&p->members[i], slot, 0) || close_open(&p->members[i], slot)))
 			return &p->members[i];
 	return best;
 }

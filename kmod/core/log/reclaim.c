@@ -148,17 +148,7 @@ static void begin(struct kvc_member *m, struct kvc_seg *seg)
 	m->hopeless = false;
 }
 
-/* Will a segment of the tenant be complete? Member locked. */
-static bool closing(const struct kvc_member *m, u32 slot)
-{
-	u32 gseg = m->list[KVC_S_SEALING].first;
-
-	while (gseg != KVC_NONE && kvc_seg_owner(kvc_seg(m->pool, gseg)) != slot + 1)
-		gseg = kvc_seg(m->pool, gseg)->next;
-	return gseg != KVC_NONE;
-}
-
-/* A segment of the tenant's own goes: 1; 0: one is to be had soon; -ENOENT: there is none */
+/* A segment of the tenant's own goes: 1; -EAGAIN: one may soon be had; -ENOENT: there is none */
 static int choose_own(struct kvc_member *m, u32 slot)
 {
 	struct kvc_seg *seg;
@@ -175,7 +165,7 @@ static int choose_own(struct kvc_member *m, u32 slot)
 		begin(m, seg);
 	else
 		m->reclaim.whose = 0;
-	r = m->reclaim.whose ? 1 : closing(m, slot) ? 0 : -ENOENT;
+	r = m->reclaim.whose ? 1 : m->list[KVC_S_SEALING].count ? -EAGAIN : -ENOENT;
 	os_unlock(&m->lock);
 	return r;
 }
@@ -218,10 +208,12 @@ static int serve(struct kvc_member *m, u32 slot)
 
 	if (kvc_quota_full(p, slot)) {
 		r = choose_own(m, slot);
-		if (r >= 0)
-			return r;
+		if (r == 1)
+			return 1;
 		if (trim_some(m, slot))
 			return -EAGAIN;
+		if (r == -EAGAIN)
+			return 0;
 		kvc_own_unask(m, slot);
 		if (kvc_own_ask(p, slot))
 			return -EAGAIN;
@@ -232,17 +224,27 @@ static int serve(struct kvc_member *m, u32 slot)
 	return -EAGAIN;
 }
 
-/* Limits have changed, or the pool was recovered: who is over a quota now? */
+/* Who is over a quota? If nothing of theirs can go now, because it is leased, they are asked once more afterwards. */
+static void ask_over(struct kvc_pool *p)
+{
+	bool late = false;
+	u32 i;
+
+	os_mb();
+	for (i = 0; i < KVC_TENANTS_MAX; i++)
+		late |= kvc_quota_over(p, i) && !kvc_own_ask(p, i);
+	if (!late)
+		WRITE_ONCE(p->quota.late, false);
+}
+
+/* Limits have changed, or the pool was recovered. */
 static void review(struct kvc_member *m)
 {
 	struct kvc_pool *p = m->pool;
-	u32 i;
 
 	m->plan = READ_ONCE(p->quota.plan);
 	kvc_own_adopt(m);
-	for (i = 0; i < KVC_TENANTS_MAX; i++)
-		if (kvc_quota_over(p, i))
-			kvc_own_ask(p, i);
+	WRITE_ONCE(p->quota.late, true);
 }
 
 /* As serve(), for all tenants */
@@ -253,10 +255,27 @@ static int serve_quotas(struct kvc_member *m)
 
 	if (m->plan != READ_ONCE(m->pool->quota.plan))
 		review(m);
+	if (READ_ONCE(m->pool->quota.late))
+		ask_over(m->pool);
 	for (i = 0; !r && READ_ONCE(m->nr_asked) && i < KVC_TENANTS_MAX; i++)
 		if (m->asked[i])
 			r = serve(m, i);
 	return r;
+}
+
+/* Somebody waits for it. Member locked. */
+static struct kvc_seg *spilled(struct kvc_member *m)
+{
+	struct kvc_seg *seg = kvc_spilled(m);
+
+	m->spills = false;
+	if (seg) {
+		m->reclaim.whose = kvc_seg_owner(seg);
+		kvc_seg_set_state(m, seg, KVC_S_VICTIM);
+	} else {
+		kvc_space(m->pool);
+	}
+	return seg;
 }
 
 /* 0: no victim needed or to be had; -EAGAIN: look again; 1: chosen */
@@ -277,6 +296,8 @@ static int choose(struct kvc_member *m)
 		goto out;
 	if (!take(m, seg, false))
 		seg = take_any(m);
+	if (!seg && m->spills)
+		seg = spilled(m);
 	if (seg) {
 		begin(m, seg);
 		r = 1;
@@ -383,6 +404,8 @@ int kvc_move_start(struct kvc_member *m, enum kvc_head which, u32 entry, u32 len
 		os_atomic_inc(&kvc_entry_seg(p, entry)->holds);
 		kvc_fill_load(p, entry, &w->src);
 		kvc_fill_store(p, to, &w->dst);
+		if (which == KVC_HEAD_MOVE)
+			w->dst.stream = KVC_STREAM_NEW + KVC_HEAD_MOVE;
 		r = 1;
 	}
 	os_unlock(&sh->lock);

@@ -60,3 +60,46 @@ int kvc_refusal(struct kvc_pool *p, u64 members)
 		return 0;
 	return hope ? -EAGAIN : -ENOSPC;
 }
+
+/*
+ * Where reserves keep more segments of a member than can be kept, as their tenants' pages went there and not elsewhere:
+ * the oldest of these. Else NULL. Member locked.
+ */
+struct kvc_seg *kvc_spilled(const struct kvc_member *m)
+{
+	struct kvc_seg *oldest = NULL;
+	u32 kept = 0, i;
+
+	for (i = 0; i < m->nr_segs; i++) {
+		struct kvc_seg *seg = &m->segs[i];
+
+		if (seg->state != KVC_S_SEALED || !kvc_quota_keeps(m->pool, seg))
+			continue;
+		kept++;
+		if (kvc_seg_evictable(m, seg) && (!oldest || seg->open_seq < oldest->open_seq))
+			oldest = seg;
+	}
+	return kept > kvc_quota_keepable(m) ? oldest : NULL;
+}
+
+/* Nothing can go on @members, for somebody who waits. Will such segments? */
+bool kvc_spill(struct kvc_pool *p, u64 members)
+{
+	bool any = false;
+	u32 i;
+
+	for (i = 0; READ_ONCE(p->quota.on) && i < kvc_nr_members(p); i++) {
+		struct kvc_member *m = &p->members[i];
+
+		if (!(members & BIT_ULL(i)))
+			continue;
+		os_lock(&m->lock);
+		if (!m->offline && !m->leaving && kvc_spilled(m)) {
+			m->spills = true;
+			any = true;
+			kvc_kick(m);
+		}
+		os_unlock(&m->lock);
+	}
+	return any;
+}

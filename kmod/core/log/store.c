@@ -247,10 +247,13 @@ static int refuse(struct kvc_pool *p, u32 slot, u64 members, u64 *homes)
 	if (unlikely(kvc_quota_full(p, slot)))
 		return kvc_own_ask(p, slot) ? -EAGAIN : -ENOSPC;
 	r = kvc_refusal(p, *homes);
-	if ((r != -ENOSPC && r != -ENODEV) || *homes == members)
+	if (r != -ENOSPC && r != -ENODEV)
 		return r;
-	*homes = members;
-	return 0;
+	if (*homes != members) {
+		*homes = members;
+		return 0;
+	}
+	return r == -ENOSPC && kvc_spill(p, members) ? -EAGAIN : r;
 }
 
 /* With the arguments of its callers, who jump here */

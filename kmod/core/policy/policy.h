@@ -183,6 +183,7 @@ void kvc_victim_plan(struct kvc_member *m, struct kvc_seg *seg);
 bool kvc_victim_keeps(const struct kvc_member *m, const struct kvc_entry *e);
 
 /* quota.c */
+u32 kvc_quota_keepable(const struct kvc_member *m);
 bool kvc_quota_plan(struct kvc_pool *p);
 void kvc_quota_replan(struct kvc_pool *p);
 bool kvc_quota_full(struct kvc_pool *p, u32 slot);

@@ -4,16 +4,19 @@
  *
  * A tenant with a quota or a reserve has segments of its own: an open one on each of its homes takes its pages, new
  * ones and those that reclaim moves. So its pages can be evicted, or spared, by whole segments without an effect on
- * anybody else's. Homes are all members; or, of a tenant with a quota, as many as it has room for HOME segments on
- * each: an open segment on every member would be much of a small quota. Open segments take room from all: of a member's
- * segments one in OPEN may be such.
+ * anybody else's. Homes are all members; or, of a tenant with a quota alone, as many as it has room for HOME segments
+ * on each: an open segment on every member would be much of a small quota. Open segments take room from all: of a
+ * member's segments one in OPEN may be such.
  *
- * At its quota, which is a segment at least, a tenant opens no segment before one of its own was evicted (own.c). A segment stays that would take its
- * tenant below its reserve. Both are in bytes of pages; how many segments these may take has a bound as well, a quarter
- * more than the bytes: what is deleted, and what is lost between pages, takes room too.
+ * At its quota, which is a segment at least, a tenant opens no segment before one of its own was evicted (own.c). A
+ * segment stays without which its tenant would be below its reserve. Both are in bytes of pages; how many segments
+ * these may take has a bound as well, a quarter more than the bytes: what is deleted, and what is lost between pages,
+ * takes room too.
  *
  * Reserves are kept as long as all of them, with that quarter, fit beside what reclaim keeps free and the open
  * segments. What does not fit is refused when it is asked for. Where members were lost since, all reserves shrink alike.
+ * That is so for the pool; a member may have more of it than others, but not so much that nothing else is stored there:
+ * see kvc_spill().
  *
  * Pages that a tenant stored before it had limits lie beside others'. They count, but stay where they are until their
  * segment's turn comes: those within a reserve are moved to the tenant's own then. Those over a quota leave the index
@@ -30,7 +33,7 @@ static bool usable(const struct kvc_member *m)
 }
 
 /* Segments of a member that reserves can be kept in: not those that are kept free, or open for all */
-static u32 keepable(const struct kvc_member *m)
+u32 kvc_quota_keepable(const struct kvc_member *m)
 {
 	u32 others = m->low + (m->nr_segs < KVC_LONG_SEGMENTS ? KVC_NR_HEADS - 1 : KVC_NR_HEADS);
 
@@ -62,7 +65,7 @@ static void find_room(const struct kvc_pool *p, struct room *room)
 		const struct kvc_member *m = &p->members[i];
 
 		room->open[i] = usable(m) ? max(m->nr_segs / OPEN, 1U) : 0;
-		room->keep += usable(m) ? keepable(m) : 0;
+		room->keep += usable(m) ? kvc_quota_keepable(m) : 0;
 	}
 }
 
@@ -119,7 +122,7 @@ static u64 homes_of(const struct kvc_pool *p, u32 slot, struct room *room)
 
 	if (!limited(l))
 		return 0;
-	if (l->quota)
+	if (!l->reserve)
 		wanted = min_t(u64, wanted, max_t(u64, 1, l->quota / (HOME * p->super.segment_size)));
 	return find_homes(room, slot, wanted);
 }
@@ -194,11 +197,15 @@ bool kvc_quota_plan(struct kvc_pool *p)
 /* Members came or went. */
 void kvc_quota_replan(struct kvc_pool *p)
 {
+	u32 i;
+
 	if (!READ_ONCE(p->quota.on))
 		return;
 	os_lock(&p->domains.lock);
 	kvc_quota_plan(p);
 	os_unlock(&p->domains.lock);
+	for (i = 0; i < kvc_nr_members(p); i++)
+		kvc_kick(&p->members[i]);
 }
 
 /* Bytes that count */
@@ -244,8 +251,9 @@ static bool within_reserve(const struct kvc_pool *p, const struct kvc_seg *seg, 
 bool kvc_quota_keeps(const struct kvc_pool *p, const struct kvc_seg *seg)
 {
 	u32 owner = READ_ONCE(p->quota.on) ? kvc_seg_owner(seg) : 0;
+	u64 bytes = owner ? os_atomic64_read(&seg->live_bytes) : 0;
 
-	return owner && within_reserve(p, seg, owner - 1, os_atomic64_read(&seg->live_bytes));
+	return bytes && within_reserve(p, seg, owner - 1, bytes);
 }
 
 /* Is a tenant's page in a shared victim to be moved, lest the reserve is not kept? */
