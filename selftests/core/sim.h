@@ -130,6 +130,7 @@ struct mtenant {
 	u32	flags, flags_before;	/* before: also possible after a power cut */
 	struct kvc_limits limits, limits_before;
 	u64	pinned;			/* bytes, since the attach */
+	bool	over;			/* its quota, when that was set or found */
 };
 
 struct mlease {
@@ -435,6 +436,7 @@ void budget_judge(struct sim *s, struct mkey *k, int r, bool spent, bool ran);
 /* sim_quota.c */
 void op_limit(struct sim *s);
 void quota_evicted(struct sim *s, u32 tenant);
+void quota_stored(struct sim *s, u32 tenant);
 void quota_settled(struct sim *s);
 bool quota_limits(const struct sim *s, u32 tenant);
 bool quota_lost(const struct sim *s, u32 tenant);

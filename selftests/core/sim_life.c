@@ -169,6 +169,7 @@ static void settle_tenants(struct sim *s)
 					model_forget_key(&s->keys[j]);
 		t->state = there ? T_LIVE : T_NONE;
 		t->pinned = 0;
+		t->over = true;
 	}
 }
 

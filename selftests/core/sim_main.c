@@ -187,7 +187,7 @@ static void step(struct sim *s)
 	}
 	if (s->step_windows)
 		model_look(s);
-	if (s->cfg.quotas && !s->early && rng_chance(&s->quota_rng, 100))
+	if (s->cfg.quotas && !s->early && rng_chance(&s->quota_rng, 60))
 		op_limit(s);
 	ops_flush_look(s);
 	grow_look(s);

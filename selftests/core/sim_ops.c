@@ -136,6 +136,7 @@ static void store_end(struct op *op)
 		k->at = (struct place){ op->st.member, op->st.offset };
 		k->gone = false;
 		s->n.stores++;
+		quota_stored(s, k->tenant);
 		sim_trace(s, "store %s v%u committed, event %llu", model_name(k), op->version,
 			  (unsigned long long)s->event);
 	}

@@ -61,8 +61,8 @@ static struct kvc_limits draw(struct sim *s, struct kvc_limits l)
 	u64 all = capacity(s), seg = s->cfg.segment_size;
 
 	l.quota = l.reserve = 0;
-	if (rng_chance(r, 6000))
-		l.reserve = rng_chance(r, 8000) ? rng_below(r, (u32)(all / 3)) : all - rng_below(r, (u32)all / 2);
+	if (rng_chance(r, 7000))
+		l.reserve = rng_chance(r, 9000) ? rng_below(r, (u32)(all / 4)) : all - rng_below(r, (u32)all / 2);
 	if (rng_chance(r, 5000))
 		l.quota = rng_chance(r, 2000) ? 1 + rng_below(r, (u32)seg) : 1 + rng_below(r, (u32)(all * 2 / 3));
 	/* who evicts for the quota's sake may go below a reserve that is as large */
@@ -110,6 +110,7 @@ void op_limit(struct sim *s)
 		s->n.limits_refused++;
 		return;
 	}
+	t->over = true;
 	s->n.limits_set++;
 	s->tenant_op = i;
 	super_write(s, SUPER_TENANT);
@@ -137,21 +138,37 @@ void quota_evicted(struct sim *s, u32 tenant)
 		  (unsigned long long)reserve, model_segments(s, tenant));
 }
 
-/* Nothing is left to do. */
+/* A tenant that is not over its quota comes to have no more than a segment on each member above it. */
+static void check_quota(struct sim *s, u32 tenant)
+{
+	struct mtenant *t = &s->tenants[tenant];
+	u64 quota = max(t->limits.quota, s->cfg.segment_size), bytes;
+
+	if (t->state != T_LIVE || !t->limits.quota)
+		return;
+	bytes = model_bytes(s, tenant);
+	t->over &= bytes > quota;
+	s->n.quotas_seen++;
+	s->n.quotas_full += bytes >= quota;
+	sim_check(t->over || bytes <= quota + members(s) * s->cfg.segment_size, "tenant %u has %llu bytes of %llu",
+		  tenant, (unsigned long long)bytes, (unsigned long long)quota);
+}
+
+/* A page of the tenant's was stored. */
+void quota_stored(struct sim *s, u32 tenant)
+{
+	if (s->cfg.quotas && !s->step_windows)
+		check_quota(s, tenant);
+}
+
+/* Nothing is left to do, so nobody is over a quota. */
 void quota_settled(struct sim *s)
 {
 	u32 i;
 
 	for (i = 0; i < SIM_TENANTS; i++) {
-		const struct mtenant *t = &s->tenants[i];
-		u64 quota = max(t->limits.quota, s->cfg.segment_size), bytes = model_bytes(s, i);
-
-		if (t->state != T_LIVE || !t->limits.quota)
-			continue;
-		s->n.quotas_seen++;
-		s->n.quotas_full += bytes >= quota;
-		sim_check(bytes <= quota + members(s) * s->cfg.segment_size, "tenant %u has %llu bytes of %llu", i,
-			  (unsigned long long)bytes, (unsigned long long)quota);
+		s->tenants[i].over = false;
+		check_quota(s, i);
 	}
 }
 

@@ -107,6 +107,34 @@ static void misreaders(struct sim *s)
 	c->hoards = true;
 }
 
+/*
+ * Tenants with reserves fill members of many segments, all alike, and nothing gets lost but by eviction. Drawn apart from
+ * all else.
+ */
+static void scatterers(struct sim *s)
+{
+	struct sim_cfg *c = &s->cfg;
+	struct rng *r = &s->quota_rng;
+	u32 i;
+
+	c->scatters = true;
+	c->vanish = false;
+	c->member_fails = false;
+	c->grow = false;
+	c->leaves = false;
+	c->corrupts = false;
+	c->io_errors = false;
+	c->misreads = false;
+	c->lies = false;
+	c->rolls_back = false;
+	c->limits = false;
+	for (i = 0; i < c->nr_members; i++)
+		c->nr_segs[i] = rng_range(r, 16, 30);
+	c->steps = rng_range(r, 800, 2500);
+	c->nr_keys = rng_range(r, 60, 160);
+	c->typical_len = rng_range(r, 40000, 120000);
+}
+
 void sim_configure(struct sim *s)
 {
 	struct sim_cfg *c = &s->cfg;
@@ -156,6 +184,7 @@ void sim_configure(struct sim *s)
 	else if (rng_chance(r, 1500))
 		misreaders(s);
 	c->quotas = !c->roomy && rng_chance(&s->quota_rng, 2500);
-	c->scatters = c->quotas && rng_chance(&s->quota_rng, 6000);
+	if (c->quotas && rng_chance(&s->quota_rng, 7000))
+		scatterers(s);
 	set_faults(s);
 }

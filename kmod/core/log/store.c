@@ -108,11 +108,16 @@ static int shared_prepare(struct kvc_member *m, bool lasting, u32 blocks, u32 nr
 /* Member locked. */
 static int page_prepare(struct kvc_member *m, u32 slot, bool lasting, u32 length, u32 beside, struct kvc_seg **seg)
 {
-	u32 blocks = kvc_blocks(length), nr_crcs = kvc_chunks(m->pool, length);
-	u32 head = kvc_quota_head(m->pool, slot, KVC_HEAD_NEW);
+	u32 blocks = kvc_blocks(length), nr_crcs = kvc_chunks(m->pool, length), head;
 
-	if (unlikely(head != KVC_HEAD_NEW))
-		return own_prepare(m, head, blocks, nr_crcs, beside, seg);
+	if (unlikely(READ_ONCE(m->pool->quota.on))) {
+		head = kvc_quota_head(m->pool, slot, KVC_HEAD_NEW);
+		if (head != KVC_HEAD_NEW)
+			return own_prepare(m, head, blocks, nr_crcs, beside, seg);
+		/* there are too few segments for one of its own */
+		if (kvc_quota_full(m->pool, slot) && !m->offline && !m->leaving)
+			return -EAGAIN;
+	}
 	return shared_prepare(m, lasting, blocks, nr_crcs, beside, seg);
 }
 
