@@ -144,7 +144,7 @@ discard-meets-pages@kmod/core/log/segment.c@s/if (seg == m->discarding)/if (0)/;
 discard-header@kmod/core/log/segment.c@s/seg->discarded = 1;/seg->discarded = 0;/@new headers are discarded with old pages
 discard-hope@kmod/core/log/segment.c@s/"headed",\t S(BLANK), false, false/"headed", S(BLANK), false, true/@stores wait for discards that nobody makes
 discard-tells@kmod/core/log/discard.c@s/^\tif (m->wanted)/\tif (0)/@who waits for a segment under discard is not told
-streams@kmod/core/log/store.c@s/KVC_STREAM_NEW + seg->head/KVC_STREAM_NEW/@moved pages go to the stream of new ones
+streams@kmod/core/log/reclaim.c@s/KVC_STREAM_NEW + KVC_HEAD_MOVE/KVC_STREAM_NEW/@moved pages go to the stream of new ones
 budget-none@kmod/core/policy/budget.c@s/left(&p->budget) > 0 ||/true ||/@the write budget is not kept
 budget-all@kmod/core/policy/budget.c@s/ || seen_before(p, d, key)//@pages seen before are not admitted
 budget-evicted@kmod/core/log/reclaim.c@s/^\t\t\tkvc_budget_note(.*/\t\t\t;/@evicted pages are not remembered
@@ -224,8 +224,26 @@ keys-left-out@kmod/core/log/recover.c@/^static void leave_out/,/^}/s/kvc_seg_und
 keys-leave@kmod/core/log/member.c@s/ || keeps_tombs(m))/ || (0 \&\& keeps_tombs(m)))/@a member leaves with tombstones that nobody copied
 lock-keys@kmod/core/index/domain.c@/^static struct kvc_domain \*find/,/^}/s/os_\(un\)\{0,1\}lock(&sh->lock);/;/@keyspaces are looked for without the lock of their shard
 order-age@kmod/core/log/reclaim.c@s/seg->open_seq < oldest->open_seq/seg->open_seq > oldest->open_seq/@the youngest goes where the oldest should
-order-leased@kmod/core/log/segment.c@/^bool kvc_seg_can_go/,/^}/s/ \&\& !os_atomic_read(&seg->leases)//@leased segments are chosen
+order-leased@kmod/core/log/segment.c@/^bool kvc_seg_evictable/,/^}/s/ \&\& !os_atomic_read(&seg->leases)//@leased segments are chosen
 prefix-moves@kmod/core/policy/victim.c@s/(least \&\& part->gain > least /(0 \&\& part->gain > least /@nothing is rewritten but what was loaded lately
+quota-full@kmod/core/policy/quota.c@s/return bytes_of(p, slot) + os_atomic64_read(&s->pending) >= quota ||/return false \&\&/@no tenant is ever at its quota
+quota-pending@kmod/core/policy/quota.c@s/ + os_atomic64_read(&s->pending) >= quota/ >= quota/@stores under way do not count for a quota
+quota-lost@kmod/core/policy/quota.c@s/^\tWRITE_ONCE(p->quota.share\[slot\].lost, lost);/\t;/@pages on lost members count for reserves
+quota-least@kmod/core/policy/quota.c@s/max(l->quota, segment)/l->quota/@a quota below a segment is not rounded
+quota-bound@kmod/core/policy/quota.c@s/ || (kvc_seg_owner(seg) \&\& os_atomic_read(&s->segs) > READ_ONCE(s->reserve_segs))//@holes keep any number of segments for a reserve
+quota-home@kmod/core/policy/quota.c@s/wanted = min_t(u64, wanted, max_t(u64, 1, .*/;/@a small quota has homes on all members
+quota-plan@kmod/core/policy/quota.c@s/return kept \&\& needed <= room.keep;/return kept;/@reserves that cannot be kept are taken
+quota-open@kmod/core/policy/quota.c@s/^\t\tkept &= .*/\t\t;/@too many tenants with segments of their own are taken
+quota-recovered@kmod/core/log/recover.c@s/^\tkvc_quota_plan(p);/\t;/@an attach does not enforce limits
+quota-adopt@kmod/core/log/own.c@s/^\t\tadopt(m, &m->segs\[i\]);/\t\t(void)adopt;/@recovered segments belong to nobody
+quota-others@kmod/core/policy/victim.c@s/return whose ? .*/return whose ? kvc_seg_evictable(m, seg) : kvc_seg_can_go(m, seg);/@a tenant at its quota evicts others
+quota-space@kmod/core/log/reclaim.c@/^static int evict(/,/^}/s/^\tkvc_space(p);/\t;/@who waits at a quota is not told of evictions
+quota-hopeless@kmod/core/log/reclaim.c@/^static int serve(/,/^}/s/^\tkvc_space(p);/\t;/@who waits at a quota is not told that nothing can go
+quota-late@kmod/core/log/load.c@s/ || READ_ONCE(p->quota.late)//@nobody over a quota is looked at when a lease ends
+reserve-keeps@kmod/core/log/segment.c@s/kvc_seg_evictable(m, seg) \&\& !kvc_quota_keeps(m->pool, seg);/kvc_seg_evictable(m, seg);/@segments that a reserve needs are chosen
+reserve-leave@kmod/core/log/reclaim.c@s/if (!kvc_quota_leave(p, rc->victim, m->survey, rc->whose)) {/if (0) {/;s/^\tkvc_quota_left(p, m->survey);/\t;/@nobody looks at reserves when pages leave
+reserve-guards@kmod/core/log/reclaim.c@s/kvc_quota_guards(p, m->reclaim.victim, .*slot) ||/0 ||/@reserved pages beside others' are not moved
+reserve-crowds@kmod/core/log/store.c@s/return r == -ENOSPC \&\& kvc_spill(p, members) ? -EAGAIN : r;/return r;/@a reserve may fill a member
 LIST
 }
 
