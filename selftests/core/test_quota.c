@@ -311,6 +311,81 @@ static void lease_of_victim_ends_waiting(void **state)
 	kvc_lease_put(t->rig->pool, &l[1]);
 }
 
+/* What is over a new quota, and leased, goes when the leases end, though nobody stores anything. */
+static void quota_outlasts_leases(void **state)
+{
+	struct two *t = *state;
+	struct kvc_lease l[8 * FULL];
+	u32 i;
+
+	store_some(t, 0, 8 * FULL);
+	for (i = 0; i < 8 * FULL; i++)
+		assert_int_equal(rig_lease(t->rig, t->d[0], i, &l[i]), 0);
+	assert_int_equal(limit(t, 0, 4 * FULL * PAGE, 0), 0);
+	rig_work(t->rig);
+	assert_int_equal(bytes_of(t, 0), 8 * FULL * PAGE);
+	for (i = 0; i < 8 * FULL; i++)
+		kvc_lease_put(t->rig->pool, &l[i]);
+	rig_work(t->rig);
+	assert_true(bytes_of(t, 0) <= 4 * FULL * PAGE);
+}
+
+/* Of two victims with a tenant's pages one gets away, when both would leave it with less than its reserve. */
+static void victims_of_two_members(void **state)
+{
+	struct two *t = *state;
+	struct rig *r = t->rig;
+	struct kvc_member *m;
+	struct kvc_work w;
+	u32 i, n = 0;
+
+	assert_int_equal(limit(t, 1, 0, 20 * FULL * PAGE), 0);
+	store_some(t, 1, 24 * FULL);
+	assert_int_equal(limit(t, 1, 0, bytes_of(t, 1) - FULL * PAGE), 0);
+	rig_work(r);
+	/* both choose; one page for each step */
+	for (i = 0; n < 2 && i < 100000; i++) {
+		m = &r->pool->members[i % 3];
+		m->low = m->nr_segs;
+		if (m->reclaim.phase == KVC_R_IDLE || m->reclaim.phase == KVC_R_CARRY)
+			rig_step(r, i % 3, &w);
+		n = 0;
+		for (u32 j = 0; j < 3; j++)
+			n += r->pool->members[j].reclaim.victim != NULL;
+	}
+	for (i = 0; i < 3; i++)
+		r->kicked[i] = true;
+	rig_work(r);
+	assert_true(bytes_of(t, 1) >= r->pool->super.limits[1].reserve);
+}
+
+/* A reserve that lies on one member alone does not take all of it. */
+static void reserve_leaves_members_to_others(void **state)
+{
+	struct two *t = *state;
+	struct kvc_store st;
+	u8 key[KVC_KEY_LEN];
+	u32 i, who, tries;
+	int r;
+
+	assert_int_equal(limit(t, 1, 0, 30 * FULL * PAGE), 0);
+	for (i = 0; i < 2 * SEGS * FULL; i++) {
+		who = i < SEGS * FULL;
+		key_make(key, i);
+		for (tries = 0; tries < 100; tries++) {
+			r = kvc_store_begin(t->rig->pool, t->d[who], key, PAGE, 0, BIT_ULL(1), &st);
+			if (r != -EAGAIN)
+				break;
+			rig_work(t->rig);
+		}
+		assert_int_equal(r, 0);
+		rig_write_page(t->rig, &st, i);
+		kvc_store_commit(t->rig->pool, &st);
+		rig_work(t->rig);
+	}
+	assert_true(bytes_of(t, 1) > 10 * FULL * PAGE);
+}
+
 /* A larger quota, or none, is told to those who wait. */
 static void raising_makes_room(void **state)
 {
@@ -422,6 +497,9 @@ static const struct CMUnitTest quota_tests[] = {
 	cmocka_unit_test_setup_teardown(attach_enforces, make, unmake),
 	cmocka_unit_test_setup_teardown(leases_end_waiting, make, unmake),
 	cmocka_unit_test_setup_teardown(lease_of_victim_ends_waiting, make, unmake),
+	cmocka_unit_test_setup_teardown(quota_outlasts_leases, make, unmake),
+	cmocka_unit_test_setup_teardown(victims_of_two_members, make_members, unmake),
+	cmocka_unit_test_setup_teardown(reserve_leaves_members_to_others, make_members, unmake),
 	cmocka_unit_test_setup_teardown(raising_makes_room, make, unmake),
 	cmocka_unit_test_setup_teardown(what_cannot_be_kept, make, unmake),
 	cmocka_unit_test_setup_teardown(too_many_for_few_segments, make_small, unmake),

@@ -301,7 +301,7 @@ u32 kvc_quota_head(const struct kvc_pool *p, u32 slot, u32 shared)
 /* Of @members those that the tenant's pages go to first; all of them if there is no difference */
 u64 kvc_quota_homes(const struct kvc_pool *p, u32 slot, u64 members)
 {
-	u64 homes = READ_ONCE(p->quota.share[slot].homes) & members;
+	u64 homes = READ_ONCE(p->quota.on) ? READ_ONCE(p->quota.share[slot].homes) & members : 0;
 
 	return homes ? homes : members;
 }
