@@ -217,6 +217,7 @@ struct kvc_reclaim {
 	u64	mark;		/* commits that must be logged before the victim goes */
 	bool	carried;	/* tombstones of the victim, or of the last one */
 	u64	price;		/* what a block's pages were worth that went lately */
+	bool	spills;		/* a reserve loses the victim, see kvc_spill() */
 	u32	whose;		/* 1 + slot of the tenant that has to evict its own, 0: who goes is open */
 	/* leave.c */
 	u32	rounds;		/* that the victim was gone over again after moves had failed */

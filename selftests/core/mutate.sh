@@ -235,11 +235,9 @@ quota-home@kmod/core/policy/quota.c@s/wanted = min_t(u64, wanted, max_t(u64, 1, 
 quota-plan@kmod/core/policy/quota.c@s/return kept \&\& needed <= room.keep;/return kept;/@reserves that cannot be kept are taken
 quota-open@kmod/core/policy/quota.c@s/^\t\tkept &= .*/\t\t;/@too many tenants with segments of their own are taken
 quota-recovered@kmod/core/log/recover.c@s/^\tkvc_quota_plan(p);/\t;/@an attach does not enforce limits
-quota-adopt@kmod/core/log/own.c@s/^\t\tadopt(m, &m->segs\[i\]);/\t\t(void)adopt;/@recovered segments belong to nobody
 quota-others@kmod/core/policy/victim.c@s/return whose ? .*/return whose ? kvc_seg_evictable(m, seg) : kvc_seg_can_go(m, seg);/@a tenant at its quota evicts others
 quota-space@kmod/core/log/reclaim.c@/^static int evict(/,/^}/s/^\tkvc_space(p);/\t;/@who waits at a quota is not told of evictions
 quota-hopeless@kmod/core/log/reclaim.c@/^static int serve(/,/^}/s/^\tkvc_space(p);/\t;/@who waits at a quota is not told that nothing can go
-quota-late@kmod/core/log/load.c@s/ || READ_ONCE(p->quota.late)//@nobody over a quota is looked at when a lease ends
 reserve-keeps@kmod/core/log/segment.c@s/kvc_seg_evictable(m, seg) \&\& !kvc_quota_keeps(m->pool, seg);/kvc_seg_evictable(m, seg);/@segments that a reserve needs are chosen
 reserve-leave@kmod/core/log/reclaim.c@s/if (!kvc_quota_leave(p, rc->victim, m->survey, rc->whose)) {/if (0) {/;s/^\tkvc_quota_left(p, m->survey);/\t;/@nobody looks at reserves when pages leave
 reserve-guards@kmod/core/log/reclaim.c@s/kvc_quota_guards(p, m->reclaim.victim, .*slot) ||/0 ||/@reserved pages beside others' are not moved

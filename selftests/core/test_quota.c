@@ -203,6 +203,26 @@ static void tiny_quota(void **state)
 	}
 }
 
+/* What is being written counts: else all of the room could be taken before the first of it is there. */
+static void stores_under_way_count(void **state)
+{
+	struct two *t = *state;
+	struct kvc_store st[12 * FULL];
+	u32 n = 0;
+
+	assert_int_equal(limit(t, 0, 2 * FULL * PAGE, 0), 0);
+	while (n < ARRAY_SIZE(st) && !rig_begin(t->rig, t->d[0], n, PAGE, &st[n])) {
+		n++;
+		rig_work(t->rig);
+	}
+	assert_true(n >= 2 * FULL && n <= 3 * FULL);
+	while (n--)
+		kvc_store_abort(t->rig->pool, &st[n]);
+	rig_work(t->rig);
+	store_some(t, 0, 2 * FULL);
+	assert_all_there(t, 0, 0, 2 * FULL);
+}
+
 /* A quota that came later: of what lies beside others' only the tenant's goes. */
 static void quota_comes_later(void **state)
 {
@@ -236,6 +256,7 @@ static void reserve_comes_later(void **state)
 	}
 	assert_int_equal(limit(t, 1, 0, 6 * SEGMENT), 0);
 	store_some(t, 0, 3 * SEGS * FULL);
+	assert_true(rig_stats(t->rig).moved_pages >= 4 * FULL);
 	assert_all_there(t, 1, 0, 4 * FULL);
 }
 
@@ -262,6 +283,8 @@ static void attach_enforces(void **state)
 	assert_true(bytes_of(t, 0) >= 6 * FULL * PAGE);
 	store_some(t, 0, 3 * SEGS * FULL);
 	assert_true(bytes_of(t, 0) <= 9 * SEGMENT);
+	/* segments in which all is theirs were found to be their own */
+	assert_true(rig_stats(t->rig).moved_pages <= 2 * FULL);
 	assert_all_there(t, 1, 0, 4 * FULL);
 }
 
@@ -289,6 +312,27 @@ static void leases_end_waiting(void **state)
 	assert_int_equal(rig_store(t->rig, t->d[0], 1000, 0, PAGE), 0);
 	while (n-- > FULL)
 		kvc_lease_put(t->rig->pool, &l[n]);
+}
+
+/* Who reads an evicted page keeps its segment, but not the tenant that waits at its quota. */
+static void readers_are_not_waited_for(void **state)
+{
+	struct two *t = *state;
+	struct kvc_load ld[2];
+
+	assert_int_equal(limit(t, 0, 2 * FULL * PAGE, 0), 0);
+	store_some(t, 0, 2 * FULL);
+	assert_int_equal(rig_hold(t->rig, t->d[0], 1, &ld[0]), 0);
+	assert_int_equal(rig_hold(t->rig, t->d[0], FULL + 1, &ld[1]), 0);
+	assert_int_equal(rig_store(t->rig, t->d[0], 1000, 0, PAGE), -EAGAIN);
+	t->rig->spaces = 0;
+	/* nothing is moved, for which a segment would be opened, and another one made ready */
+	t->rig->pool->members[0].credit = 0;
+	rig_work(t->rig);
+	assert_true(t->rig->spaces > 0);
+	assert_int_equal(rig_store(t->rig, t->d[0], 1000, 0, PAGE), 0);
+	kvc_load_end(t->rig->pool, &ld[0], 0);
+	kvc_load_end(t->rig->pool, &ld[1], 0);
 }
 
 /* A lease that is taken while the victim is on its way ends the waiting too. */
@@ -324,6 +368,8 @@ static void quota_outlasts_leases(void **state)
 	assert_int_equal(limit(t, 0, 4 * FULL * PAGE, 0), 0);
 	rig_work(t->rig);
 	assert_int_equal(bytes_of(t, 0), 8 * FULL * PAGE);
+	/* nobody waits for room */
+	t->rig->pool->members[0].wanted = false;
 	for (i = 0; i < 8 * FULL; i++)
 		kvc_lease_put(t->rig->pool, &l[i]);
 	rig_work(t->rig);
@@ -492,10 +538,12 @@ static const struct CMUnitTest quota_tests[] = {
 	cmocka_unit_test_setup_teardown(quota_holds, make, unmake),
 	cmocka_unit_test_setup_teardown(quota_of_members, make_members, unmake),
 	cmocka_unit_test_setup_teardown(tiny_quota, make, unmake),
+	cmocka_unit_test_setup_teardown(stores_under_way_count, make, unmake),
 	cmocka_unit_test_setup_teardown(quota_comes_later, make, unmake),
 	cmocka_unit_test_setup_teardown(reserve_comes_later, make, unmake),
 	cmocka_unit_test_setup_teardown(attach_enforces, make, unmake),
 	cmocka_unit_test_setup_teardown(leases_end_waiting, make, unmake),
+	cmocka_unit_test_setup_teardown(readers_are_not_waited_for, make, unmake),
 	cmocka_unit_test_setup_teardown(lease_of_victim_ends_waiting, make, unmake),
 	cmocka_unit_test_setup_teardown(quota_outlasts_leases, make, unmake),
 	cmocka_unit_test_setup_teardown(victims_of_two_members, make_members, unmake),

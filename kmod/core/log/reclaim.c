@@ -155,6 +155,7 @@ static int choose_own(struct kvc_member *m, u32 slot)
 	int r;
 
 	m->reclaim.whose = slot + 1;
+	m->reclaim.spills = false;
 	seg = kvc_victim_choose(m);
 	os_lock(&m->lock);
 	if (!seg || !kvc_victim_may_be(m, seg)) {
@@ -217,6 +218,8 @@ static int serve(struct kvc_member *m, u32 slot)
 		kvc_own_unask(m, slot);
 		if (kvc_own_ask(p, slot))
 			return -EAGAIN;
+		if (kvc_quota_over(p, slot))
+			WRITE_ONCE(p->quota.late, true);
 	} else {
 		kvc_own_unask(m, slot);
 	}
@@ -269,6 +272,7 @@ static struct kvc_seg *spilled(struct kvc_member *m)
 	struct kvc_seg *seg = kvc_spilled(m);
 
 	m->spills = false;
+	m->reclaim.spills = seg;
 	if (seg) {
 		m->reclaim.whose = kvc_seg_owner(seg);
 		kvc_seg_set_state(m, seg, KVC_S_VICTIM);
@@ -576,6 +580,9 @@ static int evict(struct kvc_member *m)
 
 	if (likely(!READ_ONCE(p->quota.on)))
 		return kvc_victim_evict(m);
+	/* it is not at its quota any more: its reserve counts */
+	if (rc->whose && !rc->spills && !kvc_quota_full(p, rc->whose - 1))
+		rc->whose = 0;
 	count_victim(m);
 	if (!kvc_quota_leave(p, rc->victim, m->survey, rc->whose)) {
 		os_lock(&m->lock);
