@@ -83,8 +83,10 @@ static int own_prepare(struct kvc_member *m, u32 head, u32 blocks, u32 nr_crcs, 
 {
 	u32 rec_bytes = kvc_rec_bytes(nr_crcs) + beside;
 	bool fits = m->head[head] && kvc_seg_fits(m->pool, m->head[head], blocks, rec_bytes);
+	u32 slot = head - KVC_HEAD_OWN;
 
-	if (!m->offline && !m->leaving && !fits && kvc_quota_full(m->pool, head - KVC_HEAD_OWN))
+	if (!m->offline && !m->leaving &&
+	    (fits ? kvc_quota_beyond(m->pool, slot, blocks << KVC_BLOCK_SHIFT) : kvc_quota_full(m->pool, slot)))
 		return -EAGAIN;
 	return kvc_head_prepare(m, head, blocks, nr_crcs, beside, seg);
 }

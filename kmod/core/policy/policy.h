@@ -187,6 +187,7 @@ u32 kvc_quota_keepable(const struct kvc_member *m);
 bool kvc_quota_plan(struct kvc_pool *p);
 void kvc_quota_replan(struct kvc_pool *p);
 bool kvc_quota_full(struct kvc_pool *p, u32 slot);
+bool kvc_quota_beyond(struct kvc_pool *p, u32 slot, u32 length);
 bool kvc_quota_over(struct kvc_pool *p, u32 slot);
 bool kvc_quota_keeps(const struct kvc_pool *p, const struct kvc_seg *seg);
 bool kvc_quota_guards(const struct kvc_pool *p, const struct kvc_seg *victim, u32 slot);

@@ -230,6 +230,15 @@ bool kvc_quota_full(struct kvc_pool *p, u32 slot)
 	       os_atomic_read(&s->segs) >= READ_ONCE(s->quota_segs);
 }
 
+/* Would another @length bytes be more than its homes' open segments may have beyond the quota? Pages moved open some too. */
+bool kvc_quota_beyond(struct kvc_pool *p, u32 slot, u32 length)
+{
+	const struct kvc_share *s = &p->quota.share[slot];
+	u64 quota = READ_ONCE(s->quota), open = count_homes(READ_ONCE(s->homes)) * p->super.segment_size;
+
+	return quota != U64_MAX && bytes_of(p, slot) + os_atomic64_read(&s->pending) + length > quota + open;
+}
+
 /* Does it have more? */
 bool kvc_quota_over(struct kvc_pool *p, u32 slot)
 {
