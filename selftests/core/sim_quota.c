@@ -177,13 +177,13 @@ bool quota_limits(const struct sim *s, u32 tenant)
 	return s->tenants[tenant].limits.quota;
 }
 
-/* May the tenant's quota be full of pages on members that are gone, beside others' pages? */
+/* May the tenant's quota be full of pages on members that are gone, beside others' pages, or on one that leaves? */
 bool quota_lost(const struct sim *s, u32 tenant)
 {
 	u32 i;
 
 	for (i = 0; i < s->cfg.nr_members; i++)
-		if (s->failed[i] && !s->hole[i])
+		if ((s->failed[i] && !s->hole[i]) || grow_leaving(s, i))
 			return quota_limits(s, tenant);
 	return false;
 }
