@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Quotas and reserves. Tenants get some, now and then others; at every settle none has more than its quota and a segment
+ * Quotas and reserves. Tenants get some, now and then others; none comes to have more than its quota and two segments
  * for each member, and no eviction takes a tenant below its reserve. What they draw is drawn from a generator of their
  * own: histories without limits are what they were. See sim.h.
  */
@@ -138,7 +138,10 @@ void quota_evicted(struct sim *s, u32 tenant)
 		  (unsigned long long)reserve, model_segments(s, tenant));
 }
 
-/* A tenant that is not over its quota comes to have no more than a segment on each member above it. */
+/*
+ * A tenant that is not over its quota comes to have no more than two segments on each member above it: one that was open
+ * when the quota was used up, and one that was opened for what reclaim moves.
+ */
 static void check_quota(struct sim *s, u32 tenant)
 {
 	struct mtenant *t = &s->tenants[tenant];
@@ -150,7 +153,7 @@ static void check_quota(struct sim *s, u32 tenant)
 	t->over &= bytes > quota;
 	s->n.quotas_seen++;
 	s->n.quotas_full += bytes >= quota;
-	sim_check(t->over || bytes <= quota + members(s) * s->cfg.segment_size, "tenant %u has %llu bytes of %llu",
+	sim_check(t->over || bytes <= quota + 2 * members(s) * s->cfg.segment_size, "tenant %u has %llu bytes of %llu",
 		  tenant, (unsigned long long)bytes, (unsigned long long)quota);
 }
 
