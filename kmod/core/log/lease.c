@@ -303,7 +303,6 @@ bool kvc_lease_end(struct kvc_member *m, struct kvc_seg *seg)
 	return keeps_yield(m, seg, KVC_S_DRAINING, !m->leaving && m->leases.nr_tenants > 1);
 }
 
-
 /* The pool goes, and with it who forgot to end his leases. */
 void kvc_keeps_free(struct kvc_seg *seg)
 {
