@@ -412,7 +412,7 @@ int kvctx_mem_find(struct kvctx *ctx, const void *addr, size_t len, uint32_t *me
  *
  * Context: MT-Safe. Sleeps; a signal does not end it.
  *
- * Return: @len; 0: the pool's write budget is spent, and nothing was written (UNADMITTED); or
+ * Return: @len; 0: the pool's or tenant's write budget is spent, and nothing was written (UNADMITTED); or
  *
  * * -ENOSPC: nothing can be evicted
  * * -EACCES: the session is read-only

@@ -128,7 +128,8 @@ void kvc_recover_finish(struct kvc_pool *p);
  * A removed tenant's pages are not found from then on, but what it deleted is still protected: the tenant may be back
  * after a power cut. When the superblock that is without it was written to all members that are there,
  * kvc_tenants_gone() lets go of what it had; it looks at every page of the pool, and needs no other lock.
- * add: slot number, -EEXIST, -ENOSPC, -EINVAL (name, mode, flags). set, limit, remove: 0, -ENOENT, -EINVAL.
+ * add: slot number, -EEXIST, -ENOSPC, -EINVAL (name, mode, flags). set, limit, remove: 0, -ENOENT, -EINVAL; limit, which
+ * allocates, -ENOMEM too.
  * Flags are KVC_TENANT_VERIFIED or none. limit: also -ENOSPC, and nothing changes, when not all reserves can be kept,
  * which are a quarter more in segments, beside the segments that are kept free and open; or when there are too few
  * segments for one more tenant with a quota or a reserve: see quota.c. A tenant that is over its new quota has pages
@@ -155,7 +156,8 @@ int kvc_pool_set(struct kvc_pool *p, const struct kvc_settings *settings);
 
 /*
  * Write budget, see budget.c. The caller tells the seconds, from any origin, before a store (cheap when nothing is to
- * be done), and every byte that it writes for the pool. left: bytes; 0 also without a budget.
+ * be done), and every byte that it writes for the pool. What stores of a tenant with a budget of its own write is counted
+ * here. left: bytes of the pool's; 0 also without a budget.
  */
 void kvc_budget_tick(struct kvc_pool *p, u64 now);
 void kvc_budget_spend(struct kvc_pool *p, u64 bytes);

@@ -307,13 +307,18 @@ struct kvc_domain_shard {
 	struct kvc_buckets table;
 } __aligned(64);
 
+/* Of the pool, or of a tenant; see budget.c */
+struct kvc_bucket {
+	u64	per_day;		/* bytes; 0: no limit */
+	u64	part;			/* bytes of a day's fraction that were not given yet */
+	struct os_atomic64 left;	/* bytes, signed */
+};
+
 struct kvc_budget {
 	struct os_lock lock;
-	u64	per_day;		/* bytes; 0: no limit */
-	u64	now;			/* seconds; when it was filled last */
-	u64	part;			/* bytes of a day's fraction that were not given yet */
+	u64	now;			/* seconds; when buckets were filled last */
 	bool	started;		/* the caller has told the time */
-	struct os_atomic64 left;	/* bytes, signed */
+	struct kvc_bucket pool;
 	u32	nr_sets;		/* set before seen is */
 	u32	*seen;			/* NULL until there was a limit */
 };
@@ -345,6 +350,7 @@ struct kvc_usage {
 struct kvc_account {
 	u64	pinned;			/* bytes; domains.lock */
 	bool	no_urgent;		/* written under domains.lock */
+	struct kvc_bucket budget;	/* of what it stores */
 };
 
 /* What follows from a tenant's limits; see quota.c. domains.lock; all but leaving is read without it */
@@ -487,6 +493,6 @@ void kvc_work_init(struct kvc_member *m, struct kvc_seg *seg, struct kvc_work *w
 
 /* tenant.c. With the lock of domains */
 void kvc_super_raise(struct kvc_pool *p);
-void kvc_tenants_init(struct kvc_pool *p);
+int kvc_tenants_init(struct kvc_pool *p);
 
 #endif

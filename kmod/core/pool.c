@@ -65,12 +65,13 @@ static int pool_init(struct kvc_pool *p)
 
 	set_geometry(p);
 	kvc_index_init(p);
-	kvc_tenants_init(p);
 	kvc_budget_init(&p->budget);
-	kvc_budget_limit(&p->budget, p->super.settings.write_budget);
+	kvc_budget_limit(p, &p->budget.pool, p->super.settings.write_budget);
 	r = kvc_domains_init(p);
 	if (!r && p->super.settings.write_budget)
 		r = kvc_budget_remember(p);
+	if (!r)
+		r = kvc_tenants_init(p);
 	if (!r)
 		r = alloc_eblocks(p);
 	if (!r)
@@ -129,8 +130,7 @@ int kvc_pool_set(struct kvc_pool *p, const struct kvc_settings *settings)
 	r = settings->write_budget ? kvc_budget_remember(p) : 0;
 	if (r)
 		return r;
-	if (settings->write_budget != p->super.settings.write_budget)
-		kvc_budget_limit(&p->budget, settings->write_budget);
+	kvc_budget_limit(p, &p->budget.pool, settings->write_budget);
 	os_lock(&p->domains.lock);
 	p->super.settings = *settings;
 	kvc_super_raise(p);

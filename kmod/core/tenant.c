@@ -43,12 +43,26 @@ static void know_limits(struct kvc_pool *p, u32 slot)
 	WRITE_ONCE(p->accounts[slot].no_urgent, p->super.limits[slot].flags & KVC_LIMIT_NO_URGENT);
 }
 
-void kvc_tenants_init(struct kvc_pool *p)
+/* Its bucket, full at first; 0, -ENOMEM. Allocates, takes budget.lock */
+static int limit_budget(struct kvc_pool *p, u32 slot, u64 per_day)
+{
+	int r = per_day ? kvc_budget_remember(p) : 0;
+
+	if (!r)
+		kvc_budget_limit(p, &p->accounts[slot].budget, per_day);
+	return r;
+}
+
+int kvc_tenants_init(struct kvc_pool *p)
 {
 	u32 i;
+	int r = 0;
 
-	for (i = 0; i < KVC_TENANTS_MAX; i++)
+	for (i = 0; i < KVC_TENANTS_MAX && !r; i++) {
 		know_limits(p, i);
+		r = limit_budget(p, i, p->super.limits[i].write_budget);
+	}
+	return r;
 }
 
 static int find_tenant(const struct kvc_pool *p, const char *name)
@@ -113,7 +127,7 @@ static bool asks_more(const struct kvc_limits *before, const struct kvc_limits *
 
 int kvc_tenant_limit(struct kvc_pool *p, const char *name, const struct kvc_limits *limits)
 {
-	int slot = find_tenant(p, name), r = 0;
+	int slot = find_tenant(p, name), r;
 	struct kvc_limits before;
 	u32 i;
 
@@ -121,6 +135,9 @@ int kvc_tenant_limit(struct kvc_pool *p, const char *name, const struct kvc_limi
 		return slot;
 	if (!kvc_limits_ok(limits))
 		return -EINVAL;
+	r = limit_budget(p, (u32)slot, limits->write_budget);
+	if (r)
+		return r;
 	os_lock(&p->domains.lock);
 	before = p->super.limits[slot];
 	p->super.limits[slot] = *limits;
@@ -133,6 +150,8 @@ int kvc_tenant_limit(struct kvc_pool *p, const char *name, const struct kvc_limi
 		kvc_super_raise(p);
 	}
 	os_unlock(&p->domains.lock);
+	if (r)
+		kvc_budget_limit(p, &p->accounts[slot].budget, before.write_budget);
 	for (i = 0; i < kvc_nr_members(p); i++)
 		kvc_kick(&p->members[i]);
 	kvc_space(p);
@@ -159,6 +178,7 @@ int kvc_tenant_remove(struct kvc_pool *p, const char *name)
 	memset(t->name, 0, KVC_NAME_MAX);
 	kvc_super_raise(p);
 	os_unlock(&p->domains.lock);
+	kvc_budget_limit(p, &p->accounts[slot].budget, 0);
 	return 0;
 }
 

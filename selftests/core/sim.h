@@ -206,7 +206,7 @@ struct grow {
 struct mbudget {
 	s64	limit, left;		/* bytes a day; parts of a byte */
 	s64	changes;		/* of the limit */
-	u64	now;			/* as the engine was told when it had a limit */
+	u64	now;			/* as the engine was told */
 	bool	started;
 	bool	remembers;		/* had a limit in this life */
 };
@@ -308,7 +308,7 @@ struct sim {
 	u32	worn;			/* slots that attach found to be old or damaged */
 	struct kvc_settings settings, settings_before;
 	u64	now;			/* seconds */
-	struct mbudget budget;
+	struct mbudget budget, budgets[SIM_TENANTS];
 	bool	hole[SIM_MEMBERS_MAX];	/* nobody is there */
 	bool	scarred;		/* what was lost is not known any more: older versions may be back */
 	u32	uuids;			/* of members that were added */
@@ -427,11 +427,12 @@ void op_settings(struct sim *s);
 /* sim_budget.c */
 void budget_begin(struct sim *s);
 void budget_changed(struct sim *s, u64 per_day);
+void budget_tenant_changed(struct sim *s, u32 tenant, u64 per_day);
 void budget_tick(struct sim *s);
 void budget_spend(struct sim *s, u64 bytes);
-bool budget_spent(const struct sim *s);
+bool budget_spent(const struct sim *s, const struct mkey *k);
 void budget_evicted(struct sim *s, struct mkey *k);
-void budget_judge(struct sim *s, struct mkey *k, int r, bool spent, bool ran);
+void budget_judge(struct sim *s, struct mkey *k, u32 length, int r, bool spent, bool ran);
 
 /* sim_quota.c */
 void op_limit(struct sim *s);

@@ -121,6 +121,7 @@ static void remove_tenant(struct sim *s, u32 i)
 	kvc_tenant_unpin(s->pool, t->slot, t->pinned);
 	t->pinned = 0;
 	leases_look(s);
+	budget_tenant_changed(s, i, 0);
 	t->state = T_REMOVING;
 	s->admin = true;
 	window_begin(s, &win, NULL);
@@ -146,7 +147,7 @@ static void set_tenant(struct sim *s, u32 i)
 }
 
 /* Now and then none; of those that are refused the pool keeps nothing */
-static void limit_tenant(struct sim *s, u32 i)
+static bool limit_tenant(struct sim *s, u32 i)
 {
 	const struct kvc_limits bad = { .quota = 1, .reserve = 2 };
 	struct mtenant *t = &s->tenants[i];
@@ -159,12 +160,18 @@ static void limit_tenant(struct sim *s, u32 i)
 		l.weight = rng_below(&s->rng, KVC_WEIGHT_MAX + 1);
 		l.flags = rng_below(&s->rng, 2) * KVC_LIMIT_NO_URGENT;
 		l.pinned = rng_below(&s->rng, 1000);
+		if (s->cfg.budget)
+			l.write_budget = KVC_BUDGET_MIN << rng_below(&s->rng, 4);
 	}
 	r = kvc_tenant_limit(s->pool, t->name, &bad);
 	sim_check(r == -EINVAL && !kvc_limits_ok(&bad) && kvc_limits_ok(&l), "bad limits of tenant %s: %d", t->name, r);
 	r = kvc_tenant_limit(s->pool, t->name, &l);
+	if (r == -ENOMEM && s->cfg.alloc_fails)
+		return false;
 	sim_check(r == 0, "limits of tenant %s: %d", t->name, r);
+	budget_tenant_changed(s, i, l.write_budget);
 	t->limits = l;
+	return true;
 }
 
 /* Sessions pin memory and let go of it; nobody is asked who has too much already. */
@@ -201,6 +208,7 @@ void op_tenant(struct sim *s)
 {
 	u32 i = rng_below(&s->rng, SIM_TENANTS);
 	struct mtenant *t = &s->tenants[i];
+	bool changed = true;
 
 	/* no user of a tenant is left when it is removed */
 	if (super_busy(s) || s->depth)
@@ -212,9 +220,11 @@ void op_tenant(struct sim *s)
 	else if (!tenant_settled(t))
 		return;
 	else if (rng_chance(&s->rng, 5000))
-		limit_tenant(s, i);
+		changed = limit_tenant(s, i);
 	else
 		set_tenant(s, i);
+	if (!changed)
+		return;
 	s->tenant_op = i;
 	sim_trace(s, "tenant %u %s", i, t->state == T_ADDING ? "added" : t->state == T_REMOVING ? "removed" : "set");
 	super_write(s, SUPER_TENANT);

@@ -2,7 +2,8 @@
 /*
  * The write budget, reckoned once more: what is left of it has to be what the engine says, as long as that is more than
  * nothing. Past it a key of which the engine cannot know is refused, and one that was refused or evicted lately is not.
- * See sim.h.
+ * See sim.h. So with the tenants' own, of which the engine does not tell what is left: nothing is expected of them near
+ * that point.
  *
  * What is left is counted in parts of a byte, as many as a day has seconds.
  */
@@ -18,6 +19,13 @@ void budget_begin(struct sim *s)
 	u32 i;
 
 	s->budget = (struct mbudget){ .limit = limit, .left = limit * DAY, .remembers = limit != 0 };
+	for (i = 0; i < SIM_TENANTS; i++) {
+		const struct mtenant *t = &s->tenants[i];
+
+		limit = t->state == T_LIVE ? (s64)s->super->limits[t->slot].write_budget : 0;
+		s->budgets[i] = (struct mbudget){ .limit = limit, .left = limit * DAY };
+		s->budget.remembers |= limit != 0;
+	}
 	for (i = 0; i < s->nr_keys; i++)
 		s->keys[i].noted = false;
 }
@@ -37,28 +45,31 @@ static void check_left(struct sim *s)
 		  (long long)got, (long long)left);
 }
 
-void budget_changed(struct sim *s, u64 per_day)
+static void change(struct sim *s, struct mbudget *b, s64 limit)
 {
-	struct mbudget *b = &s->budget;
-	s64 limit = (s64)per_day;
-
 	if (limit == b->limit)
 		return;
 	b->left = b->limit && limit ? b->left + (limit - b->limit) * DAY : limit * DAY;
 	b->limit = limit;
-	b->remembers |= limit != 0;
+	s->budget.remembers |= limit != 0;
 	b->changes++;
+}
+
+void budget_changed(struct sim *s, u64 per_day)
+{
+	change(s, &s->budget, (s64)per_day);
 	check_left(s);
 }
 
-/* Some time goes by: the day's bytes come back, evenly, up to as many; no debt is larger than that. */
-static void fill(struct sim *s)
+void budget_tenant_changed(struct sim *s, u32 tenant, u64 per_day)
 {
-	struct mbudget *b = &s->budget;
+	change(s, &s->budgets[tenant], (s64)per_day);
+}
 
-	if (!b->limit)
-		return;
-	if (b->started && s->now > b->now) {
+/* Some time goes by: the day's bytes come back, evenly, up to as many; no debt is larger than that. */
+static void fill(struct sim *s, struct mbudget *b)
+{
+	if (b->limit && b->started && s->now > b->now) {
 		b->left = max(b->left, -b->limit * DAY) + (s64)min_t(u64, s->now - b->now, 2 * DAY) * b->limit;
 		b->left = min(b->left, b->limit * DAY);
 	}
@@ -69,8 +80,12 @@ static void fill(struct sim *s)
 /* First the model: others may have their turn in the call. */
 void budget_tick(struct sim *s)
 {
+	u32 i;
+
 	s->now += rng_below(&s->rng, s->cfg.budget ? 300 : 2);
-	fill(s);
+	fill(s, &s->budget);
+	for (i = 0; i < SIM_TENANTS; i++)
+		fill(s, &s->budgets[i]);
 	kvc_budget_tick(s->pool, s->now);
 	check_left(s);
 }
@@ -82,9 +97,18 @@ void budget_spend(struct sim *s, u64 bytes)
 		s->budget.left -= (s64)bytes * DAY;
 }
 
-bool budget_spent(const struct sim *s)
+/* Of a tenant's, by so much less than a byte, for sure */
+static bool below(const struct mbudget *b, s64 bytes)
 {
-	return s->budget.limit && !kvc_budget_left(s->pool);
+	return b->limit && b->left < bytes * DAY;
+}
+
+/* For sure; else who knows */
+bool budget_spent(const struct sim *s, const struct mkey *k)
+{
+	const struct mbudget *b = &s->budgets[k->tenant];
+
+	return (s->budget.limit && !kvc_budget_left(s->pool)) || below(b, -2 - b->changes);
 }
 
 /* How many keys the engine has remembered so far */
@@ -109,11 +133,14 @@ void budget_evicted(struct sim *s, struct mkey *k)
 	note(s, k, s->stats.unadmitted + s->stats.evicted_pages);
 }
 
-/* What a store was told; @spent: and had to be expected. @ran: others had their turn meanwhile */
-void budget_judge(struct sim *s, struct mkey *k, int r, bool spent, bool ran)
+/* What a store of @length bytes was told; @spent: and had to be expected. @ran: others had their turn meanwhile */
+void budget_judge(struct sim *s, struct mkey *k, u32 length, int r, bool spent, bool ran)
 {
+	struct mbudget *b = &s->budgets[k->tenant];
+
 	if (r == -EDQUOT) {
-		sim_check(s->budget.limit && (ran || spent), "store of %s: -EDQUOT", model_name(k));
+		sim_check((s->budget.limit || b->limit) && (ran || spent || below(b, 2 + b->changes)),
+			  "store of %s: -EDQUOT", model_name(k));
 		sim_check(!k->noted || notes(s) - k->noted_at > LATELY, "store of %s, seen lately: -EDQUOT",
 			  model_name(k));
 		note(s, k, notes(s) - 1);
@@ -122,5 +149,7 @@ void budget_judge(struct sim *s, struct mkey *k, int r, bool spent, bool ran)
 		sim_check(!spent || k->touched || ran, "store of %s, never seen, past the write budget: %d",
 			  model_name(k), r);
 	}
+	if (!r && b->limit)
+		b->left -= (s64)kvc_padded(length) * DAY;
 	k->touched = true;
 }

@@ -166,6 +166,10 @@ void life_format(struct sim *s)
 		s->tenants[i].flags_before = s->tenants[i].flags;
 		t->flags = KVC_TENANT_USED | s->tenants[i].flags;
 		t->mode = 0600;
+		if (s->cfg.budget && rng_chance(&s->rng, 5000))
+			super->limits[i * 3].write_budget = KVC_BUDGET_MIN << rng_below(&s->rng, 4);
+		s->tenants[i].limits = super->limits[i * 3];
+		s->tenants[i].limits_before = super->limits[i * 3];
 		s->tenants[i].state = T_LIVE;
 	}
 	if (s->cfg.lies)

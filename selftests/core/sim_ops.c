@@ -288,7 +288,7 @@ static void store_try(struct op *op)
 	s->space = false;
 	window_begin(s, &win, k);
 	budget_tick(s);
-	spent = budget_spent(s);
+	spent = budget_spent(s, k);
 	if (op->replace)
 		r = kvc_replace_begin(s->pool, d, key, op->length, op->depth, op->members, &op->st);
 	else
@@ -322,7 +322,7 @@ static void store_try(struct op *op)
 		op_free(op);
 		return;
 	}
-	budget_judge(s, k, r, spent, ran);
+	budget_judge(s, k, op->length, r, spent, ran);
 	if (op->length == 0 || op->length > kvc_page_max(s->pool)) {
 		sim_check(r == -EINVAL, "store of %u bytes: %d", op->length, r);
 	} else if (pending) {

@@ -252,6 +252,41 @@ static void budget_of_a_day(void **state)
 	assert_int_equal(rig_stats(r).pages + rig_stats(r).evicted_pages, rig_stats(r).stores);
 }
 
+/* A tenant's own, of what it stores; nobody else's is spent by it, and the pool's not twice. */
+static void budget_of_a_tenant(void **state)
+{
+	const struct kvc_limits l = { .write_budget = BUDGET / 2 };
+	struct rig *r = *state;
+	struct kvc_domain *d;
+	u64 now = 1000000;
+	u32 id = 0;
+
+	set_budget(r, BUDGET);
+	assert_int_equal(kvc_tenant_limit(r->pool, "default", &l), 0);
+	assert_int_equal(spend_all(r, &id, now), BUDGET / COST / 2);
+	assert_int_equal(kvc_budget_left(r->pool), BUDGET / 2);
+	/* seen before: admitted all the same, and paid for */
+	assert_int_equal(paid_store(r, id - 1, now), 0);
+	assert_int_equal(paid_store(r, id++, now), -EDQUOT);
+	/* moves, and what others write, are the pool's alone */
+	kvc_budget_spend(r->pool, COST);
+	now += DAY / 10;
+	assert_in_range(spend_all(r, &id, now), BUDGET / COST / 20 - 1, BUDGET / COST / 20);
+	/* another one has what the pool has */
+	d = r->d;
+	r->d = rig_domain(r, (u32)kvc_tenant_add(r->pool, "one", 0, 0, 0600, 0), 0);
+	assert_true(spend_all(r, &id, now) > BUDGET / COST / 3);
+	kvc_domain_put(r->pool, r->d);
+	r->d = d;
+	/* without the pool's, and without both */
+	set_budget(r, 0);
+	assert_int_equal(paid_store(r, id++, now), -EDQUOT);
+	now += 2 * DAY;
+	assert_int_equal(spend_all(r, &id, now), BUDGET / COST / 2);
+	assert_int_equal(kvc_tenant_limit(r->pool, "default", &(struct kvc_limits){}), 0);
+	assert_int_equal(paid_store(r, id++, now), 0);
+}
+
 /* Fractions of a byte a second add up: a small budget, filled each second, over ten days. */
 static void budget_loses_nothing(void **state)
 {
@@ -353,6 +388,7 @@ static const struct CMUnitTest flash_tests[] = {
 	cmocka_unit_test_setup_teardown(failed_discards, make, unmake),
 	cmocka_unit_test_setup_teardown(streams, make, unmake),
 	cmocka_unit_test_setup_teardown(budget_of_a_day, make, unmake),
+	cmocka_unit_test_setup_teardown(budget_of_a_tenant, make, unmake),
 	cmocka_unit_test_setup_teardown(budget_loses_nothing, make, unmake),
 	cmocka_unit_test_setup_teardown(budget_extremes, make, unmake),
 	cmocka_unit_test_setup_teardown(seen_pages_pass, make, unmake),

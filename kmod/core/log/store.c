@@ -292,6 +292,8 @@ static int begin_store(struct kvc_pool *p, struct kvc_domain *d, const u8 *key, 
 			if (!(homes & BIT_ULL(n)))
 				continue;
 			r = store_on(&p->members[n], d, bucket, key, length, depth, &ab, st);
+			if (!r)
+				kvc_budget_charge(p, d, kvc_padded(length));
 			if (r != -EAGAIN && r != -ENODEV)
 				return r;
 		}

@@ -7,13 +7,17 @@
  * written yesterday may be written today, not what was left of the day before. Admitted pages and reclaim may overdraw
  * it, by another day's bytes at most; that is paid back before a new page is admitted.
  *
+ * A tenant may have a bucket of its own beside the pool's: of what its stores write, also where that comes to nothing; who
+ * moves its pages later spends the pool's. A page is stored when neither is empty.
+ *
  * Seen before are the keys that were refused, or evicted, lately: a table of fingerprints in small sets, newest first.
  * It is read and written without a lock. Two keys of one fingerprint, or one that a race has lost, cost a page admitted
  * or refused, nothing more.
  *
  * The engine has no clock: the caller tells the time in seconds, from any origin, at most going forward.
  *
- * budget->lock is innermost. left is changed by everybody, the rest under the lock; per_day may be read without.
+ * budget->lock is innermost, and guards all buckets: left is changed by everybody, the rest under the lock; per_day may
+ * be read without.
  */
 #include "index/index.h"
 
@@ -22,9 +26,20 @@
 #define SETS_MIN	1024U
 #define SETS_MAX	(256U << 10)
 
-static s64 left(const struct kvc_budget *b)
+static s64 left(const struct kvc_bucket *k)
 {
-	return (s64)os_atomic64_read(&b->left);
+	return (s64)os_atomic64_read(&k->left);
+}
+
+static void spend(struct kvc_bucket *k, u64 bytes)
+{
+	if (READ_ONCE(k->per_day))
+		os_atomic64_sub(&k->left, bytes);
+}
+
+static bool is_spent(const struct kvc_bucket *k)
+{
+	return READ_ONCE(k->per_day) && left(k) <= 0;
 }
 
 void kvc_budget_init(struct kvc_budget *b)
@@ -38,30 +53,36 @@ void kvc_budget_destroy(struct kvc_budget *b)
 }
 
 /* Fill for @seconds of the day; part carries what is less than a byte. Locked. */
-static void fill(struct kvc_budget *b, u64 seconds)
+static void fill(struct kvc_bucket *k, u64 seconds)
 {
-	u64 limit = b->per_day, more;
-	s64 n = left(b);
+	u64 limit = k->per_day, more;
+	s64 n = left(k);
 
+	if (!limit)
+		return;
 	seconds = min_t(u64, seconds, 2 * DAY);
-	b->part += seconds * (limit % DAY);
-	more = seconds * (limit / DAY) + b->part / DAY;
-	b->part %= DAY;
+	k->part += seconds * (limit % DAY);
+	more = seconds * (limit / DAY) + k->part / DAY;
+	k->part %= DAY;
 	if (n < -(s64)limit)
-		os_atomic64_add(&b->left, (u64)(-(s64)limit - n));
+		os_atomic64_add(&k->left, (u64)(-(s64)limit - n));
 	n = max_t(s64, n, -(s64)limit);
-	os_atomic64_add(&b->left, (u64)min_t(s64, (s64)more, (s64)limit - n));
+	os_atomic64_add(&k->left, (u64)min_t(s64, (s64)more, (s64)limit - n));
 }
 
 void kvc_budget_tick(struct kvc_pool *p, u64 now)
 {
 	struct kvc_budget *b = &p->budget;
+	u32 i;
 
-	if (!READ_ONCE(b->per_day) || (READ_ONCE(b->started) && now <= READ_ONCE(b->now)))
+	if (READ_ONCE(b->started) && now <= READ_ONCE(b->now))
 		return;
 	os_lock(&b->lock);
-	if (b->started && b->per_day && now > b->now)
-		fill(b, now - b->now);
+	if (b->started && now > b->now) {
+		fill(&b->pool, now - b->now);
+		for (i = 0; i < KVC_TENANTS_MAX; i++)
+			fill(&p->accounts[i].budget, now - b->now);
+	}
 	if (!b->started || now > b->now)
 		WRITE_ONCE(b->now, now);
 	WRITE_ONCE(b->started, true);
@@ -69,27 +90,28 @@ void kvc_budget_tick(struct kvc_pool *p, u64 now)
 }
 
 /* What was spent of the old one today counts against the new one. */
-void kvc_budget_limit(struct kvc_budget *b, u64 per_day)
+void kvc_budget_limit(struct kvc_pool *p, struct kvc_bucket *k, u64 per_day)
 {
-	os_lock(&b->lock);
-	if (b->per_day && per_day)
-		os_atomic64_add(&b->left, per_day - b->per_day);
+	if (READ_ONCE(k->per_day) == per_day)
+		return;
+	os_lock(&p->budget.lock);
+	if (k->per_day && per_day)
+		os_atomic64_add(&k->left, per_day - k->per_day);
 	else
-		os_atomic64_set(&b->left, per_day);
-	b->part = 0;
-	WRITE_ONCE(b->per_day, per_day);
-	os_unlock(&b->lock);
+		os_atomic64_set(&k->left, per_day);
+	k->part = 0;
+	WRITE_ONCE(k->per_day, per_day);
+	os_unlock(&p->budget.lock);
 }
 
 void kvc_budget_spend(struct kvc_pool *p, u64 bytes)
 {
-	if (READ_ONCE(p->budget.per_day))
-		os_atomic64_sub(&p->budget.left, bytes);
+	spend(&p->budget.pool, bytes);
 }
 
 u64 kvc_budget_left(const struct kvc_pool *p)
 {
-	return READ_ONCE(p->budget.per_day) ? (u64)max_t(s64, left(&p->budget), 0) : 0;
+	return READ_ONCE(p->budget.pool.per_day) ? (u64)max_t(s64, left(&p->budget.pool), 0) : 0;
 }
 
 /* Memory of keys, for a pool that has none yet: about one for each 256 KiB. */
@@ -162,8 +184,16 @@ static bool seen_before(const struct kvc_pool *p, const struct kvc_domain *d, co
 /* May a page of this key, which is not here, be written? If not, it may the next time. */
 bool kvc_budget_admits(struct kvc_pool *p, const struct kvc_domain *d, const u8 *key)
 {
-	if (!READ_ONCE(p->budget.per_day) || left(&p->budget) > 0 || seen_before(p, d, key))
+	if (!is_spent(&p->budget.pool) && !is_spent(&p->accounts[d->slot].budget))
+		return true;
+	if (seen_before(p, d, key))
 		return true;
 	kvc_budget_note(p, d, key);
 	return false;
+}
+
+/* A store of @bytes has begun. */
+void kvc_budget_charge(struct kvc_pool *p, const struct kvc_domain *d, u64 bytes)
+{
+	spend(&p->accounts[d->slot].budget, bytes);
 }

@@ -16,6 +16,7 @@
 
 #include "core.h"
 
+struct kvc_bucket;
 struct kvc_budget;
 struct kvc_domain;
 struct kvc_entry;
@@ -200,9 +201,10 @@ void kvc_quota_pend(struct kvc_pool *p, const struct kvc_seg *seg, u32 length, b
 /* budget.c */
 void kvc_budget_init(struct kvc_budget *b);
 void kvc_budget_destroy(struct kvc_budget *b);
-void kvc_budget_limit(struct kvc_budget *b, u64 per_day);
+void kvc_budget_limit(struct kvc_pool *p, struct kvc_bucket *k, u64 per_day);
 int kvc_budget_remember(struct kvc_pool *p);		/* allocates */
 void kvc_budget_note(struct kvc_pool *p, const struct kvc_domain *d, const u8 *key);
 bool kvc_budget_admits(struct kvc_pool *p, const struct kvc_domain *d, const u8 *key);
+void kvc_budget_charge(struct kvc_pool *p, const struct kvc_domain *d, u64 bytes);
 
 #endif
