@@ -124,7 +124,8 @@ int kvctx_msg_tenant(struct sk_buff *skb, struct kvctx_tenant *t)
 	    nla_put_u32(skb, KVCTX_A_DEV_MINOR, MINOR(t->dev->devt)) ||
 	    nla_put_u32(skb, KVCTX_A_TENANT_FLAGS, t->flags) ||
 	    nla_put_u64_64bit(skb, KVCTX_A_TENANT_PAGES, pages, KVCTX_A_PAD) ||
-	    nla_put_u64_64bit(skb, KVCTX_A_TENANT_BYTES, bytes, KVCTX_A_PAD))
+	    nla_put_u64_64bit(skb, KVCTX_A_TENANT_BYTES, bytes, KVCTX_A_PAD) ||
+	    nla_put_u64_64bit(skb, KVCTX_A_TENANT_PINNED, kvc_tenant_pinned(t->pool->core, t->slot), KVCTX_A_PAD))
 		return -EMSGSIZE;
 	return kvctx_msg_limits(skb, &kvc_super_of(t->pool->core)->limits[t->slot]);
 }

@@ -156,8 +156,8 @@ int kvc_pool_set(struct kvc_pool *p, const struct kvc_settings *settings);
 
 /*
  * Write budget, see budget.c. The caller tells the seconds, from any origin, before a store (cheap when nothing is to
- * be done), and every byte that it writes for the pool. What stores of a tenant with a budget of its own write is counted
- * here. left: bytes of the pool's; 0 also without a budget.
+ * be done), and every byte that it writes for the pool. What stores of a tenant with a budget of its own write is
+ * counted here. left: bytes of the pool's; 0 also without a budget.
  */
 void kvc_budget_tick(struct kvc_pool *p, u64 now);
 void kvc_budget_spend(struct kvc_pool *p, u64 bytes);

@@ -9,8 +9,8 @@
  * ibv_reg_mr() may hold it beyond the life of the session.
  *
  * Pages are charged to RLIMIT_MEMLOCK of the process that asked for them, for as long as the memory exists, also
- * after that process has gone (the charge then only keeps the mm's numbers right). They count against the tenant's limit
- * too, which all its sessions share.
+ * after that process has gone (the charge then only keeps the mm's numbers right). They count against the
+ * tenant's limit too, which all its sessions share.
  *
  * Pages of a peer are pinned without FOLL_LONGTERM: their driver must be able to leave at any time, and kvctx lets
  * go of them when it does. They are not this machine's memory and not charged.

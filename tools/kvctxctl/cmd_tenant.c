@@ -33,6 +33,7 @@ static const struct out_column show_columns[] = {
 	{ "verified", "verified", FORM_TEXT },
 	{ "pages", "pages", FORM_NUMBER },
 	{ "bytes", "bytes", FORM_SIZE },
+	{ "pinned", "memory pinned", FORM_SIZE },
 	{ "quota", "quota", FORM_SIZE },
 	{ "reserve", "reserve", FORM_SIZE },
 	{ "write_budget", "write budget a day", FORM_SIZE },

@@ -53,6 +53,7 @@ static const struct nla_policy policy[KVCTX_A_MAX + 1] = {
 	[KVCTX_A_TENANT_PAGES] = { .type = NLA_U64 },
 	[KVCTX_A_TENANT_BYTES] = { .type = NLA_U64 },
 	[KVCTX_A_LIMITS] = { .type = NLA_NESTED },
+	[KVCTX_A_TENANT_PINNED] = { .type = NLA_U64 },
 };
 
 static int on_object(struct nl_msg *msg, void *arg)

@@ -7,8 +7,8 @@
  * written yesterday may be written today, not what was left of the day before. Admitted pages and reclaim may overdraw
  * it, by another day's bytes at most; that is paid back before a new page is admitted.
  *
- * A tenant may have a bucket of its own beside the pool's: of what its stores write, also where that comes to nothing; who
- * moves its pages later spends the pool's. A page is stored when neither is empty.
+ * A tenant may have a bucket of its own beside the pool's: of what its stores write, also where that comes to nothing;
+ * who moves its pages later spends the pool's. A page is stored when neither is empty.
  *
  * Seen before are the keys that were refused, or evicted, lately: a table of fingerprints in small sets, newest first.
  * It is read and written without a lock. Two keys of one fingerprint, or one that a race has lost, cost a page admitted

@@ -220,6 +220,7 @@ static void push_tenant(const struct nlmsghdr *rq, const char *pool, const char 
 		nla_put_u32(msg, KVCTX_A_TENANT_FLAGS, minor & 1);
 		nla_put_u64(msg, KVCTX_A_TENANT_PAGES, 10 + minor);
 		nla_put_u64(msg, KVCTX_A_TENANT_BYTES, (10 + minor) * 4096);
+		nla_put_u64(msg, KVCTX_A_TENANT_PINNED, (uint64_t)minor << 12);
 		put_limits(msg, minor);
 	}
 	push(msg);

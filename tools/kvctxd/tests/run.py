@@ -385,6 +385,10 @@ def test_tenant_limits(daemon):
     expect([8 << 20, 4 << 20, 0, 0, 0, 0, True], limits("llama"))
     c = Client(daemon, "llama")
     expect(0, c.open()[0])
+    pinned = lambda: daemon.json("tenant", "show", "kv0", "llama")["tenant"]["pinned"]
+    expect(0, pinned())
+    c.setup(arena=65536)
+    expect(65536, pinned())
     # a session counts on flags, not on limits
     daemon.ctl("tenant", "set", "kv0", "llama", "--reserve", "off", "--write-budget=2M", "--max-pinned=1G")
     daemon.ctl("tenant", "set", "kv0", "llama", "--max-leased=3M", "--max-keyspaces=9", "--urgent")
