@@ -493,7 +493,7 @@ struct kvctx_sqe {
 #define KVCTX_CQE_PENDING	(1U << 5)	/* with DEDUP: another writer has not completed the page yet; FLUSH
 						 * covers it only from then on
 						 */
-#define KVCTX_CQE_UNADMITTED	(1U << 6)	/* STORE: the write budget of the pool or tenant is spent and the page was
+#define KVCTX_CQE_UNADMITTED	(1U << 6)	/* STORE: the write budget of pool or tenant is spent and the page was
 						 * not seen before; nothing was written, res is 0
 						 */
 
