@@ -7,7 +7,8 @@
  *
  * The right is CAP_SYS_ADMIN in the initial user namespace, of the socket's opener and of the sender, since a pool
  * takes block devices and makes device nodes. The family exists in the initial network namespace only: pools and
- * tenants are the host's, and a container that was given a tenant's node need not see the others.
+ * tenants are the host's, and a container that was given a tenant's node need not see the others. Nor need users: who
+ * lacks CAP_NET_ADMIN there finds in dumps only tenants whose node was made for him to read, and gets no events.
  *
  * A dump's cursor is a number of objects to skip. When something changes between two parts of a dump its generation
  * differs, and the reader is told that the dump is inconsistent (NLM_F_DUMP_INTR).
@@ -22,7 +23,7 @@
 static struct genl_family kvctx_family;
 
 static const struct genl_multicast_group kvctx_groups[] = {
-	[KVCTX_GROUP_MGMT] = { .name = KVCTX_GENL_MCGRP_MGMT },
+	[KVCTX_GROUP_MGMT] = { .name = KVCTX_GENL_MCGRP_MGMT, .flags = GENL_MCAST_CAP_NET_ADMIN },
 };
 
 static const struct nla_policy kvctx_attach_policy[] = {
@@ -400,6 +401,25 @@ static int kvctx_dump_start(struct netlink_callback *cb)
 	return err;
 }
 
+static int kvctx_dump_start_tenants(struct netlink_callback *cb)
+{
+	/* args[1]: all of them */
+	cb->args[1] = netlink_capable(cb->skb, CAP_NET_ADMIN) || netlink_capable(cb->skb, CAP_SYS_ADMIN);
+	return kvctx_dump_start(cb);
+}
+
+/* May the caller read the tenant's node, as it was made? */
+static bool kvctx_tenant_readable(const struct kvctx_tenant *t)
+{
+	const struct kvc_super_tenant *config = &kvc_super_of(t->pool->core)->tenants[t->slot];
+
+	if (uid_eq(make_kuid(&init_user_ns, config->uid), current_fsuid()))
+		return config->mode & 0400;
+	if (in_group_p(make_kgid(&init_user_ns, config->gid)))
+		return config->mode & 0040;
+	return config->mode & 0004;
+}
+
 static int kvctx_dump_start_peers(struct netlink_callback *cb)
 {
 	if (!IS_ENABLED(CONFIG_PCI_P2PDMA))
@@ -464,6 +484,8 @@ static int kvctx_each_pool(struct sk_buff *skb, struct netlink_callback *cb, u32
 		return err;
 	case KVCTX_CMD_TENANT_GET:
 		list_for_each_entry(t, &p->tenants, node) {
+			if (!cb->args[1] && !kvctx_tenant_readable(t))
+				continue;
 			err = kvctx_dump_one(skb, cb, nr, p, t);
 			if (err)
 				break;
@@ -524,7 +546,7 @@ static const struct genl_split_ops kvctx_ops[] = {
 	KVCTX_DUMP(KVCTX_CMD_POOL_GET, kvctx_dump_start_pools, kvctx_pool_policy),
 	KVCTX_DO(KVCTX_CMD_TENANT_ADD, kvctx_do_add_tenant, kvctx_tenant_add_policy, KVCTX_CHANGES),
 	KVCTX_DO(KVCTX_CMD_TENANT_REMOVE, kvctx_do_remove_tenant, kvctx_tenant_policy, KVCTX_CHANGES),
-	KVCTX_DUMP(KVCTX_CMD_TENANT_GET, kvctx_dump_start, kvctx_pool_policy),
+	KVCTX_DUMP(KVCTX_CMD_TENANT_GET, kvctx_dump_start_tenants, kvctx_pool_policy),
 	KVCTX_DUMP(KVCTX_CMD_STATS_GET, kvctx_dump_start, kvctx_pool_policy),
 	KVCTX_DO(KVCTX_CMD_TENANT_SET, kvctx_do_set_tenant, kvctx_tenant_set_policy, KVCTX_CHANGES),
 	KVCTX_DUMP(KVCTX_CMD_PEER_GET, kvctx_dump_start_peers, kvctx_pool_policy),

@@ -21,7 +21,21 @@ ctl_genl table | grep -A 1 '^not ok'
 
 # Rights
 check "everybody may list pools" prints 't +online' as_nobody kvctxctl pool list
-check "everybody may list tenants" prints 'default' as_nobody kvctxctl tenant list
+check "who may open no tenant sees none" bash -c '! setpriv --reuid 65534 --regid 65534 --clear-groups kvctxctl tenant list t \
+	-o json | grep -q default'
+kvctxctl tenant add t his --uid 65534 > /dev/null
+kvctxctl tenant add t theirs --gid 65534 --mode 0640 > /dev/null
+kvctxctl tenant add t alls --mode 0666 > /dev/null
+kvctxctl tenant add t writable --gid 65534 --mode 0620 > /dev/null
+tenants_of() { "$@" kvctxctl tenant list t -o json | grep -oE '"tenant": *"[^"]*"' | cut -d'"' -f4 | sort | xargs; }
+check "a user sees those that he may open" test "$(tenants_of as_nobody)" = "alls his theirs"
+check "root sees all" test "$(tenants_of env)" = "alls default his theirs writable"
+as_watcher() { as_nobody --inh-caps +net_admin --ambient-caps +net_admin "$@"; }
+check "so does who has CAP_NET_ADMIN" test "$(tenants_of as_watcher)" = "alls default his theirs writable"
+check "in a user namespace of his own he has it not" \
+	test "$(tenants_of as_nobody unshare --user --map-root-user)" = "alls his theirs"
+check "users hear no events" fails 'ermitted|ermission' as_nobody timeout 5 ctl_genl events 1 1
+for name in his theirs alls writable; do kvctxctl tenant remove t $name > /dev/null; done
 check "everybody may read statistics" prints 'pages' as_nobody kvctxctl stat t
 scrape() {
 	exec 3<> /dev/tcp/127.0.0.1/9585
@@ -30,9 +44,10 @@ scrape() {
 	exec 3>&-
 }
 # not by the function, whose shell would be what is killed: who holds the output keeps the guest waiting
-setpriv --reuid 65534 --regid 65534 --clear-groups kvctxctl exporter > /tmp/exporter.out 2>&1 & exporter=$!
+setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps +net_admin --ambient-caps +net_admin \
+	kvctxctl exporter > /tmp/exporter.out 2>&1 & exporter=$!
 until_true 60 grep -q Listening /tmp/exporter.out
-check "everybody may serve metrics" prints 'kvctx_tenant_pages[{]pool="t",tenant="default"[}] 0' scrape
+check "who may see all tenants may serve metrics" prints 'kvctx_tenant_pages[{]pool="t",tenant="default"[}] 0' scrape
 kill $exporter
 wait $exporter
 check "only root may add tenants" fails 'CAP_SYS_ADMIN|permitted|root' as_nobody kvctxctl tenant add t evil

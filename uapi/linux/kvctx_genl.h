@@ -2,8 +2,10 @@
 /*
  * kvctx control-plane ABI: the generic-netlink family "kvctx".
  *
- * Requests that change something need CAP_SYS_ADMIN in the initial user namespace (-EPERM). GET requests and dumps
- * are open to everybody. Every refusal carries a sentence in the extended acknowledgement (NLMSGERR_ATTR_MSG).
+ * Requests that change something need CAP_SYS_ADMIN in the initial user namespace (-EPERM). GET requests and dumps are
+ * open to everybody, but for tenants: who has neither CAP_NET_ADMIN nor CAP_SYS_ADMIN there gets those whose owner,
+ * group and mode let him read their node. Events need CAP_NET_ADMIN (-EPERM). Every refusal carries a sentence in the
+ * extended acknowledgement (NLMSGERR_ATTR_MSG).
  *
  * Commands and the attributes they take; "*" means may repeat, "?" optional
  *   POOL_ATTACH     KVCTX_A_DEVICE* KVCTX_A_DEGRADED?
