@@ -8,9 +8,9 @@
  * pages, so that each is an ordinary page with a reference count of its own: mappings, cudaHostRegister() or
  * ibv_reg_mr() may hold it beyond the life of the session.
  *
- * Pages are charged to RLIMIT_MEMLOCK of the process that asked for them, for as long as the memory exists, also
- * after that process has gone (the charge then only keeps the mm's numbers right). They count against the
- * tenant's limit too, which all its sessions share.
+ * Pages are charged to the user who asked for them, up to RLIMIT_MEMLOCK of the process, unless that has CAP_IPC_LOCK;
+ * for as long as the memory exists, whoever has the session by then. Others charge the same account: io_uring, iommufd.
+ * VmPin of the process tells of them, too. They count against the tenant's limit, which all its sessions share.
  *
  * Pages of a peer are pinned without FOLL_LONGTERM: their driver must be able to leave at any time, and kvctx lets
  * go of them when it does. They are not this machine's memory and not charged.
@@ -24,6 +24,7 @@
 #include <linux/pci.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
+#include <linux/sched/user.h>
 #include <linux/slab.h>
 
 #include "op.h"
@@ -109,15 +110,44 @@ void kvctx_mem_unpin(struct kvctx_mem *mem)
 	mem->nr_pages = 0;
 }
 
+static int mem_charge(struct kvctx_mem *mem, unsigned long pages)
+{
+	unsigned long limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
+	struct user_struct *user = current_user();
+	long had;
+
+	if (!capable(CAP_IPC_LOCK)) {
+		had = atomic_long_read(&user->locked_vm);
+		do {
+			if (pages > limit || had > limit - pages)
+				return -ENOMEM;
+		} while (!atomic_long_try_cmpxchg(&user->locked_vm, &had, had + pages));
+		mem->user = get_uid(user);
+	}
+	mem->mm = current->mm;
+	mmgrab(mem->mm);
+	atomic64_add(pages, &mem->mm->pinned_vm);
+	mem->accounted = pages;
+	return 0;
+}
+
+static void mem_uncharge(struct kvctx_mem *mem)
+{
+	if (mem->user) {
+		atomic_long_sub(mem->accounted, &mem->user->locked_vm);
+		free_uid(mem->user);
+	}
+	atomic64_sub(mem->accounted, &mem->mm->pinned_vm);
+	mmdrop(mem->mm);
+}
+
 void kvctx_mem_free(struct kvctx_mem *mem)
 {
 	if (!mem)
 		return;
 	kvctx_mem_unpin(mem);
-	if (mem->mm) {
-		account_locked_vm(mem->mm, mem->accounted, false);
-		mmdrop(mem->mm);
-	}
+	if (mem->mm)
+		mem_uncharge(mem);
 	if (mem->payer)
 		kvc_tenant_unpin(mem->payer->pool->core, mem->payer->slot, (u64)mem->accounted << PAGE_SHIFT);
 	kvfree(mem->extents);
@@ -140,11 +170,9 @@ static struct kvctx_mem *mem_new(unsigned long pages, struct kvctx_tenant *payer
 		goto err_free;
 	mem->payer = payer;
 	mem->accounted = pages;
-	err = account_locked_vm(current->mm, pages, true);
+	err = mem_charge(mem, pages);
 	if (err)
 		goto err_free;
-	mem->mm = current->mm;
-	mmgrab(mem->mm);
 	return mem;
 
 err_free:

@@ -62,9 +62,10 @@ struct kvctx_mem {
 	struct kvctx_peer *peer;	/* whose, see register.c */
 	atomic_t users;			/* operations that hold it */
 	unsigned long nr_pages;
-	unsigned long accounted;	/* pages charged to @mm */
+	unsigned long accounted;	/* pages charged to @mm, and to @user unless that is NULL */
 	struct mm_struct *mm;
 	struct kvctx_tenant *payer;	/* counts them too */
+	struct user_struct *user;
 	u32 nr_extents, max_extents;
 	struct kvctx_extent *extents;	/* by index; the last ends at nr_pages */
 };

@@ -339,14 +339,14 @@ TEST_F(p2p, many_at_once)
 	EXPECT_EQ(-1, kt_check(self->peer, PEER_BYTES, 9));
 }
 
-static long locked_kib(void)
+static long pinned_kib(void)
 {
 	FILE *f = fopen("/proc/self/status", "r");
 	char line[128];
 	long kib = -1;
 
 	while (f && fgets(line, sizeof(line), f))
-		sscanf(line, "VmLck: %ld", &kib);
+		sscanf(line, "VmPin: %ld", &kib);
 	if (f)
 		fclose(f);
 	return kib;
@@ -354,20 +354,20 @@ static long locked_kib(void)
 
 TEST_F(p2p, registrations)
 {
-	long locked = locked_kib();
+	long pinned = pinned_kib();
 	uint8_t *both, *host;
 	uint32_t id, other;
 
-	ASSERT_LE(0, locked);
+	ASSERT_LE(0, pinned);
 	ASSERT_EQ(0, reg(&self->k, self->peer + 100, 5000, &id));
-	EXPECT_EQ(locked, locked_kib());
+	EXPECT_EQ(pinned, pinned_kib());
 	EXPECT_EQ(-EFAULT, one(self, KVCTX_OP_STORE, 1, id, 4096, 4096, NULL, NULL));
 	EXPECT_EQ(0, unreg(&self->k, id));
 	EXPECT_EQ(-EINVAL, one(self, KVCTX_OP_STORE, 1, id, 0, 4096, NULL, NULL));
 	host = mmap(NULL, KT_MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ASSERT_NE(MAP_FAILED, (void *)host);
 	ASSERT_EQ(0, reg(&self->k, host, KT_MIB, &other));
-	EXPECT_EQ(locked + 1024, locked_kib());
+	EXPECT_EQ(pinned + 1024, pinned_kib());
 	EXPECT_EQ(0, unreg(&self->k, other));
 	/* a range of both kinds, in either order */
 	both = mmap(NULL, 3 * KT_MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -377,7 +377,7 @@ TEST_F(p2p, registrations)
 	EXPECT_EQ(-EFAULT, reg(&self->k, both, 2 * KT_MIB, &id));
 	EXPECT_EQ(-EFAULT, reg(&self->k, both + KT_MIB, 2 * KT_MIB, &id));
 	EXPECT_EQ(0, reg(&self->k, both + KT_MIB, KT_MIB, &id));
-	EXPECT_EQ(locked, locked_kib());
+	EXPECT_EQ(pinned, pinned_kib());
 	munmap(both, 3 * KT_MIB);
 	munmap(host, KT_MIB);
 }

@@ -175,6 +175,61 @@ TEST_F(session, memlock_is_accounted)
 	EXPECT_EQ(0, status) TH_LOG("child: exit %d", WEXITSTATUS(status));
 }
 
+static int register_6_mib(struct kt *k)
+{
+	uint8_t *buf = mmap(NULL, 6 * KT_MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct kvctx_mem_register reg = { .size = sizeof(reg), .addr = (uintptr_t)buf, .length = 6 * KT_MIB };
+
+	return kt_ioctl(k->file, KVCTX_IOC_MEM_REGISTER, &reg);
+}
+
+/* The child of who registered has the session, and is alone. What went wrong, 0: nothing */
+static int heir(struct kt *of_parent, pid_t parent)
+{
+	struct kt k;
+
+	while (getppid() == parent)
+		usleep(1000);
+	if (kt_open(&k, O_RDWR, 2, 0, 8))
+		return 11;
+	if (register_6_mib(&k) != -ENOMEM)
+		return 12;
+	if (close(kt_fd(of_parent)))
+		return 13;
+	return register_6_mib(&k) ? 14 : 0;
+}
+
+/* What is pinned counts for its user as long as it is, whoever has the descriptor. */
+TEST_F(session, memlock_outlives_its_process)
+{
+	struct rlimit rl = { 8 * KT_MIB, 8 * KT_MIB };
+	int ends[2], result = -1, status;
+	struct kt k;
+	pid_t pid;
+
+	ASSERT_EQ(0, pipe(ends));
+	ASSERT_EQ(0, chmod(kt_node(), 0666));
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		pid = getpid();
+		if (setrlimit(RLIMIT_MEMLOCK, &rl) || setuid(65534) || kt_open(&k, O_RDWR, 1, 0, 8) ||
+		    register_6_mib(&k))
+			_exit(10);
+		if (fork())
+			_exit(0);
+		result = heir(&k, pid);
+		_exit(write(ends[1], &result, sizeof(result)) < 0);
+	}
+	close(ends[1]);
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	EXPECT_EQ(0, status);
+	EXPECT_EQ(sizeof(result), read(ends[0], &result, sizeof(result)));
+	EXPECT_EQ(0, result);
+	close(ends[0]);
+	chmod(kt_node(), 0600);
+}
+
 TEST_F(session, fork_keeps_the_parents_session)
 {
 	pid_t pid;
