@@ -49,7 +49,8 @@ static int mem_extents_grow(struct kvctx_mem *mem)
 	u32 max = mem->max_extents ? 2 * mem->max_extents : 8;
 	struct kvctx_extent *new;
 
-	new = kvmalloc_array(max, sizeof(*new), GFP_KERNEL_ACCOUNT);
+	/* more than INT_MAX bytes are not to be had, and no reason to warn: a user asks for them */
+	new = kvmalloc_array(max, sizeof(*new), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 	if (!new)
 		return -ENOMEM;
 	if (mem->nr_extents)
