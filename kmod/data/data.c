@@ -50,6 +50,7 @@ int kvctx_data_pool_init(struct kvctx_pool *p)
 	init_llist_head(&p->bottom);
 	INIT_WORK(&p->bottom_work, kvctx_bottom_work);
 	kvctx_wait_init(p);
+	p->impatient_until = jiffies;
 	err = percpu_counter_init_many((struct percpu_counter *)&p->counters, 0, GFP_KERNEL, DATA_NR_COUNTERS);
 	if (err)
 		return err;

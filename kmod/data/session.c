@@ -7,10 +7,10 @@
  * found while nothing has been done.
  *
  * Death. close() (kill -9 is the same) drops the leases, cancels what waits for space or for a turn and waits a few
- * seconds for what is in flight: operations, and reads into slots. If a device holds on to them longer, the session is
- * orphaned: it keeps a reference on the module, and the last completion queues its teardown. Either way pins, arena,
- * slots, and the reference on the tenant go only when no DMA is left, and the closing thread never waits for a dead
- * device.
+ * seconds for what is in flight: operations, and reads into slots. If a device holds on to them longer, or did so just
+ * now, the session is orphaned: it keeps a reference on the module, and the last completion queues its teardown. Either
+ * way pins, arena, slots, and the reference on the tenant go only when no DMA is left, and the closing thread never
+ * waits for a dead device.
  */
 #include <linux/fs.h>
 #include <linux/io_uring/cmd.h>
@@ -417,6 +417,17 @@ static bool session_orphan(struct kvctx_session *s)
 	return orphaned;
 }
 
+/* Who waited in vain did so for all that are closed soon after: a process ends its sessions one by one. */
+static void session_drain(struct kvctx_session *s)
+{
+	struct kvctx_pool *p = s->pool;
+
+	if (time_before(jiffies, READ_ONCE(p->impatient_until)))
+		return;
+	if (!wait_event_idle_timeout(s->cq.wait, kvctx_cq_drained(s), CLOSE_WAIT))
+		WRITE_ONCE(p->impatient_until, jiffies + CLOSE_WAIT);
+}
+
 static int session_release(struct inode *inode, struct file *file)
 {
 	struct kvctx_session *s = file->private_data;
@@ -424,7 +435,7 @@ static int session_release(struct inode *inode, struct file *file)
 	WRITE_ONCE(s->dying, true);
 	kvctx_sweep(s->pool);
 	kvctx_lease_exit(s);
-	wait_event_idle_timeout(s->cq.wait, kvctx_cq_drained(s), CLOSE_WAIT);
+	session_drain(s);
 	if (!session_orphan(s))
 		session_free(s);
 	return 0;

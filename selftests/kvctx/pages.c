@@ -10,6 +10,7 @@
  *	pages info                              prints "tenant_flags=N", "tenant_limit=N"
  *	pages hold SECONDS                      keeps a session open
  *	pages hang                              keeps operations in flight until it is killed
+ *	pages stick SESSIONS SIZE               submits loads of pages 0 to 15 in so many sessions, until it is killed
  *	pages lease FROM COUNT SECONDS          holds leases
  *	pages flip DEVICE N BYTE                inverts a bit of page N's byte on a block device or file
  *
@@ -125,6 +126,26 @@ static void hang(struct kt *k)
 	}
 }
 
+static void stick(uint64_t sessions, uint32_t size)
+{
+	for (; sessions; sessions--) {
+		struct kvctx_sqe sqes[DEPTH];
+		struct kvctx_seg segs[DEPTH];
+		struct kt k;
+
+		session(&k);
+		for (int i = 0; i < DEPTH; i++) {
+			segs[i] = kt_seg(KVCTX_MEM_ARENA, i * SLOT, size);
+			sqes[i] = kt_io(KVCTX_OP_LOAD, page_key(i), &segs[i], 1);
+		}
+		if (kt_submit(&k, sqes, DEPTH, 0) != DEPTH)
+			die("submit", EIO);
+	}
+	puts("holding");
+	fflush(stdout);
+	pause();
+}
+
 static void take_leases(struct kt *k, uint64_t from, uint64_t nr)
 {
 	for (uint64_t n = from; n < from + nr; n++) {
@@ -200,6 +221,10 @@ int main(int argc, char **argv)
 		flip(argv[2], num(argv[3]), num(argv[4]));
 		return 0;
 	}
+	if (!strcmp(verb, "stick") && argc == 4) {
+		stick(num(argv[2]), num(argv[3]));
+		return 1;
+	}
 	session(&k);
 	if (!strcmp(verb, "store") && argc >= 5) {
 		transfer(&k, false, num(argv[2]), num(argv[3]), num(argv[4]), argc > 5 ? KVCTX_OP_NOWAIT : 0, &t);
@@ -238,7 +263,7 @@ int main(int argc, char **argv)
 		fflush(stdout);
 		sleep(num(argv[4]));
 	} else {
-		fprintf(stderr, "usage: pages store|load|delete|flush|info|hold|hang|lease|flip ... (see pages.c)\n");
+		fprintf(stderr, "usage: pages store|load|delete|flush|info|hold|hang|stick|lease|flip ... (see pages.c)\n");
 		return 2;
 	}
 	kt_close(&k);

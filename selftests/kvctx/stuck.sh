@@ -41,6 +41,18 @@ check "nothing is in flight" test "$(stat_of inflight)" = 0
 check "all pins are released" test "$(pinned)" = "$before"
 check "the pages are right" prints 'right=50 wrong=0 bad=0 missing=0 gone=0' pages load 0 50 100000
 
+# Who has many sessions waits no longer than who has one
+check "suspend under four sessions of one process" suspend
+pages stick 4 100000 > /tmp/stick.out 2>&1 & client=$!
+check "their loads are in flight" until_true 60 grep -q holding /tmp/stick.out
+kill -9 $client
+start=$SECONDS
+wait $client 2> /dev/null
+check "it is gone within 10 seconds ($((SECONDS - start)))" test $((SECONDS - start)) -le 10
+check "its sessions are still counted" test "$(stat_of sessions)" = 4
+check "resume them" dmsetup resume stuck
+check "they end by themselves" until_true 60 bash -c "kvctxctl stat t -o json | tr -d ' \n' | grep -q '\"sessions\":0'"
+
 # A store that waits for its DMA when its client dies is completed or never was
 check "suspend again" suspend
 pages store 1000 10 300000 > /dev/null 2>&1 & client=$!
