@@ -72,7 +72,7 @@ static const char *kvctx_open_error(int err)
 
 int kvctx_device_open(struct kvctx_device *dev, struct netlink_ext_ack *extack)
 {
-	blk_mode_t mode = BLK_OPEN_READ | BLK_OPEN_WRITE;
+	blk_mode_t mode = BLK_OPEN_READ | BLK_OPEN_WRITE | BLK_OPEN_RESTRICT_WRITES;
 	const char *why;
 	struct file *file;
 	int err;

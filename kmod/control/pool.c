@@ -201,7 +201,7 @@ static struct kvctx_pool *kvctx_pool_alloc(const struct kvc_super *super)
 	p->write_budget = super->settings.write_budget;
 	p->super_buf = kvmalloc(KVC_SUPER_BYTES, GFP_KERNEL);
 	p->last_flush = kzalloc(struct_size(p->last_flush, on, KVC_MEMBERS_MAX), GFP_KERNEL);
-	p->bg_wq = alloc_workqueue("kvctx_%.20s", WQ_UNBOUND | WQ_MEM_RECLAIM, 0, p->name);
+	p->bg_wq = alloc_workqueue("kvctx_%.20s", WQ_UNBOUND | WQ_MEM_RECLAIM | WQ_FREEZABLE, 0, p->name);
 	if (!p->members || !p->super_buf || !p->last_flush || !p->bg_wq)
 		goto err_free;
 	for (i = 0; i < super->nr_members; i++)

@@ -55,7 +55,7 @@ int kvctx_data_pool_init(struct kvctx_pool *p)
 	if (err)
 		return err;
 	/* unbound: a thread that submits a batch shall not checksum all of it on its own CPU */
-	p->io_wq = alloc_workqueue("kvctx_io", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	p->io_wq = alloc_workqueue("kvctx_io", WQ_UNBOUND | WQ_MEM_RECLAIM | WQ_FREEZABLE, 0);
 	if (!p->io_wq) {
 		percpu_counter_destroy_many((struct percpu_counter *)&p->counters, DATA_NR_COUNTERS);
 		return -ENOMEM;
