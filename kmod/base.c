@@ -10,7 +10,6 @@
  */
 #include "kvctx.h"
 
-DEFINE_MUTEX(kvctx_admin_mutex);	/* changes, over I/O */
 DEFINE_MUTEX(kvctx_mutex);		/* lists, counts, configuration; never over I/O */
 LIST_HEAD(kvctx_pools);
 u32 kvctx_generation = 1;

@@ -40,7 +40,7 @@
  * with -EBUSY while a session exists, so the data side never meets a dying pool. A session outlives its file while
  * DMA runs (see session.c).
  *
- * Locks, outermost first: kvctx_admin_mutex (ctrl.h: attach, detach, tenants; held over I/O), kvctx_mutex (lists and
+ * Locks, outermost first: pool->admin_lock (ctrl.h: attach, detach, tenants; held over I/O), kvctx_mutex (lists and
  * session counts; never held over I/O), then the data side's own, then the engine's.
  */
 #ifndef KVCTX_H
@@ -141,6 +141,8 @@ struct kvctx_counters {
 
 struct kvctx_pool {
 	struct list_head node;			/* under kvctx_mutex */
+	struct mutex admin_lock;		/* see control/ctrl.h */
+	refcount_t admins;			/* of the structure: who waits for the lock, and the pool itself */
 	char name[KVCTX_NAME_MAX];
 	struct kvc_pool *core;
 	u32 nr_members;				/* places in use, also of removed ones; see kvctx_nr_members() */
@@ -150,12 +152,12 @@ struct kvctx_pool {
 	struct list_head tenants;		/* under kvctx_mutex */
 	u32 sessions;				/* under kvctx_mutex */
 	bool online;				/* recovered: members can be lost */
-	bool stopping;				/* detach: no background work any more, only flushes */
+	bool stopping;				/* detach: no background work any more, only flushes, no requests */
 	u64 attach_bytes, attach_us;		/* what recovery read, and how long it took */
 	atomic_t losses;			/* members lost since attach */
 	struct kvctx_flush *last_flush;		/* of kvctx_pool_flush() */
 	struct completion flushed;		/* its end */
-	void *super_buf;			/* one slot; under kvctx_admin_mutex */
+	void *super_buf;			/* one slot; under admin_lock */
 	struct workqueue_struct *bg_wq;		/* worker.c: one item a member */
 	struct workqueue_struct *io_wq;		/* data side: verification, copies, failures, retries */
 	struct llist_head bottom;		/* data side: operations to be ended in softirq context */
@@ -189,12 +191,12 @@ static inline u32 kvctx_nr_members(const struct kvctx_pool *p)
 }
 
 /* base.c: the locks and what they guard, see the head of this file and control/ctrl.h */
-extern struct mutex kvctx_admin_mutex, kvctx_mutex;
+extern struct mutex kvctx_mutex;
 extern struct list_head kvctx_pools;			/* in the order of their attach; kvctx_mutex */
 extern u32 kvctx_generation;				/* raised by all that changes what dumps show; kvctx_mutex */
 extern struct xarray kvctx_minors;			/* minor -> tenant; kvctx_mutex */
 
-struct kvctx_pool *kvctx_pool_find(const char *name);	/* either mutex */
+struct kvctx_pool *kvctx_pool_find(const char *name);	/* kvctx_mutex */
 struct kvctx_tenant *kvctx_tenant_get(u32 minor);	/* counts a session; NULL: gone. May sleep */
 void kvctx_tenant_put(struct kvctx_tenant *t);		/* uncounts it. May sleep */
 void kvctx_tenants_wait(struct kvctx_pool *p);		/* no lock */

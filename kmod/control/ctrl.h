@@ -14,10 +14,13 @@
  *   loss      of a member: its pages are gone until the next attach; never undone while attached
  *   refusal   a request turned down; the caller gets an error and a sentence
  *
- * Locks: kvctx_admin_mutex serializes everything that changes pools, tenants and superblocks and is held over I/O.
- * Lists, session counts and the configuration inside the engine change under kvctx_mutex too, which is taken inside it
- * and never held over I/O: so opening and closing a node, and dumps, never wait for a device. Who only reads needs one
- * of the two. Everything below is called with kvctx_admin_mutex held unless it says otherwise.
+ * Locks: a pool's admin_lock serializes everything that changes the pool, its tenants and superblocks, and is held over
+ * I/O; nobody holds two of them, so a device that does not answer holds up its pool alone. Lists, session counts and
+ * the configuration inside the engine change under kvctx_mutex too, which is taken inside it and never held over I/O:
+ * so opening and closing a node, dumps, and finding a pool never wait for a device. Who only reads what is of one pool
+ * needs one of the two. Everything below is called with the pool's admin_lock held unless it says otherwise.
+ *
+ * Who waits for an admin_lock holds a reference on the structure, for the pool may be detached meanwhile.
  */
 #ifndef KVCTX_CTRL_H
 #define KVCTX_CTRL_H
@@ -70,7 +73,7 @@ int kvctx_member_write_super(struct kvctx_member *m);
 void kvctx_grow_init(struct kvctx_pool *p);
 int kvctx_pool_add(struct kvctx_pool *p, const struct nlattr *device, bool dry_run, struct netlink_ext_ack *extack);
 int kvctx_pool_remove(struct kvctx_pool *p, u32 member, bool move, struct netlink_ext_ack *extack);
-void kvctx_write_losses(struct kvctx_pool *p);			/* kvctx_admin_mutex */
+void kvctx_write_losses(struct kvctx_pool *p);
 
 /* worker.c */
 extern const struct kvc_ops kvctx_core_ops;
@@ -82,6 +85,9 @@ int kvctx_pool_flush(struct kvctx_pool *p);
 int kvctx_recover(struct kvctx_pool *p, struct netlink_ext_ack *extack);
 
 /* pool.c */
+int kvctx_pool_lock(struct kvctx_pool *p);		/* kvctx_mutex, which it drops. -EINTR; -ENODEV: detached */
+void kvctx_pool_unlock(struct kvctx_pool *p);
+/* No lock; the pool is locked */
 struct kvctx_pool *kvctx_pool_attach(struct nlattr **devices, u32 nr, bool degraded, struct netlink_ext_ack *extack);
 int kvctx_pool_detach(struct kvctx_pool *p, struct netlink_ext_ack *extack);
 int kvctx_pool_set(struct kvctx_pool *p, const struct kvc_settings *settings, struct netlink_ext_ack *extack);
@@ -97,9 +103,9 @@ struct kvctx_tenant_params {
 
 int kvctx_nodes_init(const struct file_operations *fops);	/* of the nodes; no lock */
 void kvctx_nodes_exit(void);					/* no lock */
-int kvctx_tenants_create(struct kvctx_pool *p);			/* both mutexes */
-void kvctx_tenants_destroy(struct kvctx_pool *p);		/* both mutexes */
-struct kvctx_tenant *kvctx_tenant_find(struct kvctx_pool *p, const char *name);	/* either mutex */
+int kvctx_tenants_create(struct kvctx_pool *p);			/* kvctx_mutex, too */
+void kvctx_tenants_destroy(struct kvctx_pool *p);		/* kvctx_mutex, too */
+struct kvctx_tenant *kvctx_tenant_find(struct kvctx_pool *p, const char *name);	/* or kvctx_mutex */
 struct kvctx_tenant *kvctx_tenant_add(struct kvctx_pool *p, const struct kvctx_tenant_params *params,
 				      struct netlink_ext_ack *extack);
 int kvctx_tenant_set(struct kvctx_tenant *t, u32 flags, struct netlink_ext_ack *extack);
@@ -120,7 +126,7 @@ void kvctx_event_pool(u8 cmd, struct kvctx_pool *p);
 void kvctx_event_tenant(u8 cmd, struct kvctx_tenant *t);
 void kvctx_event_member(u8 cmd, struct kvctx_member *m);	/* no lock */
 
-/* genl_msg.c: attributes of the objects; -EMSGSIZE when @skb is full. Either mutex */
+/* genl_msg.c: attributes of the objects; -EMSGSIZE when @skb is full. Or kvctx_mutex */
 size_t kvctx_msg_pool_size(u32 nr_members);
 int kvctx_msg_pool(struct sk_buff *skb, struct kvctx_pool *p);
 int kvctx_msg_tenant(struct sk_buff *skb, struct kvctx_tenant *t);

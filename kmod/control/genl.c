@@ -2,8 +2,8 @@
 /*
  * The generic-netlink family "kvctx": requests and dumps (event.c: events). uapi/linux/kvctx_genl.h describes it.
  *
- * Requests run in parallel with those of other families (an attach may take long) and are serialized among themselves:
- * before one that changes something, kvctx_pre_doit() checks the right to do so and takes kvctx_admin_mutex.
+ * Requests run in parallel with those of other families (an attach may take long) and are serialized for each pool:
+ * before one that changes something, kvctx_pre_doit() checks the right to do so and takes the pool's admin_lock.
  *
  * The right is CAP_SYS_ADMIN in the initial user namespace, of the socket's opener and of the sender, since a pool
  * takes block devices and makes device nodes. The family exists in the initial network namespace only: pools and
@@ -18,7 +18,7 @@
 
 #include "ctrl.h"
 
-#define KVCTX_CHANGES	1		/* internal_flags: needs the right and the mutex */
+#define KVCTX_CHANGES	1		/* internal_flags: needs the right and the lock */
 
 static struct genl_family kvctx_family;
 
@@ -87,21 +87,6 @@ static const struct nla_policy kvctx_tenant_set_policy[] = {
 
 /* Before and after each request */
 
-static int kvctx_pre_doit(const struct genl_split_ops *ops, struct sk_buff *skb, struct genl_info *info)
-{
-	if (!(ops->internal_flags & KVCTX_CHANGES))
-		return 0;
-	if (!netlink_capable(skb, CAP_SYS_ADMIN))
-		return kvctx_refuse(info->extack, NULL, -EPERM, "this needs CAP_SYS_ADMIN");
-	return mutex_lock_killable(&kvctx_admin_mutex);
-}
-
-static void kvctx_post_doit(const struct genl_split_ops *ops, struct sk_buff *skb, struct genl_info *info)
-{
-	if (ops->internal_flags & KVCTX_CHANGES)
-		mutex_unlock(&kvctx_admin_mutex);
-}
-
 static int kvctx_missing_attr(struct genl_info *info, u32 type, const char *what)
 {
 	NL_SET_ERR_ATTR_MISS(info->extack, NULL, type);
@@ -114,16 +99,51 @@ static int kvctx_no_pool(struct netlink_ext_ack *extack, const struct nlattr *at
 	return kvctx_refuse(extack, NULL, -ENOENT, "no pool named %s is attached", (const char *)nla_data(attr));
 }
 
-/* The pool that the request names; kvctx_mutex or kvctx_admin_mutex held */
+/* The pool that the request names: the locked one, or kvctx_mutex is held */
 static struct kvctx_pool *kvctx_pool_of(struct genl_info *info)
 {
 	const struct nlattr *attr = info->attrs[KVCTX_A_POOL];
-	struct kvctx_pool *p;
+	struct kvctx_pool *p = info->user_ptr[0];
 
+	if (p)
+		return p;
 	if (!attr)
 		return ERR_PTR(kvctx_missing_attr(info, KVCTX_A_POOL, "name of the pool"));
 	p = kvctx_pool_find(nla_data(attr));
 	return p ? p : ERR_PTR(kvctx_no_pool(info->extack, attr));
+}
+
+static int kvctx_lock_pool(struct genl_info *info)
+{
+	struct kvctx_pool *p;
+	int err;
+
+	mutex_lock(&kvctx_mutex);
+	p = kvctx_pool_of(info);
+	if (IS_ERR(p)) {
+		mutex_unlock(&kvctx_mutex);
+		return PTR_ERR(p);
+	}
+	err = kvctx_pool_lock(p);
+	if (!err)
+		info->user_ptr[0] = p;
+	return err == -ENODEV ? kvctx_no_pool(info->extack, info->attrs[KVCTX_A_POOL]) : err;
+}
+
+/* An attach makes the pool that is unlocked afterwards. */
+static int kvctx_pre_doit(const struct genl_split_ops *ops, struct sk_buff *skb, struct genl_info *info)
+{
+	if (!(ops->internal_flags & KVCTX_CHANGES))
+		return 0;
+	if (!netlink_capable(skb, CAP_SYS_ADMIN))
+		return kvctx_refuse(info->extack, NULL, -EPERM, "this needs CAP_SYS_ADMIN");
+	return ops->cmd == KVCTX_CMD_POOL_ATTACH ? 0 : kvctx_lock_pool(info);
+}
+
+static void kvctx_post_doit(const struct genl_split_ops *ops, struct sk_buff *skb, struct genl_info *info)
+{
+	if (info->user_ptr[0])
+		kvctx_pool_unlock(info->user_ptr[0]);
 }
 
 /* Requests */
@@ -184,6 +204,7 @@ static int kvctx_do_attach(struct sk_buff *skb, struct genl_info *info)
 		nlmsg_free(reply);
 		return PTR_ERR(p);
 	}
+	info->user_ptr[0] = p;
 	kvctx_event_pool(KVCTX_CMD_POOL_ATTACH, p);
 	return kvctx_reply_send(reply, hdr, kvctx_msg_pool(reply, p), info);
 }
@@ -336,7 +357,7 @@ static int kvctx_do_add_tenant(struct sk_buff *skb, struct genl_info *info)
 	return 0;
 }
 
-/* The tenant that the request names; kvctx_admin_mutex held */
+/* The tenant that the request names; the pool is locked */
 static struct kvctx_tenant *kvctx_tenant_of(struct genl_info *info)
 {
 	const struct nlattr *attr = info->attrs[KVCTX_A_TENANT];

@@ -12,7 +12,7 @@
  *
  * A member that is lost is noted in the superblocks of the others.
  *
- * leave_work does the end of a removal and the note of a loss. It needs kvctx_admin_mutex, whose holder may want to
+ * leave_work does the end of a removal and the note of a loss. It needs admin_lock, whose holder may want to
  * cancel it: it tries, and comes again.
  */
 #include <linux/sched/signal.h>
@@ -189,7 +189,7 @@ int kvctx_pool_add(struct kvctx_pool *p, const struct nlattr *device, bool dry_r
 	u32 nr = 0;
 	int n, err;
 
-	lockdep_assert_held(&kvctx_admin_mutex);
+	lockdep_assert_held(&p->admin_lock);
 	if (!dev)
 		return -ENOMEM;
 	dev->path = nla_strdup(device, GFP_KERNEL);
@@ -267,7 +267,7 @@ static void kvctx_member_gone(struct kvctx_member *m)
  */
 void kvctx_write_losses(struct kvctx_pool *p)
 {
-	lockdep_assert_held(&kvctx_admin_mutex);
+	lockdep_assert_held(&p->admin_lock);
 	if (!xchg(&p->loss_unwritten, false))
 		return;
 	mutex_lock(&kvctx_mutex);
@@ -281,7 +281,7 @@ static void kvctx_leave(struct work_struct *work)
 	struct kvctx_pool *p = container_of(to_delayed_work(work), struct kvctx_pool, leave_work);
 	u32 i;
 
-	if (!mutex_trylock(&kvctx_admin_mutex)) {
+	if (!mutex_trylock(&p->admin_lock)) {
 		queue_delayed_work(system_unbound_wq, &p->leave_work, KVCTX_LEAVE_RETRY);
 		return;
 	}
@@ -290,7 +290,7 @@ static void kvctx_leave(struct work_struct *work)
 	for (i = 0; i < p->nr_members && !p->stopping; i++)
 		if (test_bit(KVCTX_MEMBER_LEAVING, &p->members[i].state) && kvc_member_left(p->core, i))
 			kvctx_member_gone(&p->members[i]);
-	mutex_unlock(&kvctx_admin_mutex);
+	mutex_unlock(&p->admin_lock);
 }
 
 void kvctx_grow_init(struct kvctx_pool *p)
@@ -303,7 +303,7 @@ int kvctx_pool_remove(struct kvctx_pool *p, u32 member, bool move, struct netlin
 	struct kvctx_member *m = &p->members[member];
 	int err;
 
-	lockdep_assert_held(&kvctx_admin_mutex);
+	lockdep_assert_held(&p->admin_lock);
 	if (member >= p->nr_members || test_bit(KVCTX_MEMBER_REMOVED, &m->state))
 		return kvctx_refuse(extack, NULL, -ENOENT, "pool %s has no member %u", p->name, member);
 	err = kvc_member_leave(p->core, member, move);

@@ -104,7 +104,7 @@ int kvctx_member_write_super(struct kvctx_member *m)
 	u32 copy, written = 0;
 	int err = 0;
 
-	lockdep_assert_held(&kvctx_admin_mutex);
+	lockdep_assert_held(&p->admin_lock);
 	kvc_super_encode(super, m->index, p->super_buf);
 	for (copy = 0; copy < KVC_SUPER_COPIES; copy++) {
 		u64 offset = kvc_super_offset(kvc_super_slot(super->seq, copy), bdev_nr_bytes(m->bdev));

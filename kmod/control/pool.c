@@ -20,6 +20,8 @@
 
 #include "ctrl.h"
 
+static LIST_HEAD(kvctx_between);		/* pools that are being attached or detached; kvctx_mutex */
+
 /* Gathering and arranging */
 
 struct kvctx_gathering {
@@ -148,6 +150,53 @@ static int kvctx_check_history(struct kvctx_gathering *g)
 	return 0;
 }
 
+static bool kvctx_name_taken(const char *name)
+{
+	struct kvctx_pool *p;
+
+	lockdep_assert_held(&kvctx_mutex);
+	list_for_each_entry(p, &kvctx_between, node)
+		if (!strcmp(p->name, name))
+			return true;
+	return kvctx_pool_find(name);
+}
+
+static int kvctx_refuse_name(const struct kvctx_gathering *g)
+{
+	return kvctx_refuse(g->extack, NULL, -EEXIST, "a pool named %s is attached already", g->super->pool_name);
+}
+
+static int kvctx_check_name(const struct kvctx_gathering *g)
+{
+	bool taken;
+
+	mutex_lock(&kvctx_mutex);
+	taken = kvctx_name_taken(g->super->pool_name);
+	mutex_unlock(&kvctx_mutex);
+	return taken ? kvctx_refuse_name(g) : 0;
+}
+
+/* From now on the name is this pool's, */
+static int kvctx_arrive(struct kvctx_pool *p, const struct kvctx_gathering *g)
+{
+	bool taken;
+
+	mutex_lock(&kvctx_mutex);
+	taken = kvctx_name_taken(p->name);
+	if (!taken)
+		list_add_tail(&p->node, &kvctx_between);
+	mutex_unlock(&kvctx_mutex);
+	return taken ? kvctx_refuse_name(g) : 0;
+}
+
+/* until it is detached, or failed to be attached. */
+static void kvctx_depart(struct kvctx_pool *p)
+{
+	mutex_lock(&kvctx_mutex);
+	list_del_init(&p->node);
+	mutex_unlock(&kvctx_mutex);
+}
+
 static int kvctx_arrange(struct kvctx_gathering *g)
 {
 	u32 i;
@@ -162,14 +211,42 @@ static int kvctx_arrange(struct kvctx_gathering *g)
 		if (!g->ordered[i] && !kvc_super_hole(g->super, i))
 			return kvctx_refuse(g->extack, NULL, -EINVAL, "member %u of %u is missing: uuid %pUb", i,
 					    g->super->nr_members, g->super->members[i].uuid);
-	if (kvctx_pool_find(g->super->pool_name))
-		return kvctx_refuse(g->extack, NULL, -EEXIST, "a pool named %s is attached already",
-				    g->super->pool_name);
-	return kvctx_check_history(g);
+	err = kvctx_check_name(g);
+	return err ?: kvctx_check_history(g);
 }
 
 /* Building */
 
+static void kvctx_pool_put(struct kvctx_pool *p)
+{
+	if (refcount_dec_and_test(&p->admins))
+		kfree(p);
+}
+
+int kvctx_pool_lock(struct kvctx_pool *p)
+{
+	int err;
+
+	refcount_inc(&p->admins);
+	mutex_unlock(&kvctx_mutex);
+	err = mutex_lock_killable(&p->admin_lock);
+	if (err) {
+		kvctx_pool_put(p);
+		return err;
+	}
+	if (!p->stopping)
+		return 0;
+	kvctx_pool_unlock(p);
+	return -ENODEV;
+}
+
+void kvctx_pool_unlock(struct kvctx_pool *p)
+{
+	mutex_unlock(&p->admin_lock);
+	kvctx_pool_put(p);
+}
+
+/* All but the structure, which others may hold who found it before */
 static void kvctx_pool_free(struct kvctx_pool *p)
 {
 	u32 i;
@@ -181,7 +258,7 @@ static void kvctx_pool_free(struct kvctx_pool *p)
 	kvfree(p->members);
 	kvfree(p->super_buf);
 	kfree(p->last_flush);
-	kfree(p);
+	kvctx_pool_put(p);
 }
 
 static struct kvctx_pool *kvctx_pool_alloc(const struct kvc_super *super)
@@ -192,6 +269,8 @@ static struct kvctx_pool *kvctx_pool_alloc(const struct kvc_super *super)
 	if (!p)
 		return NULL;
 	INIT_LIST_HEAD(&p->node);
+	mutex_init(&p->admin_lock);
+	refcount_set(&p->admins, 1);
 	INIT_LIST_HEAD(&p->tenants);
 	init_completion(&p->flushed);
 	strscpy(p->name, super->pool_name);
@@ -327,7 +406,7 @@ static int kvctx_publish(struct kvctx_pool *p, struct netlink_ext_ack *extack)
 	mutex_lock(&kvctx_mutex);
 	err = kvctx_tenants_create(p);
 	if (!err) {
-		list_add_tail(&p->node, &kvctx_pools);
+		list_move_tail(&p->node, &kvctx_pools);
 		kvctx_generation++;
 		kvctx_members_online(p);
 	}
@@ -373,6 +452,23 @@ err_data:
 	return err;
 }
 
+/* Locked when it succeeds */
+static int kvctx_pool_start(struct kvctx_pool *p, struct kvctx_gathering *g)
+{
+	int err = kvctx_arrive(p, g);
+
+	if (err)
+		return err;
+	refcount_inc(&p->admins);
+	mutex_lock(&p->admin_lock);
+	err = kvctx_pool_build(p, g);
+	if (!err)
+		return 0;
+	kvctx_depart(p);
+	kvctx_pool_unlock(p);
+	return err;
+}
+
 static void kvctx_log_attach(struct kvctx_pool *p)
 {
 	struct kvc_stats st;
@@ -392,7 +488,6 @@ struct kvctx_pool *kvctx_pool_attach(struct nlattr **devices, u32 nr, bool degra
 	int err = -ENOMEM;
 	u32 i;
 
-	lockdep_assert_held(&kvctx_admin_mutex);
 	g = kvctx_gathering_alloc(nr, extack);
 	if (!g)
 		return ERR_PTR(-ENOMEM);
@@ -408,7 +503,7 @@ struct kvctx_pool *kvctx_pool_attach(struct nlattr **devices, u32 nr, bool degra
 	if (err)
 		goto out;
 	p = kvctx_pool_alloc(g->super);
-	err = p ? kvctx_pool_build(p, g) : -ENOMEM;
+	err = p ? kvctx_pool_start(p, g) : -ENOMEM;
 	if (err && p)
 		kvctx_pool_free(p);
 	else if (!err)
@@ -424,7 +519,7 @@ int kvctx_pool_set(struct kvctx_pool *p, const struct kvc_settings *settings, st
 	u32 i;
 	int err;
 
-	lockdep_assert_held(&kvctx_admin_mutex);
+	lockdep_assert_held(&p->admin_lock);
 	if (!kvc_settings_ok(settings))
 		return kvctx_refuse(extack, NULL, -EINVAL, "discard rate: 1M to 1T, write budget: from 1M");
 	mutex_lock(&kvctx_mutex);
@@ -454,7 +549,7 @@ static int kvctx_unpublish(struct kvctx_pool *p, struct netlink_ext_ack *extack)
 	} else {
 		kvctx_event_pool(KVCTX_CMD_POOL_DETACH, p);
 		kvctx_tenants_destroy(p);
-		list_del_init(&p->node);
+		list_move(&p->node, &kvctx_between);
 		kvctx_generation++;
 	}
 	mutex_unlock(&kvctx_mutex);
@@ -465,7 +560,7 @@ int kvctx_pool_detach(struct kvctx_pool *p, struct netlink_ext_ack *extack)
 {
 	int err;
 
-	lockdep_assert_held(&kvctx_admin_mutex);
+	lockdep_assert_held(&p->admin_lock);
 	err = kvctx_unpublish(p, extack);
 	if (err)
 		return err;
@@ -480,6 +575,7 @@ int kvctx_pool_detach(struct kvctx_pool *p, struct netlink_ext_ack *extack)
 	kvctx_data_pool_exit(p);
 	kvc_pool_destroy(p->core);
 	pr_info("kvctx: pool %s detached\n", p->name);
+	kvctx_depart(p);
 	kvctx_pool_free(p);
 	return 0;
 }
@@ -489,10 +585,12 @@ void kvctx_pools_exit(void)
 {
 	struct kvctx_pool *p;
 
-	mutex_lock(&kvctx_admin_mutex);
+	/* nobody else can change the list any more */
 	while ((p = list_first_entry_or_null(&kvctx_pools, struct kvctx_pool, node))) {
+		refcount_inc(&p->admins);
+		mutex_lock(&p->admin_lock);
 		kvctx_tenants_wait(p);
 		kvctx_pool_detach(p, NULL);
+		kvctx_pool_unlock(p);
 	}
-	mutex_unlock(&kvctx_admin_mutex);
 }

@@ -58,7 +58,7 @@ static void kvctx_flush_done(struct kvctx_flush *f)
 	complete(&f->pool->flushed);
 }
 
-/* Flush for the control side, which needs no memory. 0, -ENOMEM: not all of it is durable. kvctx_admin_mutex */
+/* Flush for the control side, which needs no memory. 0, -ENOMEM: not all of it is durable. admin_lock */
 int kvctx_pool_flush(struct kvctx_pool *p)
 {
 	struct kvctx_flush *f = p->last_flush;

@@ -82,6 +82,26 @@ check "nothing of it is left" until_true 20 bash -c "kvctxctl stat t -o json | t
 check "the pool takes stores again" prints 'stored=50 dedup=0 again=0 errors=0' pages store 9000 50 500000
 check "store the first pages again" prints 'errors=0' pages store 0 50 100000
 
+# A request that waits for the member holds up those to its pool
+other=$(nvmet_null_blk other 64 512)
+kvctxctl pool format u "$other" --force --segment-size 1M > /dev/null
+check "another pool" kvctxctl pool attach "$other"
+check "suspend the member under requests" suspend
+timeout 300 kvctxctl tenant add t slow > /tmp/slow.out 2>&1 & slow=$!
+check "one waits for the device" until_true 60 bash -c "grep -q '(kvctxctl) D' /proc/[0-9]*/stat"
+check "the other pool gets a tenant" timeout 60 kvctxctl tenant add u quick
+check "which can be opened" prints 'tenant_flags=0' timeout 60 env KVCTX_NODE=/dev/kvctx/u/quick pages info
+check "it is detached" timeout 60 kvctxctl pool detach u
+check "and attached again" timeout 60 kvctxctl pool attach "$other"
+check "a name is given once" fails 'attached already' timeout 60 bash -c "
+	kvctxctl pool detach u > /dev/null && kvctxctl pool format t $other --force --segment-size 1M > /dev/null &&
+	kvctxctl pool attach $other"
+check "all pools are told" prints 't +online' timeout 60 kvctxctl pool list
+check "the first still waits" kill -0 $slow
+check "resume under requests" dmsetup resume stuck
+check "it ends well" wait $slow
+check "and had its effect" test -c /dev/kvctx/t/slow
+
 # Transfers that fail: the pages are not condemned for it
 table() { suspend && dmsetup load stuck --table "0 $sectors $1" && dmsetup resume stuck; }
 check "let the member fail its transfers" table error
