@@ -192,6 +192,8 @@ struct kve_pool {
 	pthread_mutex_t holders_lock;
 	struct kve_holder *holders;
 
+	u64 impatient_until;		/* sessions end without a wait; atomically */
+
 	/* Of the sessions': queued when the engine says that there is space. fn is set by who first waits */
 	struct kve_job space;
 	struct kve_waits *waits;	/* of the sessions, see session.h; freed with the pool */

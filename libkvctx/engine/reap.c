@@ -174,15 +174,17 @@ void kve_cq_look(struct kve_session *s)
 }
 
 /*
- * Until nothing is in flight; of a device that holds on to a transfer not for longer than KVE_PATIENCE. The caller's
- * memory is his again in either case.
+ * Until nothing is in flight; of a device that holds on to a transfer not for longer than KVE_PATIENCE. Who waited in
+ * vain did so for all sessions of the pool that are closed soon after. The caller's memory is his again in either case.
  */
 bool kve_cq_drain(struct kve_session *s)
 {
-	u64 until = kve_now() + KVE_PATIENCE;
+	u64 *impatient = &s->pool->impatient_until, now = kve_now(), until = now;
 	struct kve_cq *cq = &s->cq;
 	bool drained;
 
+	if (now >= __atomic_load_n(impatient, __ATOMIC_RELAXED))
+		until += KVE_PATIENCE;
 	pthread_mutex_lock(&s->lock);
 	while (!kve_cq_drained(cq) && kve_now() < until)
 		kve_cond_wait(&cq->drained, &s->lock, until);
@@ -190,6 +192,8 @@ bool kve_cq_drain(struct kve_session *s)
 		pthread_cond_wait(&cq->drained, &s->lock);
 	drained = kve_cq_drained(cq);
 	if (!drained) {
+		if (until > now)
+			__atomic_store_n(impatient, until + KVE_PATIENCE, __ATOMIC_RELAXED);
 		__atomic_store_n(&s->orphaned, true, __ATOMIC_RELEASE);
 		cq->posted = NULL;
 		pthread_detach(cq->reaper);

@@ -142,6 +142,28 @@ static void others_go_on(void **state)
 	assert_true(__atomic_load_n(&other.ended, __ATOMIC_ACQUIRE));
 }
 
+/* Who waited for the device did so for the next */
+static void sessions_share_the_wait(void **state)
+{
+	struct stuck k[3];
+	u32 i;
+
+	(void)state;
+	rig_make(rig_dir, 1);
+	for (i = 0; i < 3; i++)
+		stuck_open(&k[i]);
+	stuck_submit(&k[0], KVCTX_OP_STORE, 0, 1, 1);
+	WRITE_ONCE(rig_held, true);
+	for (i = 0; i < 3; i++)
+		stuck_submit(&k[i], KVCTX_OP_LOAD, 0, 1, 0);
+	assert_in_range(stuck_close(&k[0]), KVE_PATIENCE, 2 * KVE_PATIENCE);
+	for (i = 1; i < 3; i++)
+		assert_true(stuck_close(&k[i]) < KVE_PATIENCE);
+	for (i = 0; i < 3; i++)
+		let_go(&k[i]);
+	assert_int_equal(stuck_found(0, 1), 1);
+}
+
 /* The last write of a pool does not come to an end */
 static void detach_goes_on_behind(void **state)
 {
@@ -166,6 +188,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		BOTH(close_leaves_what_a_device_holds),
 		BOTH(others_go_on),
+		BOTH(sessions_share_the_wait),
 		TEST(detach_goes_on_behind),
 	};
 
