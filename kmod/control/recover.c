@@ -57,7 +57,7 @@ static int kvctx_recover_segment(struct kvctx_reader *r, u32 segment)
 		ret = kvc_recover_feed(core, &at, r->buf, err);
 		cond_resched();
 	} while (ret == 1 && !READ_ONCE(r->recovery->err));
-	return ret < 0 ? ret : 0;
+	return min(ret, 0);
 }
 
 static void kvctx_reader(struct work_struct *work)

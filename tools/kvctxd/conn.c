@@ -132,7 +132,7 @@ static void *conn_run(void *arg)
 	if (s)
 		kvd_session_close(s, conn_ended, c);
 	else
-		conn_ended(c);
+		c->ended = true;	/* nobody else has it */
 	conn_hung_up(c);
 	return NULL;
 }

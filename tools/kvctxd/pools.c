@@ -205,12 +205,21 @@ static int pool_show(struct kvd_pool *p, char *why)
 	return err;
 }
 
+static void pool_hide_tenants(struct kvd_pool *p)
+{
+	struct kvd_tenant *t, *next;
+
+	for (t = p->tenants; t; t = next) {
+		next = t->next;
+		kvd_tenant_hide(t);
+	}
+}
+
 static void pool_hide(struct kvd_pool *p)
 {
 	char path[KVD_PATH_MAX];
 
-	while (p->tenants)
-		kvd_tenant_hide(p->tenants);
+	pool_hide_tenants(p);
 	pool_directory(p, path);
 	rmdir(path);
 }
@@ -241,8 +250,7 @@ static int pool_start(struct kvd_pool *p, char *why)
 	if (!err)
 		return 0;
 	pthread_mutex_lock(&kvd_lock);
-	while (p->tenants)
-		kvd_tenant_hide(p->tenants);
+	pool_hide_tenants(p);
 	pthread_mutex_unlock(&kvd_lock);
 	kve_pool_put(p->engine);
 	return err;
@@ -251,17 +259,14 @@ static int pool_start(struct kvd_pool *p, char *why)
 int kvd_pool_attach(const char *dir, struct kvd_pool **out, char *why)
 {
 	struct kvd_pool *p = calloc(1, sizeof(*p));
-	int err = -ENOMEM;
+	int err;
 
-	if (p)
-		p->dir = realpath(dir, NULL);
-	if (p && p->dir)
-		err = pool_start(p, why);
-	else
-		kvd_refuse(why, err = -errno, "%s: %s", dir, strerror(errno));
+	if (!p)
+		return kvd_refuse(why, -ENOMEM, "%s: %s", dir, strerror(ENOMEM));
+	p->dir = realpath(dir, NULL);
+	err = p->dir ? pool_start(p, why) : kvd_refuse(why, -errno, "%s: %s", dir, strerror(errno));
 	if (err) {
-		if (p)
-			free(p->dir);
+		free(p->dir);
 		free(p);
 		return err;
 	}

@@ -194,5 +194,5 @@ int kvc_lease_get(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY
 	int r = lease_page(p, kvc_bucket(p, d, key), d, key, NULL, &by, l);
 
 	kvc_leasing_end(&by);
-	return r < 0 ? r : 0;
+	return min(r, 0);
 }
