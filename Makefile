@@ -83,6 +83,7 @@ help:
 	@echo "  make check         the native tests alone (engine, library, contract, tools), under sanitizers"
 	@echo "  make sim           the engine on devices that lose, tear and rot (SECONDS=60); SEED=n repeats one history"
 	@echo "  make fuzz          long fuzzing of what reads media, with libFuzzer (FUZZ_SECONDS=600)"
+	@echo "  make audit         static analysis (clang, coccinelle), and device nodes under stress-ng (AUDIT='clang coccinelle stress')"
 	@echo "  make mutate        break the engine on purpose and see the tests fail"
 	@echo "  make crash-test    guests under load are killed, and what they flushed has to be there (N=200 [SEED=])"
 	@echo "  make crash-process the engine in a process is killed instead (N=500 [SEED=])"
