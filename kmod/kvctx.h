@@ -3,13 +3,14 @@
  * What the parts of kvctx.ko share.
  *
  *   main.c base.c bio.c   load and unload; what both sides stand on
+ *   trace.h trace.c       tracepoints
  *   control/              pools, members, tenants, as the operator asks for them by netlink (control/ctrl.h)
  *   data/                 sessions and their operations (data/data.h)
  *   session/              what a session is without I/O (session/session.h)
  *   core/                 the engine (core/core.h), which all may call
  *
  * Floors, lowest first; a file calls only what is below it.
- *   1  base bio session/sqe session/tree
+ *   1  base bio trace session/sqe session/tree
  *   2  data/path data/cq session/call session/lease
  *   3  data/mem data/events
  *   4  data/register

@@ -121,6 +121,7 @@ u64 kvctx_io_members(struct kvctx_op *op)
 void kvctx_io_put(struct kvctx_op *op)
 {
 	if (atomic_dec_and_test(&op->io.pending)) {
+		os_trace_op(op_answered, &op->call, (s32)op->io.member, op->io.error);
 		kvctx_turn_end(op);
 		op->kind->finish(op);
 	}
@@ -344,6 +345,7 @@ void kvctx_io_submit(struct kvctx_op *op, blk_opf_t opf)
 	};
 	int err = 0;
 
+	os_trace_op(op_sent, &op->call, (s32)op->io.member, 0);
 	kvctx_cursor_init(&t.cursor, op->io.pieces);
 	if (!io_whole(&t, bytes))
 		err = io_parts(&t, bytes);

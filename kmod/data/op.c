@@ -112,6 +112,7 @@ int kvctx_req_unwanted(struct kvctx_req *req)
 /* The end of an operation that was started. The session may be gone on return. Any context. */
 void kvctx_op_complete(struct kvctx_op *op, s32 res, u32 flags)
 {
+	os_trace_op(op_completed, &op->call, -1, res);
 	kvctx_op_put_pieces(op);
 	if (unlikely(op->to.done))
 		op->to.done(op, res, flags);

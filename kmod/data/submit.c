@@ -159,8 +159,10 @@ static int submit_start(struct kvctx_session *s, const struct kvctx_sqe *sqe, u3
 	err = submit_get_arrays(op, sqe);
 	if (!err)
 		err = from && from->pieces ? from->pieces(op, from) : submit_get_pieces(op, sqe);
-	if (!err)
+	if (!err) {
+		os_trace_op(op_submitted, &op->call, -1, 0);
 		err = submit_opcodes[opcode].start(op);
+	}
 	if (err) {
 		if (from)
 			atomic_dec(&from->uring->left);
@@ -218,6 +220,8 @@ s32 kvctx_submit_sqe(struct kvctx_session *s, const struct kvctx_sqe *sqe, struc
 	s32 res = submit_one(s, sqe, ktime_get(), from, &unused);
 
 	kvctx_op_discard_all(unused);
+	if (res != -EIOCBQUEUED)
+		os_trace(op_immediate, s, sqe, res);
 	return res;
 }
 
@@ -236,8 +240,10 @@ static long submit_some(struct kvctx_session *s, const struct kvctx_sqe __user *
 	got = (room * sizeof(*sqes) - copy_from_user(sqes, user, room * sizeof(*sqes))) / sizeof(*sqes);
 	for (i = 0; i < got; i++) {
 		res = submit_one(s, &sqes[i], now, from, &spare);
-		if (res != -EIOCBQUEUED)
+		if (res != -EIOCBQUEUED) {
+			os_trace(op_immediate, s, &sqes[i], res);
 			kvctx_cq_post(s, sqes[i].user_data, res, 0, NULL);
+		}
 	}
 	kvctx_op_discard_all(spare);
 	if (got < room)

@@ -24,6 +24,8 @@ static int park_add(struct kvctx_queue *q, struct kvctx_req *req)
 	os_atomic_inc(&q->waiting);
 	os_lock_task(&q->lock);
 	err = kvctx_queue_add(q, 1, req, false);
+	if (!err)
+		os_trace_op(op_parked, req, -1, 0);
 	os_unlock_task(&q->lock);
 	if (err)
 		os_atomic_dec(&q->waiting);

@@ -51,6 +51,8 @@ int kvctx_turn_queue(struct kvctx_turn *t, struct kvctx_req *req, u32 bytes)
 		req->wait.since = os_now();
 		req->wait.bytes = bytes;
 		ret = kvctx_queue_add(&t->queue, rank, req, false);
+		if (!ret)
+			os_trace_op(op_queued, req, -1, 0);
 	}
 	if (ret)
 		os_atomic_dec(&t->queue.waiting);

@@ -112,6 +112,7 @@ void kve_io_start(struct kve_op *op, bool write, u32 pending)
 	io->level = io_level(op);
 	io->buffer = io->nr == 1 && !op->io.bounce ? op->mem.buffer : -1;
 	os_atomic_set(&op->io.pending, pending);
+	os_trace_op(op_sent, &op->call, op->io.member, 0);
 	kve_ring_queue(ring, io);
 	if (!batch)
 		kve_ring_send(ring);
@@ -121,6 +122,7 @@ void kve_io_start(struct kve_op *op, bool write, u32 pending)
 void kve_io_put(struct kve_op *op)
 {
 	if (os_atomic_dec_and_test(&op->io.pending)) {
+		os_trace_op(op_answered, &op->call, op->io.member, op->io.error);
 		kve_turn_end(op);
 		op->kind->finish(op);
 	}

@@ -98,6 +98,7 @@ void kve_op_complete(struct kve_op *op, s32 res, u32 flags)
 {
 	struct kve_session *s = op->session;
 
+	KVE_TRACE_SESSION(op_completed, op, &op->call, s, res);
 	if (op->done) {
 		op->done(op, res, flags);
 	} else {

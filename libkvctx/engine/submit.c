@@ -101,8 +101,10 @@ static int submit_start(struct kve_session *s, const struct kvctx_sqe *sqe, u64 
 	err = submit_get_arrays(op, sqe);
 	if (!err)
 		err = submit_get_pieces(op, sqe);
-	if (!err)
+	if (!err) {
+		KVE_TRACE_SESSION(op_submitted, op, &op->call, s, 0);
 		err = submit_opcodes[sqe->opcode].start(op);
+	}
 	if (err) {
 		pthread_mutex_lock(&s->lock);
 		kve_op_put_pieces(op);
@@ -152,6 +154,7 @@ int kve_submit(struct kve_session *s, const struct kvctx_submit *arg)
 
 		res = submit_one(s, &sqe, now, &batch);
 		if (res != -EINPROGRESS) {
+			KVE_TRACE_SESSION(op_immediate, 0, &sqe, s, res);
 			pthread_mutex_lock(&s->lock);
 			kve_cq_post(s, sqe.user_data, res, 0);
 			pthread_mutex_unlock(&s->lock);

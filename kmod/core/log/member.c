@@ -126,6 +126,7 @@ void kvc_member_fail(struct kvc_pool *p, u32 member)
 		WRITE_ONCE(m->offline, true);
 		os_atomic_inc(&p->nr_lost);
 		WRITE_ONCE(m->lost_before, m->lost_before + 1);
+		os_trace(member_lost, p->super.pool_name, member);
 		kvc_event_lost(p);
 		kvc_quota_replan(p);
 		kvc_kick(m);

@@ -18,6 +18,11 @@
  */
 #include "log/log.h"
 
+/* Tell who traces of a segment of @m. */
+#define trace_seg(event, m, seg) \
+	os_trace(event, (m)->pool->super.pool_name, (m)->index, (u32)((seg) - (m)->segs), \
+		 os_atomic64_read(&(seg)->live_bytes))
+
 /* No victim: the last thing to try is the move head. Else tell those who wait, once. Member locked. */
 static bool despair(struct kvc_member *m)
 {
@@ -124,6 +129,8 @@ static bool evict_page(struct kvc_pool *p, u32 entry, const struct os_atomic *le
 	if (leaves) {
 		struct kvc_domain *d = kvc_domain(p, kvc_entry(p, entry)->domain);
 
+		os_trace(page_evicted, p->super.pool_name, d->slot, kvc_entry_seg(p, entry)->member,
+			 kvc_gseg_local(kvc_gseg(p, kvc_entry_seg(p, entry))), -1, (u32)kvc_entry(p, entry)->length, 0);
 		kvc_page_lose(p, bucket, entry);
 		if (!READ_ONCE(d->dead)) {
 			kvc_budget_note(p, d, kvc_entry(p, entry)->key);
@@ -146,6 +153,7 @@ static void begin(struct kvc_member *m, struct kvc_seg *seg)
 	rc->carried = false;
 	rc->phase = KVC_R_CARRY;
 	m->hopeless = false;
+	trace_seg(victim_chosen, m, seg);
 }
 
 /* A segment of the tenant's own goes: 1; -EAGAIN: one may soon be had; -ENOENT: there is none */
@@ -492,6 +500,8 @@ void kvc_move_done(struct kvc_member *m, struct kvc_work *w, int err)
 	} else {
 		copy->state = KVC_E_DEAD;
 	}
+	os_trace(page_moved, p->super.pool_name, kvc_domain(p, copy->domain)->slot, from->index,
+		 kvc_gseg_local(w->src.gseg), (s32)m->index, w->len, ok ? 0 : err ? err : -EBUSY);
 	kvc_seg_end_page(m, kvc_seg(p, w->dst.gseg), copy, ok);
 	os_unlock(&sh->lock);
 	os_unlock(&m->lock);
@@ -549,6 +559,7 @@ int kvc_victim_evict(struct kvc_member *m)
 		if (++rc->cursor.index % 1024 == 0)
 			os_relax();
 	}
+	trace_seg(victim_emptied, m, rc->victim);
 	rc->phase = KVC_R_WAIT;
 	return -EAGAIN;
 }
@@ -616,6 +627,7 @@ int kvc_victim_finish(struct kvc_member *m)
 	WRITE_ONCE(seg->head, KVC_HEAD_NEW);
 	m->reclaimed++;
 	os_unlock(&m->lock);
+	trace_seg(segment_freed, m, seg);
 	rc->victim = NULL;
 	rc->whose = 0;
 	rc->phase = KVC_R_IDLE;

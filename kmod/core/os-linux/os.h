@@ -33,6 +33,8 @@
 #include <asm/barrier.h>
 #include <asm/byteorder.h>
 
+#include "../../trace.h"
+
 #define os_static_assert(cond, msg)	static_assert(cond, msg)
 
 #define os_load_acquire(p)	smp_load_acquire(p)		/* users name what it pairs with */
@@ -199,5 +201,9 @@ static inline void os_atomic64_sub(struct os_atomic64 *a, u64 n)
 
 #define os_mb()				smp_mb()	/* users name what it pairs with */
 #define os_mb_after_atomic()		smp_mb__after_atomic()	/* the same */
+
+/* Tell who traces: an event of trace.h; a stage of a struct kvctx_req, with its member (-1: none) and result */
+#define os_trace(event, ...)			trace_##event(__VA_ARGS__)
+#define os_trace_op(stage, req, member, result)	trace_##stage(req, member, result)
 
 #endif

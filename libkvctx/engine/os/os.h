@@ -33,4 +33,9 @@ static inline void os_unlock(struct os_lock *l)
 #define os_unlock_inner(l)		os_unlock(l)
 #define os_assert_locked(l)		((void)(l))
 
+#include "trace.h"
+
+#define os_trace(event, ...)			KVE_TRACE(event, __VA_ARGS__)
+#define os_trace_op(stage, req, member, result)	KVE_TRACE_OP(stage, req, member, result)
+
 #endif
