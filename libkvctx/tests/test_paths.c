@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-/* Who serves a path, and what is said of one that is nobody's. */
+/* Who serves a path, and what is said of one that is nobody's, or of a liar's. */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -7,6 +8,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "../socket/wire.h"
 #include "test.h"
 
 static char dir[] = "/tmp/kvctx-paths-XXXXXX";
@@ -47,6 +49,36 @@ static void sockets(void **state)
 	close(fd);
 }
 
+/* Whatever it is asked, the answer is in a descriptor that does not come. */
+static void *answer_without_its_descriptor(void *listener)
+{
+	struct wire_reply reply = { .flags = WIRE_PARCEL, .bytes = 8 };
+	int fd = accept(*(int *)listener, NULL, NULL);
+	char request[256];
+
+	if (recv(fd, request, sizeof(request), 0) > 0)
+		send(fd, &reply, sizeof(reply), MSG_NOSIGNAL);
+	close(fd);
+	return NULL;
+}
+
+static void parcel_without_a_descriptor(void **state)
+{
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	pthread_t daemon;
+
+	(void)state;
+	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/liar", dir);
+	assert_int_equal(bind(fd, (struct sockaddr *)&addr, sizeof(addr)), 0);
+	assert_int_equal(listen(fd, 1), 0);
+	assert_int_equal(pthread_create(&daemon, NULL, answer_without_its_descriptor, &fd), 0);
+	assert_int_equal(refusal_of("liar"), -ENODEV);
+	pthread_join(daemon, NULL);
+	unlink(addr.sun_path);
+	close(fd);
+}
+
 /* None of these directories is a pool's, and what is in them stays as it is */
 static void other_files(void **state)
 {
@@ -68,6 +100,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(devices),
 		cmocka_unit_test(sockets),
+		cmocka_unit_test(parcel_without_a_descriptor),
 		cmocka_unit_test(other_files),
 	};
 
