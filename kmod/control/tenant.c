@@ -206,6 +206,26 @@ static void kvctx_tenant_forget(struct kvctx_pool *p, const char *name)
 		kvc_tenants_gone(p->core);
 }
 
+/* In force at once, and on media */
+static int kvctx_limit(struct kvctx_pool *p, const char *name, const struct kvc_limits *limits,
+		       struct netlink_ext_ack *extack)
+{
+	int err;
+
+	mutex_lock(&kvctx_mutex);
+	err = kvc_tenant_limit(p->core, name, limits);
+	kvctx_generation++;
+	mutex_unlock(&kvctx_mutex);
+	if (err == -ENOSPC)
+		return kvctx_refuse(extack, NULL, err, "pool %s cannot keep all reserves, or cannot give %s segments of its own",
+				    p->name, name);
+	if (err)
+		return kvctx_refuse(extack, NULL, err, "limits of %s cannot be set, error %d", name, -err);
+	if (kvctx_members_write_super(p))
+		return kvctx_refuse(extack, NULL, -EIO, "set until detach: no superblock could be written");
+	return 0;
+}
+
 /*
  * In the configuration and on media, or neither. Its slot. Limits are another change, with a superblock of its own: the
  * slots on media alternate.
@@ -223,17 +243,14 @@ static int kvctx_tenant_record(struct kvctx_pool *p, const struct kvctx_tenant_p
 	if (slot < 0)
 		return kvctx_refuse_add(p, params->name, slot, extack);
 	err = kvctx_members_write_super(p);
-	if (!err && memcmp(&params->limits, &none, sizeof(none))) {
-		mutex_lock(&kvctx_mutex);
-		err = kvc_tenant_limit(p->core, params->name, &params->limits);
-		mutex_unlock(&kvctx_mutex);
-		if (!err)
-			err = kvctx_members_write_super(p);
-	}
+	if (err)
+		err = kvctx_refuse(extack, NULL, -EIO, "no superblock could be written");
+	else if (memcmp(&params->limits, &none, sizeof(none)))
+		err = kvctx_limit(p, params->name, &params->limits, extack);
 	if (!err)
 		return slot;
 	kvctx_tenant_forget(p, params->name);
-	return kvctx_refuse(extack, NULL, -EIO, "no superblock could be written");
+	return err;
 }
 
 /* On media first: a node that can be opened is that of a tenant which will be there after a reboot. */
@@ -291,17 +308,7 @@ int kvctx_tenant_set(struct kvctx_tenant *t, u32 flags, struct netlink_ext_ack *
 /* Sessions need not be closed: who is over a new limit gets no more until he is below it. */
 int kvctx_tenant_limit(struct kvctx_tenant *t, const struct kvc_limits *limits, struct netlink_ext_ack *extack)
 {
-	int err;
-
-	mutex_lock(&kvctx_mutex);
-	err = kvc_tenant_limit(t->pool->core, t->name, limits);
-	kvctx_generation++;
-	mutex_unlock(&kvctx_mutex);
-	if (err)
-		return kvctx_refuse(extack, NULL, err, "limits of %s cannot be set, error %d", t->name, -err);
-	if (kvctx_members_write_super(t->pool))
-		return kvctx_refuse(extack, NULL, -EIO, "set until detach: no superblock could be written");
-	return 0;
+	return kvctx_limit(t->pool, t->name, limits, extack);
 }
 
 /* Its pages are dead with the write of the superblocks; what they take goes after that, and nobody waits for it. */

@@ -164,11 +164,20 @@ void kvc_budget_spend(struct kvc_pool *p, u64 bytes);
 u64 kvc_budget_left(const struct kvc_pool *p);
 
 /*
- * Domains. get: finds or makes the domain of a tenant's keyspace and takes a reference: 0, -ENODEV (there is no such
+ * Domains. open: finds or makes the domain of a tenant's keyspace and takes a reference: 0, -ENODEV (there is no such
  * tenant), -EDQUOT (no keyspace is left for it), -ENOMEM, with NULL. Allocates. Entries hold references of their own; a
  * keyspace counts while anybody holds one. A domain whose tenant was removed is dead: its pages are not found any more.
  */
-int kvc_domain_get(struct kvc_pool *p, u32 tenant_slot, const u8 keyspace[KVC_KEYSPACE_LEN], struct kvc_domain **out);
+int kvc_domain_open(struct kvc_pool *p, u32 tenant_slot, const u8 keyspace[KVC_KEYSPACE_LEN], struct kvc_domain **out);
+/* The same for who does not ask why there is none: NULL */
+static inline struct kvc_domain *kvc_domain_get(struct kvc_pool *p, u32 tenant_slot,
+						const u8 keyspace[KVC_KEYSPACE_LEN])
+{
+	struct kvc_domain *d;
+
+	return kvc_domain_open(p, tenant_slot, keyspace, &d) ? NULL : d;
+}
+
 void kvc_domain_put(struct kvc_pool *p, struct kvc_domain *d);
 u32 kvc_tenant_keyspaces(struct kvc_pool *p, u32 slot);	/* that it has now */
 

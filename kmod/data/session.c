@@ -138,7 +138,7 @@ static int session_setup_all(struct kvctx_session *s, struct kvctx_setup *arg)
 {
 	int err;
 
-	err = kvc_domain_get(s->pool->core, s->tenant->slot, arg->keyspace, &s->domain);
+	err = kvc_domain_open(s->pool->core, s->tenant->slot, arg->keyspace, &s->domain);
 	if (err)
 		return err;
 	err = kvctx_cq_setup(&s->cq, roundup_pow_of_two(arg->cq_entries));

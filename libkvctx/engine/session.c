@@ -221,7 +221,7 @@ static int session_setup_all(struct kve_session *s, struct kvctx_setup *arg)
 	u32 entries = session_entries(arg->cq_entries);
 	int err;
 
-	err = kvc_domain_get(s->pool->core, s->slot, arg->keyspace, &s->domain);
+	err = kvc_domain_open(s->pool->core, s->slot, arg->keyspace, &s->domain);
 	if (!err)
 		err = kve_ring_open(&s->ring, entries);
 	if (!err) {

@@ -116,7 +116,8 @@ static void make_pool(void)
 	}
 	kvc_recover_finish(pool);
 	do_work();
-	if (kvc_domain_get(pool, 0, keyspace, &domain))
+	domain = kvc_domain_get(pool, 0, keyspace);
+	if (!domain)
 		abort();
 	free(zeros);
 	free(s);

@@ -171,7 +171,7 @@ int main(int argc, char **argv)
 		fail("pool");
 	recover_nothing();
 	keyspace_make(keyspace, 0);
-	if (kvc_domain_get(pool, 0, keyspace, &d))
+	if (kvc_domain_open(pool, 0, keyspace, &d))
 		fail("no memory");
 	for (i = 0; i < pages; i++)
 		store(d, i, length, page_crc(zeros, KVC_CHUNK_DEFAULT),

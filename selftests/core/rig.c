@@ -214,11 +214,9 @@ void rig_write_super(struct rig *r)
 struct kvc_domain *rig_domain(struct rig *r, u32 slot, u32 keyspace)
 {
 	u8 ks[KVC_KEYSPACE_LEN];
-	struct kvc_domain *d;
 
 	keyspace_make(ks, keyspace);
-	kvc_domain_get(r->pool, slot, ks, &d);
-	return d;
+	return kvc_domain_get(r->pool, slot, ks);
 }
 
 int rig_begin(struct rig *r, struct kvc_domain *d, u32 id, u32 length, struct kvc_store *st)

@@ -23,7 +23,7 @@ struct kvc_domain *sim_domain(struct sim *s, const struct mkey *k)
 
 	sim_keyspace(s, keyspace, k->keyspace);
 	sim_alloc_fails(s, false);
-	ret = kvc_domain_get(s->pool, s->tenants[k->tenant].slot, keyspace, &d);
+	ret = kvc_domain_open(s->pool, s->tenants[k->tenant].slot, keyspace, &d);
 	sim_alloc_fails(s, true);
 	sim_check(!ret, "no domain for %s: %d", model_name(k), ret);
 	return d;

@@ -22,7 +22,7 @@ static int get(struct rig *r, int slot, u32 n, struct kvc_domain **d)
 	u8 keyspace[KVC_KEYSPACE_LEN] = { 0 };
 
 	memcpy(keyspace, &n, sizeof(n));
-	return kvc_domain_get(r->pool, (u32)slot, keyspace, d);
+	return kvc_domain_open(r->pool, (u32)slot, keyspace, d);
 }
 
 /* Hold keyspaces of @slot from @n on until one is refused, which is the answer. */

@@ -366,7 +366,7 @@ static void visit(struct user *u)
 	int ret;
 
 	keyspace_make(keyspace, 1 + rng_below(&u->rng, 3));
-	ret = kvc_domain_get(pool, u->slot, keyspace, &d);
+	ret = kvc_domain_open(pool, u->slot, keyspace, &d);
 	if (!ret)
 		kvc_domain_put(pool, d);
 	else if (u->strict || ret != -ENODEV)
@@ -383,7 +383,7 @@ static void *user(void *arg)
 
 	keyspace_make(keyspace, 0);
 	while (!is_set(&stop_users)) {
-		if (kvc_domain_get(pool, u->slot, keyspace, &d)) {
+		if (kvc_domain_open(pool, u->slot, keyspace, &d)) {
 			if (u->strict)
 				fail("no domain", u->slot);
 			continue;

@@ -81,7 +81,7 @@ static void make_pool(void)
 	kvc_recover_finish(pool);
 	free(s);
 	do_work();
-	must(!kvc_domain_get(pool, 0, keyspace, &domain), "domain");
+	must(!kvc_domain_open(pool, 0, keyspace, &domain), "domain");
 }
 
 static void make_keys(void)

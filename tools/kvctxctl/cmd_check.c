@@ -398,7 +398,7 @@ static int look_record(struct check *k, const struct media_log *l, const struct 
 
 	if (rec->type != KVC_REC_PAGE || !tenant_there(k, rec))
 		return 0;
-	ret = kvc_domain_get(k->pool, rec->tenant, rec->keyspace, &d);
+	ret = kvc_domain_open(k->pool, rec->tenant, rec->keyspace, &d);
 	if (ret)
 		return ret == -ENOMEM ? ret : 0;
 	if (!kvc_load_begin(k->pool, d, rec->key, &ld)) {

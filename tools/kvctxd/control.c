@@ -366,6 +366,8 @@ static int control_limits(struct control_request *rq, struct kvc_limits *l)
 	       control_refuse(rq, -EINVAL, "reserve: at most the quota, write budget: 1M to 1E");
 }
 
+#define NO_ROOM_FOR_LIMITS	"the pool cannot keep all reserves, or cannot give the tenant segments of its own"
+
 /* Changes them in the configuration and on media; super_lock held */
 static int control_write_limits(struct kve_pool *p, const char *name, const struct kvc_limits *limits)
 {
@@ -405,6 +407,8 @@ static int control_make_tenant(struct control_request *rq, struct kvd_pool *p, c
 	pthread_mutex_unlock(&engine->super_lock);
 	if (slot < 0)
 		return control_refuse_add(rq, p, name, slot);
+	if (err == -ENOSPC)
+		return control_refuse(rq, err, NO_ROOM_FOR_LIMITS);
 	return err ? control_refuse(rq, -EIO, "no superblock could be written") : slot;
 }
 
@@ -499,6 +503,8 @@ static int control_set_tenant(struct control_request *rq)
 	if (!err && rq->attrs[KVCTX_A_LIMITS])
 		err = control_write_limits(p, t->name, &limits);
 	pthread_mutex_unlock(&p->super_lock);
+	if (err == -ENOSPC)
+		return control_refuse(rq, err, NO_ROOM_FOR_LIMITS);
 	if (err && err != -EBUSY)
 		err = control_refuse(rq, -EIO, "set until detach: no superblock could be written");
 	return err;

@@ -106,7 +106,7 @@ static int open_domain(struct simpool *s, uint64_t seed)
 	uint8_t keyspace[KVC_KEYSPACE_LEN];
 
 	content_keyspace(seed, s->page_size, keyspace);
-	return kvc_domain_get(s->pool, 0, keyspace, &s->domain);
+	return kvc_domain_open(s->pool, 0, keyspace, &s->domain);
 }
 
 static void do_work(struct simpool *s, struct kvc_work *w)

@@ -255,7 +255,7 @@ static int make_and_enter(struct kvc_pool *p, u32 hash, u32 slot, const u32 *epo
 	return r;
 }
 
-int kvc_domain_get(struct kvc_pool *p, u32 tenant_slot, const u8 keyspace[KVC_KEYSPACE_LEN], struct kvc_domain **out)
+int kvc_domain_open(struct kvc_pool *p, u32 tenant_slot, const u8 keyspace[KVC_KEYSPACE_LEN], struct kvc_domain **out)
 {
 	u32 hash = hash_of(p, tenant_slot, keyspace);
 

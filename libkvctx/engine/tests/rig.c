@@ -327,7 +327,7 @@ static struct kvc_domain *rig_domain(struct kve_pool *p)
 
 	assert_int_equal(kve_pool_tenant(p, "default", &slot, &flags), 0);
 	assert_int_equal(flags, 0);
-	assert_int_equal(kvc_domain_get(p->core, slot, keyspace, &d), 0);
+	assert_int_equal(kvc_domain_open(p->core, slot, keyspace, &d), 0);
 	return d;
 }
 

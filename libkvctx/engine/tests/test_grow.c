@@ -449,7 +449,7 @@ static void hold(struct kve_pool *p, struct held *h, u32 id)
 
 	memcpy(key, &id, sizeof(id));
 	assert_int_equal(kve_pool_tenant(p, "default", &slot, &flags), 0);
-	assert_int_equal(kvc_domain_get(p->core, slot, keyspace, &h->domain), 0);
+	assert_int_equal(kvc_domain_open(p->core, slot, keyspace, &h->domain), 0);
 	assert_int_equal(kvc_load_begin(p->core, h->domain, key, &h->load), 0);
 }
 

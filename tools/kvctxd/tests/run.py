@@ -398,6 +398,9 @@ def test_tenant_limits(daemon):
         r = daemon.ctl("tenant", "set", "kv0", "llama", *wrong.split(), ok=False)
         expect(True, r.returncode == 1 and ("reserve: at most" in r.stderr or "sessions of" in r.stderr), r.stderr)
     expect(True, "at most the quota" in daemon.ctl("tenant", "add", "kv0", "b", "--quota=1M", "--reserve=2M", ok=False).stderr)
+    for args in [("set", "kv0", "default"), ("add", "kv0", "b")]:
+        r = daemon.ctl("tenant", *args, "--reserve=1T", ok=False)
+        expect(True, "cannot keep all reserves" in r.stderr, r.stderr)
     expect(["default", "llama"], sorted(t["tenant"] for t in daemon.json("tenant", "list")["tenants"]))
     c.close()
     until(lambda: not daemon.sessions(), "the session's end")
