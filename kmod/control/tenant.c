@@ -217,8 +217,9 @@ static int kvctx_limit(struct kvctx_pool *p, const char *name, const struct kvc_
 	kvctx_generation++;
 	mutex_unlock(&kvctx_mutex);
 	if (err == -ENOSPC)
-		return kvctx_refuse(extack, NULL, err, "pool %s cannot keep all reserves, or cannot give %s segments of its own",
-				    p->name, name);
+		return kvctx_refuse(extack, NULL, err,
+				    "pool %s cannot keep all reserves, or cannot give %s segments of its own", p->name,
+				    name);
 	if (err)
 		return kvctx_refuse(extack, NULL, err, "limits of %s cannot be set, error %d", name, -err);
 	if (kvctx_members_write_super(p))

@@ -13,8 +13,8 @@
  *   entry     a page's line in the index; lives in its segment's entry blocks, in the order of allocation
  *   domain    interned (tenant slot, epoch, keyspace): what a key is looked up in
  *   head      an open segment that takes pages: of each member, one for new pages, one for moved pages and, where there
- *             are not too few segments, one for new pages that are thought to live long; and one for each tenant that has
- *             a quota or a reserve
+ *             are not too few segments, one for new pages that are thought to live long; and one for each tenant that
+ *             has a quota or a reserve
  *   hold      a load, lease or move that keeps a segment's bytes where they are
  *   undead    a segment whose pages left the index but whose header on media is still believed by recovery
  *
@@ -128,8 +128,8 @@ void kvc_recover_finish(struct kvc_pool *p);
  * A removed tenant's pages are not found from then on, but what it deleted is still protected: the tenant may be back
  * after a power cut. When the superblock that is without it was written to all members that are there,
  * kvc_tenants_gone() lets go of what it had; it looks at every page of the pool, and needs no other lock.
- * add: slot number, -EEXIST, -ENOSPC, -EINVAL (name, mode, flags). set, limit, remove: 0, -ENOENT, -EINVAL; limit, which
- * allocates, -ENOMEM too.
+ * add: slot number, -EEXIST, -ENOSPC, -EINVAL (name, mode, flags). set, limit, remove: 0, -ENOENT, -EINVAL; limit,
+ * which allocates, -ENOMEM too.
  * Flags are KVC_TENANT_VERIFIED or none. limit: also -ENOSPC, and nothing changes, when not all reserves can be kept,
  * which are a quarter more in segments, beside the segments that are kept free and open; or when there are too few
  * segments for one more tenant with a quota or a reserve: see quota.c. A tenant that is over its new quota has pages
@@ -186,9 +186,9 @@ u32 kvc_tenant_keyspaces(struct kvc_pool *p, u32 slot);	/* that it has now */
  * sets the CRC of each chunk, then commits (publishes; cannot fail) or aborts. Who does not know the CRCs sets no_crcs
  * before the commit: the page is marked, and nobody checks it. The page goes to one of @members, a mask by number.
  * begin: 0, -EEXIST (present: DEDUP), -EINPROGRESS (pending by another: DEDUP), -EAGAIN (no space yet: reclaim was
- * asked for, wait for ops->space), -ENOSPC (nothing evictable; at the tenant's quota: nothing of its own), -EDQUOT (the write budget is spent and the key was not
- * seen before; now it was), -ENODEV (none of the members online, or the tenant was
- * removed), -EINVAL (length 0 or over kvc_page_max()), -ENOMEM. Allocates.
+ * asked for, wait for ops->space), -ENOSPC (nothing evictable; at the tenant's quota: nothing of its own), -EDQUOT (the
+ * write budget is spent and the key was not seen before; now it was), -ENODEV (none of the members online, or the tenant
+ * was removed), -EINVAL (length 0 or over kvc_page_max()), -ENOMEM. Allocates.
  *
  * kvc_replace_begin() is for a page that takes its key whatever is there: until the commit that page is found as
  * before. Never -EEXIST, -EINPROGRESS. What was replaced, and what is older, is not found by an attach once the commit
@@ -416,8 +416,8 @@ static inline const struct kvc_work *kvc_run_front(const struct kvc_run *run)
  *
  * leave: nothing is placed on the member any more, and its pages leave it: to other members, if @move, as far as these
  * have room without evicting for it and can be written, else from the index. Irreversible until the next attach.
- * -EINVAL (there is none), -EBUSY (no other member is online, or it has tombstones of keyspaces that the last attach had
- * no room for), -EALREADY. This is work of the member, also when it is
+ * -EINVAL (there is none), -EBUSY (no other member is online, or it has tombstones of keyspaces that the last attach
+ * had no room for), -EALREADY. This is work of the member, also when it is
  * offline; its MOVEs read from it and write to another one. When another member is lost meanwhile it leaves no more,
  * and never has left. When left says that it is over the caller flushes the other members and, if left still says so,
  * remove takes the member out of the superblock; when that is written to the others, forget ends it, and the device is

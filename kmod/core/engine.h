@@ -366,7 +366,7 @@ struct kvc_share {
 
 struct kvc_quota {
 	bool	on;			/* some tenant has, or had, a quota or a reserve */
-	bool	late;			/* some tenant is over its quota, and nothing could be evicted when it was asked to */
+	bool	late;			/* some tenant is over its quota, and nothing could be evicted when asked */
 	u32	plan;			/* counts changes of what follows from limits */
 	struct kvc_share share[KVC_TENANTS_MAX]; /* by slot */
 };

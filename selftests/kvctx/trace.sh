@@ -18,6 +18,8 @@ traced() {
 	local status
 
 	echo > $tracing/trace
+	# of all processors alike, so what is in it is in order
+	echo mono > $tracing/trace_clock
 	echo 1 > $events/enable
 	"$@"
 	status=$?

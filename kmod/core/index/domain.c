@@ -9,7 +9,7 @@
  * They are found in shards, each a table of ids that grows (bucket.c) under a lock of its own. What comes and goes does
  * so under domains.lock too, which guards their numbers:
  *
- *	limit	a tenant makes no more of them than it may. Recovery does not ask for that: what is on media was made once
+ *	limit	a tenant makes no more of them than it may. Recovery does not ask: what is on media was made once
  *	sure	so many are kept for each tenant whatever all others have
  *	dead	those of removed tenants are in nobody's way, but count
  *

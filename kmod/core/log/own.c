@@ -124,7 +124,7 @@ static u32 count_own(struct kvc_member *m, u32 slot, bool *closing)
 	return n;
 }
 
-/* Those that are open, of the tenant's own or with pages of it, are closed, so that these may leave soon. Were there any? */
+/* Open ones, of the tenant's own or with pages of it, are closed, so that these may leave soon. Were there any? */
 static bool close_open(struct kvc_member *m, u32 slot)
 {
 	bool any = false;

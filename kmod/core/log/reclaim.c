@@ -117,7 +117,7 @@ static struct kvc_seg *take_any(struct kvc_member *m)
 	return take(m, seg, true) ? seg : NULL;
 }
 
-/* Unless it is leased, if @leases of its segment are given: a lease is taken with the lock of the shard. Did it leave? */
+/* Unless it is leased, if @leases of its segment are given: a lease is taken with the shard's lock. Did it leave? */
 static bool evict_page(struct kvc_pool *p, u32 entry, const struct os_atomic *leases)
 {
 	u32 bucket = kvc_entry_bucket(p, entry);

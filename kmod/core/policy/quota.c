@@ -14,7 +14,7 @@
  * takes room too.
  *
  * Reserves are kept as long as all of them, with that quarter, fit beside what reclaim keeps free and the open
- * segments. What does not fit is refused when it is asked for. Where members were lost since, all reserves shrink alike.
+ * segments. What does not fit is refused when it is asked for. Where members were lost, all reserves shrink alike.
  * That is so for the pool; a member may have more of it than others, but not so much that nothing else is stored there:
  * see kvc_spill().
  *
@@ -230,7 +230,7 @@ bool kvc_quota_full(struct kvc_pool *p, u32 slot)
 	       os_atomic_read(&s->segs) >= READ_ONCE(s->quota_segs);
 }
 
-/* Would another @length bytes be more than its homes' open segments may have beyond the quota? Pages moved open some too. */
+/* Are @length bytes more than the open segments of its homes may have beyond the quota? What moves opens some, too. */
 bool kvc_quota_beyond(struct kvc_pool *p, u32 slot, u32 length)
 {
 	const struct kvc_share *s = &p->quota.share[slot];
