@@ -280,6 +280,7 @@ struct sim {
 	u32	step_windows;		/* in which something happened */
 	bool	lost;			/* a member or tenant, in this step: what is counted is not all in the model */
 	s64	unexplained;		/* evictions counted, and not seen in the index yet */
+	u32	either;			/* keys of which some of these may be, or were deleted */
 	struct phase phase;
 	struct kvc_stats stats;		/* when last looked at */
 
@@ -369,6 +370,7 @@ bool model_damaged(const struct sim *s);
 /* Whatever the engine evicted since the last look */
 void model_look(struct sim *s);
 void model_look_at(struct sim *s, struct mkey *k);	/* also if a call has the key in hand */
+void model_look_deleted(struct sim *s, struct mkey *k);	/* it is gone, by the call that ends or before that */
 bool model_unsure(const struct sim *s);		/* may some have been evicted that nobody has looked for? */
 
 /* sim_ops.c */

@@ -452,7 +452,7 @@ void ops_delete_key(struct sim *s, struct mkey *k)
 			tombs |= marks[i] != kvc_flush_mark(s->pool, i) ? BIT(i) : 0;
 		/* the replacement may have ended after it, and be evicted by now */
 		if (k->takes != takes && !ops_in_index(s, k))
-			model_look(s);
+			model_look_deleted(s, k);
 		if (k->takes != takes && (ops_in_index(s, k) || !k->cur.version)) {
 			k->tombs |= tombs;
 			return;
