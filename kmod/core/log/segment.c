@@ -363,11 +363,39 @@ void kvc_seg_end_page(struct kvc_member *m, struct kvc_seg *seg, struct kvc_entr
 	}
 }
 
-/* The move head, if to give it up could make room: not for tombstones alone, which would have to go somewhere. */
+/* Are there pages in the move head that reserves keep, and that would only be moved to the next one? Member locked. */
+static os_racy bool would_be_moved(const struct kvc_member *m, const struct kvc_seg *seg)
+{
+	struct kvc_pool *p = m->pool;
+	struct kvc_cursor c;
+	u32 entry, slot;
+
+	if (likely(!READ_ONCE(p->quota.on)) || kvc_ready(m) > 1)
+		return false;
+	kvc_cursor_init(&c);
+	for (; (entry = kvc_cursor_entry(p, seg, &c)) != KVC_NONE; c.index++) {
+		const struct kvc_entry *e = kvc_entry(p, entry);
+		const struct kvc_seg *own;
+
+		if (e->state != KVC_E_LIVE)
+			continue;
+		slot = kvc_domain(p, e->domain)->slot;
+		own = m->head[kvc_quota_head(p, slot, KVC_HEAD_MOVE)];
+		if (kvc_quota_guards(p, seg, slot) &&
+		    (!own || !kvc_seg_fits(p, own, kvc_blocks(e->length), kvc_page_rec_bytes(p, e->length))))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * The move head, if to give it up could make room: not for tombstones alone, which would have to go somewhere, nor for
+ * pages that have to.
+ */
 struct kvc_seg *kvc_move_head(const struct kvc_member *m)
 {
 	struct kvc_seg *seg = m->head[KVC_HEAD_MOVE];
 
 	os_assert_locked(&m->lock);
-	return seg && seg->data_start < m->pool->seg_blocks ? seg : NULL;
+	return seg && seg->data_start < m->pool->seg_blocks && !would_be_moved(m, seg) ? seg : NULL;
 }
