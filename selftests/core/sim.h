@@ -443,6 +443,7 @@ void quota_stored(struct sim *s, u32 tenant);
 void quota_settled(struct sim *s);
 bool quota_limits(const struct sim *s, u32 tenant);
 bool quota_lost(const struct sim *s, u32 tenant);
+bool quota_leased(const struct sim *s, u32 tenant);
 
 /* sim_super.c */
 void super_write(struct sim *s, enum super_why why);

@@ -334,9 +334,9 @@ static void store_try(struct op *op)
 	} else if (r == -ENODEV) {
 		sim_check(all_failed(s, op->members) || ran, "store of %s: -ENODEV", model_name(k));
 	} else if (r == -ENOSPC) {
-		/* a segment may keep tombstones of keyspaces that there was no room for; leases do not yield for a quota */
+		/* a segment may keep tombstones of keyspaces that there was no room for */
 		sim_check(s->n.ioerrs || s->read_errors || s->n.vanished || (ran && s->cfg.leases) || s->crowd ||
-			  quota_lost(s, k->tenant) || (s->nr_leases && quota_limits(s, k->tenant)),
+			  quota_lost(s, k->tenant) || quota_leased(s, k->tenant),
 			  "store of %s: -ENOSPC", model_name(k));
 	} else if (r == -EAGAIN) {
 		sim_check(!s->cfg.roomy || s->cfg.grow || ran || s->nr_ops > 1 || any_kicked(s), "store of %s: -EAGAIN",

@@ -190,3 +190,14 @@ bool quota_lost(const struct sim *s, u32 tenant)
 			return quota_limits(s, tenant);
 	return false;
 }
+
+/* Leases do not yield for a quota's sake, nor where a reserve keeps the same segment: of that more than fits goes later. */
+bool quota_leased(const struct sim *s, u32 tenant)
+{
+	u32 i;
+
+	for (i = 0; i < SIM_TENANTS && s->nr_leases; i++)
+		if (s->tenants[i].state == T_LIVE && s->tenants[i].limits.reserve)
+			return true;
+	return s->nr_leases && quota_limits(s, tenant);
+}
