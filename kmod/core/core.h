@@ -58,6 +58,7 @@ struct kvc_stats {
 	u64	evicted_pages, moved_pages, moved_bytes;
 	u64	segments_sealed, segments_reclaimed, summary_writes;
 	u64	recovered_pages, recover_skipped;
+	u64	recover_dropped;		/* pages that the index had no memory for at attach */
 	u64	unadmitted;			/* stores that the write budget turned away */
 };
 
@@ -74,6 +75,13 @@ u32 kvc_page_max(const struct kvc_pool *p);		/* longest page that a segment take
 u32 kvc_nr_members(const struct kvc_pool *p);
 u32 kvc_chunk_size(const struct kvc_pool *p);
 u64 kvc_capacity(const struct kvc_pool *p);		/* bytes of all segments */
+/*
+ * Memory of the index: what grows with the number of pages, and its limit; 0: none. Near the limit pages are evicted as
+ * they are for want of space. An attach that comes to it goes without the pages of the oldest segments, as if they had
+ * been evicted: set it before recovery.
+ */
+void kvc_index_limit(struct kvc_pool *p, u64 bytes);
+u64 kvc_index_bytes(const struct kvc_pool *p);
 void kvc_stats_get(struct kvc_pool *p, struct kvc_stats *st);
 void kvc_tenant_usage(const struct kvc_pool *p, u32 slot, u64 *pages, u64 *bytes);	/* now, in the index */
 void kvc_member_segments(struct kvc_pool *p, u32 member, u32 *total, u32 *free);

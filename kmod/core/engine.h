@@ -17,7 +17,7 @@
  *   3  entry request tenant
  *   4  segment
  *   5  tomb lease discard own
- *   6  room load victim
+ *   6  room memory load victim
  *   7  member store delete
  *   8  summary pool
  *   9  reclaim recover
@@ -151,6 +151,7 @@ struct kvc_seg {
 	bool	broken;			/* recovery met a read error */
 	bool	old;			/* recovery found its log: what lies behind that is not known */
 	bool	hiding;			/* recovery did not find its log's end: there may be more pages */
+	bool	dropped;		/* recovery had no memory for its pages */
 	bool	rooted;			/* recovery had no room for the domain of a tombstone in its log */
 	bool	closed;			/* an extent that is written, or on its way, says that no page follows */
 	u32	prev, next;		/* list of the segments in this state, by gseg */
@@ -171,7 +172,7 @@ struct kvc_seg {
 	u32	first_eblock, last_eblock;
 	struct kvc_cursor log_cursor;	/* every entry before it is logged or dead */
 	u32	nr_crcs, crc_room;
-	u32	nr_strays;		/* records in its log that recovery made no entry of */
+	u32	nr_strays;		/* records in its log that have no entry */
 	u32	**crcs;			/* blocks of KVC_CBLOCK_CRCS */
 	struct kvc_keep *keeps;		/* leases->lock; see lease.c */
 	/* no lock */
@@ -250,6 +251,8 @@ struct kvc_member {
 	bool	wanted;			/* somebody, or reclaim, finds no room; written under the lock */
 	bool	refused;		/* somebody: leases may yield for it */
 	bool	hopeless;		/* those who wait were told that waiting does not help */
+	bool	no_memory;		/* so were those who wait for memory */
+	u64	going;			/* bytes of memory that the victim will give back; in p->memory.going too */
 	u32	headers_failed;		/* writes of headers since the last that went well */
 	bool	joining;		/* it was added, and is not used yet; written under the lock */
 	bool	unknown;		/* it was missing at recovery; written under the lock */
@@ -341,6 +344,21 @@ struct kvc_domains {
 	struct kvc_events *events;	/* of those that somebody listens to */
 };
 
+/*
+ * Memory that grows with what is in the index: entries, CRCs, buckets, domains. Past the limit stores wait for reclaim,
+ * what it needs itself it gets, as do tombstones.
+ */
+struct kvc_memory {
+	struct os_atomic64 bytes;
+	struct os_atomic64 going;	/* of victims: they will be given back */
+	u64	limit;			/* 0: none */
+	bool	wanted;			/* some store was refused for want of it */
+	/* recovery */
+	u64	floor;			/* of segments whose open_seq is below it the pages are not taken */
+	struct os_atomic raising;	/* somebody is at it */
+	struct os_atomic64 dropped;	/* pages */
+};
+
 /* What is in the index of a tenant's slot, also of who had it before until the pages have left */
 struct kvc_usage {
 	struct os_atomic64 pages, bytes;
@@ -391,6 +409,7 @@ struct kvc_pool {
 	struct kvc_domains domains;
 	struct kvc_budget budget;
 	struct kvc_requests requests;
+	struct kvc_memory memory;
 	struct os_atomic64 seq, generation, open_seq, salts;
 	struct os_atomic turn;		/* member of the next store */
 	struct os_atomic nr_undead;	/* segments with undead set */
@@ -483,7 +502,15 @@ static inline u32 kvc_pending_blocks(u32 rec_bytes)
 	return kvc_blocks(KVC_EXTENT_HEADER + rec_bytes) + 1;
 }
 
+static inline bool kvc_memory_full(const struct kvc_pool *p)
+{
+	u64 limit = READ_ONCE(p->memory.limit);
+
+	return unlikely(limit) && os_atomic64_read(&p->memory.bytes) > limit;
+}
+
 /* base.c */
+bool kvc_memory_pressed(const struct kvc_pool *p);
 u64 kvc_mix64(u64 x);
 void kvc_kick(struct kvc_member *m);
 void kvc_space(struct kvc_pool *p);

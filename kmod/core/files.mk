@@ -8,7 +8,7 @@ KVC_CORE_FILES	:= media/format media/format_super index/table index/bucket polic
 		   index/entry policy/request tenant \
 		   log/segment \
 		   log/tomb log/lease log/discard log/own \
-		   log/room log/load policy/victim \
+		   log/room log/memory log/load policy/victim \
 		   log/member log/store log/delete \
 		   log/summary pool \
 		   log/reclaim log/recover log/leave work

@@ -135,6 +135,7 @@ void rig_recover(struct rig *r)
 	ret = kvc_pool_create(r->super, 42, &rig_ops, r, &r->pool);
 	if (ret)
 		harness_failf("pool create: %d", ret);
+	kvc_index_limit(r->pool, r->index_limit);
 	if (r->domains_max) {
 		r->pool->domains.max = r->domains_max;
 		r->pool->domains.sure = 0;

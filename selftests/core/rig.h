@@ -24,6 +24,7 @@ struct rig {
 	int	added;			/* members since rig_new() */
 	u64	missing;		/* members that the next attach is without */
 	u32	domains_max;		/* that the next attach has room for, none of them sure; 0: as many as ever */
+	u64	index_limit;		/* of the next attaches; 0: none */
 	u32	unreadable;		/* gseg that recovery gets a read error for */
 	void	(*misread)(u8 *block);	/* what recovery reads of that block of member 0; see rig_misread() */
 	u64	misread_at;

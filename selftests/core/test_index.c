@@ -9,6 +9,7 @@
 
 static u32 hashes[ENTRIES];
 static struct os_lock lock;
+static struct os_atomic64 allocated;
 
 static u32 hash_of(const void *arg, u32 entry)
 {
@@ -97,7 +98,7 @@ static void table_grows(void **state)
 	draw_hashes(1);
 	memset(in, 0, sizeof(in));
 	os_lock_init(&lock);
-	kvc_buckets_init(&t);
+	kvc_buckets_init(&t, &allocated);
 	check_all(&t, in);
 	/* What the first chunk has is there at once. */
 	insert(&t, 0);
@@ -137,7 +138,7 @@ static void table_in_and_out(void **state)
 	draw_hashes(2);
 	memset(in, 0, sizeof(in));
 	os_lock_init(&lock);
-	kvc_buckets_init(&t);
+	kvc_buckets_init(&t, &allocated);
 	for (i = 0; i < 6 * ENTRIES; i++) {
 		n = rng_below(&rng, ENTRIES);
 		if (in[n]) {
@@ -186,7 +187,7 @@ static void table_without_memory(void **state)
 	draw_hashes(4);
 	memset(in, 0, sizeof(in));
 	os_lock_init(&lock);
-	kvc_buckets_init(&t);
+	kvc_buckets_init(&t, &allocated);
 	for (stop = 500; stop < ENTRIES; stop += 500) {
 		for (; i < stop; i++) {
 			insert(&t, i);
@@ -245,7 +246,7 @@ static void directory_without_chunk(void **state)
 	(void)state;
 	draw_hashes(5);
 	os_lock_init(&lock);
-	kvc_buckets_init(&t);
+	kvc_buckets_init(&t, &allocated);
 	allow = 1;
 	os_alloc_fault = refuse_later;
 	assert_int_equal(kvc_buckets_grow(&t, &lock), -ENOMEM);
@@ -268,7 +269,7 @@ static void peek_is_find(void **state)
 	(void)state;
 	draw_hashes(6);
 	os_lock_init(&lock);
-	kvc_buckets_init(&t);
+	kvc_buckets_init(&t, &allocated);
 	for (i = 0; i < ENTRIES; i++) {
 		insert(&t, i);
 		assert_ptr_equal(kvc_bucket_peek(&t, hashes[i / 2]),

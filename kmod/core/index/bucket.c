@@ -29,9 +29,10 @@ os_static_assert(KVC_CHUNK_BUCKETS > FIRST_MASK / 2 && KVC_CHUNK_BUCKETS <= FIRS
 static struct kvc_chunk no_chunk;
 static struct kvc_directory no_directory = { .room = 1, .chunk = { &no_chunk } };
 
-void kvc_buckets_init(struct kvc_buckets *t)
+void kvc_buckets_init(struct kvc_buckets *t, struct os_atomic64 *bytes)
 {
 	memset(t, 0, sizeof(*t));
+	t->bytes = bytes;
 	t->dir = &no_directory;
 	t->nr = 1;
 	t->hungry = true;
@@ -252,6 +253,7 @@ static bool grow_directory(struct kvc_buckets *t, struct os_lock *lock)
 		dir->older = t->dir;
 		memcpy(dir->chunk, t->dir->chunk, t->dir->room * sizeof(*dir->chunk));
 		os_store_release(&t->dir, dir);
+		os_atomic64_add(t->bytes, sizeof(*dir) + room * sizeof(*dir->chunk));
 		return true;
 	}
 	os_unlock(lock);
@@ -266,6 +268,7 @@ static void add_chunk(struct kvc_buckets *t, struct kvc_chunk *chunk)
 	u32 number = t->nr_chunks * KVC_CHUNK_LINES + KVC_CHUNK_BUCKETS, i;
 
 	os_store_release(&t->dir->chunk[t->nr_chunks], chunk);
+	os_atomic64_add(t->bytes, sizeof(*chunk));
 	if (t->nr_chunks++ == 0) {
 		WRITE_ONCE(t->mask, FIRST_MASK);
 		WRITE_ONCE(t->nr, KVC_CHUNK_BUCKETS);

@@ -52,9 +52,10 @@ struct kvc_buckets {
 	u32	spare, nr_spares;	/* list of free lines */
 	u32	promised;		/* insertions to come, each of which may take one */
 	bool	hungry;			/* kvc_buckets_grow() is wanted */
+	struct os_atomic64 *bytes;	/* what it has allocated is added here */
 };
 
-void kvc_buckets_init(struct kvc_buckets *t);
+void kvc_buckets_init(struct kvc_buckets *t, struct os_atomic64 *bytes);
 void kvc_buckets_free(struct kvc_buckets *t);
 
 /*

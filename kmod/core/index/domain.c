@@ -33,7 +33,7 @@ int kvc_domains_init(struct kvc_pool *p)
 		INIT_LIST_HEAD(&all->slot[i].domains);
 	for (i = 0; i < KVC_DOMAIN_SHARDS; i++) {
 		os_lock_init(&all->shard[i].lock);
-		kvc_buckets_init(&all->shard[i].table);
+		kvc_buckets_init(&all->shard[i].table, &p->memory.bytes);
 	}
 	return kvc_table_init(&all->table, KVC_DOMAINS_MAX);
 }
@@ -122,6 +122,7 @@ static struct kvc_domain *make(struct kvc_pool *p, u32 slot, const u8 *keyspace)
 		os_free(d);
 		return NULL;
 	}
+	os_atomic64_add(&p->memory.bytes, sizeof(*d));
 	return d;
 }
 
@@ -129,6 +130,7 @@ static void unmake(struct kvc_pool *p, struct kvc_domain *d)
 {
 	kvc_table_del(&p->domains.table, d->id);
 	os_free(d);
+	os_atomic64_sub(&p->memory.bytes, sizeof(*d));
 }
 
 static u32 limit_of(const struct kvc_pool *p, u32 slot)

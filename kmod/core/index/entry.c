@@ -37,6 +37,9 @@ static bool lacks_cblock(const struct kvc_seg *seg, u32 nr_crcs)
 	return seg->nr_crcs + nr_crcs > seg->crc_room;
 }
 
+/* With its place in the table */
+#define EBLOCK_BYTES	(sizeof(struct kvc_eblock) + sizeof(void *))
+
 static struct kvc_eblock *new_eblock(struct kvc_pool *p)
 {
 	struct kvc_eblock *eb = os_zalloc(sizeof(*eb));
@@ -45,7 +48,33 @@ static struct kvc_eblock *new_eblock(struct kvc_pool *p)
 		os_free(eb);
 		eb = NULL;
 	}
+	if (eb)
+		os_atomic64_add(&p->memory.bytes, EBLOCK_BYTES);
 	return eb;
+}
+
+static void del_eblock(struct kvc_pool *p, struct kvc_eblock *eb)
+{
+	kvc_table_del(&p->eblocks, eb->id);
+	os_free(eb);
+	os_atomic64_sub(&p->memory.bytes, EBLOCK_BYTES);
+}
+
+/* Of a segment's array of pointers to blocks of CRCs */
+static size_t crcs_bytes(const struct kvc_pool *p)
+{
+	return sizeof(u32 *) * (p->seg_blocks / KVC_CBLOCK_CRCS + 1);
+}
+
+static size_t cblock_bytes(void)
+{
+	return sizeof(u32) * KVC_CBLOCK_CRCS;
+}
+
+u64 kvc_seg_bytes(const struct kvc_pool *p, const struct kvc_seg *seg)
+{
+	return seg->nr_eblocks * EBLOCK_BYTES + (u64)seg->crc_room / KVC_CBLOCK_CRCS * cblock_bytes() +
+	       (seg->crcs ? crcs_bytes(p) : 0);
 }
 
 /*
@@ -68,10 +97,8 @@ static int grow_entries(struct kvc_member *m, struct kvc_seg *seg, u64 generatio
 	if (used)
 		add_eblock(p, seg, eb);
 	os_unlock(&m->lock);
-	if (!used) {
-		kvc_table_del(&p->eblocks, eb->id);
-		os_free(eb);
-	}
+	if (!used)
+		del_eblock(p, eb);
 	os_lock(&m->lock);
 	return 1;
 }
@@ -80,12 +107,10 @@ static int grow_crcs(struct kvc_member *m, struct kvc_seg *seg, u64 generation, 
 	os_must_hold(&m->lock)
 {
 	struct kvc_pool *p = m->pool;
-	size_t size = sizeof(u32) * KVC_CBLOCK_CRCS;
 	bool array = !seg->crcs;
+	size_t size = array ? crcs_bytes(p) : cblock_bytes();
 	void *mem;
 
-	if (array)
-		size = sizeof(*seg->crcs) * (p->seg_blocks / KVC_CBLOCK_CRCS + 1);
 	os_unlock(&m->lock);
 	mem = os_zalloc(size);
 	os_lock(&m->lock);
@@ -98,12 +123,18 @@ static int grow_crcs(struct kvc_member *m, struct kvc_seg *seg, u64 generation, 
 			seg->crcs[seg->crc_room / KVC_CBLOCK_CRCS] = mem;
 			seg->crc_room += KVC_CBLOCK_CRCS;
 		}
+		os_atomic64_add(&p->memory.bytes, size);
 		mem = NULL;
 	}
 	os_unlock(&m->lock);
 	os_free(mem);
 	os_lock(&m->lock);
 	return 1;
+}
+
+bool kvc_seg_lacks(const struct kvc_seg *seg, u32 nr_crcs)
+{
+	return lacks_eblock(seg) || lacks_cblock(seg, nr_crcs);
 }
 
 int kvc_seg_grow(struct kvc_member *m, struct kvc_seg *seg, u32 nr_crcs)
@@ -144,8 +175,55 @@ static void free_eblock(struct kvc_pool *p, struct kvc_eblock *eb, u32 nr)
 
 	for (i = 0; i < nr; i++)
 		kvc_domain_put(p, kvc_domain(p, eb->e[i].domain));
-	kvc_table_del(&p->eblocks, eb->id);
-	os_free(eb);
+	del_eblock(p, eb);
+}
+
+static void free_crcs(struct kvc_pool *p, struct kvc_seg *seg)
+{
+	u32 i, nr = seg->crc_room / KVC_CBLOCK_CRCS;
+
+	for (i = 0; i < nr; i++)
+		os_free(seg->crcs[i]);
+	if (seg->crcs)
+		os_atomic64_sub(&p->memory.bytes, nr * cblock_bytes() + crcs_bytes(p));
+	os_free(seg->crcs);
+	seg->crcs = NULL;
+	seg->nr_crcs = 0;
+	seg->crc_room = 0;
+}
+
+static bool none_in_index(const struct kvc_eblock *eb, u32 nr)
+{
+	u32 i;
+
+	for (i = 0; i < nr; i++)
+		if (eb->e[i].state != KVC_E_DEAD)
+			return false;
+	return true;
+}
+
+void kvc_seg_free_dead(struct kvc_pool *p, struct kvc_seg *seg)
+{
+	u32 id = seg->first_eblock, blocks = seg->nr_eblocks, left = seg->nr_entries;
+	struct kvc_eblock *eb;
+	u32 i, nr;
+
+	free_crcs(p, seg);
+	seg->nr_eblocks = 0;
+	seg->nr_entries = 0;
+	for (i = 0; i < blocks; i++) {
+		eb = kvc_table_get(&p->eblocks, id);
+		nr = min(left, KVC_EBLOCK_ENTRIES);
+		id = eb->next;
+		left -= nr;
+		if (none_in_index(eb, nr)) {
+			seg->nr_strays += nr;
+			free_eblock(p, eb, nr);
+		} else {
+			add_eblock(p, seg, eb);
+			seg->nr_entries += nr;
+		}
+	}
 }
 
 void kvc_seg_free_entries(struct kvc_pool *p, struct kvc_seg *seg)
@@ -160,15 +238,10 @@ void kvc_seg_free_entries(struct kvc_pool *p, struct kvc_seg *seg)
 		left -= nr;
 		free_eblock(p, eb, nr);
 	}
-	for (i = 0; i < seg->crc_room / KVC_CBLOCK_CRCS; i++)
-		os_free(seg->crcs[i]);
-	os_free(seg->crcs);
+	free_crcs(p, seg);
 	seg->nr_entries = 0;
 	seg->nr_strays = 0;
 	seg->nr_eblocks = 0;
-	seg->crcs = NULL;
-	seg->nr_crcs = 0;
-	seg->crc_room = 0;
 }
 
 void kvc_cursor_init(struct kvc_cursor *c)

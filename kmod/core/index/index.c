@@ -15,7 +15,7 @@ void kvc_index_init(struct kvc_pool *p)
 
 	for (i = 0; i < KVC_SHARDS; i++) {
 		os_lock_init(&p->shards[i].lock);
-		kvc_buckets_init(&p->shards[i].table);
+		kvc_buckets_init(&p->shards[i].table, &p->memory.bytes);
 	}
 	for (i = 0; i < KVC_HASH_WORDS; i++)
 		p->hash_secret[i] = (u32)kvc_mix64(~p->salt_seed + i);

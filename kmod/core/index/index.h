@@ -47,6 +47,10 @@ int kvc_seg_grow(struct kvc_member *m, struct kvc_seg *seg, u32 nr_crcs);
 u32 kvc_seg_append(struct kvc_pool *p, struct kvc_seg *seg, struct kvc_domain *d, const u8 *key);
 /* Are the next two entries in memory that is there? Otherwise one is spent, and the caller calls grow again. */
 bool kvc_seg_pair(struct kvc_pool *p, struct kvc_seg *seg, struct kvc_domain *d, const u8 *key);
+bool kvc_seg_lacks(const struct kvc_seg *seg, u32 nr_crcs);	/* would grow allocate? */
+u64 kvc_seg_bytes(const struct kvc_pool *p, const struct kvc_seg *seg);	/* that freeing all gives back */
+/* Free CRCs and what blocks have dead entries only: the segment is complete, and nobody looks at dead ones. */
+void kvc_seg_free_dead(struct kvc_pool *p, struct kvc_seg *seg);
 /* Free all entries and CRCs; nobody else can reach the segment's memory any more. No lock held. */
 void kvc_seg_free_entries(struct kvc_pool *p, struct kvc_seg *seg);
 void kvc_cursor_init(struct kvc_cursor *c);

@@ -31,7 +31,7 @@ static bool has_room(struct kvc_member *m)
 	bool room;
 
 	os_lock(&m->lock);
-	room = !m->offline && !m->leaving && kvc_avail(m) > m->low;
+	room = !m->offline && !m->leaving && kvc_avail(m) > m->low && !kvc_memory_full(m->pool);
 	if (room)
 		kvc_kick(m);
 	os_unlock(&m->lock);

@@ -8,6 +8,7 @@
  *	reclaim.c	one segment after the other		leave.c		a member's, until it is empty
  *	member.c	made, lost, added, removed		recover.c	all of it from what media says
  *	discard.c	old pages				own.c		those of one tenant alone
+ *	memory.c	who finds no memory in the index
  *
  * Calls the index, the policy and the format.
  */
@@ -39,8 +40,8 @@ void kvc_seg_count(struct kvc_member *m, struct kvc_seg *seg, struct kvc_entry *
 struct kvc_seg *kvc_head_open(struct kvc_member *m, enum kvc_head which);
 /*
  * A head with room for a page of @blocks (0: a tombstone) with @nr_crcs and records of @beside bytes, opening a segment
- * if need be. The lock may be dropped meanwhile, but is held from the last check on. 0, -EAGAIN (no room), -ENODEV,
- * -ENOMEM.
+ * if need be. The lock may be dropped meanwhile, but is held from the last check on. 0, -EAGAIN (no room), -ENOBUFS (no
+ * room in the index), -ENODEV, -ENOMEM.
  */
 int kvc_head_prepare(struct kvc_member *m, enum kvc_head which, u32 blocks, u32 nr_crcs, u32 beside,
 		     struct kvc_seg **out);
@@ -82,6 +83,13 @@ bool kvc_member_hope(struct kvc_member *m);
 int kvc_refusal(struct kvc_pool *p, u64 members);
 struct kvc_seg *kvc_spilled(const struct kvc_member *m);
 bool kvc_spill(struct kvc_pool *p, u64 members);	/* not locked */
+
+/* memory.c. Member locked, but for the last two. */
+struct kvc_seg *kvc_memory_victim(struct kvc_member *m);
+bool kvc_memory_despair(struct kvc_member *m);
+void kvc_memory_going(struct kvc_member *m, u64 bytes);
+int kvc_memory_refusal(struct kvc_pool *p);
+void kvc_memory_back(struct kvc_pool *p);
 
 /* Fill the private and public fields of a load or store from an entry */
 void kvc_fill_load(struct kvc_pool *p, u32 entry, struct kvc_load *ld);

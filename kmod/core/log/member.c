@@ -124,6 +124,7 @@ void kvc_member_fail(struct kvc_pool *p, u32 member)
 	if (!m->offline) {
 		os_atomic_inc_return(&p->nr_offline);
 		WRITE_ONCE(m->offline, true);
+		kvc_memory_going(m, 0);
 		os_atomic_inc(&p->nr_lost);
 		WRITE_ONCE(m->lost_before, m->lost_before + 1);
 		os_trace(member_lost, p->super.pool_name, member);

@@ -38,10 +38,15 @@ static bool despair(struct kvc_member *m)
 	return true;
 }
 
+static bool short_of_segments(const struct kvc_member *m)
+{
+	return kvc_avail(m) < m->low;
+}
+
 /* Member locked. */
 static bool reclaimable(const struct kvc_member *m)
 {
-	return !m->offline && kvc_avail(m) < m->low;
+	return !m->offline && (short_of_segments(m) || kvc_memory_pressed(m->pool));
 }
 
 static bool short_of_room(struct kvc_member *m)
@@ -80,15 +85,21 @@ static struct kvc_seg *oldest_sealed(struct kvc_member *m, bool hiding, const st
 static struct kvc_seg *propose(struct kvc_member *m)
 {
 	struct kvc_seg *seg = NULL;
+	bool memory;
 
 	os_lock(&m->lock);
 	if (os_atomic_read(&m->pool->nr_undead))
 		seg = oldest_sealed(m, true, NULL);
 	if (!seg && m->reclaim.carried)
 		seg = oldest_sealed(m, false, m->newest);
-	if (!seg)
+	memory = !seg && !short_of_segments(m);
+	if (memory)
+		seg = kvc_memory_victim(m);
+	else if (!seg)
 		seg = kvc_lease_next(m, false);
 	os_unlock(&m->lock);
+	if (!seg && memory)
+		return NULL;
 	if (!seg)
 		return kvc_victim_choose(m);
 	kvc_victim_plan(m, seg);
@@ -109,10 +120,10 @@ static bool take(struct kvc_member *m, struct kvc_seg *seg, bool last)
 /* What goes when the policy has no wish that can be fulfilled, or NULL. Member locked. */
 static struct kvc_seg *take_any(struct kvc_member *m)
 {
-	struct kvc_seg *seg = oldest_sealed(m, false, NULL);
+	struct kvc_seg *seg = short_of_segments(m) ? oldest_sealed(m, false, NULL) : kvc_memory_victim(m);
 
 	m->survey->nr = 0;
-	if (!seg && m->refused)
+	if (!seg && (m->refused || READ_ONCE(m->pool->memory.wanted)))
 		seg = kvc_lease_next(m, true);
 	return take(m, seg, true) ? seg : NULL;
 }
@@ -148,11 +159,13 @@ static void begin(struct kvc_member *m, struct kvc_seg *seg)
 	struct kvc_reclaim *rc = &m->reclaim;
 
 	rc->victim = seg;
+	kvc_memory_going(m, kvc_seg_bytes(m->pool, seg));
 	kvc_cursor_init(&rc->cursor);
 	rc->budget = kvc_move_budget(m);
 	rc->carried = false;
 	rc->phase = KVC_R_CARRY;
 	m->hopeless = false;
+	m->no_memory = false;
 	trace_seg(victim_chosen, m, seg);
 }
 
@@ -308,13 +321,16 @@ static int choose(struct kvc_member *m)
 		goto out;
 	if (!take(m, seg, false))
 		seg = take_any(m);
-	if (!seg && m->spills)
+	if (!seg && m->spills && short_of_segments(m))
 		seg = spilled(m);
 	if (seg) {
 		begin(m, seg);
 		r = 1;
-	} else if (!m->list[KVC_S_SEALING].count && !despair(m)) {
-		r = -EAGAIN;
+	} else if (!m->list[KVC_S_SEALING].count) {
+		if (kvc_memory_pressed(m->pool) && !kvc_memory_despair(m))
+			r = -EAGAIN;
+		else if (short_of_segments(m) && !despair(m))
+			r = -EAGAIN;
 	}
 out:
 	os_unlock(&m->lock);
@@ -324,6 +340,7 @@ out:
 /* The victim gets away. Member locked. */
 void kvc_victim_let_go(struct kvc_member *m)
 {
+	kvc_memory_going(m, 0);
 	kvc_seg_set_state(m, m->reclaim.victim, KVC_S_SEALED);
 	m->reclaim.victim = NULL;
 	m->reclaim.whose = 0;
@@ -619,7 +636,9 @@ int kvc_victim_finish(struct kvc_member *m)
 	if (os_atomic_read(&seg->holds))
 		return 0;
 	kvc_seg_free_entries(m->pool, seg);
+	kvc_memory_back(m->pool);
 	os_lock(&m->lock);
+	kvc_memory_going(m, 0);
 	WRITE_ONCE(seg->generation, 0);
 	kvc_seg_set_state(m, seg, KVC_S_BLANK);
 	if (kvc_seg_owner(seg))

@@ -219,8 +219,8 @@ static int add_known(struct kvc_member *m, struct kvc_seg *seg, struct kvc_domai
 }
 
 /*
- * There is no room for the record's domain. Its page is not found; its tombstone cannot be copied, and kills nothing in
- * this attach, as nothing of the domain is there, but the next attach may need it. Member locked.
+ * There is no room for the record's domain, or no memory for its page. The page is not found; the tombstone cannot be
+ * copied, and kills nothing in this attach, as nothing of the domain is there, but the next attach may need it.
  */
 static void leave_out(struct kvc_pool *p, struct kvc_seg *seg, const struct kvc_rec *rec)
 {
@@ -230,9 +230,8 @@ static void leave_out(struct kvc_pool *p, struct kvc_seg *seg, const struct kvc_
 		WRITE_ONCE(seg->rooted, true);
 }
 
-/* A record that counts. @d: NULL when its domain does not, or when there is no room for it (@full) */
-static int take_record(struct kvc_member *m, struct kvc_seg *seg, struct kvc_domain *d, bool full,
-		       const struct kvc_rec *rec)
+/* A record that counts. @d: NULL when its domain does not, or it was left out */
+static int take_record(struct kvc_member *m, struct kvc_seg *seg, struct kvc_domain *d, const struct kvc_rec *rec)
 {
 	u32 bucket = d ? kvc_bucket(m->pool, d, rec->key) : 0;
 	int r = d ? kvc_index_grow(m->pool, bucket) : 0;
@@ -240,9 +239,7 @@ static int take_record(struct kvc_member *m, struct kvc_seg *seg, struct kvc_dom
 	os_lock(&m->lock);
 	if (!d)
 		m->recover_skipped++;
-	if (full)
-		leave_out(m->pool, seg, rec);
-	else if (d && !r)
+	else if (!r)
 		r = add_known(m, seg, d, rec, bucket);
 	m->recovered_seq = max(m->recovered_seq, rec->seq);
 	m->recovered_gen = max(m->recovered_gen, rec->victim_gen);
@@ -254,11 +251,17 @@ static int take_record(struct kvc_member *m, struct kvc_seg *seg, struct kvc_dom
 	return r;
 }
 
+/* Is the segment one of those whose pages there is no memory for? */
+static bool too_old(const struct kvc_pool *p, u64 generation)
+{
+	return generation < READ_ONCE(p->memory.floor);
+}
+
 /* 0, -ENOMEM, or -EINVAL: the log does not count from here on */
 static int add_record(struct kvc_member *m, struct kvc_recover *rc, struct kvc_seg *seg, const struct kvc_rec *rec)
 {
 	struct kvc_pool *p = m->pool;
-	bool full;
+	struct kvc_domain *d;
 	int r;
 
 	if (!believed(p, rec->seq) || !believed(p, rec->victim_gen))
@@ -266,9 +269,15 @@ static int add_record(struct kvc_member *m, struct kvc_recover *rc, struct kvc_s
 	r = kvc_domain_of_record(p, rec, &rc->domain);
 	if (r == -ENOMEM)
 		return r;
-	full = r == -EDQUOT;
+	d = rc->domain;
+	if (d && rec->type == KVC_REC_PAGE && too_old(p, rc->id.generation)) {
+		os_atomic64_add(&p->memory.dropped, 1);
+		d = NULL;
+	}
+	if (r == -EDQUOT || d != rc->domain)
+		leave_out(p, seg, rec);
 	do {
-		r = take_record(m, seg, rc->domain, full, rec);
+		r = take_record(m, seg, d, rec);
 	} while (r == 1);
 	return r;
 }
@@ -409,6 +418,114 @@ static void end_of_log(struct kvc_member *m, struct kvc_recover *r, int err)
 	r->domain = NULL;
 }
 
+/* The pages of a segment that was read leave the index as if it had been evicted. Its tombstones stay. */
+static void drop_pages(struct kvc_pool *p, struct kvc_seg *seg)
+{
+	struct kvc_member *m = kvc_member_of(p, kvc_gseg(p, seg));
+	struct kvc_cursor c;
+	u32 entry, bucket;
+
+	kvc_seg_undead(p, seg);
+	kvc_cursor_init(&c);
+	while ((entry = kvc_cursor_entry(p, seg, &c)) != KVC_NONE) {
+		bucket = kvc_entry_bucket(p, entry);
+		os_lock(&kvc_shard(p, bucket)->lock);
+		if (kvc_entry(p, entry)->state == KVC_E_LIVE) {
+			kvc_page_drop(p, bucket, entry);
+			os_atomic64_add(&p->memory.dropped, 1);
+		}
+		os_unlock(&kvc_shard(p, bucket)->lock);
+		c.index++;
+	}
+	kvc_seg_free_dead(p, seg);
+	os_lock(&m->lock);
+	kvc_cursor_init(&seg->log_cursor);
+	seg->log_cursor.index = seg->nr_entries;
+	os_unlock(&m->lock);
+}
+
+/* Of those that were read, and may be dropped. Member locked. */
+static bool droppable(const struct kvc_seg *seg, u64 floor)
+{
+	return seg->state == KVC_S_SEALED && !seg->dropped && seg->open_seq < floor;
+}
+
+static u64 bytes_below(struct kvc_pool *p, u64 floor)
+{
+	u64 bytes = 0;
+	u32 i, j;
+
+	for (i = 0; i < kvc_nr_members(p); i++) {
+		struct kvc_member *m = &p->members[i];
+
+		os_lock(&m->lock);
+		for (j = 0; j < m->nr_segs; j++)
+			if (droppable(&m->segs[j], floor))
+				bytes += kvc_seg_bytes(p, &m->segs[j]);
+		os_unlock(&m->lock);
+		os_relax();
+	}
+	return bytes;
+}
+
+/* The lowest that lets an eighth of the limit go, or all that there is; 0: nothing */
+static u64 next_floor(struct kvc_pool *p)
+{
+	u64 low = 0, high = KVC_COUNTER_END, mid, wanted = min(bytes_below(p, high), p->memory.limit / 8 + 1);
+
+	if (!wanted)
+		return 0;
+	while (high - low > 1) {
+		mid = low + (high - low) / 2;
+		if (bytes_below(p, mid) >= wanted)
+			high = mid;
+		else
+			low = mid;
+	}
+	return high;
+}
+
+static void drop_below(struct kvc_pool *p, struct kvc_member *m, u64 floor)
+{
+	bool drop;
+	u32 i;
+
+	for (i = 0; i < m->nr_segs; i++) {
+		os_lock(&m->lock);
+		drop = droppable(&m->segs[i], floor);
+		m->segs[i].dropped |= drop;
+		os_unlock(&m->lock);
+		if (drop)
+			drop_pages(p, &m->segs[i]);
+	}
+}
+
+/* A segment was read: is there memory for its pages, and for those of all others? One thread at a time makes some. */
+static void make_memory(struct kvc_pool *p, struct kvc_seg *seg)
+{
+	struct kvc_member *m = kvc_member_of(p, kvc_gseg(p, seg));
+	u64 floor = READ_ONCE(p->memory.floor);
+	bool drop;
+	u32 i;
+
+	os_lock(&m->lock);
+	drop = droppable(seg, floor);
+	seg->dropped |= drop;
+	os_unlock(&m->lock);
+	if (drop)
+		drop_pages(p, seg);
+	while (kvc_memory_full(p) && !os_atomic_xchg(&p->memory.raising, 1)) {
+		floor = next_floor(p);
+		if (floor)
+			WRITE_ONCE(p->memory.floor, floor);
+		for (i = 0; i < kvc_nr_members(p); i++)
+			drop_below(p, &p->members[i], floor);
+		os_atomic_xchg(&p->memory.raising, 0);
+		if (!floor)
+			break;
+	}
+}
+
 int kvc_recover_feed(struct kvc_pool *p, struct kvc_recover *r, const void *buf, int err)
 {
 	struct kvc_member *m = &p->members[r->member];
@@ -444,6 +561,7 @@ int kvc_recover_feed(struct kvc_pool *p, struct kvc_recover *r, const void *buf,
 		}
 	}
 	end_of_log(m, r, err);
+	make_memory(p, kvc_seg(p, r->gseg));
 	return 0;
 }
 

@@ -133,7 +133,7 @@ int kvc_copy_prepare(struct kvc_member *m, enum kvc_head which, u32 slot, u32 le
 	u32 own = kvc_quota_head(m->pool, slot, which);
 	int r = own != which ? kvc_head_prepare(m, own, blocks, nr_crcs, 0, seg) : -EAGAIN;
 
-	if (r != -EAGAIN)
+	if (r != -EAGAIN && r != -ENOBUFS)
 		return r;
 	if (which == KVC_HEAD_MOVE)
 		return kvc_head_prepare(m, which, blocks, nr_crcs, 0, seg);
@@ -270,6 +270,7 @@ static int begin_store(struct kvc_pool *p, struct kvc_domain *d, const u8 *key, 
 	u32 bucket = kvc_bucket(p, d, key), nr, turn, i, n;
 	u64 homes = kvc_quota_homes(p, d->slot, members);
 	struct absence ab;
+	bool full;
 	int r;
 
 	if (length == 0 || length > p->page_max)
@@ -287,6 +288,7 @@ static int begin_store(struct kvc_pool *p, struct kvc_domain *d, const u8 *key, 
 	turn = os_atomic_inc_return(&p->turn);
 	do {
 		nr = kvc_nr_members(p);
+		full = false;
 		for (i = 0; i < nr; i++) {
 			n = (turn + i) % nr;
 			if (!(homes & BIT_ULL(n)))
@@ -294,10 +296,11 @@ static int begin_store(struct kvc_pool *p, struct kvc_domain *d, const u8 *key, 
 			r = store_on(&p->members[n], d, bucket, key, length, depth, &ab, st);
 			if (!r)
 				kvc_budget_charge(p, d, kvc_padded(length));
-			if (r != -EAGAIN && r != -ENODEV)
+			if (r != -EAGAIN && r != -ENODEV && r != -ENOBUFS)
 				return r;
+			full |= r == -ENOBUFS;
 		}
-		r = refuse(p, d->slot, members, &homes);
+		r = full ? kvc_memory_refusal(p) : refuse(p, d->slot, members, &homes);
 	} while (r == 0);
 	return r;
 }

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Memory of the index: that it is counted, and what its limit does to stores and to attaches.
+ */
+#include "log/log.h"
+#include "test.h"
+
+#define SLACK		(6U * 4104)	/* blocks of entries and CRCs of a head or two */
+#define LENGTH		100U
+
+/* 96 segments of 1 MiB, which small pages fill with five blocks of memory each */
+static int make(void **state)
+{
+	*state = rig_new(1, 96, 1U << 20, KVC_CHUNK_MIN);
+	return 0;
+}
+
+static int unmake(void **state)
+{
+	rig_free(*state);
+	return 0;
+}
+
+static u64 counted_again(struct rig *r)
+{
+	struct kvc_pool *p = r->pool;
+	const struct kvc_directory *dir;
+	const struct kvc_buckets *t;
+	u64 bytes = p->domains.nr * sizeof(struct kvc_domain);
+	u32 i, m;
+
+	for (m = 0; m < kvc_nr_members(p); m++)
+		for (i = 0; i < p->members[m].nr_segs; i++)
+			bytes += kvc_seg_bytes(p, &p->members[m].segs[i]);
+	for (i = 0; i < KVC_SHARDS + KVC_DOMAIN_SHARDS; i++) {
+		t = i < KVC_SHARDS ? &p->shards[i].table : &p->domains.shard[i - KVC_SHARDS].table;
+		bytes += t->nr_chunks * sizeof(struct kvc_chunk);
+		/* the first of all has no elder */
+		for (dir = t->dir; dir && dir->older; dir = dir->older)
+			bytes += sizeof(*dir) + dir->room * sizeof(*dir->chunk);
+	}
+	return bytes;
+}
+
+static int store_small(struct rig *r, u32 id)
+{
+	u32 tries;
+	int ret;
+
+	for (tries = 0; tries < 1000; tries++) {
+		ret = rig_store(r, r->d, id, id, LENGTH);
+		if (ret != -EAGAIN)
+			break;
+		rig_work(r);
+	}
+	return ret;
+}
+
+static u32 store_many(struct rig *r, u32 id, u32 count)
+{
+	while (count--)
+		assert_int_equal(store_small(r, id++), 0);
+	return id;
+}
+
+static u32 free_segments(struct rig *r)
+{
+	u32 total, free;
+
+	kvc_member_segments(r->pool, 0, &total, &free);
+	return free;
+}
+
+static u32 present(struct rig *r, u32 first, u32 count)
+{
+	u32 i, n = 0;
+
+	for (i = 0; i < count; i++)
+		n += rig_query(r, r->d, first + i) >= 0;
+	return n;
+}
+
+static void all_is_counted(void **state)
+{
+	struct rig *r = *state;
+	u32 n;
+
+	assert_int_equal(kvc_index_bytes(r->pool), counted_again(r));
+	n = store_many(r, 0, 3000);
+	assert_int_equal(kvc_index_bytes(r->pool), counted_again(r));
+	assert_true(kvc_index_bytes(r->pool) > 3000 * sizeof(struct kvc_entry));
+	/* in and out */
+	store_many(r, n, 40000);
+	assert_true(rig_stats(r).evicted_pages > 10000);
+	assert_int_equal(kvc_index_bytes(r->pool), counted_again(r));
+	rig_again(r);
+	assert_int_equal(kvc_index_bytes(r->pool), counted_again(r));
+}
+
+/* Stores go on at the limit, at the cost of what is there, with room on the member. */
+static void limit_evicts(void **state)
+{
+	struct rig *r = *state;
+	u32 n = store_many(r, 0, 5000), i;
+	u64 limit = kvc_index_bytes(r->pool);
+
+	kvc_index_limit(r->pool, limit);
+	for (i = 0; i < 20000; i++) {
+		assert_int_equal(store_small(r, n++), 0);
+		assert_true(kvc_index_bytes(r->pool) <= limit + SLACK);
+	}
+	assert_true(rig_stats(r).evicted_pages > 15000);
+	assert_true(free_segments(r) > 50);
+	/* and not more than that takes */
+	assert_true(rig_stats(r).pages > 3000);
+	assert_int_equal(kvc_index_bytes(r->pool), counted_again(r));
+}
+
+/* Whose pages are small pays for it. */
+static void large_pages_stay(void **state)
+{
+	struct rig *r = *state;
+	u32 n = 0, i;
+
+	for (i = 0; i < 60; i++)
+		assert_int_equal(rig_store_on(r, 0, 100000 + i, i, 300000), 0);
+	n = store_many(r, n, 5000);
+	kvc_index_limit(r->pool, kvc_index_bytes(r->pool));
+	store_many(r, n, 10000);
+	assert_int_equal(present(r, 100000, 60), 60);
+}
+
+/* When nothing can be evicted that is said, and when something can, it is. */
+static void nothing_to_evict(void **state)
+{
+	struct rig *r = *state;
+	u32 n = store_many(r, 0, 2000), i, spaces, nr = 0;
+	static struct kvc_lease l[2000];
+
+	for (i = 0; i < n; i++)
+		nr += !rig_lease(r, r->d, i, &l[nr]);
+	assert_int_equal(nr, n);
+	kvc_index_limit(r->pool, kvc_index_bytes(r->pool) - 3 * 4104);
+	/* what heads have room for */
+	for (i = 0; i < 1000; i++) {
+		int ret = store_small(r, n + i);
+
+		if (ret) {
+			assert_int_equal(ret, -ENOSPC);
+			break;
+		}
+	}
+	assert_true(i < 1000);
+	spaces = r->spaces;
+	for (nr = 0; nr < n; nr++)
+		kvc_lease_put(r->pool, &l[nr]);
+	rig_work(r);
+	assert_int_equal(store_small(r, n + i), 0);
+	assert_true(r->spaces > spaces);
+}
+
+/* Deletes have the memory that they need. */
+static void deletes_at_the_limit(void **state)
+{
+	struct rig *r = *state;
+	u32 n = store_many(r, 0, 3000), i;
+
+	rig_flush(r);
+	kvc_index_limit(r->pool, 1);
+	assert_int_equal(rig_delete(r, r->d, n - 1), 0);
+	for (i = 0; i < n - 1; i++) {
+		int ret = rig_delete(r, r->d, i);
+
+		if (ret == -EAGAIN) {
+			rig_work(r);
+			ret = rig_delete(r, r->d, i);
+		}
+		assert_true(ret == 0 || ret == -ENOENT);
+	}
+	assert_int_equal(rig_stats(r).pages, 0);
+}
+
+static void attach_drops_the_oldest(void **state)
+{
+	struct rig *r = *state;
+	u32 n = store_many(r, 0, 15000), pages, i, round;
+	u64 limit;
+
+	rig_flush(r);
+	limit = kvc_index_bytes(r->pool) / 10 * 7;
+	for (round = 0; round < 2; round++) {
+		rig_detach(r);
+		r->index_limit = limit;
+		r->backwards = round;
+		rig_recover(r);
+		pages = rig_stats(r).pages;
+		assert_true(kvc_index_bytes(r->pool) <= limit);
+		assert_int_equal(kvc_index_bytes(r->pool), counted_again(r));
+		assert_int_equal(rig_stats(r).recovered_pages, pages);
+		assert_int_equal(rig_stats(r).recover_dropped, n - pages);
+		assert_true(pages > n / 4 && pages < n);
+		assert_int_equal(present(r, n - pages, pages), pages);
+	}
+	/* and the pool goes on */
+	store_many(r, n, 3000);
+	rig_flush(r);
+	/* with memory for them the others are there again, unless their segments went */
+	rig_detach(r);
+	r->index_limit = 0;
+	rig_attach(r);
+	assert_int_equal(rig_stats(r).recover_dropped, 0);
+	assert_true(rig_stats(r).pages > pages);
+	for (i = n; i < n + 3000; i += 100)
+		assert_int_equal(rig_query(r, r->d, i) < 0, false);
+}
+
+/* What was deleted stays so, whether its page or its tombstone was in a segment that was dropped. */
+static void dropped_and_deleted(void **state)
+{
+	struct rig *r = *state;
+	u32 n = store_many(r, 0, 8000), i;
+
+	rig_flush(r);
+	/* tombstones lie among the oldest pages, and behind the newest */
+	for (i = 0; i < n; i += 7)
+		assert_int_equal(rig_delete(r, r->d, i), 0);
+	n = store_many(r, n, 4000);
+	for (i = 1; i < n; i += 7)
+		assert_int_equal(rig_delete(r, r->d, i), 0);
+	kvc_pool_rest(r->pool);
+	rig_flush(r);
+	r->index_limit = kvc_index_bytes(r->pool) / 10 * 7;
+	rig_again(r);
+	assert_true(rig_stats(r).recover_dropped > 1000);
+	/* a page that was dropped, stored again and deleted */
+	assert_int_equal(rig_query(r, r->d, 2), -ENOENT);
+	assert_int_equal(store_small(r, 2), 0);
+	assert_int_equal(rig_delete(r, r->d, 2), 0);
+	store_many(r, n, 6000);
+	rig_flush(r);
+	rig_detach(r);
+	r->index_limit = 0;
+	rig_attach(r);
+	for (i = 0; i < 8000; i += 7)
+		assert_int_equal(rig_query(r, r->d, i), -ENOENT);
+	for (i = 1; i < n; i += 7)
+		assert_int_equal(rig_query(r, r->d, i), -ENOENT);
+	assert_int_equal(rig_query(r, r->d, 2), -ENOENT);
+}
+
+static const struct CMUnitTest memory_tests[] = {
+	cmocka_unit_test_setup_teardown(all_is_counted, make, unmake),
+	cmocka_unit_test_setup_teardown(limit_evicts, make, unmake),
+	cmocka_unit_test_setup_teardown(large_pages_stay, make, unmake),
+	cmocka_unit_test_setup_teardown(nothing_to_evict, make, unmake),
+	cmocka_unit_test_setup_teardown(deletes_at_the_limit, make, unmake),
+	cmocka_unit_test_setup_teardown(attach_drops_the_oldest, make, unmake),
+	cmocka_unit_test_setup_teardown(dropped_and_deleted, make, unmake),
+};
+
+TEST_GROUP(memory);
