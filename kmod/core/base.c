@@ -27,11 +27,6 @@ u64 kvc_capacity(const struct kvc_pool *p)
 	return segments * p->super.segment_size;
 }
 
-void kvc_index_limit(struct kvc_pool *p, u64 bytes)
-{
-	WRITE_ONCE(p->memory.limit, bytes);
-}
-
 u64 kvc_index_bytes(const struct kvc_pool *p)
 {
 	return os_atomic64_read(&p->memory.bytes);

@@ -138,6 +138,16 @@ int kvc_pool_set(struct kvc_pool *p, const struct kvc_settings *settings)
 	return 0;
 }
 
+void kvc_index_limit(struct kvc_pool *p, u64 bytes)
+{
+	u32 i;
+
+	WRITE_ONCE(p->memory.limit, bytes);
+	kvc_memory_back(p);
+	for (i = 0; kvc_memory_pressed(p) && i < kvc_nr_members(p); i++)
+		kvc_kick(&p->members[i]);
+}
+
 u32 kvc_page_max(const struct kvc_pool *p)
 {
 	return p->page_max;

@@ -60,6 +60,7 @@ struct sim_cfg {
 	bool	leases, tenants, member_fails, alloc_fails, corrupts, io_errors, vanish, limits, grow;
 	bool	misreads, lies, rolls_back, budget, leaves, hoards, quotas, scatters;
 	bool	crowded;		/* attaches that lack room for all keyspaces */
+	bool	memory;			/* the index has a limit, which changes */
 	u32	discards;		/* 0: never, n: at one of n times when there is nothing else to do */
 	u32	windows;		/* of 10,000 windows those in which something happens; 0: none */
 	u32	images;			/* 0: never, n: media is looked at after one of n writes that change it */
@@ -73,7 +74,7 @@ struct sim_counts {
 		added, add_cuts, add_fails, left, left_failed, leave_cuts, stuck, went,
 		super_cuts, histories, unadmitted, rolled_back, misread, windows, stalls,
 		stall_cuts, images, buried, buried_away, replaced, taken, yielded, crowds,
-		limits_set, limits_refused, quotas_seen, quotas_full, reserves_seen;
+		limits_set, limits_refused, quotas_seen, quotas_full, reserves_seen, dropped;
 	struct bus_counts bus;
 };
 
@@ -261,7 +262,7 @@ struct sim {
 	struct rng bus_rng;
 	struct rng fault_rng;
 	struct rng window_rng;
-	struct rng quota_rng;
+	struct rng quota_rng, memory_rng;
 	struct sim_cfg cfg;
 	struct sim_counts n;
 	struct bus *bus;
@@ -317,6 +318,8 @@ struct sim {
 	bool	degraded;		/* members were missing once */
 	struct place newest[SIM_MEMBERS_MAX];
 	u32	read_errors;		/* reads that failed in recoveries */
+	u64	index_bytes;		/* before the last detach */
+	bool	dropped;		/* the last recovery had no memory for all pages */
 	u32	crowd;			/* keyspaces that the last recovery had room for; 0: for all */
 	struct misread misread;		/* as often as this recovery reads it */
 	u64	unread[SIM_MEMBERS_MAX]; /* segments that the last recovery did not read as they are; a mask */
@@ -354,6 +357,7 @@ void model_missing(struct sim *s);			/* s->missing are not there at attach */
 void model_flushed(struct sim *s, u64 event);
 void model_settle_key(struct sim *s, struct mkey *k);	/* before model_allows(): forget what cannot be any more */
 bool model_allows(const struct mkey *k, struct mstate state);
+bool model_ghost(const struct mkey *k, struct mstate state);	/* may it lie behind what the key has now? */
 bool model_may_have(const struct mkey *k);	/* may some page of the key be on media? */
 bool model_buried(struct sim *s, struct mkey *k);	/* deleted, durably, and nothing since */
 void model_forget_key(struct mkey *k);

@@ -286,7 +286,9 @@ static void check_found(struct sim *s, struct mkey *k, const struct kvc_load *ld
 		check_missing(s, k, "damaged");
 		/* It is in the index all the same, until somebody loads it. */
 	} else if (!model_allows(k, state)) {
-		sim_check(may_be_back(s, k), "%s: v%u was found, v%u was durable", model_name(k), state.version,
+		/* one that was evicted, as the newer one is now */
+		sim_check(may_be_back(s, k) || (s->dropped && model_ghost(k, state)),
+			  "%s: v%u was found, v%u was durable", model_name(k), state.version,
 			  k->events[0].state.version);
 		k->doubtful = true;
 		s->n.missing_excused++;
@@ -317,7 +319,7 @@ static void compare_key(struct sim *s, struct mkey *k, u64 *found)
 		  model_name(k), r);
 	if (r) {
 		/* a page may be there, but not one that was deleted */
-		k->hidden |= s->crowd && model_may_have(k);
+		k->hidden |= (s->crowd || s->dropped) && model_may_have(k);
 		check_missing(s, k, "missing");
 		return;
 	}
@@ -495,6 +497,7 @@ void life_end(struct sim *s)
 		free(op);
 	}
 	sim_unlisten(s);
+	s->index_bytes = kvc_index_bytes(s->pool);
 	kvc_pool_destroy(s->pool);
 	s->pool = NULL;
 	s->ending = false;

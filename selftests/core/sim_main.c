@@ -168,6 +168,8 @@ static void step(struct sim *s)
 	s->lost = false;
 	phase_step(s);
 	lose_members(s);
+	if (s->cfg.memory && rng_chance(&s->rng, 200))
+		kvc_index_limit(s->pool, kvc_index_bytes(s->pool) / 100 * rng_range(&s->rng, 90, 120));
 	if (n < 35) {
 		if (s->nr_ops < 64)
 			ops_random(s);
@@ -235,6 +237,7 @@ static void run_seed(u64 seed, bool verbose, struct total *total)
 	s->fault_rng.state = rng_mix(seed + 3);
 	s->window_rng.state = rng_mix(seed + 4);
 	s->quota_rng.state = rng_mix(seed + 5);
+	s->memory_rng.state = rng_mix(seed + 6);
 	s->bus = bus_new(&s->bus_rng);
 	sim_configure(s);
 	sim_trace(s, "%u members, segments of %llu, chunks of %u, %s%s%s%s%s%s%s%s%s%s%s", s->cfg.nr_members,
@@ -324,6 +327,7 @@ static void print_faults(const struct sim_counts *n)
 	       " reserve\n", (unsigned long long)n->limits_set, (unsigned long long)n->limits_refused,
 	       (unsigned long long)n->quotas_seen, (unsigned long long)n->quotas_full,
 	       (unsigned long long)n->reserves_seen);
+	printf("sim: %llu pages dropped in attaches for want of memory\n", (unsigned long long)n->dropped);
 	printf("sim: %llu pools with numbers near their limits and beyond\n", (unsigned long long)n->limits);
 }
 

@@ -207,6 +207,16 @@ static void drop_ghosts_here(const struct sim *s, struct mkey *k)
 	k->nr_ghosts = n;
 }
 
+bool model_ghost(const struct mkey *k, struct mstate state)
+{
+	u32 i;
+
+	for (i = 0; i < k->nr_ghosts; i++)
+		if (k->ghosts[i].state.version == state.version)
+			return true;
+	return false;
+}
+
 bool model_may_have(const struct mkey *k)
 {
 	u32 i;
@@ -500,8 +510,9 @@ static void vanished(struct sim *s, struct mkey *k, struct victims *v)
 	sim_check(model_leases(s, k->at.member, seg) == 0 || s->step_windows,
 		  "%s was evicted from a leased segment", model_name(k));
 	/* A member of few segments has hardly more than its heads; one that vanished loses each that it reclaims. */
-	if (!s->cfg.leases && !s->crowd && s->cfg.nr_segs[k->at.member] >= 8 && s->newest[k->at.member].offset &&
-	    !grow_leaving(s, k->at.member) && !dev_gone(s->devs[k->at.member]) && !s->step_windows &&
+	if (!s->cfg.leases && !s->cfg.memory && !s->crowd && s->cfg.nr_segs[k->at.member] >= 8 &&
+	    s->newest[k->at.member].offset && !grow_leaving(s, k->at.member) &&
+	    !dev_gone(s->devs[k->at.member]) && !s->step_windows &&
 	    !quota_limits(s, k->tenant))
 		sim_check(segment_of(s, s->newest[k->at.member].offset) != seg,
 			  "%s was evicted with the newest page of its member", model_name(k));

@@ -336,7 +336,7 @@ static void store_try(struct op *op)
 	} else if (r == -ENOSPC) {
 		/* a segment may keep tombstones of keyspaces that there was no room for */
 		sim_check(s->n.ioerrs || s->read_errors || s->n.vanished || (ran && s->cfg.leases) || s->crowd ||
-			  quota_lost(s, k->tenant) || quota_leased(s, k->tenant),
+			  s->cfg.memory || quota_lost(s, k->tenant) || quota_leased(s, k->tenant),
 			  "store of %s: -ENOSPC", model_name(k));
 	} else if (r == -EAGAIN) {
 		sim_check(!s->cfg.roomy || s->cfg.grow || ran || s->nr_ops > 1 || any_kicked(s), "store of %s: -EAGAIN",

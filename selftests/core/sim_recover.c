@@ -186,6 +186,7 @@ static void crowd(struct sim *s)
 	if (!s->crowd)
 		return;
 	s->n.crowds++;
+	sim_trace(s, "room for %u keyspaces", s->crowd);
 	s->pool->domains.max = s->crowd;
 	s->pool->domains.sure = 0;
 }
@@ -204,6 +205,8 @@ static void create(struct sim *s)
 	} while (r == -ENOMEM && s->cfg.alloc_fails);
 	sim_check(r == 0, "pool create: %d", r);
 	crowd(s);
+	if (s->cfg.memory && s->index_bytes && rng_chance(&s->rng, 6000))
+		kvc_index_limit(s->pool, s->index_bytes / 100 * rng_range(&s->rng, 60, 110));
 	for (i = 0; i < s->cfg.nr_members; i++) {
 		s->failed[i] = s->hole[i] || s->missing & BIT(i);
 		if (s->failed[i])
@@ -217,6 +220,8 @@ void sim_attach(struct sim *s)
 	recover(s, U32_MAX);
 	s->pool->domains.max = KVC_DOMAINS_MAX;
 	kvc_stats_get(s->pool, &s->stats);
+	s->dropped = s->stats.recover_dropped != 0;
+	s->n.dropped += s->stats.recover_dropped;
 	budget_begin(s);
 	s->unexplained = 0;
 }

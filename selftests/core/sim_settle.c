@@ -54,7 +54,8 @@ static void check_idle(struct sim *s)
 	for (i = 0; i < s->cfg.nr_members && !s->cfg.leases; i++) {
 		s->workers[i].kicked = true;
 		work_step(s, i);
-		sim_check(!work_header(s, i), "member %u has emptied a segment, and nobody had kicked it", i);
+		/* near the limit of memory reclaim begins with the next store */
+		sim_check(!work_header(s, i) || s->cfg.memory, "member %u has emptied a segment, and nobody had kicked it", i);
 	}
 	settle(s);
 }

@@ -186,5 +186,6 @@ void sim_configure(struct sim *s)
 	c->quotas = !c->roomy && rng_chance(&s->quota_rng, 2500);
 	if (c->quotas && rng_chance(&s->quota_rng, 7000))
 		scatterers(s);
+	c->memory = !c->roomy && rng_chance(&s->memory_rng, 1500);
 	set_faults(s);
 }

@@ -248,6 +248,63 @@ static void dropped_and_deleted(void **state)
 	assert_int_equal(rig_query(r, r->d, 2), -ENOENT);
 }
 
+static int make_two(void **state)
+{
+	*state = rig_new(2, 96, 1U << 20, KVC_CHUNK_MIN);
+	return 0;
+}
+
+/*
+ * What was replaced stays away also when the page that took its place, which stands before its tombstone, goes for want
+ * of memory before the old one is read.
+ */
+static void replaced_behind_a_dropped(void **state)
+{
+	struct rig *r = *state;
+	struct kvc_store st;
+	u8 key[KVC_KEY_LEN];
+	u32 i;
+
+	/* the old page is in a segment that is opened late, the other in one that was opened early */
+	for (i = 0; i < 500; i++)
+		assert_int_equal(rig_store_on(r, 0, 1000 + i, i, LENGTH), 0);
+	for (i = 0; i < 4000; i++)
+		assert_int_equal(rig_store_on(r, 1, 5000 + i, i, LENGTH), 0);
+	assert_int_equal(rig_store_on(r, 1, 1, 1, LENGTH), 0);
+	rig_flush(r);
+	key_make(key, 1);
+	assert_int_equal(kvc_replace_begin(r->pool, r->d, key, LENGTH, 1, BIT_ULL(0), &st), 0);
+	rig_write_page(r, &st, 2);
+	kvc_store_commit(r->pool, &st);
+	rig_flush(r);
+	rig_again(r);
+	assert_int_equal(rig_load(r, r->d, 1, 2), 0);
+	/* which is passed shortly before the last segment is read */
+	r->index_limit = kvc_index_bytes(r->pool) - 5 * 4104;
+	rig_detach(r);
+	rig_recover(r);
+	assert_true(rig_stats(r).recover_dropped > 100);
+	assert_true(rig_stats(r).pages > 100);
+	assert_int_equal(rig_query(r, r->d, 1), -ENOENT);
+}
+
+/* Who waits for memory is told when the limit is raised. */
+static void limit_rises(void **state)
+{
+	struct rig *r = *state;
+	u32 n = store_many(r, 0, 3000), spaces, i;
+	int ret = 0;
+
+	kvc_index_limit(r->pool, kvc_index_bytes(r->pool) - 1);
+	for (i = 0; i < 1000 && !ret; i++)
+		ret = rig_store(r, r->d, n + i, 1, LENGTH);
+	assert_int_equal(ret, -EAGAIN);
+	spaces = r->spaces;
+	kvc_index_limit(r->pool, 2 * kvc_index_bytes(r->pool));
+	assert_int_equal(r->spaces, spaces + 1);
+	assert_int_equal(rig_store(r, r->d, n + i, 1, LENGTH), 0);
+}
+
 static const struct CMUnitTest memory_tests[] = {
 	cmocka_unit_test_setup_teardown(all_is_counted, make, unmake),
 	cmocka_unit_test_setup_teardown(limit_evicts, make, unmake),
@@ -256,6 +313,8 @@ static const struct CMUnitTest memory_tests[] = {
 	cmocka_unit_test_setup_teardown(deletes_at_the_limit, make, unmake),
 	cmocka_unit_test_setup_teardown(attach_drops_the_oldest, make, unmake),
 	cmocka_unit_test_setup_teardown(dropped_and_deleted, make, unmake),
+	cmocka_unit_test_setup_teardown(replaced_behind_a_dropped, make_two, unmake),
+	cmocka_unit_test_setup_teardown(limit_rises, make, unmake),
 };
 
 TEST_GROUP(memory);

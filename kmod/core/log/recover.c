@@ -123,6 +123,12 @@ static void supersede(struct kvc_pool *p, u32 bucket, u32 old, const struct kvc_
 	}
 }
 
+/* Does it stand before a tombstone in the index? Then an older page might be taken for the newest if it went. */
+static bool hides_tomb(const struct kvc_entry *e)
+{
+	return e->state == KVC_E_TOMB || e->copy;
+}
+
 /* Member and shard locked, room made. */
 static void add_page(struct kvc_pool *p, struct kvc_seg *seg, struct kvc_domain *d, const struct kvc_rec *rec,
 		     u32 bucket)
@@ -143,6 +149,7 @@ static void add_page(struct kvc_pool *p, struct kvc_seg *seg, struct kvc_domain 
 	e->crc_base = seg->nr_crcs;
 	e->no_crcs = !!(rec->flags & KVC_REC_NO_CRCS);
 	e->logged = 1;
+	e->copy = old != KVC_NONE && hides_tomb(kvc_entry(p, old));
 	for (i = 0; i < rec->nr_crcs; i++)
 		*kvc_crc_slot(seg, seg->nr_crcs + i) = kvc_rec_crc(rec, i);
 	seg->nr_crcs += rec->nr_crcs;
@@ -187,6 +194,8 @@ static void add_tomb(struct kvc_pool *p, struct kvc_seg *seg, struct kvc_domain 
 		if (o->seq > rec->seq || (o->seq == rec->seq && o->state == KVC_E_TOMB)) {
 			if (o->state == KVC_E_TOMB && covers(o, e))
 				e->state = KVC_E_DEAD;
+			else if (o->state == KVC_E_LIVE)
+				o->copy = 1;
 			return;
 		}
 		supersede(p, bucket, old, e);
@@ -418,7 +427,27 @@ static void end_of_log(struct kvc_member *m, struct kvc_recover *r, int err)
 	r->domain = NULL;
 }
 
-/* The pages of a segment that was read leave the index as if it had been evicted. Its tombstones stay. */
+/* Shard locked. */
+static void drop_page(struct kvc_pool *p, u32 bucket, u32 entry)
+{
+	struct kvc_entry *e = kvc_entry(p, entry);
+	bool hides = hides_tomb(e);
+
+	kvc_page_drop(p, bucket, entry);
+	os_atomic64_add(&p->memory.dropped, 1);
+	if (!hides)
+		return;
+	e->state = KVC_E_TOMB;
+	e->copy = 0;
+	kvc_tomb_set(e, kvc_eblock(p, entry)->gseg, 0);
+	kvc_index_insert(p, bucket, entry);
+	os_atomic_inc(&p->nr_tombs_chained);
+}
+
+/*
+ * The pages of a segment that was read leave the index as if it had been evicted. Its tombstones stay, and what stood
+ * before one becomes another, of nothing, so that what is older stays out.
+ */
 static void drop_pages(struct kvc_pool *p, struct kvc_seg *seg)
 {
 	struct kvc_member *m = kvc_member_of(p, kvc_gseg(p, seg));
@@ -430,10 +459,8 @@ static void drop_pages(struct kvc_pool *p, struct kvc_seg *seg)
 	while ((entry = kvc_cursor_entry(p, seg, &c)) != KVC_NONE) {
 		bucket = kvc_entry_bucket(p, entry);
 		os_lock(&kvc_shard(p, bucket)->lock);
-		if (kvc_entry(p, entry)->state == KVC_E_LIVE) {
-			kvc_page_drop(p, bucket, entry);
-			os_atomic64_add(&p->memory.dropped, 1);
-		}
+		if (kvc_entry(p, entry)->state == KVC_E_LIVE)
+			drop_page(p, bucket, entry);
 		os_unlock(&kvc_shard(p, bucket)->lock);
 		c.index++;
 	}
