@@ -133,7 +133,13 @@ int kvc_copy_prepare(struct kvc_member *m, enum kvc_head which, u32 slot, u32 le
 	u32 own = kvc_quota_head(m->pool, slot, which);
 	int r = own != which ? kvc_head_prepare(m, own, blocks, nr_crcs, 0, seg) : -EAGAIN;
 
-	if (r != -EAGAIN && r != -ENOBUFS)
+	while (r == -ENOBUFS && which == KVC_HEAD_MOVE) {
+		/* it has to stay, so it gets the memory that it needs, as in the move head */
+		r = kvc_seg_grow(m, m->head[own], nr_crcs);
+		if (r >= 0)
+			r = kvc_head_prepare(m, own, blocks, nr_crcs, 0, seg);
+	}
+	if (r != -EAGAIN)
 		return r;
 	if (which == KVC_HEAD_MOVE)
 		return kvc_head_prepare(m, which, blocks, nr_crcs, 0, seg);
