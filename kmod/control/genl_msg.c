@@ -206,6 +206,9 @@ int kvctx_msg_stats(struct sk_buff *skb, struct kvctx_pool *p)
 		{ KVCTX_S_META_WRITTEN_BYTES,	percpu_counter_sum_positive(&c->meta_written) },
 		{ KVCTX_S_DISCARDED_BYTES,	percpu_counter_sum_positive(&c->discarded) },
 		{ KVCTX_S_UNADMITTED,		st.unadmitted },
+		{ KVCTX_S_INDEX_BYTES,		st.index_bytes },
+		{ KVCTX_S_INDEX_LIMIT,		st.index_limit },
+		{ KVCTX_S_RECOVER_DROPPED,	st.recover_dropped },
 	};
 	struct nlattr *nest;
 	u32 i;

@@ -15,10 +15,16 @@
  * A pool is on the list exactly while its tenants can be opened. Detach takes it off, which makes new sessions
  * impossible, and only then begins to take it down.
  */
+#include <linux/mm.h>
+#include <linux/moduleparam.h>
 #include <linux/random.h>
 #include <linux/slab.h>
 
 #include "ctrl.h"
+
+static unsigned int index_percent = 25;
+module_param(index_percent, uint, 0644);
+MODULE_PARM_DESC(index_percent, "Percent of the host's memory that a pool's index may take, from its attach on; 0: no limit");
 
 static LIST_HEAD(kvctx_between);		/* pools that are being attached or detached; kvctx_mutex */
 
@@ -429,6 +435,7 @@ static int kvctx_pool_build(struct kvctx_pool *p, struct kvctx_gathering *g)
 		kvctx_refuse(g->extack, NULL, err, "the engine does not start, error %d", -err);
 		goto err_data;
 	}
+	kvc_index_limit(p->core, div_u64((u64)totalram_pages() << PAGE_SHIFT, 100) * min(READ_ONCE(index_percent), 100U));
 	err = kvctx_bind_members(p, g);
 	if (!err)
 		err = kvctx_catch_up(p, g);
@@ -476,6 +483,9 @@ static void kvctx_log_attach(struct kvctx_pool *p)
 	kvc_stats_get(p->core, &st);
 	pr_info("kvctx: pool %s attached: %u members, %llu MiB, %llu pages found, %llu records or segments refused\n",
 		p->name, p->nr_members, kvc_capacity(p->core) >> 20, st.recovered_pages, st.recover_skipped);
+	if (st.recover_dropped)
+		pr_warn("kvctx: pool %s: the index has no memory for %llu pages, see index_percent\n", p->name,
+			st.recover_dropped);
 	pr_info("kvctx: pool %s: attached by reading %llu KiB of summaries in %llu ms\n",
 		p->name, p->attach_bytes >> 10, div_u64(p->attach_us, 1000));
 }

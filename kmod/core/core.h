@@ -59,6 +59,7 @@ struct kvc_stats {
 	u64	segments_sealed, segments_reclaimed, summary_writes;
 	u64	recovered_pages, recover_skipped;
 	u64	recover_dropped;		/* pages that the index had no memory for at attach */
+	u64	index_bytes, index_limit;	/* of memory, now */
 	u64	unadmitted;			/* stores that the write budget turned away */
 };
 

@@ -198,6 +198,8 @@ void kvc_stats_get(struct kvc_pool *p, struct kvc_stats *st)
 	memset(st, 0, sizeof(*st));
 	add_shards(p, st);
 	st->recovered_pages = p->recovered_pages;
+	st->index_bytes = kvc_index_bytes(p);
+	st->index_limit = READ_ONCE(p->memory.limit);
 	st->recover_dropped = os_atomic64_read(&p->memory.dropped);
 	for (i = 0; i < kvc_nr_members(p); i++) {
 		struct kvc_member *m = &p->members[i];

@@ -290,6 +290,13 @@ static int build_member(struct kve_pool *p, u32 i, struct kve_candidate *c)
 	return kve_worker_init(m);
 }
 
+u64 kve_index_max;
+
+static u64 a_quarter_of_memory(void)
+{
+	return (u64)sysconf(_SC_PHYS_PAGES) * (u64)sysconf(_SC_PAGESIZE) / 4;
+}
+
 static int build(struct kve_pool *p, struct gathering *g)
 {
 	u64 seed;
@@ -301,6 +308,8 @@ static int build(struct kve_pool *p, struct gathering *g)
 	memcpy(p->name, g->super->pool_name, sizeof(p->name));
 	p->super_buf = os_alloc(KVC_SUPER_BYTES);
 	err = p->super_buf ? kvc_pool_create(g->super, seed, &kve_core_ops, p, &p->core) : -ENOMEM;
+	if (!err)
+		kvc_index_limit(p->core, kve_index_max ? kve_index_max : a_quarter_of_memory());
 	for (i = 0; i < g->super->nr_members && !err; i++)
 		err = build_member(p, i, g->ordered[i]);
 	return err ? kve_refuse(g->why, err, "%s: the engine does not start: %s", g->dir, strerror(-err)) : 0;
@@ -410,6 +419,9 @@ static void attach_log(const struct kve_pool *p)
 		p->name, p->dir, p->nr_members, (unsigned long long)(kvc_capacity(p->core) >> 20),
 		(unsigned long long)st.recovered_pages, (unsigned long long)(p->attach_ns / 1000000),
 		(unsigned long long)st.recover_skipped);
+	if (st.recover_dropped)
+		kve_log(LOG_WARNING, "pool %s: the index has no memory for %llu pages", p->name,
+			(unsigned long long)st.recover_dropped);
 }
 
 int kve_attach(struct kve_pool *p, char *why)

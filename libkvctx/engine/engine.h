@@ -200,6 +200,7 @@ struct kve_pool {
 };
 
 /* Held over the I/O of an attach */
+extern u64 kve_index_max;	/* bytes that the index of a pool attached from now on may take; 0: a quarter of memory */
 extern pthread_mutex_t kve_admin_lock;
 
 /*

@@ -223,6 +223,17 @@ keys-kept@kmod/core/log/segment.c@s/ \&\& !READ_ONCE(seg->rooted)//@tombstones t
 keys-left-out@kmod/core/log/recover.c@/^static void leave_out/,/^}/s/kvc_seg_undead(p, seg);/(void)p;/@pages that an attach had no room for are forgotten
 keys-leave@kmod/core/log/member.c@s/ || keeps_tombs(m))/ || (0 \&\& keeps_tombs(m)))/@a member leaves with tombstones that nobody copied
 lock-keys@kmod/core/index/domain.c@/^static struct kvc_domain \*find/,/^}/s/os_\(un\)\{0,1\}lock(&sh->lock);/;/@keyspaces are looked for without the lock of their shard
+memory-full@kmod/core/engine.h@s/return unlikely(limit) \&\& os_atomic64_read(&p->memory.bytes) > limit;/return 0 \&\& limit;/@the index grows past its limit
+memory-uncounted@kmod/core/index/entry.c@/^static void del_eblock/,/^}/s/os_atomic64_sub(.*/;/@memory that was given back is counted still
+memory-fattest@kmod/core/log/memory.c@s/seg->nr_eblocks \* nr >= blocks/true/@large pages pay for the memory of small ones
+memory-despair@kmod/core/log/memory.c@s/hope |= m->head\[i\] \&\& has_pages(m, m->head\[i\]);/;/@what heads have is not evicted for memory
+memory-back@kmod/core/log/reclaim.c@/kvc_seg_free_entries/,/}/s/kvc_memory_back(m->pool);/;/@nobody is told of memory that was given back
+memory-rises@kmod/core/pool.c@s/^\tkvc_memory_back(p);/\t;/@nobody is told of a higher limit
+memory-attach@kmod/core/log/recover.c@s/^\tmake_memory(p, .*/\t(void)make_memory;/@an attach takes more memory than it may
+memory-newest@kmod/core/log/recover.c@s/!seg->dropped \&\& seg->open_seq < floor/!seg->dropped \&\& floor/@an attach drops what it read, old or new
+memory-undead@kmod/core/log/recover.c@/^static void drop_pages/,/^}/s/kvc_seg_undead(p, seg);/;/@pages that were dropped are forgotten
+memory-hides@kmod/core/log/recover.c@s/bool hides = hides_tomb(e);/bool hides = false;/@a dropped page uncovers what was deleted before it
+memory-tombs@kmod/core/index/entry.c@s/if (eb->e\[i\].state != KVC_E_DEAD)/if (0 \&\& eb->e[i].state)/@tombstones are dropped with the pages beside them
 order-age@kmod/core/log/reclaim.c@s/seg->open_seq < oldest->open_seq/seg->open_seq > oldest->open_seq/@the youngest goes where the oldest should
 order-leased@kmod/core/log/segment.c@/^bool kvc_seg_evictable/,/^}/s/ \&\& !os_atomic_read(&seg->leases)//@leased segments are chosen
 prefix-moves@kmod/core/policy/victim.c@s/(least \&\& part->gain > least /(0 \&\& part->gain > least /@nothing is rewritten but what was loaded lately

@@ -43,6 +43,9 @@ const struct stat_name stat_names[KVCTX_S_MAX + 1] = {
 	[KVCTX_S_META_WRITTEN_BYTES] = { "meta_written_bytes", "Bytes sent to the devices: headers, summaries, superblocks." },
 	[KVCTX_S_DISCARDED_BYTES] = { "discarded_bytes", "Bytes discarded." },
 	[KVCTX_S_UNADMITTED] = { "unadmitted", "Stores that the write budget turned away." },
+	[KVCTX_S_INDEX_BYTES] = { "index_bytes", "Bytes of memory of the index.", true },
+	[KVCTX_S_INDEX_LIMIT] = { "index_limit", "Bytes of memory that the index may take.", true },
+	[KVCTX_S_RECOVER_DROPPED] = { "recover_dropped", "Pages that the index had no memory for at attach." },
 };
 
 const int nr_stat_names = KVCTX_S_MAX + 1;

@@ -21,6 +21,7 @@
 #include "../common/size.h"
 #include "attach.h"
 #include "control.h"
+#include "engine.h"
 #include "kvctx.h"
 #include "kvctxd.h"
 
@@ -47,6 +48,7 @@ static const char usage_text[] =
 	"  -u, --per-user N       so many of one user (default 512)\n"
 	"  -m, --memory SIZE      for arenas, slots, events of one user (default: a quarter of all)\n"
 	"  -g, --registered SIZE  of its own that one session may register (default: all)\n"
+	"  -i, --index SIZE       that the index of a pool may take (default: a quarter of all)\n"
 	"  -h, --help             explain this and exit\n"
 	"  -V, --version          tell the version and exit\n"
 	"\n"
@@ -89,13 +91,15 @@ static int main_options(int argc, char **argv, struct options *o)
 		{ "per-user", required_argument, NULL, 'u' },
 		{ "memory", required_argument, NULL, 'm' },
 		{ "registered", required_argument, NULL, 'g' },
+		{ "index", required_argument, NULL, 'i' },
 		{ "help", no_argument, NULL, 'h' },
 		{ "version", no_argument, NULL, 'V' },
 		{ NULL },
 	};
+	uint64_t index_max;
 	int c;
 
-	while ((c = getopt_long(argc, argv, "r:p:c:u:m:g:hV", names, NULL)) >= 0) {
+	while ((c = getopt_long(argc, argv, "r:p:c:u:m:g:i:hV", names, NULL)) >= 0) {
 		switch (c) {
 		case 'r':
 			o->run = optarg;
@@ -112,6 +116,11 @@ static int main_options(int argc, char **argv, struct options *o)
 		case 'g':
 			if (parse_size(optarg, c == 'm' ? &kvd_memory_user : &kvd_registered_max))
 				return 1 + main_usage("not a size such as 512M, 64GiB", optarg);
+			break;
+		case 'i':
+			if (parse_size(optarg, &index_max))
+				return 1 + main_usage("not a size such as 512M, 64GiB", optarg);
+			kve_index_max = index_max;
 			break;
 		case 'h':
 			fputs(usage_text, stdout);

@@ -185,6 +185,9 @@ int kvd_report_stats(struct nl_msg *msg, struct kvd_pool *p)
 		{ KVCTX_S_META_WRITTEN_BYTES,	os_atomic64_read(&c->meta_written) },
 		{ KVCTX_S_DISCARDED_BYTES,	os_atomic64_read(&c->discarded) },
 		{ KVCTX_S_UNADMITTED,		st.unadmitted },
+		{ KVCTX_S_INDEX_BYTES,		st.index_bytes },
+		{ KVCTX_S_INDEX_LIMIT,		st.index_limit },
+		{ KVCTX_S_RECOVER_DROPPED,	st.recover_dropped },
 	};
 	int err = nla_put_string(msg, KVCTX_A_POOL, p->name);
 	struct nlattr *nest = nla_nest_start(msg, KVCTX_A_STATS);

@@ -207,6 +207,9 @@ enum kvctx_genl_stat {
 	KVCTX_S_META_WRITTEN_BYTES,	/* the same: headers, summaries, superblocks */
 	KVCTX_S_DISCARDED_BYTES,
 	KVCTX_S_UNADMITTED,		/* STOREs that the write budget turned away */
+	KVCTX_S_INDEX_BYTES,		/* of memory that the index has now, */
+	KVCTX_S_INDEX_LIMIT,		/* and may have; 0: no limit */
+	KVCTX_S_RECOVER_DROPPED,	/* pages that it had no memory for at attach */
 	__KVCTX_S_MAX,
 };
 #define KVCTX_S_MAX (__KVCTX_S_MAX - 1)
