@@ -159,6 +159,28 @@ static void nothing_to_evict(void **state)
 	assert_true(r->spaces > spaces);
 }
 
+/* When all else is leased, what the open segments have is evicted, too. */
+static void heads_are_evicted(void **state)
+{
+	struct rig *r = *state;
+	u32 n = store_many(r, 0, 3100), i, nr = 0;
+	static struct kvc_lease l[3100];
+	struct kvc_load newest, ld;
+
+	place_of(r, n - 1, &newest);
+	for (i = 0; i < n; i++) {
+		place_of(r, i, &ld);
+		if (ld.gseg != newest.gseg)
+			assert_int_equal(rig_lease(r, r->d, i, &l[nr++]), 0);
+	}
+	assert_true(nr > 2500);
+	kvc_index_limit(r->pool, kvc_index_bytes(r->pool) - 1);
+	store_many(r, n, 400);
+	assert_true(rig_stats(r).evicted_pages >= n - nr);
+	while (nr)
+		kvc_lease_put(r->pool, &l[--nr]);
+}
+
 /* Deletes have the memory that they need. */
 static void deletes_at_the_limit(void **state)
 {
@@ -310,6 +332,7 @@ static const struct CMUnitTest memory_tests[] = {
 	cmocka_unit_test_setup_teardown(limit_evicts, make, unmake),
 	cmocka_unit_test_setup_teardown(large_pages_stay, make, unmake),
 	cmocka_unit_test_setup_teardown(nothing_to_evict, make, unmake),
+	cmocka_unit_test_setup_teardown(heads_are_evicted, make, unmake),
 	cmocka_unit_test_setup_teardown(deletes_at_the_limit, make, unmake),
 	cmocka_unit_test_setup_teardown(attach_drops_the_oldest, make, unmake),
 	cmocka_unit_test_setup_teardown(dropped_and_deleted, make, unmake),

@@ -465,11 +465,13 @@ static void *grow(void *arg)
 static void *control(void *arg)
 {
 	struct kvc_stats st;
-	u32 total, free;
+	u32 total, free, round = 0;
 	int slot;
 
 	(void)arg;
 	while (!is_set(&stop_users)) {
+		/* a little less than there is, now and then */
+		kvc_index_limit(pool, round++ % 3 ? 0 : kvc_index_bytes(pool) / 100 * 97);
 		pthread_mutex_lock(&super_lock);
 		slot = kvc_tenant_add(pool, "guest", 0, 0, 0600, 0);
 		pthread_mutex_unlock(&super_lock);
@@ -487,6 +489,7 @@ static void *control(void *arg)
 		pthread_mutex_unlock(&super_lock);
 		usleep(5000);
 	}
+	kvc_index_limit(pool, 0);
 	return NULL;
 }
 
