@@ -435,7 +435,8 @@ static int kvctx_pool_build(struct kvctx_pool *p, struct kvctx_gathering *g)
 		kvctx_refuse(g->extack, NULL, err, "the engine does not start, error %d", -err);
 		goto err_data;
 	}
-	kvc_index_limit(p->core, div_u64((u64)totalram_pages() << PAGE_SHIFT, 100) * min(READ_ONCE(index_percent), 100U));
+	kvc_index_limit(p->core, div_u64((u64)totalram_pages() << PAGE_SHIFT, 100) *
+				 min(READ_ONCE(index_percent), 100U));
 	err = kvctx_bind_members(p, g);
 	if (!err)
 		err = kvctx_catch_up(p, g);

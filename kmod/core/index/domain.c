@@ -6,8 +6,8 @@
  * reference, as sessions do; the last reference frees it. What becomes of it when its tenant is removed: tenant.c. Of a
  * slot's domains none or those of one epoch are not dead, so who looks for one need not ask which epoch that is.
  *
- * They are found in shards, each a table of ids that grows (bucket.c) under a lock of its own. What comes and goes does
- * so under domains.lock too, which guards their numbers:
+ * They are found in shards, each a table of ids that grows (bucket.c) under a lock of its own. What comes and goes
+ * does so under domains.lock too, which guards their numbers:
  *
  *	limit	a tenant makes no more of them than it may. Recovery does not ask: what is on media was made once
  *	sure	so many are kept for each tenant whatever all others have
