@@ -513,6 +513,35 @@ static void holes_have_a_bound(void **state)
 	assert_all_there(t, 0, t->next[0] - 20 * FULL, t->next[0]);
 }
 
+/* A page that a reserve keeps is not moved for ever where nothing else can go. */
+static void kept_page_comes_to_rest(void **state)
+{
+	struct two *t = *state;
+	struct kvc_lease first, l[12 * FULL];
+	u32 n = 0, steps = 0;
+	struct kvc_work w;
+
+	rig_keep_leases(t->rig);
+	store_some(t, 1, 1);
+	store_some(t, 0, FULL - 1);
+	assert_int_equal(rig_lease(t->rig, t->d[0], 0, &first), 0);
+	assert_int_equal(limit(t, 1, 0, SEGMENT), 0);
+	while (store_one(t, 0) == 0) {
+		assert_true(n < ARRAY_SIZE(l));
+		assert_int_equal(rig_lease(t->rig, t->d[0], t->next[0] - 1, &l[n++]), 0);
+	}
+	/* the segment that it shares with others is the only one that can go, and there is one to move it to */
+	kvc_lease_put(t->rig->pool, &first);
+	while (rig_step(t->rig, 0, &w))
+		assert_true(++steps < 50);
+	assert_int_equal(rig_stats(t->rig).moved_pages, 1);
+	assert_all_there(t, 1, 0, 1);
+	while (n--)
+		kvc_lease_put(t->rig->pool, &l[n]);
+	store_some(t, 0, 24 * FULL);
+	assert_all_there(t, 1, 0, 1);
+}
+
 /* What lies on a member that is gone is not what a reserve keeps. */
 static void lost_pages_do_not_count(void **state)
 {
@@ -553,6 +582,7 @@ static const struct CMUnitTest quota_tests[] = {
 	cmocka_unit_test_setup_teardown(too_many_for_few_segments, make_small, unmake),
 	cmocka_unit_test_setup_teardown(all_reserves_stay, make, unmake),
 	cmocka_unit_test_setup_teardown(holes_have_a_bound, make, unmake),
+	cmocka_unit_test_setup_teardown(kept_page_comes_to_rest, make_small, unmake),
 	cmocka_unit_test_setup_teardown(lost_pages_do_not_count, make_members, unmake),
 };
 
