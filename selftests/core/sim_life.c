@@ -366,6 +366,16 @@ static void compare_again(struct sim *s)
 	}
 }
 
+static bool any_unread(const struct sim *s)
+{
+	u32 i;
+
+	for (i = 0; i < s->cfg.nr_members; i++)
+		if (s->unread[i])
+			return true;
+	return false;
+}
+
 /*
  * The first pool is only compared, so that loads do not make every page hot. The second is recovered in the same
  * order: of two copies of a page the first that is found counts, so all pages are where they were.
@@ -392,8 +402,8 @@ void life_attach(struct sim *s)
 	sim_attach(s);
 	compare(s);
 	kvc_pool_destroy(s->pool);
-	/* Where a header was lost, its segment's old log may lie behind discards that are not durable. */
-	if (!s->cfg.corrupts && rng_chance(&s->bus_rng, 1000)) {
+	/* Where a header was lost, or misread, its segment's old log may lie behind discards that are not durable. */
+	if (!s->cfg.corrupts && rng_chance(&s->bus_rng, 1000) && !any_unread(s)) {
 		bus_power_cut(s->bus);
 		s->n.cuts_attached++;
 	}
