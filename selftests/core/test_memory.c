@@ -42,18 +42,23 @@ static u64 counted_again(struct rig *r)
 	return bytes;
 }
 
-static int store_small(struct rig *r, u32 id)
+static int store_in(struct rig *r, struct kvc_domain *d, u32 id)
 {
 	u32 tries;
 	int ret;
 
 	for (tries = 0; tries < 1000; tries++) {
-		ret = rig_store(r, r->d, id, id, LENGTH);
+		ret = rig_store(r, d, id, id, LENGTH);
 		if (ret != -EAGAIN)
 			break;
 		rig_work(r);
 	}
 	return ret;
+}
+
+static int store_small(struct rig *r, u32 id)
+{
+	return store_in(r, r->d, id);
 }
 
 static u32 store_many(struct rig *r, u32 id, u32 count)
@@ -179,6 +184,54 @@ static void heads_are_evicted(void **state)
 	assert_true(rig_stats(r).evicted_pages >= n - nr);
 	while (nr)
 		kvc_lease_put(r->pool, &l[--nr]);
+}
+
+/* Leases beyond their tenant's share yield for memory, when nothing else can go. */
+static void leases_yield(void **state)
+{
+	struct rig *r = *state;
+	u32 n = store_many(r, 0, 9000), i, lasting = 0;
+	static struct kvc_lease l[9000];
+
+	for (i = 0; i < n; i++)
+		assert_int_equal(rig_lease(r, r->d, i, &l[i]), 0);
+	kvc_index_limit(r->pool, kvc_index_bytes(r->pool) - 3 * 4104);
+	store_many(r, n, 250);
+	for (i = 0; i < n; i++)
+		lasting += kvc_lease_lasts(&l[i]);
+	/* and no more of them than are needed */
+	assert_in_range(lasting, n - 1000, n - 1);
+	for (i = 0; i < n; i++)
+		kvc_lease_put(r->pool, &l[i]);
+}
+
+/* Others' small pages do not take what a tenant's reserve keeps. When there is nothing else stores are refused. */
+static void reserves_stay(void **state)
+{
+	struct rig *r = *state;
+	struct kvc_limits limits = { .reserve = 20U << 20 };
+	struct kvc_domain *d;
+	u32 i, n = 0;
+
+	assert_int_equal(kvc_tenant_add(r->pool, "other", 0, 0, 0600, 0), 1);
+	rig_write_super(r);
+	d = rig_domain(r, 1, 0);
+	assert_int_equal(kvc_tenant_limit(r->pool, "other", &limits), 0);
+	for (i = 0; i < 3000; i++)
+		assert_int_equal(store_in(r, d, i), 0);
+	n = store_many(r, n, 3000);
+	kvc_index_limit(r->pool, kvc_index_bytes(r->pool));
+	n = store_many(r, n, 10000);
+	assert_true(rig_stats(r).evicted_pages > 8000);
+	for (i = 0; i < 3000; i++)
+		assert_true(rig_query(r, d, i) >= 0);
+	kvc_index_limit(r->pool, kvc_index_bytes(r->pool) / 3);
+	for (i = 0; i < 1000 && !store_small(r, n + i); i++)
+		;
+	assert_int_equal(store_small(r, n + i), -ENOSPC);
+	for (i = 0; i < 3000; i++)
+		assert_true(rig_query(r, d, i) >= 0);
+	kvc_domain_put(r->pool, d);
 }
 
 /* Deletes have the memory that they need. */
@@ -333,6 +386,8 @@ static const struct CMUnitTest memory_tests[] = {
 	cmocka_unit_test_setup_teardown(large_pages_stay, make, unmake),
 	cmocka_unit_test_setup_teardown(nothing_to_evict, make, unmake),
 	cmocka_unit_test_setup_teardown(heads_are_evicted, make, unmake),
+	cmocka_unit_test_setup_teardown(leases_yield, make, unmake),
+	cmocka_unit_test_setup_teardown(reserves_stay, make, unmake),
 	cmocka_unit_test_setup_teardown(deletes_at_the_limit, make, unmake),
 	cmocka_unit_test_setup_teardown(attach_drops_the_oldest, make, unmake),
 	cmocka_unit_test_setup_teardown(dropped_and_deleted, make, unmake),
