@@ -168,7 +168,7 @@ struct kvctx_pool {
 	u64 write_budget;			/* likewise */
 
 	unsigned long impatient_until;		/* data side: in jiffies, sessions end without a wait */
-	struct kvctx_queue space;		/* data side: STOREs and DELETEs that wait for some, see data/wait.c */
+	struct kvctx_park space;		/* data side: STOREs and DELETEs that wait for some, see data/wait.c */
 	struct delayed_work space_work;		/* tries them again */
 	struct work_struct sweep;		/* of all queues: some of those that wait gave up */
 };

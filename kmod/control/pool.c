@@ -226,7 +226,7 @@ static int kvctx_arrange(struct kvctx_gathering *g)
 static void kvctx_pool_put(struct kvctx_pool *p)
 {
 	if (refcount_dec_and_test(&p->admins))
-		kfree(p);
+		kvfree(p);
 }
 
 int kvctx_pool_lock(struct kvctx_pool *p)
@@ -269,7 +269,7 @@ static void kvctx_pool_free(struct kvctx_pool *p)
 
 static struct kvctx_pool *kvctx_pool_alloc(const struct kvc_super *super)
 {
-	struct kvctx_pool *p = kzalloc(sizeof(*p), GFP_KERNEL);
+	struct kvctx_pool *p = kvzalloc(sizeof(*p), GFP_KERNEL);
 	u32 i;
 
 	if (!p)

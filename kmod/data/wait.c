@@ -20,7 +20,7 @@ static void wait_tick(struct kvctx_pool *p, struct delayed_work *work)
 
 /*
  * Try an operation for the first time. 0: it was taken over; otherwise it completes with the error. @behind: behind
- * those that wait already.
+ * those of its tenant that wait already.
  */
 int kvctx_attempt(struct kvctx_op *op, bool behind)
 {
@@ -120,7 +120,7 @@ static void wait_turn_work(struct work_struct *work)
 s32 kvctx_cancel(struct kvctx_session *s, const struct kvctx_sqe *sqe)
 {
 	struct kvctx_pool *p = s->pool;
-	u32 i, nr = kvctx_queue_cancel(&p->space, s, sqe->offset);
+	u32 i, nr = kvctx_queue_cancel(&p->space.of[s->tenant->slot], s, sqe->offset);
 
 	for (i = 0; i < KVC_MEMBERS_MAX; i++)
 		nr += kvctx_queue_cancel(&p->members[i].turn.queue, s, sqe->offset);
@@ -132,7 +132,7 @@ void kvctx_sweep(struct kvctx_pool *p)
 {
 	u32 i;
 
-	kvctx_queue_weed(&p->space, false);
+	kvctx_park_weed(&p->space);
 	for (i = 0; i < KVC_MEMBERS_MAX; i++)
 		kvctx_queue_weed(&p->members[i].turn.queue, false);
 }

@@ -1,18 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only OR LGPL-2.1-or-later
 /*
- * Waiting for space. A STORE or DELETE that the engine answers with -EAGAIN is parked and tried again, in order, until
- * it starts or gives up (queue.c).
+ * Waiting for space. A STORE or DELETE that the engine answers with -EAGAIN is parked and tried again until it starts or
+ * gives up (queue.c). Each tenant has a queue, so one that has reached a limit of its own keeps up nobody else, neither
+ * who waits nor who comes.
  *
  * The server has it retried when the engine says that space was made, and on the tick. The tick makes a wake-up that
  * came between a failed attempt and the parking cost one tick instead of for ever.
  *
- * Order: a STORE that may wait queues up behind those parked before it, while they are tried too: a DELETE ahead of it
- * in its batch has taken effect or failed when it starts. One that may not (NOWAIT) tries its luck; so does a DELETE,
- * which needs another kind of space.
+ * Turns: the tenants' queues are tried in a circle, one operation of each, until none can go on; the next time begins
+ * behind the last who could. So what is made for all is shared alike. Who comes while nobody of his own tenant waits is
+ * tried at once, although others wait. These do not starve: whatever a page's size or tenant, what it wants is a free
+ * segment, so while he finds these the others find them too; and when he finds none he waits, and his tenant behind him.
  *
- * A STORE of a peer's memory goes to the members that reach the peer only. When these are full it is passed by all that
- * can go elsewhere, in the order in which they wait, and by those that come: reqs[0] has the passed ones. They come
- * first when the queue is tried again.
+ * Order: a STORE that may wait queues up behind those of its tenant parked before it, while they are tried too: a DELETE
+ * ahead of it in its batch has taken effect or failed when it starts. One that may not (NOWAIT) tries its luck; so does a
+ * DELETE, which needs another kind of space.
+ *
+ * A STORE of a peer's memory goes to the members that reach the peer only. When these are full it is passed by all of its
+ * tenant that can go elsewhere, in the order in which they wait, and by those that come: reqs[0] has the passed ones.
+ * They come first when the queue is tried again.
  */
 #include "session/wait.h"
 
@@ -36,9 +42,9 @@ static int park_add(struct kvctx_queue *q, struct kvctx_req *req)
  * The engine answered -EAGAIN, or was not asked. 0: it waits, may be gone, and kvctx_park_retry() is to be called on
  * the tick; otherwise it completes with the error.
  */
-int kvctx_park(struct kvctx_queue *q, struct kvctx_req *req)
+int kvctx_park(struct kvctx_park *p, struct kvctx_req *req)
 {
-	return req->flags & KVCTX_OP_NOWAIT ? -EAGAIN : park_add(q, req);
+	return req->flags & KVCTX_OP_NOWAIT ? -EAGAIN : park_add(&p->of[req->tenant], req);
 }
 
 /* Those that were passed count again, before all others, and find no member full. */
@@ -105,31 +111,81 @@ static int park_again(struct kvctx_queue *q, struct kvctx_req *req)
 	return err;
 }
 
-/* By one at a time. true: somebody waits still, again on the tick */
-bool kvctx_park_retry(struct kvctx_queue *q)
+/* Let one go on. false: none can */
+static bool park_try(struct kvctx_queue *q)
 {
 	struct kvctx_req *req;
-	bool any;
+	bool any, went;
 	int err;
 
-	/* what is tried again counts as waiting, until its effect is there */
-	os_atomic_inc(&q->waiting);
-	kvctx_queue_weed(q, true);
-	park_begin(q);
 	while ((req = park_next(q))) {
 		any = !req->barred;
 		err = kvctx_req_attempt(req);
-		if (err == -EAGAIN) {
+		went = err != -EAGAIN;
+		if (!went)
 			err = park_again(q, req);
-			if (!err && any)
-				break;
-		}
 		if (err)
 			kvctx_req_complete(req, err, 0);
 		os_relax();
+		if (went || err)
+			return true;
+		if (any)
+			break;
 	}
-	/* pairs with kvctx_park_at_once() */
-	return !os_atomic_dec_and_test(&q->waiting) || os_atomic_read(&q->passed);
+	return false;
+}
+
+/* The tenants of whom somebody waits, in the order of their turns. How many? */
+static u32 park_begin_all(struct kvctx_park *p, u16 *tenants)
+{
+	struct kvctx_queue *q;
+	u32 i, nr = 0;
+	u16 tenant;
+
+	for (i = 0; i < KVC_TENANTS_MAX; i++) {
+		tenant = (p->next + i) % KVC_TENANTS_MAX;
+		q = &p->of[tenant];
+		if (!os_atomic_read(&q->waiting) && !os_atomic_read(&q->passed))
+			continue;
+		/* what is tried again counts as waiting, until its effect is there */
+		os_atomic_inc(&q->waiting);
+		kvctx_queue_weed(q, true);
+		park_begin(q);
+		tenants[nr++] = tenant;
+	}
+	return nr;
+}
+
+/* By one at a time. true: somebody waits still, again on the tick */
+bool kvctx_park_retry(struct kvctx_park *p)
+{
+	u16 tenants[KVC_TENANTS_MAX];
+	u32 i, left, nr = park_begin_all(p, tenants);
+	struct kvctx_queue *q;
+	bool again = false;
+
+	for (; nr; nr = left) {
+		for (i = left = 0; i < nr; i++) {
+			q = &p->of[tenants[i]];
+			if (park_try(q)) {
+				p->next = tenants[i] + 1;
+				tenants[left++] = tenants[i];
+				continue;
+			}
+			/* pairs with kvctx_park_at_once() */
+			again |= !os_atomic_dec_and_test(&q->waiting) || os_atomic_read(&q->passed);
+		}
+	}
+	return again;
+}
+
+/* Take out who gives up. */
+void kvctx_park_weed(struct kvctx_park *p)
+{
+	u32 i;
+
+	for (i = 0; i < KVC_TENANTS_MAX; i++)
+		kvctx_queue_weed(&p->of[i], false);
 }
 
 static void park_drop(struct kvctx_req *req, int err)
@@ -137,7 +193,11 @@ static void park_drop(struct kvctx_req *req, int err)
 	kvctx_req_complete(req, err, 0);
 }
 
-void kvctx_park_init(struct kvctx_queue *q)
+void kvctx_park_init(struct kvctx_park *p)
 {
-	kvctx_queue_init(q, park_drop);
+	u32 i;
+
+	for (i = 0; i < KVC_TENANTS_MAX; i++)
+		kvctx_queue_init(&p->of[i], park_drop);
+	p->next = 0;
 }

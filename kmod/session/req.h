@@ -19,6 +19,7 @@ struct kvctx_req {
 	u32 flags;
 	u8 opcode;			/* enum kvctx_opcode */
 	u8 prio;			/* enum kvctx_prio, not DEFAULT */
+	u16 tenant;			/* the slot of the session's */
 	u32 length;
 	u64 offset;
 	union {

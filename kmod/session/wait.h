@@ -20,6 +20,11 @@ struct kvctx_queue {
 	void (*drop)(struct kvctx_req *req, int err);	/* the end of one that gives up; never changes; no lock */
 };
 
+struct kvctx_park {
+	u32 next;			/* whose turn it is, of those with the slots from here on; kvctx_park_retry()'s */
+	struct kvctx_queue of[KVC_TENANTS_MAX];	/* a tenant's STOREs and DELETEs, by its slot */
+};
+
 struct kvctx_turn {
 	struct os_atomic urgent;	/* URGENT operations in flight */
 	struct os_atomic64 bytes;	/* in flight of the less urgent ones */
@@ -35,9 +40,10 @@ u32 kvctx_queue_cancel(struct kvctx_queue *q, const void *session, u64 user_data
 u32 kvctx_queue_cancel_all(struct kvctx_queue *q, const void *session, const u64 *names, u32 nr_names);
 
 /* park.c */
-void kvctx_park_init(struct kvctx_queue *q);
-int kvctx_park(struct kvctx_queue *q, struct kvctx_req *req);
-bool kvctx_park_retry(struct kvctx_queue *q);
+void kvctx_park_init(struct kvctx_park *p);
+int kvctx_park(struct kvctx_park *p, struct kvctx_req *req);
+bool kvctx_park_retry(struct kvctx_park *p);
+void kvctx_park_weed(struct kvctx_park *p);
 
 /* turn.c */
 void kvctx_turn_init(struct kvctx_turn *t);
@@ -46,9 +52,11 @@ int kvctx_turn_queue(struct kvctx_turn *t, struct kvctx_req *req, u32 bytes);
 bool kvctx_turn_recall(struct kvctx_turn *t, struct kvctx_req *req);
 bool kvctx_turn_run(struct kvctx_turn *t);
 
-/* Is an operation that came now to be tried, not to wait @behind those that do? */
-static inline bool kvctx_park_at_once(const struct kvctx_queue *q, const struct kvctx_req *req, bool behind)
+/* Is an operation that came now to be tried, not to wait @behind those of its tenant that do? */
+static inline bool kvctx_park_at_once(const struct kvctx_park *p, const struct kvctx_req *req, bool behind)
 {
+	const struct kvctx_queue *q = &p->of[req->tenant];
+
 	/* pairs with kvctx_park_retry(): the effect of those that were tried again is seen */
 	return !behind || req->flags & KVCTX_OP_NOWAIT ||
 	       (!os_atomic_read(&q->waiting) && ~(req->barred | READ_ONCE(q->full)));

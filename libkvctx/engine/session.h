@@ -349,7 +349,7 @@ void kve_op_complete(struct kve_op *op, s32 res, u32 flags);
 
 struct kve_waits {
 	struct kve_pool *pool;
-	struct kvctx_queue space;		/* STORE and DELETE */
+	struct kvctx_park space;		/* STORE and DELETE */
 	struct kvctx_turn turns[KVC_MEMBERS_MAX];
 };
 

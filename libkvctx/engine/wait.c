@@ -18,7 +18,7 @@ static void wait_tick(struct kve_pool *p)
 
 /*
  * Try an operation for the first time. 0: it was taken over; otherwise it completes with the error. @behind: behind
- * those that wait already.
+ * those of its tenant that wait already.
  */
 int kve_attempt(struct kve_op *op, bool behind)
 {
@@ -72,7 +72,7 @@ bool kve_turn_take_back(struct kve_op *op, u32 member)
 /* Those called by one of @nr_names user_data, which ascend. How many? */
 u32 kve_cancel_all(struct kve_session *s, const u64 *names, u32 nr_names)
 {
-	u32 i, nr = kvctx_queue_cancel_all(&s->waits->space, s, names, nr_names);
+	u32 i, nr = kvctx_queue_cancel_all(&s->waits->space.of[s->slot], s, names, nr_names);
 
 	for (i = 0; i < KVC_MEMBERS_MAX; i++)
 		nr += kvctx_queue_cancel_all(&s->waits->turns[i].queue, s, names, nr_names);
@@ -91,7 +91,7 @@ void kve_sweep(struct kve_waits *w)
 {
 	u32 i;
 
-	kvctx_queue_weed(&w->space, false);
+	kvctx_park_weed(&w->space);
 	for (i = 0; i < KVC_MEMBERS_MAX; i++)
 		kvctx_queue_weed(&w->turns[i].queue, false);
 }

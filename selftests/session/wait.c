@@ -22,7 +22,7 @@ static struct op *op_new(u32 i, u8 prio)
 
 /* Space: each attempt takes one, and is an end. What it completes with is its place among all. */
 
-static struct kvctx_queue space;
+static struct kvctx_park space;
 static struct os_atomic room;
 static s32 order;
 
@@ -39,6 +39,17 @@ static int fail(struct op *op)
 {
 	(void)op;
 	return -EIO;
+}
+
+/* Is nobody parked? */
+static bool space_idle(void)
+{
+	u32 i;
+
+	for (i = 0; i < KVC_TENANTS_MAX; i++)
+		if (os_atomic_read(&space.of[i].waiting) || os_atomic_read(&space.of[i].passed))
+			return false;
+	return true;
 }
 
 /* As a server does. 1: it waits */
@@ -90,6 +101,28 @@ static int store_into(u32 i, u64 members)
 	return attempt(op, true);
 }
 
+/* From a tenant, each of which has room of its own */
+
+static u32 shares[3];
+
+static int take_share(struct op *op)
+{
+	if (!shares[op->req.tenant])
+		return -EAGAIN;
+	shares[op->req.tenant]--;
+	kvctx_req_complete(&op->req, order++, 0);
+	return 0;
+}
+
+static int store_of(u32 i, u16 tenant, int (*take)(struct op *op))
+{
+	struct op *op = op_new(i, KVCTX_PRIO_NORMAL);
+
+	op->attempt = take;
+	op->req.tenant = tenant;
+	return attempt(op, true);
+}
+
 static bool waits(u32 i)
 {
 	return !os_atomic_read(&ops[i].completions);
@@ -100,6 +133,7 @@ static void begin_space(u32 n)
 	os_clock = 0;
 	os_atomic_set(&room, n);
 	order = 0;
+	space = (struct kvctx_park){};
 	kvctx_park_init(&space);
 }
 
@@ -154,7 +188,76 @@ static void test_passing(void)
 	EXPECT(kvctx_park_retry(&space) && waits(7) && waits(3));
 	rooms[0] = 4;
 	EXPECT(!kvctx_park_retry(&space) && ended(&ops[4], 5) && ended(&ops[6], 6) && ended(&ops[7], 7) && ended(&ops[3], 8));
-	EXPECT(!os_atomic_read(&space.waiting) && !os_atomic_read(&space.passed));
+	EXPECT(space_idle());
+}
+
+/* A tenant without room of its own keeps up nobody but itself. */
+static void test_tenants(void)
+{
+	begin_space(0);
+	memset(shares, 0, sizeof(shares));
+	EXPECT(store_of(0, 0, take_share) == 1 && store_of(1, 0, take_share) == 1);
+	/* those of others that come do not wait, but behind their like */
+	shares[1] = 1;
+	EXPECT(!store_of(2, 1, take_share) && ended(&ops[2], 0));
+	EXPECT(store_of(3, 1, take_share) == 1 && store_of(4, 1, take_share) == 1);
+	shares[1] = 2;
+	EXPECT(store_of(5, 1, take_share) == 1);
+	/* in order */
+	EXPECT(kvctx_park_retry(&space) && ended(&ops[3], 1) && ended(&ops[4], 2) && waits(5) && waits(0) && waits(1));
+	shares[1] = 2;
+	EXPECT(kvctx_park_retry(&space) && ended(&ops[5], 3) && waits(0) && waits(1));
+	EXPECT(!store_of(2, 1, take_share) && ended(&ops[2], 4));
+	shares[0] = 1;
+	EXPECT(store_of(6, 0, take_share) == 1);
+	EXPECT(kvctx_park_retry(&space) && ended(&ops[0], 5) && waits(1) && waits(6));
+	shares[0] = 2;
+	EXPECT(!kvctx_park_retry(&space) && ended(&ops[1], 6) && ended(&ops[6], 7));
+}
+
+/* One who has no member to go to neither, though it may be another's */
+static void test_tenants_passing(void)
+{
+	begin_space(0);
+	memset(rooms, 0, sizeof(rooms));
+	op_new(0, KVCTX_PRIO_NORMAL)->attempt = take_share;
+	ops[0].req.barred = ~1ULL;
+	EXPECT(attempt(&ops[0], true) == 1);
+	EXPECT(kvctx_park_retry(&space) && waits(0));
+	op_new(1, KVCTX_PRIO_NORMAL)->attempt = take_member;
+	ops[1].req.barred = ~1ULL;
+	ops[1].req.tenant = 1;
+	rooms[0] = 1;
+	EXPECT(!attempt(&ops[1], true) && ended(&ops[1], 0));
+	op_new(1, KVCTX_PRIO_NORMAL)->attempt = take_member;
+	ops[1].req.barred = ~1ULL;
+	ops[1].req.tenant = 1;
+	EXPECT(attempt(&ops[1], true) == 1);
+	rooms[0] = 1;
+	EXPECT(kvctx_park_retry(&space) && ended(&ops[1], 1) && waits(0));
+}
+
+/* Room that is everybody's goes to the tenants in turn, one after the other, and none is left out. */
+static void test_tenants_turns(void)
+{
+	static const u16 tenants[] = { 0, 0, 0, 1, 1, 239 };
+	u32 i;
+
+	begin_space(0);
+	for (i = 0; i < ARRAY_SIZE(tenants); i++)
+		EXPECT(store_of(i, tenants[i], take_room) == 1);
+	os_atomic_set(&room, 2);
+	EXPECT(kvctx_park_retry(&space) && ended(&ops[0], 0) && ended(&ops[3], 1) && waits(1) && waits(4) && waits(5));
+	os_atomic_set(&room, 1);
+	EXPECT(kvctx_park_retry(&space) && ended(&ops[5], 2));
+	/* none in between */
+	EXPECT(kvctx_park_retry(&space));
+	os_atomic_set(&room, 1);
+	EXPECT(kvctx_park_retry(&space) && ended(&ops[1], 3) && waits(4));
+	/* who comes again is not before who was there, more than once */
+	EXPECT(store_of(6, 0, take_room) == 1 && store_of(7, 239, take_room) == 1);
+	os_atomic_set(&room, 5);
+	EXPECT(!kvctx_park_retry(&space) && ended(&ops[4], 4) && ended(&ops[7], 5) && ended(&ops[2], 6) && ended(&ops[6], 7));
 }
 
 /* So do deadlines, CANCEL, and those that are not wanted any more. */
@@ -164,15 +267,15 @@ static void test_giving_up_passed(void)
 	memset(rooms, 0, sizeof(rooms));
 	EXPECT(store_into(0, 1) == 1 && store_into(1, 1) == 1 && store_into(2, 2) == 1);
 	ops[1].req.deadline = 10;
-	kvctx_queue_weed(&space, false);
+	kvctx_park_weed(&space);
 	EXPECT(kvctx_park_retry(&space));
-	EXPECT(kvctx_queue_cancel(&space, &a_session, 0) == 1 && ended(&ops[0], -ECANCELED));
+	EXPECT(kvctx_queue_cancel(&space.of[0], &a_session, 0) == 1 && ended(&ops[0], -ECANCELED));
 	os_clock = 10;
 	EXPECT(kvctx_park_retry(&space) && ended(&ops[1], -ETIME));
 	ops[2].unwanted = -ENODEV;
-	kvctx_queue_weed(&space, false);
+	kvctx_park_weed(&space);
 	EXPECT(ended(&ops[2], -ENODEV));
-	EXPECT(!kvctx_park_retry(&space) && !os_atomic_read(&space.waiting) && !os_atomic_read(&space.passed));
+	EXPECT(!kvctx_park_retry(&space) && space_idle());
 	rooms[0] = 1;
 	EXPECT(!store_into(3, 1) && ended(&ops[3], 0));
 }
@@ -185,8 +288,7 @@ static void test_giving_up(void)
 	for (i = 0; i < OPS; i++)
 		EXPECT(store(i) == 1);
 	/* deadlines, of which the queue knows the first only if it came before */
-	kvctx_queue_init(&space, space.drop);
-	os_atomic_set(&space.waiting, 0);
+	begin_space(0);
 	for (i = 0; i < 5; i++) {
 		op_new(i, KVCTX_PRIO_NORMAL)->attempt = take_room;
 		ops[i].req.deadline = i < 2 ? 20 - 10 * i : OS_NEVER;
@@ -201,14 +303,14 @@ static void test_giving_up(void)
 	/* what nobody wants any more goes when somebody says so, and does not come in */
 	ops[3].unwanted = -ECANCELED;
 	EXPECT(kvctx_park_retry(&space) && waits(3));
-	kvctx_queue_weed(&space, false);
+	kvctx_park_weed(&space);
 	EXPECT(ended(&ops[3], -ECANCELED) && waits(2));
 	op_new(5, KVCTX_PRIO_NORMAL)->attempt = take_room;
 	ops[5].unwanted = -ENODEV;
 	EXPECT(attempt(&ops[5], true) == -ENODEV);
 	/* CANCEL, by session and name */
-	EXPECT(!kvctx_queue_cancel(&space, &another, 2) && !kvctx_queue_cancel(&space, &a_session, 9) && waits(2));
-	EXPECT(kvctx_queue_cancel(&space, &a_session, 2) == 1 && ended(&ops[2], -ECANCELED) && waits(4));
+	EXPECT(!kvctx_queue_cancel(&space.of[0], &another, 2) && !kvctx_queue_cancel(&space.of[0], &a_session, 9) && waits(2));
+	EXPECT(kvctx_queue_cancel(&space.of[0], &a_session, 2) == 1 && ended(&ops[2], -ECANCELED) && waits(4));
 	os_atomic_set(&room, 1);
 	EXPECT(!kvctx_park_retry(&space) && ended(&ops[4], 0));
 }
@@ -222,13 +324,13 @@ static void test_many_names(void)
 	begin_space(0);
 	for (i = 0; i < 8; i++)
 		EXPECT(store(i) == 1);
-	EXPECT(!kvctx_queue_cancel_all(&space, &a_session, all, 0));
-	EXPECT(!kvctx_queue_cancel_all(&space, &another, all, ARRAY_SIZE(all)));
-	EXPECT(kvctx_queue_cancel_all(&space, &a_session, all, ARRAY_SIZE(all)) == 4);
+	EXPECT(!kvctx_queue_cancel_all(&space.of[0], &a_session, all, 0));
+	EXPECT(!kvctx_queue_cancel_all(&space.of[0], &another, all, ARRAY_SIZE(all)));
+	EXPECT(kvctx_queue_cancel_all(&space.of[0], &a_session, all, ARRAY_SIZE(all)) == 4);
 	for (i = 0; i < 8; i++)
 		EXPECT(i == 1 || i == 3 || i == 4 || i == 7 ? ended(&ops[i], -ECANCELED) : waits(i));
-	kvctx_queue_cancel_all(&space, &a_session, (const u64[]){ 0, 2, 5, 6 }, 4);
-	EXPECT(!os_atomic_read(&space.waiting));
+	kvctx_queue_cancel_all(&space.of[0], &a_session, (const u64[]){ 0, 2, 5, 6 }, 4);
+	EXPECT(space_idle());
 }
 
 /* Turns. What goes is in flight until the test ends it. */
@@ -330,8 +432,7 @@ static int stores(struct op *op)
 
 static void serve(void)
 {
-	while (os_atomic_read(&running) || os_atomic_read(&turn.queue.waiting) || os_atomic_read(&space.waiting) ||
-	       os_atomic_read(&space.passed)) {
+	while (os_atomic_read(&running) || os_atomic_read(&turn.queue.waiting) || !space_idle()) {
 		WRITE_ONCE(os_clock, READ_ONCE(os_clock) + KVCTX_NSEC_PER_MS);
 		os_atomic_set(&room, os_atomic_read(&running) ? os_now() / KVCTX_NSEC_PER_MS % 3 : 1);
 		kvctx_turn_run(&turn);
@@ -359,6 +460,7 @@ static void contend(u32 thread)
 		};
 		if (!draw(&seed, 3))
 			op->req.barred = 1 + draw(&seed, 3);
+		op->req.tenant = (u16)draw(&seed, 3);
 		if (!draw(&seed, 10))
 			op->req.deadline = os_now() + draw(&seed, 5) * KVCTX_NSEC_PER_MS;
 		ret = draw(&seed, 2) ? kvctx_turn_enter(&turn, &op->req, 2 * MIB) :
@@ -374,7 +476,7 @@ static void contend(u32 thread)
 		if (!draw(&seed, 20))
 			kvctx_queue_cancel(&turn.queue, &a_session, draw(&seed, 100));
 		if (!draw(&seed, 20))
-			kvctx_queue_cancel(&space, &a_session, draw(&seed, 100));
+			kvctx_queue_cancel(&space.of[draw(&seed, 3)], &a_session, draw(&seed, 100));
 	}
 	if (flies)
 		went(flies, 0);
@@ -389,6 +491,9 @@ void test_waits(void)
 {
 	test_space();
 	test_passing();
+	test_tenants();
+	test_tenants_passing();
+	test_tenants_turns();
 	test_giving_up();
 	test_giving_up_passed();
 	test_many_names();
@@ -398,6 +503,6 @@ void test_waits(void)
 	begin_turns();
 	os_atomic_set(&running, 3);
 	in_threads(4, contend);
-	EXPECT(!os_atomic_read(&space.waiting) && !os_atomic_read(&space.passed));
+	EXPECT(space_idle());
 	end_turns();
 }
