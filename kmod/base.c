@@ -75,7 +75,7 @@ void kvctx_leave_look(struct kvctx_pool *p)
 /* ops->space of the engine: any context, no sleep. */
 void kvctx_space(struct kvctx_pool *p)
 {
-	if (!list_empty_careful(&p->space.reqs[0]) || !list_empty_careful(&p->space.reqs[1]))
+	if (READ_ONCE(p->space.some))
 		mod_delayed_work(p->io_wq, &p->space_work, 0);
 }
 

@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only OR LGPL-2.1-or-later
 /*
- * Waiting for space. A STORE or DELETE that the engine answers with -EAGAIN is parked and tried again until it starts or
- * gives up (queue.c). Each tenant has a queue, so one that has reached a limit of its own keeps up nobody else, neither
- * who waits nor who comes.
+ * Waiting for space. A STORE or DELETE that the engine answers with -EAGAIN is parked and tried again until it starts
+ * or gives up (queue.c). Each tenant has a queue, so one that has reached a limit of its own keeps up nobody else,
+ * neither who waits nor who comes.
  *
  * The server has it retried when the engine says that space was made, and on the tick. The tick makes a wake-up that
  * came between a failed attempt and the parking cost one tick instead of for ever.
  *
  * Turns: the tenants' queues are tried in a circle, one operation of each, until none can go on; the next time begins
- * behind the last who could. So what is made for all is shared alike. Who comes while nobody of his own tenant waits is
- * tried at once, although others wait. These do not starve: whatever a page's size or tenant, what it wants is a free
- * segment, so while he finds these the others find them too; and when he finds none he waits, and his tenant behind him.
+ * behind the last who could. So what is made for all is shared alike. Who comes while nobody of his own tenant waits
+ * is tried at once, although others wait. These do not starve: whatever a page's size or tenant, what it wants is a
+ * free segment, so while he finds these the others find them too; and when he finds none he waits, and his tenant
+ * behind him.
  *
- * Order: a STORE that may wait queues up behind those of its tenant parked before it, while they are tried too: a DELETE
- * ahead of it in its batch has taken effect or failed when it starts. One that may not (NOWAIT) tries its luck; so does a
- * DELETE, which needs another kind of space.
+ * Order: a STORE that may wait queues up behind those of its tenant parked before it, while they are tried too: a
+ * DELETE ahead of it in its batch has taken effect or failed when it starts. One that may not (NOWAIT) tries its luck;
+ * so does a DELETE, which needs another kind of space.
  *
- * A STORE of a peer's memory goes to the members that reach the peer only. When these are full it is passed by all of its
- * tenant that can go elsewhere, in the order in which they wait, and by those that come: reqs[0] has the passed ones.
- * They come first when the queue is tried again.
+ * A STORE of a peer's memory goes to the members that reach the peer only. When these are full it is passed by all of
+ * its tenant that can go elsewhere, in the order in which they wait, and by those that come: reqs[0] has the passed
+ * ones. They come first when the queue is tried again.
  */
 #include "session/wait.h"
 
@@ -44,7 +45,10 @@ static int park_add(struct kvctx_queue *q, struct kvctx_req *req)
  */
 int kvctx_park(struct kvctx_park *p, struct kvctx_req *req)
 {
-	return req->flags & KVCTX_OP_NOWAIT ? -EAGAIN : park_add(&p->of[req->tenant], req);
+	if (req->flags & KVCTX_OP_NOWAIT)
+		return -EAGAIN;
+	WRITE_ONCE(p->some, true);
+	return park_add(&p->of[req->tenant], req);
 }
 
 /* Those that were passed count again, before all others, and find no member full. */
@@ -176,6 +180,7 @@ bool kvctx_park_retry(struct kvctx_park *p)
 			again |= !os_atomic_dec_and_test(&q->waiting) || os_atomic_read(&q->passed);
 		}
 	}
+	WRITE_ONCE(p->some, again);
 	return again;
 }
 
@@ -200,4 +205,5 @@ void kvctx_park_init(struct kvctx_park *p)
 	for (i = 0; i < KVC_TENANTS_MAX; i++)
 		kvctx_queue_init(&p->of[i], park_drop);
 	p->next = 0;
+	p->some = false;
 }

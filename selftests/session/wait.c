@@ -196,7 +196,7 @@ static void test_tenants(void)
 {
 	begin_space(0);
 	memset(shares, 0, sizeof(shares));
-	EXPECT(store_of(0, 0, take_share) == 1 && store_of(1, 0, take_share) == 1);
+	EXPECT(!space.some && store_of(0, 0, take_share) == 1 && space.some && store_of(1, 0, take_share) == 1);
 	/* those of others that come do not wait, but behind their like */
 	shares[1] = 1;
 	EXPECT(!store_of(2, 1, take_share) && ended(&ops[2], 0));
@@ -211,8 +211,9 @@ static void test_tenants(void)
 	shares[0] = 1;
 	EXPECT(store_of(6, 0, take_share) == 1);
 	EXPECT(kvctx_park_retry(&space) && ended(&ops[0], 5) && waits(1) && waits(6));
+	EXPECT(space.some);
 	shares[0] = 2;
-	EXPECT(!kvctx_park_retry(&space) && ended(&ops[1], 6) && ended(&ops[6], 7));
+	EXPECT(!kvctx_park_retry(&space) && ended(&ops[1], 6) && ended(&ops[6], 7) && !space.some);
 }
 
 /* One who has no member to go to neither, though it may be another's */
