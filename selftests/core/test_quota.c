@@ -542,6 +542,36 @@ static void kept_page_comes_to_rest(void **state)
 	assert_all_there(t, 1, 0, 1);
 }
 
+/* Nor are those that fill a segment */
+static void kept_pages_come_to_rest(void **state)
+{
+	struct two *t = *state;
+	struct kvc_lease first[2], l[12 * FULL];
+	u32 n = 0, steps = 0, i;
+	struct kvc_work w;
+
+	rig_keep_leases(t->rig);
+	for (i = 0; i < 2; i++) {
+		store_some(t, 1, FULL - 2);
+		store_some(t, 0, 2);
+		assert_int_equal(rig_lease(t->rig, t->d[0], t->next[0] - 1, &first[i]), 0);
+	}
+	assert_int_equal(limit(t, 1, 0, 2 * SEGMENT), 0);
+	while (store_one(t, 0) == 0) {
+		assert_true(n < ARRAY_SIZE(l));
+		assert_int_equal(rig_lease(t->rig, t->d[0], t->next[0] - 1, &l[n++]), 0);
+	}
+	for (i = 0; i < 2; i++)
+		kvc_lease_put(t->rig->pool, &first[i]);
+	while (rig_step(t->rig, 0, &w))
+		assert_true(++steps < 100);
+	assert_all_there(t, 1, 0, 2 * (FULL - 2));
+	while (n--)
+		kvc_lease_put(t->rig->pool, &l[n]);
+	store_some(t, 0, 24 * FULL);
+	assert_all_there(t, 1, 0, 2 * (FULL - 2));
+}
+
 /* What lies on a member that is gone is not what a reserve keeps. */
 static void lost_pages_do_not_count(void **state)
 {
@@ -583,6 +613,7 @@ static const struct CMUnitTest quota_tests[] = {
 	cmocka_unit_test_setup_teardown(all_reserves_stay, make, unmake),
 	cmocka_unit_test_setup_teardown(holes_have_a_bound, make, unmake),
 	cmocka_unit_test_setup_teardown(kept_page_comes_to_rest, make_small, unmake),
+	cmocka_unit_test_setup_teardown(kept_pages_come_to_rest, make_small, unmake),
 	cmocka_unit_test_setup_teardown(lost_pages_do_not_count, make_members, unmake),
 };
 

@@ -352,10 +352,51 @@ static int carry_tomb(struct kvc_member *m, u32 entry)
 	return kvc_tomb_carry(m, KVC_HEAD_MOVE, entry);
 }
 
+/* Would the page have to go to the move head, as a reserve keeps it? Member locked. */
+static bool goes_nowhere(const struct kvc_member *m, const struct kvc_entry *e)
+{
+	struct kvc_pool *p = m->pool;
+	u32 slot = kvc_domain(p, e->domain)->slot;
+	const struct kvc_seg *own = m->head[kvc_quota_head(p, slot, KVC_HEAD_MOVE)];
+
+	return kvc_quota_guards(p, m->reclaim.victim, slot) &&
+	       (!own || !kvc_seg_fits(p, own, kvc_blocks(e->length), kvc_page_rec_bytes(p, e->length)));
+}
+
+/*
+ * Is the victim full of pages that reserves keep, none of which is gone? Elsewhere they take as much room, until there is
+ * a segment to open for their tenants.
+ */
+static os_racy bool kept_fill(struct kvc_member *m)
+{
+	const struct kvc_seg *victim = m->reclaim.victim;
+	struct kvc_pool *p = m->pool;
+	struct kvc_cursor c;
+	bool all, any = false;
+	u32 entry;
+
+	if (likely(!READ_ONCE(p->quota.on)) || kvc_seg_owner(victim))
+		return false;
+	os_lock(&m->lock);
+	all = kvc_ready(m) < 2;
+	kvc_cursor_init(&c);
+	for (; all && (entry = kvc_cursor_entry(p, victim, &c)) != KVC_NONE; c.index++) {
+		const struct kvc_entry *e = kvc_entry(p, entry);
+
+		if (e->state == KVC_E_TOMB)
+			continue;
+		all = e->state == KVC_E_LIVE && goes_nowhere(m, e);
+		any = true;
+	}
+	os_unlock(&m->lock);
+	return all && any;
+}
+
 static int carry(struct kvc_member *m)
 {
 	struct kvc_reclaim *rc = &m->reclaim;
-	int r = rc->cursor.index == 0 && kvc_tombs_fill(m) ? -EAGAIN : kvc_tombs_carry(m, false, carry_tomb);
+	bool in_vain = rc->cursor.index == 0 && (kvc_tombs_fill(m) || kept_fill(m));
+	int r = in_vain ? -EAGAIN : kvc_tombs_carry(m, false, carry_tomb);
 
 	if (r == -EAGAIN) {
 		/* No room for its tombstones, or no gain in it: it cannot go until something else changes. */
