@@ -196,8 +196,8 @@ u32 kvc_tenant_keyspaces(struct kvc_pool *p, u32 slot);	/* that it has now */
  * before the commit: the page is marked, and nobody checks it. The page goes to one of @members, a mask by number.
  * begin: 0, -EEXIST (present: DEDUP), -EINPROGRESS (pending by another: DEDUP), -EAGAIN (no space yet: reclaim was
  * asked for, wait for ops->space), -ENOSPC (nothing evictable; at the tenant's quota: nothing of its own), -EDQUOT (the
- * write budget is spent and the key was not seen before; now it was), -ENODEV (none of the members online, or the tenant
- * was removed), -EINVAL (length 0 or over kvc_page_max()), -ENOMEM. Allocates.
+ * write budget is spent and the key was not seen before; now it was), -ENODEV (none of the members online, or
+ * the tenant was removed), -EINVAL (length 0 or over kvc_page_max()), -ENOMEM. Allocates.
  *
  * kvc_replace_begin() is for a page that takes its key whatever is there: until the commit that page is found as
  * before. Never -EEXIST, -EINPROGRESS. What was replaced, and what is older, is not found by an attach once the commit

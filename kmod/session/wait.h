@@ -21,8 +21,8 @@ struct kvctx_queue {
 };
 
 struct kvctx_park {
-	bool some;			/* wait here; a hint, true on the next tick at the latest; read without a lock */
-	u32 next;			/* whose turn it is, of those with the slots from here on; kvctx_park_retry()'s */
+	bool some;			/* wait here; a hint, true on the next tick at the latest; no lock */
+	u32 next;			/* whose turn it is, of those with the slots from here on */
 	struct kvctx_queue of[KVC_TENANTS_MAX];	/* a tenant's STOREs and DELETEs, by its slot */
 };
 

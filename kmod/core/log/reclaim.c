@@ -364,8 +364,8 @@ static bool goes_nowhere(const struct kvc_member *m, const struct kvc_entry *e)
 }
 
 /*
- * Is the victim full of pages that reserves keep, none of which is gone? Elsewhere they take as much room, until there is
- * a segment to open for their tenants.
+ * Is the victim full of pages that reserves keep, none of which is gone? Elsewhere they take as much room, until there
+ * is a segment to open for their tenants.
  */
 static os_racy bool kept_fill(struct kvc_member *m)
 {
