@@ -15,7 +15,7 @@
  *   3  data/mem data/events
  *   4  data/register
  *   5  data/op
- *   6  session/queue session/slots
+ *   6  session/queue session/slots data/send
  *   7  session/park session/turn session/match
  *   8  data/wait
  *   9  data/io
@@ -131,6 +131,13 @@ struct kvctx_member {
 	bool no_discard;			/* the device refused one */
 	struct kvctx_turn turn ____cacheline_aligned_in_smp;	/* data side: who may go to its device */
 	struct delayed_work turn_work;		/* lets those go on that wait for it, see data/wait.c */
+	struct {				/* data side: bios that wait for a place there, see data/send.c */
+		atomic_t waiting;		/* those, and the one in the submitter's hands */
+		spinlock_t lock;		/* any context: bios, until */
+		struct list_head bios;
+		u64 until;			/* not after the earliest deadline among them */
+		struct work_struct work;	/* the submitter, on pool->send_wq */
+	} send;
 };
 
 /* Nothing else, see data.c */
@@ -161,6 +168,7 @@ struct kvctx_pool {
 	void *super_buf;			/* one slot; under admin_lock */
 	struct workqueue_struct *bg_wq;		/* worker.c: one item a member */
 	struct workqueue_struct *io_wq;		/* data side: verification, copies, failures, retries */
+	struct workqueue_struct *send_wq;	/* data side: one item a member, see data/send.c */
 	struct llist_head bottom;		/* data side: operations to be ended in softirq context */
 	struct work_struct bottom_work;		/* of those, on system_bh_wq */
 	struct kvctx_counters counters;

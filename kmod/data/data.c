@@ -11,13 +11,10 @@ int kvctx_data_init(void)
 	err = kvctx_op_init();
 	if (err)
 		return err;
-	err = kvctx_io_init();
-	if (err)
-		goto err_op;
 	kvctx_session_wq = alloc_workqueue("kvctx_session", WQ_UNBOUND, 0);
 	if (!kvctx_session_wq) {
 		err = -ENOMEM;
-		goto err_io;
+		goto err_op;
 	}
 	err = kvctx_peers_init();
 	if (err)
@@ -26,8 +23,6 @@ int kvctx_data_init(void)
 
 err_wq:
 	destroy_workqueue(kvctx_session_wq);
-err_io:
-	kvctx_io_exit();
 err_op:
 	kvctx_op_exit();
 	return err;
@@ -37,7 +32,6 @@ void kvctx_data_exit(void)
 {
 	kvctx_peers_exit();
 	destroy_workqueue(kvctx_session_wq);
-	kvctx_io_exit();
 	kvctx_op_exit();
 }
 
@@ -56,11 +50,19 @@ int kvctx_data_pool_init(struct kvctx_pool *p)
 		return err;
 	/* unbound: a thread that submits a batch shall not checksum all of it on its own CPU */
 	p->io_wq = alloc_workqueue("kvctx_io", WQ_UNBOUND | WQ_MEM_RECLAIM | WQ_FREEZABLE, 0);
-	if (!p->io_wq) {
-		percpu_counter_destroy_many((struct percpu_counter *)&p->counters, DATA_NR_COUNTERS);
-		return -ENOMEM;
-	}
+	if (!p->io_wq)
+		goto err_counters;
+	/* apart: an item of it lasts as long as a device does not answer */
+	p->send_wq = alloc_workqueue("kvctx_send", WQ_UNBOUND | WQ_MEM_RECLAIM | WQ_FREEZABLE, 0);
+	if (!p->send_wq)
+		goto err_io_wq;
 	return 0;
+
+err_io_wq:
+	destroy_workqueue(p->io_wq);
+err_counters:
+	percpu_counter_destroy_many((struct percpu_counter *)&p->counters, DATA_NR_COUNTERS);
+	return -ENOMEM;
 }
 
 /* No session exists any more. */
@@ -68,6 +70,7 @@ void kvctx_data_pool_exit(struct kvctx_pool *p)
 {
 	flush_work(&p->bottom_work);
 	kvctx_wait_exit(p);
+	destroy_workqueue(p->send_wq);
 	destroy_workqueue(p->io_wq);
 	percpu_counter_destroy_many((struct percpu_counter *)&p->counters, DATA_NR_COUNTERS);
 }

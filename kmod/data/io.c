@@ -10,13 +10,12 @@
  *             before a write, scattered after a read
  *   zeros     whole blocks of a gap are written from the zero page
  *
- * So each bio vector is a whole number of blocks, and wherever the block layer splits a bio (queue limits, gaps
- * that a PRP list cannot express), it splits between blocks.
+ * So each bio vector is a whole number of blocks. A bio is as large as the device's queue takes one (its limits, gaps
+ * that a PRP list cannot express), so that the block layer need not split it; where it does, it splits between blocks.
  *
  * Counting: io.pending is 1 for who submits and 1 for each bio (STORE adds one for its CRCs). Whoever takes it to
  * zero calls kind->finish(), in any context. A transfer that fits the bio inside the operation takes that one. Others
- * are submitted as they fill and freed as they end; an operation never keeps one while it waits for another, so a
- * small mempool is enough for progress.
+ * are allocated, sent (send.c) as they fill, and freed as they end.
  *
  * Completing a transfer allocates nothing; only the second look at a chunk that failed its check does (load.c).
  */
@@ -27,6 +26,9 @@
 #include "op.h"
 
 #define BOUNCE_PARTS	8
+#define IO_VECS_MAX	((u32)((PAGE_SIZE - sizeof(struct kvctx_bio)) / sizeof(struct bio_vec)))
+#define IO_BIO_MAX	(1U << 30)	/* bytes */
+#define IO_GONE		(-ENXIO)	/* io.error: the device is; -ENODEV may be a peer */
 
 /* A page of bounced blocks: parts of the transfer, in its order */
 struct kvctx_bounce {
@@ -44,28 +46,20 @@ struct kvctx_bounce {
 /* A transfer while its bios are made */
 struct io_transfer {
 	struct kvctx_op *op;
+	struct kvctx_member *member;
 	struct block_device *bdev;
 	blk_opf_t opf;
 	u32 unit;
+	unsigned long gaps;		/* offsets at which a request has no gap between two vectors */
 	struct kvctx_cursor cursor;
 	u64 pos;			/* bytes handed to bios */
-	u32 vecs;			/* how many vectors the rest may need */
+	phys_addr_t end;		/* of the last vector of the bio */
+	u32 room;			/* bytes that the bio can take still, or the next one */
+	u32 vecs;			/* how many vectors what is not in earlier bios may need */
 	bool small;			/* the operation's own bio will do */
-	struct bio *bio;
+	struct kvctx_bio *bio;
 	struct kvctx_bounce *last;
 };
-
-static struct bio_set kvctx_bios;
-
-int kvctx_io_init(void)
-{
-	return bioset_init(&kvctx_bios, BIO_POOL_SIZE, 0, BIOSET_NEED_BVECS);
-}
-
-void kvctx_io_exit(void)
-{
-	bioset_exit(&kvctx_bios);
-}
 
 /* Bytes of a block, and the alignment at which it moves without a bounce. */
 u32 kvctx_io_unit(struct block_device *bdev)
@@ -127,65 +121,111 @@ void kvctx_io_put(struct kvctx_op *op)
 	}
 }
 
+static void io_bio_free(struct kvctx_bio *b)
+{
+	bio_uninit(&b->bio);
+	if (b != &b->op->bio)
+		kfree(b);
+}
+
 static void io_bio_done(struct bio *bio)
 {
-	struct kvctx_op *op = bio->bi_private;
+	struct kvctx_bio *b = container_of(bio, struct kvctx_bio, bio);
+	struct kvctx_op *op = b->op;
 
-	if (unlikely(bio->bi_status))
-		cmpxchg(&op->io.error, 0, bio->bi_status == BLK_STS_OFFLINE ? -ENODEV : -EIO);
-	if (bio == &op->bio)
-		bio_uninit(bio);
-	else
-		bio_put(bio);
+	if (unlikely(bio->bi_status)) {
+		if (kvctx_send_again(b))
+			return;
+		cmpxchg(&op->io.error, 0, bio->bi_status == BLK_STS_OFFLINE ? IO_GONE : -EIO);
+	}
+	io_bio_free(b);
 	kvctx_io_put(op);
 }
 
-static struct bio *io_bio_new(struct io_transfer *t)
+/* NULL: no memory. It is not waited for others to end: they may be of a member that does not answer. */
+static struct kvctx_bio *io_bio_new(struct io_transfer *t)
 {
-	if (!t->small)
-		return bio_alloc_bioset(t->bdev, min(t->vecs, BIO_MAX_VECS), t->opf, GFP_NOIO, &kvctx_bios);
-	bio_init(&t->op->bio, t->bdev, t->op->vecs, KVCTX_INLINE_VECS, t->opf);
-	/* it is taken: another one, should this be full, comes from the pool */
-	t->small = false;
-	return &t->op->bio;
-}
+	struct kvctx_bio *b = &t->op->bio;
+	u32 vecs;
 
-static void io_bio_drop(struct io_transfer *t)
-{
-	if (t->bio == &t->op->bio)
-		bio_uninit(t->bio);
-	else if (t->bio)
-		bio_put(t->bio);
+	if (t->small) {
+		bio_init(&b->bio, t->bdev, t->op->vecs, KVCTX_INLINE_VECS, t->opf);
+		/* it is taken: another one, should this be full, is allocated */
+		t->small = false;
+	} else {
+		vecs = min3(max(t->vecs, 1U), IO_VECS_MAX, (u32)queue_max_segments(bdev_get_queue(t->bdev)));
+		b = kmalloc(sizeof(*b) + vecs * sizeof(struct bio_vec),
+			    GFP_KERNEL_ACCOUNT | __GFP_NOWARN | __GFP_RETRY_MAYFAIL);
+		if (!b)
+			return NULL;
+		bio_init(&b->bio, t->bdev, (struct bio_vec *)(b + 1), vecs, t->opf);
+	}
+	b->op = t->op;
+	b->bio.bi_end_io = io_bio_done;
+	return b;
 }
 
 static void io_bio_send(struct io_transfer *t)
 {
-	struct bio *bio = t->bio;
+	struct kvctx_bio *b = t->bio;
 
 	t->bio = NULL;
-	if (!bio)
+	if (!b)
 		return;
-	bio->bi_private = t->op;
-	bio->bi_end_io = io_bio_done;
 	atomic_inc(&t->op->io.pending);
-	submit_bio(bio);
+	kvctx_send(t->member, b);
+}
+
+/*
+ * Bytes of a bio that begins at the transfer's position: what the device takes as one request. Bios that would have to
+ * be split are not sent at once (send.c).
+ */
+static inline u32 io_room(const struct io_transfer *t)
+{
+	struct request_queue *q = bdev_get_queue(t->bdev);
+	u32 room = min_t(u32, queue_max_sectors(q), IO_BIO_MAX >> SECTOR_SHIFT) << SECTOR_SHIFT;
+	u32 chunk = q->limits.chunk_sectors;
+	sector_t sector;
+
+	if (likely(!chunk))
+		return room;
+	sector = get_start_sect(t->bdev) + ((t->op->io.offset + t->pos) >> SECTOR_SHIFT);
+	room = min_t(u64, room, (u64)blk_boundary_sectors_left(sector, chunk) << SECTOR_SHIFT);
+	return max(room, t->unit);
+}
+
+/* The bio is full. */
+static noinline void io_bio_next(struct io_transfer *t)
+{
+	t->vecs -= min_t(u32, t->vecs, t->bio->bio.bi_vcnt);
+	io_bio_send(t);
+	t->room = io_room(t);
+}
+
+static bool io_gap(const struct io_transfer *t, u32 offset)
+{
+	const struct bio *bio = &t->bio->bio;
+	const struct bio_vec *last = &bio->bi_io_vec[bio->bi_vcnt - 1];
+
+	return (offset | (last->bv_offset + last->bv_len)) & t->gaps;
 }
 
 /* As bio_add_page(), which looks for more than can be: what is not contiguous is one vector more. */
-static bool io_bio_take(struct io_transfer *t, struct page *page, u32 n, u32 offset)
+static inline bool io_bio_take(struct io_transfer *t, struct page *page, u32 n, u32 offset)
 {
-	struct bio *bio = t->bio;
-	const struct bio_vec *last;
+	struct bio *bio = &t->bio->bio;
 
-	if (t->op->mem.p2p || !bio->bi_vcnt)
-		return bio_add_page(bio, page, n, offset) == n;
-	last = &bio->bi_io_vec[bio->bi_vcnt - 1];
-	if (bvec_phys(last) + last->bv_len == page_to_phys(page) + offset)
-		return bio_add_page(bio, page, n, offset) == n;
-	if (bio->bi_vcnt == bio->bi_max_vecs || bio->bi_iter.bi_size > UINT_MAX - n)
-		return false;
-	__bio_add_page(bio, page, n, offset);
-	return true;
+	if (t->end != page_to_phys(page) + offset) {
+		if (t->gaps && io_gap(t, offset))
+			return false;
+		if (bio->bi_vcnt == bio->bi_max_vecs)
+			return false;
+		if (likely(!t->op->mem.p2p)) {
+			__bio_add_page(bio, page, n, offset);
+			return true;
+		}
+	}
+	return bio_add_page(bio, page, n, offset) == n;
 }
 
 /* What a device that knows priorities is told */
@@ -196,19 +236,42 @@ static u16 io_prio(const struct kvctx_op *op)
 	return IOPRIO_PRIO_VALUE(IOPRIO_CLASS_BE, level);
 }
 
-static void io_add(struct io_transfer *t, struct page *page, u32 n, u32 offset)
+/* A new bio, at the transfer's position */
+static int io_bio_begin(struct io_transfer *t)
 {
+	struct bio *bio;
+
+	t->bio = io_bio_new(t);
+	if (!t->bio)
+		return -ENOMEM;
+	bio = &t->bio->bio;
+	bio->bi_ioprio = io_prio(t->op);
+	if (op_is_write(t->opf))
+		kvctx_bio_stream(bio, t->op->io.stream);
+	t->bio->sector = (t->op->io.offset + t->pos) >> SECTOR_SHIFT;
+	bio->bi_iter.bi_sector = t->bio->sector;
+	return 0;
+}
+
+/* @n: at most t->room */
+static int io_add(struct io_transfer *t, struct page *page, u32 n, u32 offset)
+{
+	int err;
+
 	if (!t->bio || !io_bio_take(t, page, n, offset)) {
-		io_bio_send(t);
-		t->bio = io_bio_new(t);
-		t->bio->bi_ioprio = io_prio(t->op);
-		if (op_is_write(t->opf))
-			kvctx_bio_stream(t->bio, t->op->io.stream);
-		t->bio->bi_iter.bi_sector = (t->op->io.offset + t->pos) >> SECTOR_SHIFT;
-		__bio_add_page(t->bio, page, n, offset);
+		if (t->bio)
+			io_bio_next(t);
+		err = io_bio_begin(t);
+		if (err)
+			return err;
+		__bio_add_page(&t->bio->bio, page, n, offset);
 	}
-	t->vecs = max(t->vecs, 2U) - 1;
+	t->end = page_to_phys(page) + offset + n;
 	t->pos += n;
+	t->room -= n;
+	if (t->room < t->unit)
+		io_bio_next(t);
+	return 0;
 }
 
 static struct kvctx_bounce *io_bounce_new(struct io_transfer *t)
@@ -251,9 +314,8 @@ static int io_bounce(struct io_transfer *t, u32 n)
 	else
 		kvctx_cursor_advance(&t->cursor, n);
 	t->op->io.bounced += n / t->unit;
-	io_add(t, b->page, n, b->used);
 	b->used += n;
-	return 0;
+	return io_add(t, b->page, n, b->part[i].offset);
 }
 
 static bool io_aligned(const struct io_transfer *t, const struct kvctx_run *run)
@@ -268,7 +330,7 @@ static int io_step(struct io_transfer *t)
 	u32 n;
 
 	kvctx_cursor_run(&t->cursor, &run);
-	n = round_down(run.length, t->unit);
+	n = round_down(min(run.length, t->room), t->unit);
 	if (!n)
 		return io_bounce(t, t->unit);
 	if (!run.page) {
@@ -280,8 +342,7 @@ static int io_step(struct io_transfer *t)
 		return io_bounce(t, n);
 	}
 	kvctx_cursor_advance(&t->cursor, n);
-	io_add(t, run.page, n, run.offset);
-	return 0;
+	return io_add(t, run.page, n, run.offset);
 }
 
 /* How many vectors the transfer may take: two for each run, but no more than fill a bio. */
@@ -310,10 +371,12 @@ static bool io_whole(struct io_transfer *t, u64 bytes)
 	struct kvctx_run run;
 
 	kvctx_cursor_run(&t->cursor, &run);
-	if (!run.page || run.length < bytes || !io_aligned(t, &run))
+	if (!run.page || run.length < bytes || t->room < bytes || !io_aligned(t, &run))
 		return false;
+	/* which it has room for */
 	t->small = true;
-	io_add(t, run.page, bytes, run.offset);
+	io_bio_begin(t);
+	__bio_add_page(&t->bio->bio, run.page, bytes, run.offset);
 	return true;
 }
 
@@ -322,6 +385,7 @@ static int io_parts(struct io_transfer *t, u64 bytes)
 	u32 steps = 0;
 	int err = 0;
 
+	t->gaps = queue_virt_boundary(bdev_get_queue(t->bdev));
 	t->vecs = io_count_vecs(t->op, bytes);
 	t->small = t->vecs <= KVCTX_INLINE_VECS;
 	while (!err && t->pos < bytes) {
@@ -338,15 +402,17 @@ static int io_parts(struct io_transfer *t, u64 bytes)
  */
 void kvctx_io_submit(struct kvctx_op *op, blk_opf_t opf)
 {
-	struct block_device *bdev = op->session->pool->members[op->io.member].bdev;
+	struct kvctx_member *m = &op->session->pool->members[op->io.member];
 	u64 bytes = op->io.bytes;
 	struct io_transfer t = {
-		.op = op, .bdev = bdev, .opf = opf | REQ_SYNC | REQ_IDLE, .unit = kvctx_io_unit(bdev),
+		.op = op, .member = m, .bdev = m->bdev, .opf = opf | REQ_SYNC | REQ_IDLE | REQ_NOWAIT,
+		.unit = kvctx_io_unit(m->bdev),
 	};
 	int err = 0;
 
 	os_trace_op(op_sent, &op->call, (s32)op->io.member, 0);
 	kvctx_cursor_init(&t.cursor, op->io.pieces);
+	t.room = io_room(&t);
 	if (!io_whole(&t, bytes))
 		err = io_parts(&t, bytes);
 	if (op->io.bounced)
@@ -355,7 +421,8 @@ void kvctx_io_submit(struct kvctx_op *op, blk_opf_t opf)
 		io_bio_send(&t);
 		return;
 	}
-	io_bio_drop(&t);
+	if (t.bio)
+		io_bio_free(t.bio);
 	cmpxchg(&op->io.error, 0, err);
 }
 
@@ -390,18 +457,18 @@ void kvctx_io_free(struct kvctx_op *op)
 }
 
 /*
- * What became of the operation: 0, -ENOMEM, -EILSEQ, -EIO, -ENODEV. Counts a failed transfer, and reports a member that
- * is gone.
+ * What became of the operation: 0, -EIO, -ENODEV, or the error that was found on this side of the device. Counts a
+ * failed transfer, and reports a member that is gone.
  */
 int kvctx_io_result(struct kvctx_op *op)
 {
 	struct kvctx_pool *p = op->session->pool;
 	struct kvctx_member *m = &p->members[op->io.member];
 
-	if (!op->io.error || op->io.error == -ENOMEM || op->io.error == -EILSEQ)
+	if (op->io.error != -EIO && op->io.error != IO_GONE)
 		return op->io.error;
 	percpu_counter_inc(&p->counters.io_errors);
-	if (op->io.error == -ENODEV || test_bit(GD_DEAD, &m->bdev->bd_disk->state)) {
+	if (op->io.error == IO_GONE || test_bit(GD_DEAD, &m->bdev->bd_disk->state)) {
 		kvctx_member_failed(m);
 		return -ENODEV;
 	}

@@ -21,15 +21,16 @@
  *                                                it gives up (wait.c)                   kvctx_op_complete()
  *   QUEUED   wait.c     kvctx_turn_take()        it is its turn, or it gives up         kind->go()
  *   MOVING   io.c       kvctx_io_submit()        io.pending comes to zero               kind->finish()
+ *                                                (what waits in send.c gives up)
  *   ENDED    op.c       kvctx_op_complete()      at once                                to.done(), or kvctx_cq_post()
  *
  * Contexts: who reports last calls kind->finish(), maybe from a hard interrupt. What can end there ends there; the rest
  * goes on in a softirq (kvctx_op_bottom(): the engine's locks) or on pool->io_wq (kvctx_op_process(): checksums,
  * copies, failures).
  *
- * Locks: session->setup_lock is a mutex, outside of all others. cq.lock is taken in any context. mems.xa_lock
- * is a spinlock of process context; slots->lock, leases.lock and those of queues are of the engine's kind. None of them
- * is taken inside another, but that of a member's turn inside slots->lock.
+ * Locks: session->setup_lock is a mutex, outside of all others. cq.lock and member->send.lock are taken in any context.
+ * mems.xa_lock is a spinlock of process context; slots->lock, leases.lock and those of queues are of the engine's kind.
+ * None of them is taken inside another, but that of a member's turn inside slots->lock.
  */
 #ifndef KVCTX_OP_H
 #define KVCTX_OP_H
@@ -219,6 +220,14 @@ void kvctx_events_exit(struct kvctx_session *s);
 
 struct kvctx_bounce;
 
+/* A bio on its way to a member's device, see send.c; its vectors behind it, or those of the operation */
+struct kvctx_bio {
+	struct kvctx_op *op;
+	struct list_head node;		/* in member->send.bios */
+	sector_t sector;		/* where it begins */
+	struct bio bio;
+};
+
 /* State of an io_uring command, inside it; see uring.c */
 struct kvctx_uring {
 	struct io_uring_cmd *cmd;
@@ -296,7 +305,7 @@ struct kvctx_op {
 
 	/* Not zeroed from here on */
 	struct kvctx_piece inline_pieces[KVCTX_INLINE_PIECES + KVCTX_SPARE_PIECES];
-	struct bio bio;				/* the only one of a small transfer */
+	struct kvctx_bio bio;			/* the only one of a small transfer */
 	struct bio_vec vecs[KVCTX_INLINE_VECS];
 	struct kvctx_op *spare;			/* next in session->cq.spare */
 };
@@ -317,6 +326,25 @@ void kvctx_bottom_work(struct work_struct *work);
 int kvctx_op_init(void);
 void kvctx_op_exit(void);
 
+/* send.c */
+void kvctx_send_behind(struct kvctx_bio *b);
+bool kvctx_send_again(struct kvctx_bio *b);
+bool kvctx_send_weed(struct kvctx_member *m, bool late);
+u32 kvctx_send_cancel(struct kvctx_member *m, const struct kvctx_session *s, u64 user_data);
+void kvctx_send_init(struct kvctx_member *m);
+
+/*
+ * Send a bio that is complete, with REQ_NOWAIT, of an operation that moves. Its end, in any context, may come before
+ * this returns. Never waits for the device.
+ */
+static inline void kvctx_send(struct kvctx_member *m, struct kvctx_bio *b)
+{
+	if (unlikely(atomic_read(&m->send.waiting)))
+		kvctx_send_behind(b);
+	else
+		submit_bio(&b->bio);
+}
+
 /* wait.c */
 void kvctx_wait_init(struct kvctx_pool *p);
 void kvctx_wait_exit(struct kvctx_pool *p);
@@ -328,8 +356,6 @@ void kvctx_sweep(struct kvctx_pool *p);
 s32 kvctx_cancel(struct kvctx_session *s, const struct kvctx_sqe *sqe);
 
 /* io.c */
-int kvctx_io_init(void);
-void kvctx_io_exit(void);
 u32 kvctx_io_unit(struct block_device *bdev);
 u64 kvctx_io_members(struct kvctx_op *op);
 void kvctx_io_submit(struct kvctx_op *op, blk_opf_t opf);

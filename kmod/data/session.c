@@ -6,7 +6,7 @@
  * a handler that hands something out runs, its structure is written back unchanged: a pointer that cannot be written is
  * found while nothing has been done.
  *
- * Death. close() (kill -9 is the same) drops the leases, cancels what waits for space or for a turn and waits a few
+ * Death. close() (kill -9 is the same) drops the leases, cancels what waits for space or at a device and waits a few
  * seconds for what is in flight: operations, and reads into slots. If a device holds on to them longer, or did so just
  * now, the session is orphaned: it keeps a reference on the module, and the last completion queues its teardown. Either
  * way pins, arena, slots, and the reference on the tenant go only when no DMA is left, and the closing thread never

@@ -7,8 +7,8 @@
  *
  * The entry lies in memory shared with the caller: it is copied once, a single operation is made a struct kvctx_sqe,
  * and from there on both go the way of SUBMIT (submit.c). Nothing is handed to io_uring's worker threads: like the
- * ioctl, issuing sleeps only for memory and for a place in a device's queue. -EAGAIN as a result is therefore never
- * returned, which would mean just that, but completed.
+ * ioctl, issuing sleeps only for memory, never for a device (send.c). -EAGAIN as a result is therefore never returned,
+ * which would mean just that, but completed.
  *
  * struct kvctx_uring lies in the command. Its count, left, holds the operations that have not reported, and for a
  * batch the thread that submits it. An operation reports in any context: whoever is last queues task work, and only
@@ -23,8 +23,9 @@
  * IORING_OP_ASYNC_CANCEL), with the ring locked. The command cannot be completed meanwhile, but its operations can end:
  * they are not looked up by address, then, but searched in the queues, where they name their command. A command says
  * first that it is cancelled and then has the queues searched, by one work item for all of them: there may be many. Who
- * queues an operation looks under the queue's lock. What does not wait goes on to its end. Commands that may wait are
- * marked for it before they start, and from then on completed, never returned.
+ * queues an operation looks under the queue's lock. What does not wait goes on to its end, and so do URGENT commands
+ * that wait for a place in a device's queue: the device has others of the kind. Commands that may wait are marked for
+ * it before they start, and from then on completed, never returned.
  */
 #include <linux/uaccess.h>
 

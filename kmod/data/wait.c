@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * What lets operations go on that wait for space (session/park.c) or for a turn at a member's device (session/turn.c):
- * a work item of the pool, and one of each member.
+ * a work item of the pool, and one of each member. The latter looks after the deadlines of bios, too (send.c). Neither
+ * ever waits for a device: a member that does not answer keeps up nobody who wants another one.
  *
- * They give up (session/queue.c) with -ECANCELED when their session closes, a CANCEL names them, or their io_uring
- * command was cancelled; with -ENODEV when they name memory of a peer that is gone.
+ * Who waits gives up (session/queue.c) with -ECANCELED when its session closes, a CANCEL names it, or its io_uring
+ * command was cancelled; with -ENODEV when it names memory of a peer that is gone.
  */
 #include "op.h"
 
@@ -113,6 +114,7 @@ static void wait_turn_work(struct work_struct *work)
 	blk_start_plug(&plug);
 	again = kvctx_turn_run(&m->turn);
 	blk_finish_plug(&plug);
+	again |= kvctx_send_weed(m, true);
 	if (again)
 		wait_tick(m->pool, &m->turn_work);
 }
@@ -122,8 +124,10 @@ s32 kvctx_cancel(struct kvctx_session *s, const struct kvctx_sqe *sqe)
 	struct kvctx_pool *p = s->pool;
 	u32 i, nr = kvctx_queue_cancel(&p->space.of[s->tenant->slot], s, sqe->offset);
 
-	for (i = 0; i < KVC_MEMBERS_MAX; i++)
+	for (i = 0; i < KVC_MEMBERS_MAX; i++) {
 		nr += kvctx_queue_cancel(&p->members[i].turn.queue, s, sqe->offset);
+		nr += kvctx_send_cancel(&p->members[i], s, sqe->offset);
+	}
 	return nr;
 }
 
@@ -133,8 +137,10 @@ void kvctx_sweep(struct kvctx_pool *p)
 	u32 i;
 
 	kvctx_park_weed(&p->space);
-	for (i = 0; i < KVC_MEMBERS_MAX; i++)
+	for (i = 0; i < KVC_MEMBERS_MAX; i++) {
 		kvctx_queue_weed(&p->members[i].turn.queue, false);
+		kvctx_send_weed(&p->members[i], false);
+	}
 }
 
 static void wait_sweep_work(struct work_struct *work)
@@ -152,6 +158,7 @@ void kvctx_wait_init(struct kvctx_pool *p)
 	for (i = 0; i < KVC_MEMBERS_MAX; i++) {
 		kvctx_turn_init(&p->members[i].turn);
 		INIT_DELAYED_WORK(&p->members[i].turn_work, wait_turn_work);
+		kvctx_send_init(&p->members[i]);
 	}
 }
 
@@ -161,6 +168,8 @@ void kvctx_wait_exit(struct kvctx_pool *p)
 	u32 i;
 
 	cancel_delayed_work_sync(&p->space_work);
-	for (i = 0; i < KVC_MEMBERS_MAX; i++)
+	for (i = 0; i < KVC_MEMBERS_MAX; i++) {
+		cancel_work_sync(&p->members[i].send.work);
 		cancel_delayed_work_sync(&p->members[i].turn_work);
+	}
 }

@@ -3,7 +3,7 @@
 # The tests of the contract, which run natively and in the guest, those of kvctx.ko, and the target that runs both there.
 
 CONTRACT_TESTS	:= abi data match events replace cancel session edges slots blocked faults
-KTESTS		:= $(CONTRACT_TESTS) limits pages parked prio scatter throughput p2p uring peers
+KTESTS		:= $(CONTRACT_TESTS) limits pages parked tags prio scatter throughput p2p uring peers
 KTEST_PROGS	:= $(KTESTS:%=$(O)/selftests/%)
 KTEST_HARNESS	:= $(O)/obj/selftests/kvctx/harness.o $(O)/obj/selftests/kvctx/excused.o
 CONTRACT_PROGS	:= $(CONTRACT_TESTS:%=$(O)/selftests/%) $(O)/selftests/library $(O)/selftests/pages $(O)/selftests/limits
@@ -16,7 +16,7 @@ $(O)/obj/selftests/kvctx/%.o: OBJ_CFLAGS := -Ilibkvctx -Wno-sign-compare
 
 $(O)/selftests/p2p $(O)/selftests/peers: $(O)/obj/selftests/kvctx/peer.o
 
-$(O)/selftests/uring $(O)/selftests/faults: KTEST_LIBS := -luring
+$(O)/selftests/uring $(O)/selftests/tags $(O)/selftests/faults: KTEST_LIBS := -luring
 $(O)/selftests/slots: $(O)/obj/selftests/kvctx/slow_here.o
 $(O)/selftests/slots: KTEST_LIBS := -Wl,--wrap=preadv64v2,--wrap=pwritev64v2
 $(KTEST_PROGS): $(O)/selftests/%: $(O)/obj/selftests/kvctx/%.o $(O)/obj/selftests/kvctx/ktest.o $(KTEST_HARNESS) \

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Operations on a pool of which one member has no place for a further request. For tags.sh, which fills the pool by
+ * "pages" and makes a member stuck.
+ *
+ *	tags load N             submits N loads, then cancels those that do not end, and stays until it is killed
+ *	tags ring N             the same by io_uring, without the cancelling
+ *	tags late N             loads with a deadline
+ *	tags store FROM N       stores with a deadline
+ *
+ * They print "submitted: N" when the system call has returned, then "right=N late=N canceled=N other=N of N", with what
+ * has ended; "load" before and behind its cancelling.
+ */
+#include "kvctx_uring.h"
+#include "ktest.h"
+
+#define PAGE 100000U			/* as tags.sh stores them */
+#define SLOT (128UL << 10)
+#define MAX 256U
+#define LATE (KT_SEC / 2)
+
+static struct kvctx_sqe sqes[MAX];
+static struct kvctx_seg segs[MAX];
+static bool ended[MAX];
+static unsigned int right, late, canceled, other;
+
+/* Neighbours on media are no neighbours here: they shall not become one request. */
+static uint64_t shuffled(unsigned int i, unsigned int nr)
+{
+	return (uint64_t)i * 37 % nr;
+}
+
+/* The pages of "pages", in its keyspace */
+static void prepare(uint8_t opcode, uint64_t from, unsigned int nr, uint64_t timeout_ns, struct kt *k)
+{
+	for (unsigned int i = 0; i < nr; i++) {
+		uint64_t n = from + shuffled(i, nr);
+		struct kvctx_key key = { .digest = "pages of the test scripts", .qualifier = n };
+
+		if (opcode == KVCTX_OP_STORE)
+			kt_fill(k->arena + i * SLOT, PAGE, n);
+		segs[i] = kt_seg(KVCTX_MEM_ARENA, i * SLOT, PAGE);
+		sqes[i] = kt_io(opcode, key, &segs[i], 1);
+		sqes[i].timeout_ns = timeout_ns;
+		sqes[i].user_data = i;
+	}
+}
+
+static void count(struct kt *k, uint64_t i, int res, unsigned int nr)
+{
+	if (i >= nr)
+		return;
+	ended[i] = true;
+	if (res == -ETIME)
+		late++;
+	else if (res == -ECANCELED)
+		canceled++;
+	else if (res == (int)PAGE && (sqes[i].opcode == KVCTX_OP_STORE ||
+				      kt_check(k->arena + i * SLOT, PAGE, shuffled((unsigned int)i, nr)) == -1))
+		right++;
+	else
+		other++;
+}
+
+static void tell(unsigned int nr)
+{
+	printf("right=%u late=%u canceled=%u other=%u of %u\n", right, late, canceled, other, nr);
+	fflush(stdout);
+}
+
+static void submitted(int nr)
+{
+	printf("submitted: %d\n", nr);
+	fflush(stdout);
+}
+
+/* Until all have ended, or none has for two seconds */
+static void reap(struct kt *k, unsigned int nr)
+{
+	struct kvctx_cqe cqe;
+
+	while (right + late + canceled + other < nr && kt_wait(k, 1, 2 * KT_SEC) > 0)
+		while (kt_reap(k, &cqe))
+			count(k, cqe.user_data, cqe.res, nr);
+	tell(nr);
+}
+
+static void cancel(struct kt *k, unsigned int nr)
+{
+	struct kvctx_sqe sqe = kt_sqe(KVCTX_OP_CANCEL, (struct kvctx_key){ 0 });
+
+	sqe.user_data = MAX;
+	for (unsigned int i = 0; i < nr; i++) {
+		sqe.offset = i;
+		if (!ended[i] && kt_submit(k, &sqe, 1, 0) != 1)
+			exit(1);
+	}
+	reap(k, nr);
+}
+
+static int ring(struct kt *k, unsigned int nr)
+{
+	struct __kernel_timespec limit = { .tv_sec = 2 };
+	struct io_uring_cqe *cqe;
+	struct io_uring r;
+
+	if (io_uring_queue_init(MAX, &r, IORING_SETUP_SQE128))
+		return 1;
+	for (unsigned int i = 0; i < nr; i++) {
+		struct io_uring_sqe *sqe = io_uring_get_sqe(&r);
+
+		/* the one segment, named by the operation itself */
+		sqes[i].segs = segs[i].offset;
+		sqes[i].nr_segs = 0;
+		if (!sqe || kvctx_uring_prep(sqe, kt_fd(k), &sqes[i]))
+			return 1;
+		sqe->user_data = i;
+	}
+	submitted(io_uring_submit(&r));
+	while (right + late + other < nr && !io_uring_wait_cqe_timeout(&r, &cqe, &limit)) {
+		count(k, cqe->user_data, cqe->res, nr);
+		io_uring_cqe_seen(&r, cqe);
+	}
+	tell(nr);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	const char *verb = argc > 2 ? argv[1] : "";
+	bool store = argc == 4 && !strcmp(verb, "store");
+	unsigned int nr = argc > 2 ? (unsigned int)atoi(argv[argc - 1]) : 0;
+	struct kt k;
+
+	if ((argc != 3 && !store) || !nr || nr > MAX || kt_open(&k, O_RDWR, 0x77, MAX * SLOT, 2 * MAX)) {
+		fprintf(stderr, "usage: tags load|ring|late N | store FROM N\n");
+		return 2;
+	}
+	prepare(store ? KVCTX_OP_STORE : KVCTX_OP_LOAD, store ? (uint64_t)atoi(argv[2]) : 0, nr,
+		store || !strcmp(verb, "late") ? LATE : 0, &k);
+	if (!strcmp(verb, "ring"))
+		return ring(&k, nr);
+	submitted(kt_submit(&k, sqes, nr, 0));
+	reap(&k, nr);
+	if (!strcmp(verb, "load")) {
+		cancel(&k, nr);
+		pause();
+	}
+	kt_close(&k);
+	return 0;
+}
