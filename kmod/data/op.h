@@ -293,6 +293,8 @@ struct kvctx_op {
 	union {
 		struct {
 			struct kvc_store page;
+			struct kvctx_mem *copy;	/* what is written instead of the caller's memory */
+			struct kvctx_piece copied;	/* all of it */
 		} store;
 		struct {
 			struct kvc_load page;

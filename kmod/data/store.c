@@ -7,6 +7,9 @@
  * and becomes visible with that. A page whose memory changes meanwhile has CRCs that do not match; it is found out when
  * it is loaded.
  *
+ * Some devices compute something over what they send, and fail when it changes meanwhile, for all who use them (stable
+ * writes: NVMe/TCP with digests, protection information, parity). They are sent a copy, and the CRCs are its.
+ *
  * Pages from peer memory, and those of callers who say so (NO_VERIFY), are not read by the CPU: they get the CRCs that
  * the caller sent, or none. Otherwise the caller's CRCs are compared.
  *
@@ -20,6 +23,12 @@
 
 #include "op.h"
 
+/* Shall nobody be able to change what the device is sent? Of a peer's memory there is no copy. */
+static bool store_copies(const struct kvctx_op *op)
+{
+	return bdev_stable_writes(op->session->pool->members[op->io.member].bdev) && !op->mem.p2p;
+}
+
 /* Does the CPU read the page, to compute its CRCs? */
 static bool store_reads(const struct kvctx_op *op)
 {
@@ -32,7 +41,7 @@ static void store_crcs(struct kvctx_op *op)
 	u32 size = kvc_chunk_size(core), left = op->call.length, chunk, n, crc;
 	struct kvctx_cursor c;
 
-	kvctx_cursor_init(&c, op->mem.user);
+	kvctx_cursor_init(&c, op->io.pieces);
 	for (chunk = 0; left; chunk++, left -= n) {
 		n = min(size, left);
 		crc = kvctx_cursor_crc(&c, n);
@@ -59,9 +68,22 @@ static void store_failed(struct work_struct *work)
 	struct kvctx_op *op = container_of(work, struct kvctx_op, run.work);
 	int err = kvctx_io_result(op);
 
+	kvctx_mem_free(op->store.copy);
 	kvctx_io_free(op);
 	kvc_store_abort(op->session->pool->core, &op->store.page);
 	kvctx_op_complete(op, err, 0);
+}
+
+static void store_finish(struct kvctx_op *op);
+
+/* Freeing may sleep. */
+static void store_free_copy(struct work_struct *work)
+{
+	struct kvctx_op *op = container_of(work, struct kvctx_op, run.work);
+
+	kvctx_mem_free(op->store.copy);
+	op->store.copy = NULL;
+	store_finish(op);
 }
 
 /* Any context; the engine's locks are not for hard interrupts. */
@@ -72,6 +94,10 @@ static void store_finish(struct kvctx_op *op)
 
 	if (op->io.error) {
 		kvctx_op_process(op, store_failed);
+		return;
+	}
+	if (unlikely(op->store.copy)) {
+		kvctx_op_process(op, store_free_copy);
 		return;
 	}
 	if (in_hardirq() || irqs_disabled()) {
@@ -94,6 +120,57 @@ static void store_crc_work(struct work_struct *work)
 	kvctx_io_put(op);
 }
 
+static int store_copy(struct kvctx_op *op)
+{
+	struct kvctx_pool *p = op->session->pool;
+	struct kvctx_cursor from, to;
+	struct kvctx_run run;
+	u32 left;
+
+	op->store.copy = kvctx_mem_alloc(op->io.bytes, NULL);
+	if (IS_ERR(op->store.copy)) {
+		op->store.copy = NULL;
+		return -ENOMEM;
+	}
+	op->store.copied = (struct kvctx_piece){ .mem = op->store.copy, .length = op->io.bytes };
+	kvctx_cursor_init(&from, op->io.pieces);
+	kvctx_cursor_init(&to, &op->store.copied);
+	for (left = op->io.bytes; left; left -= run.length) {
+		kvctx_cursor_run(&to, &run);
+		kvctx_cursor_advance(&to, run.length);
+		kvctx_cursor_read(&from, page_address(run.page), run.length);
+		cond_resched();
+	}
+	op->io.pieces = &op->store.copied;
+	percpu_counter_add(&p->counters.bounced_blocks,
+			   op->io.bytes / kvctx_io_unit(p->members[op->io.member].bdev));
+	return 0;
+}
+
+/* Send, and compute or take over the CRCs. The caller holds a count of io.pending. */
+static inline void store_send(struct kvctx_op *op)
+{
+	if (!store_reads(op))
+		store_given_crcs(op);
+	kvctx_io_submit(op, REQ_OP_WRITE);
+	kvctx_count_written(op->session->pool, &op->session->pool->counters.host_written, op->io.bytes);
+}
+
+static void store_copy_work(struct work_struct *work)
+{
+	struct kvctx_op *op = container_of(work, struct kvctx_op, run.work);
+	int err = store_copy(op);
+
+	if (err) {
+		cmpxchg(&op->io.error, 0, err);
+	} else {
+		store_send(op);
+		if (store_reads(op))
+			store_crcs(op);
+	}
+	kvctx_io_put(op);
+}
+
 /* The operation's turn has come: its bytes go to the device. Or it will not come, and @err ends the operation. */
 static void store_go(struct kvctx_op *op, int err)
 {
@@ -102,11 +179,13 @@ static void store_go(struct kvctx_op *op, int err)
 		kvctx_op_complete(op, err, 0);
 		return;
 	}
+	if (unlikely(store_copies(op))) {
+		atomic_set(&op->io.pending, 1);
+		kvctx_op_process(op, store_copy_work);
+		return;
+	}
 	atomic_set(&op->io.pending, store_reads(op) ? 2 : 1);
-	if (!store_reads(op))
-		store_given_crcs(op);
-	kvctx_io_submit(op, REQ_OP_WRITE);
-	kvctx_count_written(op->session->pool, &op->session->pool->counters.host_written, op->io.bytes);
+	store_send(op);
 	if (store_reads(op))
 		kvctx_op_process(op, store_crc_work);
 	kvctx_io_put(op);
