@@ -561,9 +561,9 @@ bool model_unsure(const struct sim *s)
 
 /*
  * Pages leave the index by themselves only through eviction, which is counted: as many pages vanished as the count
- * says, whole segments of them, which nobody leased.
+ * says, whole segments of them, which nobody leased. @all: what is counted by now has an explanation.
  */
-void model_look(struct sim *s)
+static void look(struct sim *s, bool all)
 {
 	struct victims v = { .nr = 0 };
 	u64 before = s->n.evicted, evicted;
@@ -577,7 +577,7 @@ void model_look(struct sim *s)
 	evicted = st.evicted_pages - s->stats.evicted_pages;
 	s->unexplained += (s64)evicted;
 	if (!model_unsure(s)) {
-		if (!s->depth)
+		if (all)
 			s->either = 0;
 		return;
 	}
@@ -595,18 +595,23 @@ void model_look(struct sim *s)
 	/* nor are pages of a tenant that is being removed, or of a member that was lost meanwhile, in the model */
 	if (miscounts(s))
 		s->unexplained = 0;
-	sim_check(s->unexplained == 0 || (s->unexplained > 0 && (s->depth || s->unexplained <= s->either)),
+	sim_check(s->unexplained == 0 || (s->unexplained > 0 && (!all || s->unexplained <= s->either)),
 		  "%llu pages vanished, %llu were evicted, %lld differ", (unsigned long long)(s->n.evicted - before),
 		  (unsigned long long)evicted, (long long)s->unexplained);
 	sim_check(v.nr <= st.segments_reclaimed - s->stats.segments_reclaimed + s->cfg.nr_members ||
 		  s->step_windows || s->cfg.quotas,
 		  "%u segments were evicted, more than were reclaimed", v.nr);
-	if (!s->depth)
+	if (all)
 		s->unexplained = s->either = 0;
 	/* else who evicts may be in the middle of it, or the segment in use again */
 	if (!s->step_windows)
 		check_rest(s, &v);
 	s->stats = st;
+}
+
+void model_look(struct sim *s)
+{
+	look(s, !s->depth);
 }
 
 /* Not in the index: the call that had it in hand took it away, or it was evicted. What is counted may be another's. */
@@ -626,7 +631,8 @@ void model_look_at(struct sim *s, struct mkey *k)
 void model_look_deleted(struct sim *s, struct mkey *k)
 {
 	k->busy = true;
-	model_look(s);
+	/* the key itself may be the explanation */
+	look(s, false);
 	k->busy = false;
 	if (model_unsure(s) && should_be(s, k))
 		gone_either_way(s, k);
