@@ -33,44 +33,53 @@ static void moved_away(struct sim *s, struct mkey *k)
 	s->n.went++;
 }
 
+/* What was evicted while a call has its key in hand is not looked for until that ends: its place may be another's. */
+static struct mkey *page_at(struct sim *s, u32 member, u64 offset)
+{
+	struct mkey *found = NULL;
+	u32 i;
+
+	for (i = 0; i < s->nr_keys; i++) {
+		struct mkey *k = &s->keys[i];
+
+		if (k->cur.version && k->at.member == member && k->at.offset == offset &&
+		    (!found || ops_in_index(s, k)))
+			found = k;
+	}
+	return found;
+}
+
 /* The page moved unless somebody leased its segment, or it went meanwhile. */
 static void model_moved(struct sim *s, const struct kvc_work *w)
 {
-	u32 i;
+	struct mkey *k;
 
 	if (s->failed[w->member] || s->failed[w->src_member] ||
 	    model_leases(s, w->src_member, segment_of(s, w->src_offset)))
 		return;
-	for (i = 0; i < s->nr_keys; i++) {
-		struct mkey *k = &s->keys[i];
-
-		if (!k->cur.version || k->at.member != w->src_member || k->at.offset != w->src_offset)
-			continue;
-		k->before = k->at;
-		k->at = (struct place){ w->member, w->offset };
-		k->twice = k->cur.version;
-		if (w->member != w->src_member)
-			moved_away(s, k);
-		s->n.moved++;
-		sim_trace(s, "moved %s v%u from %llu of member %u to %llu of member %u", model_name(k), k->cur.version,
-			  (unsigned long long)w->src_offset, w->src_member, (unsigned long long)w->offset, w->member);
+	k = page_at(s, w->src_member, w->src_offset);
+	if (!k)
 		return;
-	}
+	k->before = k->at;
+	k->at = (struct place){ w->member, w->offset };
+	k->twice = k->cur.version;
+	if (w->member != w->src_member)
+		moved_away(s, k);
+	s->n.moved++;
+	sim_trace(s, "moved %s v%u from %llu of member %u to %llu of member %u", model_name(k), k->cur.version,
+		  (unsigned long long)w->src_offset, w->src_member, (unsigned long long)w->offset, w->member);
 }
 
 static void model_move_bad(struct sim *s, const struct kvc_work *w)
 {
-	u32 i;
+	struct mkey *k;
 
 	sim_check(s->cfg.misreads || segment_tainted(s, (struct place){ w->src_member, w->src_offset }),
 		  "move of an undamaged page at %llu", (unsigned long long)w->src_offset);
-	for (i = 0; i < s->nr_keys; i++) {
-		struct mkey *k = &s->keys[i];
-
-		if (k->cur.version && k->at.member == w->src_member && k->at.offset == w->src_offset) {
-			model_event(s, k, (struct mstate){ 0 }, true);
-			s->n.bad++;
-		}
+	k = page_at(s, w->src_member, w->src_offset);
+	if (k) {
+		model_event(s, k, (struct mstate){ 0 }, true);
+		s->n.bad++;
 	}
 }
 
@@ -205,16 +214,6 @@ static void move_together(struct worker *wk, struct task *const *task)
 	memcpy(t->task, task, t->nr * sizeof(*task));
 	t->buf = buffer(wk->run.bytes);
 	dev_read(s->devs[front->src_member], front->src_offset, t->buf, (u32)wk->run.bytes, together_read_done, t);
-}
-
-static struct mkey *page_at(struct sim *s, u32 member, u64 offset)
-{
-	u32 i;
-
-	for (i = 0; i < s->nr_keys; i++)
-		if (s->keys[i].cur.version && s->keys[i].at.member == member && s->keys[i].at.offset == offset)
-			return &s->keys[i];
-	return NULL;
 }
 
 static void lease_moved(struct task *task)
