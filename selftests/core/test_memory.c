@@ -380,6 +380,32 @@ static void limit_rises(void **state)
 	assert_int_equal(rig_store(r, r->d, n + i, 1, LENGTH), 0);
 }
 
+static int make_three(void **state)
+{
+	*state = rig_new(3, 96, 1U << 20, KVC_CHUNK_MIN);
+	rig_write_super(*state);
+	return 0;
+}
+
+/* What is on a member that was leaving when another was lost stays there: nobody waits for it. */
+static void left_half_way(void **state)
+{
+	struct rig *r = *state;
+	int ret = -EAGAIN;
+	u32 i;
+
+	for (i = 0; i < 2000; i++)
+		assert_int_equal(rig_store_on(r, 1, i, i, LENGTH), 0);
+	rig_flush(r);
+	assert_int_equal(kvc_member_leave(r->pool, 1, true), 0);
+	kvc_member_fail(r->pool, 2);
+	kvc_index_limit(r->pool, 1);
+	for (i = 0; i < 1000 && (!ret || ret == -EAGAIN); i++)
+		ret = store_small(r, 10000 + i);
+	assert_int_equal(ret, -ENOSPC);
+	assert_int_equal(rig_stats(r).evicted_pages, 0);
+}
+
 static const struct CMUnitTest memory_tests[] = {
 	cmocka_unit_test_setup_teardown(all_is_counted, make, unmake),
 	cmocka_unit_test_setup_teardown(limit_evicts, make, unmake),
@@ -392,6 +418,7 @@ static const struct CMUnitTest memory_tests[] = {
 	cmocka_unit_test_setup_teardown(attach_drops_the_oldest, make, unmake),
 	cmocka_unit_test_setup_teardown(dropped_and_deleted, make, unmake),
 	cmocka_unit_test_setup_teardown(replaced_behind_a_dropped, make_two, unmake),
+	cmocka_unit_test_setup_teardown(left_half_way, make_three, unmake),
 	cmocka_unit_test_setup_teardown(limit_rises, make, unmake),
 };
 

@@ -13,14 +13,17 @@ static bool has_pages(const struct kvc_member *m, const struct kvc_seg *seg)
 	return seg->nr_eblocks && seg->data_start < m->pool->seg_blocks;
 }
 
-/* Will the index get memory from what is evicted on @m, now or when its heads have been given up? Member locked. */
+/*
+ * Will the index get memory from what is evicted on @m, now or when its heads have been given up? Not if it leaves: that
+ * may be for as long as nobody else has room, and ends when another member is lost. Member locked.
+ */
 static bool memory_hope(struct kvc_member *m)
 {
 	const struct kvc_pool *p = m->pool;
 	bool hope = m->list[KVC_S_VICTIM].count || m->list[KVC_S_YIELDING].count || m->list[KVC_S_DRAINING].count;
 	u32 gseg, i;
 
-	if (m->offline)
+	if (m->offline || m->leaving)
 		return false;
 	for (i = 0; i < m->nr_heads; i++)
 		hope |= m->head[i] && has_pages(m, m->head[i]);
@@ -28,7 +31,7 @@ static bool memory_hope(struct kvc_member *m)
 		hope = has_pages(m, kvc_seg(p, gseg));
 	for (gseg = m->list[KVC_S_SEALED].first; !hope && gseg != KVC_NONE; gseg = kvc_seg(p, gseg)->next)
 		hope = has_pages(m, kvc_seg(p, gseg)) && kvc_seg_can_go(m, kvc_seg(p, gseg));
-	return hope || (!m->leaving && kvc_lease_next(m, true));
+	return hope || kvc_lease_next(m, true);
 }
 
 /*
