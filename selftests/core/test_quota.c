@@ -244,6 +244,24 @@ static void quota_comes_later(void **state)
 	assert_all_there(t, 1, 0, 10 * FULL);
 }
 
+/* A member that finds segments of a reserve's among its own wakes the others: more may go there than before. */
+static void found_elsewhere(void **state)
+{
+	struct two *t = *state;
+	struct rig *r = t->rig;
+
+	store_some(t, 1, 9 * FULL);
+	rig_flush(r);
+	assert_int_equal(limit(t, 1, 0, 3 * SEGMENT), 0);
+	kvc_own_adopt(&r->pool->members[1]);
+	memset(r->kicked, 0, sizeof(r->kicked));
+	kvc_own_adopt(&r->pool->members[0]);
+	assert_true(r->kicked[1]);
+	memset(r->kicked, 0, sizeof(r->kicked));
+	kvc_own_adopt(&r->pool->members[0]);
+	assert_false(r->kicked[1]);
+}
+
 /* A reserve that came later: what lies beside others' is moved. */
 static void reserve_comes_later(void **state)
 {
@@ -599,6 +617,7 @@ static const struct CMUnitTest quota_tests[] = {
 	cmocka_unit_test_setup_teardown(tiny_quota, make, unmake),
 	cmocka_unit_test_setup_teardown(stores_under_way_count, make, unmake),
 	cmocka_unit_test_setup_teardown(quota_comes_later, make, unmake),
+	cmocka_unit_test_setup_teardown(found_elsewhere, make_members, unmake),
 	cmocka_unit_test_setup_teardown(reserve_comes_later, make, unmake),
 	cmocka_unit_test_setup_teardown(attach_enforces, make, unmake),
 	cmocka_unit_test_setup_teardown(leases_end_waiting, make, unmake),

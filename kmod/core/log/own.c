@@ -64,28 +64,35 @@ static os_racy u32 sole_tenant(const struct kvc_pool *p, const struct kvc_seg *s
 	return KVC_TENANTS_MAX;
 }
 
-static void adopt(struct kvc_member *m, struct kvc_seg *seg)
+static bool adopt(struct kvc_member *m, struct kvc_seg *seg)
 {
 	struct kvc_pool *p = m->pool;
+	bool yes;
 	u32 slot;
 
 	if (READ_ONCE(seg->state) != KVC_S_SEALED || kvc_seg_owner(seg) || !os_atomic64_read(&seg->live_bytes))
-		return;
+		return false;
 	slot = sole_tenant(p, seg);
 	if (slot == KVC_TENANTS_MAX || kvc_quota_head(p, slot, KVC_HEAD_NEW) == KVC_HEAD_NEW)
-		return;
+		return false;
 	os_lock(&m->lock);
-	if (seg->state == KVC_S_SEALED) {
+	yes = seg->state == KVC_S_SEALED;
+	if (yes) {
 		WRITE_ONCE(seg->head, (u8)(KVC_HEAD_OWN + slot));
 		os_atomic_inc(&p->quota.share[slot].segs);
 	}
 	os_unlock(&m->lock);
+	return yes;
 }
 
-/* There is a new plan: open segments of tenants that are not at home here are closed, others turn out to be theirs. */
+/*
+ * There is a new plan: open segments of tenants that are not at home here are closed, others turn out to be theirs.
+ * With these a reserve may have more segments than it keeps: some of other members may go.
+ */
 void kvc_own_adopt(struct kvc_member *m)
 {
 	struct kvc_pool *p = m->pool;
+	bool any = false;
 	u32 i;
 
 	os_lock(&m->lock);
@@ -94,10 +101,12 @@ void kvc_own_adopt(struct kvc_member *m)
 			kvc_seg_retire(m, i);
 	os_unlock(&m->lock);
 	for (i = 0; i < m->nr_segs; i++) {
-		adopt(m, &m->segs[i]);
+		any |= adopt(m, &m->segs[i]);
 		if (i % 64 == 63)
 			os_relax();
 	}
+	for (i = 0; any && i < kvc_nr_members(p); i++)
+		kvc_kick(&p->members[i]);
 }
 
 /* Member locked. */
