@@ -24,6 +24,27 @@ const struct kvc_ops sim_ops = {
 	.space = on_space,
 };
 
+/*
+ * What a place has. A page that a call has in hand may have gone without the model's being told, and another be in its
+ * place by now.
+ */
+static struct mkey *page_at(struct sim *s, u32 member, u64 offset)
+{
+	struct mkey *k, *busy = NULL;
+	u32 i;
+
+	for (i = 0; i < s->nr_keys; i++) {
+		k = &s->keys[i];
+		if (!k->cur.version || k->at.member != member || k->at.offset != offset)
+			continue;
+		if (!k->busy)
+			return k;
+		if (ops_in_index(s, k))
+			busy = k;
+	}
+	return busy;
+}
+
 /* Its member leaves, and it was copied to another one. */
 static void moved_away(struct sim *s, struct mkey *k)
 {
