@@ -3,6 +3,7 @@
  * Leases are a promise with a limit: what they keep from others, and which of them yield.
  */
 #include "engine.h"
+#include "log/log.h"
 #include "test.h"
 
 #define PAGE	60000U
@@ -339,6 +340,39 @@ static void leased_as_a_victim(void **state)
 	}
 }
 
+/* A victim that is leased once it has been chosen yields by the shares as they are then, not as they last counted. */
+static void shares_change_meanwhile(void **state)
+{
+	struct rig *r = rig_segments(16);
+	struct kvc_domain *a = tenant(r, "a");
+	struct kvc_member *m = &r->pool->members[0];
+	struct kvc_lease l[3];
+	struct kvc_seg *seg;
+	u32 i;
+
+	(void)state;
+	for (i = 0; i < ARRAY_SIZE(l); i++)
+		keep(r, a, i, &l[i]);
+	os_lock(&m->lock);
+	seg = kvc_lease_next(m, true);
+	os_unlock(&m->lock);
+	assert_non_null(seg);
+	assert_int_equal(kvc_tenant_limit(r->pool, "a", &(struct kvc_limits){ .leased = 3 * KVC_SEGMENT_MIN }), 0);
+	os_lock(&m->lock);
+	assert_false(kvc_lease_yield(m, seg, false));
+	os_unlock(&m->lock);
+	assert_int_equal(seg->state, KVC_S_SEALED);
+	assert_int_equal(lasting(l, ARRAY_SIZE(l)), ARRAY_SIZE(l));
+	assert_int_equal(kvc_tenant_limit(r->pool, "a", &(struct kvc_limits){ .leased = 1 }), 0);
+	os_lock(&m->lock);
+	assert_true(kvc_lease_yield(m, seg, false));
+	os_unlock(&m->lock);
+	assert_int_equal(lasting(l, ARRAY_SIZE(l)), ARRAY_SIZE(l) - 1);
+	put_all(r, l, ARRAY_SIZE(l));
+	drop(r, a);
+	rig_free(r);
+}
+
 /* The leases of a removed tenant have no share; who gets its slot has one of his own, and what he leases is his. */
 static void removed_tenant(void **state)
 {
@@ -411,6 +445,7 @@ static const struct CMUnitTest lease_tests[] = {
 	cmocka_unit_test(shared_segments),
 	cmocka_unit_test(after_it_yielded),
 	cmocka_unit_test(leased_as_a_victim),
+	cmocka_unit_test(shares_change_meanwhile),
 	cmocka_unit_test(removed_tenant),
 	cmocka_unit_test(no_memory_to_lease),
 };

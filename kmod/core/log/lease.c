@@ -292,6 +292,8 @@ static bool keeps_yield(struct kvc_member *m, struct kvc_seg *seg, enum kvc_seg_
 /* Reclaim takes @seg, which is leased: VICTIM, but leased no more. Member locked. */
 bool kvc_lease_yield(struct kvc_member *m, struct kvc_seg *seg, bool last)
 {
+	/* who chose it looked at no leases, and shares may have changed since */
+	note_shares(m);
 	return kvc_seg_could_go(m, seg) && keeps_yield(m, seg, KVC_S_YIELDING, last || m->leases.nr_tenants > 1);
 }
 
