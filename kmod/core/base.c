@@ -32,18 +32,6 @@ u64 kvc_index_bytes(const struct kvc_pool *p)
 	return os_atomic64_read(&p->memory.bytes);
 }
 
-/* Is it time to evict for memory, beside what is being evicted? */
-bool kvc_memory_pressed(const struct kvc_pool *p)
-{
-	u64 limit = READ_ONCE(p->memory.limit), bytes, going;
-
-	if (!limit)
-		return false;
-	bytes = os_atomic64_read(&p->memory.bytes);
-	going = os_atomic64_read(&p->memory.going);
-	return bytes > going && bytes - going > limit - limit / 32;
-}
-
 void kvc_work_init(struct kvc_member *m, struct kvc_seg *seg, struct kvc_work *w, enum kvc_work_type type,
 		   enum kvc_work_kind kind, u32 block)
 {

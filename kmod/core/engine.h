@@ -483,6 +483,26 @@ static inline u32 kvc_seg_owner(const struct kvc_seg *seg)
 	return head < KVC_HEAD_OWN ? 0 : 1 + head - KVC_HEAD_OWN;
 }
 
+/* Limits that a pool without them does not pay for: the rest of these is in quota.c and budget.c */
+
+/* Of @members those that the tenant's pages go to first; all of them if there is no difference */
+static inline u64 kvc_quota_homes(const struct kvc_pool *p, u32 slot, u64 members)
+{
+	return unlikely(READ_ONCE(p->quota.on)) ? kvc_quota_some_homes(p, slot, members) : members;
+}
+
+/* A store of @length has begun in @seg, or, @ends, ended. */
+static inline void kvc_quota_pend(struct kvc_pool *p, const struct kvc_seg *seg, u32 length, bool ends)
+{
+	if (unlikely(READ_ONCE(p->quota.on)) && kvc_seg_owner(seg))
+		kvc_quota_pend_own(p, seg, length, ends);
+}
+
+static inline bool kvc_budgeted(const struct kvc_pool *p, u32 slot)
+{
+	return READ_ONCE(p->budget.pool.per_day) || READ_ONCE(p->accounts[slot].budget.per_day);
+}
+
 static inline u32 kvc_chunks(const struct kvc_pool *p, u32 length)
 {
 	return (length - 1) / p->chunk_size + 1;
@@ -509,8 +529,19 @@ static inline bool kvc_memory_full(const struct kvc_pool *p)
 	return unlikely(limit) && os_atomic64_read(&p->memory.bytes) > limit;
 }
 
+/* Is it time to evict for memory, beside what is being evicted? */
+static inline bool kvc_memory_pressed(const struct kvc_pool *p)
+{
+	u64 limit = READ_ONCE(p->memory.limit), bytes, going;
+
+	if (!limit)
+		return false;
+	bytes = os_atomic64_read(&p->memory.bytes);
+	going = os_atomic64_read(&p->memory.going);
+	return bytes > going && bytes - going > limit - limit / 32;
+}
+
 /* base.c */
-bool kvc_memory_pressed(const struct kvc_pool *p);
 u64 kvc_mix64(u64 x);
 void kvc_kick(struct kvc_member *m);
 void kvc_space(struct kvc_pool *p);

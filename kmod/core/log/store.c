@@ -288,7 +288,7 @@ static int begin_store(struct kvc_pool *p, struct kvc_domain *d, const u8 *key, 
 	if (r && !ab.replace)
 		return r;
 	/* what is there was seen */
-	if (!r && !kvc_budget_admits(p, d, key))
+	if (!r && unlikely(kvc_budgeted(p, d->slot)) && !kvc_budget_admits(p, d, key))
 		return refuse_unseen(p, bucket);
 	ab.lasting = kvc_request_lasts(p, ab.request, depth);
 	turn = os_atomic_inc_return(&p->turn);
@@ -300,7 +300,7 @@ static int begin_store(struct kvc_pool *p, struct kvc_domain *d, const u8 *key, 
 			if (!(homes & BIT_ULL(n)))
 				continue;
 			r = store_on(&p->members[n], d, bucket, key, length, depth, &ab, st);
-			if (!r)
+			if (!r && unlikely(kvc_budgeted(p, d->slot)))
 				kvc_budget_charge(p, d, kvc_padded(length));
 			if (r != -EAGAIN && r != -ENODEV && r != -ENOBUFS)
 				return r;

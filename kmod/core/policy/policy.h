@@ -195,8 +195,8 @@ bool kvc_quota_guards(const struct kvc_pool *p, const struct kvc_seg *victim, u3
 bool kvc_quota_leave(struct kvc_pool *p, const struct kvc_seg *victim, const struct kvc_survey *sv, u32 whose);
 void kvc_quota_left(struct kvc_pool *p, const struct kvc_survey *sv);
 u32 kvc_quota_head(const struct kvc_pool *p, u32 slot, u32 shared);
-u64 kvc_quota_homes(const struct kvc_pool *p, u32 slot, u64 members);
-void kvc_quota_pend(struct kvc_pool *p, const struct kvc_seg *seg, u32 length, bool ends);
+u64 kvc_quota_some_homes(const struct kvc_pool *p, u32 slot, u64 members);
+void kvc_quota_pend_own(struct kvc_pool *p, const struct kvc_seg *seg, u32 length, bool ends);
 
 /* budget.c */
 void kvc_budget_init(struct kvc_budget *b);

@@ -308,7 +308,7 @@ u32 kvc_quota_head(const struct kvc_pool *p, u32 slot, u32 shared)
 }
 
 /* Of @members those that the tenant's pages go to first; all of them if there is no difference */
-u64 kvc_quota_homes(const struct kvc_pool *p, u32 slot, u64 members)
+u64 kvc_quota_some_homes(const struct kvc_pool *p, u32 slot, u64 members)
 {
 	u64 homes = READ_ONCE(p->quota.on) ? READ_ONCE(p->quota.share[slot].homes) & members : 0;
 
@@ -316,12 +316,10 @@ u64 kvc_quota_homes(const struct kvc_pool *p, u32 slot, u64 members)
 }
 
 /* A store of @length has begun in @seg, or, @ends, ended. */
-void kvc_quota_pend(struct kvc_pool *p, const struct kvc_seg *seg, u32 length, bool ends)
+void kvc_quota_pend_own(struct kvc_pool *p, const struct kvc_seg *seg, u32 length, bool ends)
 {
 	u32 owner = kvc_seg_owner(seg);
 
-	if (likely(!owner))
-		return;
 	if (ends)
 		os_atomic64_sub(&p->quota.share[owner - 1].pending, length);
 	else
