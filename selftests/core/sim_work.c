@@ -54,22 +54,6 @@ static void moved_away(struct sim *s, struct mkey *k)
 	s->n.went++;
 }
 
-/* What was evicted while a call has its key in hand is not looked for until that ends: its place may be another's. */
-static struct mkey *page_at(struct sim *s, u32 member, u64 offset)
-{
-	struct mkey *found = NULL;
-	u32 i;
-
-	for (i = 0; i < s->nr_keys; i++) {
-		struct mkey *k = &s->keys[i];
-
-		if (k->cur.version && k->at.member == member && k->at.offset == offset &&
-		    (!found || ops_in_index(s, k)))
-			found = k;
-	}
-	return found;
-}
-
 /* The page moved unless somebody leased its segment, or it went meanwhile. */
 static void model_moved(struct sim *s, const struct kvc_work *w)
 {
