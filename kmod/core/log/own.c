@@ -153,6 +153,20 @@ static bool close_open(struct kvc_member *m, u32 slot)
 	return any;
 }
 
+/*
+ * May any page of the tenant's leave @m soon? Segments are sealed, and sealed ones adopted, meanwhile: what was open when
+ * sealed ones were looked at is looked for again, in the order in which that happens.
+ */
+static bool has_any(struct kvc_member *m, u32 slot)
+{
+	bool closing = false;
+
+	if (READ_ONCE(m->offline) || READ_ONCE(m->leaving))
+		return false;
+	return kvc_own_mixed(m, slot, 0) || close_open(m, slot) || kvc_own_mixed(m, slot, 0) ||
+	       count_own(m, slot, &closing) || closing;
+}
+
 /* The member with most of the tenant's that can go, or p->members + @nr */
 static struct kvc_member *find_member(struct kvc_pool *p, u32 slot, u32 nr)
 {
@@ -169,8 +183,7 @@ static struct kvc_member *find_member(struct kvc_pool *p, u32 slot, u32 nr)
 		}
 	}
 	for (i = 0; i < nr && !most; i++)
-		if (!READ_ONCE(p->members[i].offline) && !READ_ONCE(p->members[i].leaving) &&
-		    (kvc_own_mixed(&p->members[i], slot, 0) || close_open(&p->members[i], slot)))
+		if (has_any(&p->members[i], slot))
 			return &p->members[i];
 	return best;
 }
