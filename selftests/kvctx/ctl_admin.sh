@@ -105,6 +105,7 @@ check "not required" verified strict false
 # What a tenant may take
 limits() { kvctxctl tenant show t "$1" | awk '/^(quota|reserve|write budget|max|urgent)/ { printf("%s ", ($NF == "GiB" || $NF == "MiB") ? ($(NF - 1) $NF) : $NF) }'; }
 check "a tenant has no limits" test "$(limits strict)" = "off off off off off off yes "
+kvctxctl tenant remove t fill8 > /dev/null
 check "add one with some" kvctxctl tenant add t limited --quota 3G --reserve 1M --max-keyspaces 7 --no-urgent
 check "it has them" test "$(limits limited)" = "3.0GiB 1.0MiB off off off 7 no "
 exec 9< /dev/kvctx/t/strict
