@@ -306,6 +306,47 @@ static void attach_enforces(void **state)
 	assert_all_there(t, 1, 0, 4 * FULL);
 }
 
+static struct kvc_pool *adopting;
+static u32 windows_until;
+
+/* After so many steps of the engine it turns out whose the recovered segments are. */
+static void adopt_soon(void)
+{
+	if (!windows_until || --windows_until)
+		return;
+	os_window = NULL;
+	kvc_own_adopt(&adopting->members[0]);
+}
+
+/* Who is at the quota is not refused for good while his segments turn out to be his own. */
+static void adoption_keeps_hope(void **state)
+{
+	struct two *t = *state;
+	bool adopted = true;
+	u32 i;
+	int r;
+
+	store_some(t, 0, 8 * FULL);
+	rig_flush(t->rig);
+	assert_int_equal(limit(t, 0, 2 * SEGMENT, 0), 0);
+	rig_write_super(t->rig);
+	for (i = 1; adopted; i++) {
+		put_domains(t);
+		rig_cut(t->rig);
+		rig_recover(t->rig);
+		t->d[0] = rig_domain(t->rig, 0, 0);
+		t->d[1] = rig_domain(t->rig, 1, 0);
+		adopting = t->rig->pool;
+		windows_until = i;
+		os_window = adopt_soon;
+		r = rig_store(t->rig, t->d[0], t->next[0], 0, PAGE);
+		os_window = NULL;
+		adopted = !windows_until;
+		assert_int_equal(r, -EAGAIN);
+	}
+	assert_true(i > 3);
+}
+
 /* Who is at the quota waits while something of his own is on its way out, and is told when nothing is. */
 static void leases_end_waiting(void **state)
 {
@@ -620,6 +661,7 @@ static const struct CMUnitTest quota_tests[] = {
 	cmocka_unit_test_setup_teardown(found_elsewhere, make_members, unmake),
 	cmocka_unit_test_setup_teardown(reserve_comes_later, make, unmake),
 	cmocka_unit_test_setup_teardown(attach_enforces, make, unmake),
+	cmocka_unit_test_setup_teardown(adoption_keeps_hope, make, unmake),
 	cmocka_unit_test_setup_teardown(leases_end_waiting, make, unmake),
 	cmocka_unit_test_setup_teardown(readers_are_not_waited_for, make, unmake),
 	cmocka_unit_test_setup_teardown(lease_of_victim_ends_waiting, make, unmake),
