@@ -36,7 +36,7 @@ static bool memory_hope(struct kvc_member *m)
 
 /*
  * The oldest of those that give back as much memory as they do on average, or more, or NULL. So whose pages are small
- * does not cost those whose pages are large.
+ * does not cost those whose pages are large. Not those of tombstones alone, which would take as much elsewhere.
  */
 struct kvc_seg *kvc_memory_victim(struct kvc_member *m)
 {
@@ -46,14 +46,14 @@ struct kvc_seg *kvc_memory_victim(struct kvc_member *m)
 
 	os_assert_locked(&m->lock);
 	for (i = 0; i < m->nr_segs; i++) {
-		if (kvc_seg_can_go(m, &m->segs[i])) {
+		if (has_pages(m, &m->segs[i]) && kvc_seg_can_go(m, &m->segs[i])) {
 			blocks += m->segs[i].nr_eblocks;
 			nr++;
 		}
 	}
 	for (i = 0; blocks && i < m->nr_segs; i++) {
 		seg = &m->segs[i];
-		if (kvc_seg_can_go(m, seg) && seg->nr_eblocks * nr >= blocks &&
+		if (has_pages(m, seg) && kvc_seg_can_go(m, seg) && seg->nr_eblocks * nr >= blocks &&
 		    (!oldest || seg->open_seq < oldest->open_seq))
 			oldest = seg;
 	}
