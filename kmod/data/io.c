@@ -345,7 +345,7 @@ static int io_step(struct io_transfer *t)
 	return io_add(t, run.page, n, run.offset);
 }
 
-/* How many vectors the transfer may take: two for each run, but no more than fill a bio. */
+/* How many vectors the transfer may take: two for each run. What is far more than fill a bio is not counted. */
 static u32 io_count_vecs(const struct kvctx_op *op, u64 bytes)
 {
 	struct kvctx_cursor c;
@@ -354,7 +354,7 @@ static u32 io_count_vecs(const struct kvctx_op *op, u64 bytes)
 
 	/* many, so that it does not matter how many exactly */
 	if (op->mem.nr > KVCTX_INLINE_VECS)
-		return min_t(u64, 2 * op->mem.nr + (bytes >> PAGE_SHIFT) + 1, BIO_MAX_VECS);
+		return 2 * op->mem.nr + (bytes >> PAGE_SHIFT) + 1;
 	kvctx_cursor_init(&c, op->io.pieces);
 	while (bytes && vecs < BIO_MAX_VECS) {
 		kvctx_cursor_run(&c, &run);
@@ -362,7 +362,7 @@ static u32 io_count_vecs(const struct kvctx_op *op, u64 bytes)
 		bytes -= min_t(u64, bytes, run.length);
 		vecs += 2;
 	}
-	return vecs;
+	return vecs + 2 * (bytes >> PAGE_SHIFT);
 }
 
 /* A transfer that lies in one run the device can take is one vector: the common case, made short. */
