@@ -182,9 +182,9 @@ int kvc_tenant_remove(struct kvc_pool *p, const char *name)
 	return 0;
 }
 
-bool kvc_tenant_urgent(const struct kvc_pool *p, u32 slot)
+const bool *kvc_tenant_no_urgent(const struct kvc_pool *p, u32 slot)
 {
-	return !READ_ONCE(p->accounts[slot].no_urgent);
+	return &p->accounts[slot].no_urgent;
 }
 
 int kvc_tenant_pin(struct kvc_pool *p, u32 slot, u64 bytes)

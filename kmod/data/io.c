@@ -112,13 +112,18 @@ u64 kvctx_io_members(struct kvctx_op *op)
 }
 
 /* One of those that io.pending counts has reported. */
-void kvctx_io_put(struct kvctx_op *op)
+static __always_inline void io_put(struct kvctx_op *op)
 {
 	if (atomic_dec_and_test(&op->io.pending)) {
 		os_trace_op(op_answered, &op->call, (s32)op->io.member, op->io.error);
 		kvctx_turn_end(op);
 		op->kind->finish(op);
 	}
+}
+
+void kvctx_io_put(struct kvctx_op *op)
+{
+	io_put(op);
 }
 
 static void io_bio_free(struct kvctx_bio *b)
@@ -139,7 +144,7 @@ static void io_bio_done(struct bio *bio)
 		cmpxchg(&op->io.error, 0, bio->bi_status == BLK_STS_OFFLINE ? IO_GONE : -EIO);
 	}
 	io_bio_free(b);
-	kvctx_io_put(op);
+	io_put(op);
 }
 
 /* NULL: no memory. It is not waited for others to end: they may be of a member that does not answer. */

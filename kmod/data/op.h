@@ -154,6 +154,8 @@ struct kvctx_cq {
 struct kvctx_session {
 	struct kvctx_tenant *tenant;
 	struct kvctx_pool *pool;
+	const bool *no_urgent;		/* the engine's word on this tenant */
+	u16 slot;			/* the tenant's */
 	u32 losses_seen;		/* of members, see struct kvctx_flush */
 	struct kvctx_rights rights;
 	bool ready;			/* published by SETUP with release order */
@@ -178,7 +180,7 @@ struct kvctx_session {
 /* May its operations be urgent? */
 static inline bool kvctx_session_urgent(const struct kvctx_session *s)
 {
-	return kvc_tenant_urgent(s->pool->core, s->tenant->slot);
+	return !READ_ONCE(*s->no_urgent);
 }
 
 /* The memory of that id, held if it is a registration. @gone: also when its peer is gone. -EINVAL, -ENODEV */

@@ -386,6 +386,8 @@ static int session_open(struct inode *inode, struct file *file)
 		return -ENODEV;
 	}
 	s->pool = s->tenant->pool;
+	s->slot = (u16)s->tenant->slot;
+	s->no_urgent = kvc_tenant_no_urgent(s->pool->core, s->slot);
 	s->losses_seen = atomic_read(&s->pool->losses);
 	s->rights = (struct kvctx_rights){
 		.rdonly = !(file->f_mode & FMODE_WRITE), .verified = s->tenant->flags & KVCTX_TENANT_VERIFIED,

@@ -142,7 +142,6 @@ static int submit_start(struct kvctx_session *s, const struct kvctx_sqe *sqe, u3
 	op->call.user_data = sqe->user_data;
 	op->call.flags = sqe->flags;
 	op->call.opcode = opcode;
-	op->call.tenant = s->tenant->slot;
 	op->call.prio = kvctx_prio_of(&kvctx_rules[opcode], sqe->prio, kvctx_session_urgent(s));
 	memcpy(op->call.key, &sqe->key, sizeof(op->call.key));
 	kvctx_key_bytes((struct kvctx_key *)op->call.key);

@@ -28,6 +28,7 @@ int kvctx_attempt(struct kvctx_op *op, bool behind)
 	struct kvctx_pool *p = op->session->pool;
 	int err = -EAGAIN;
 
+	op->call.tenant = op->session->slot;
 	if (kvctx_park_at_once(&p->space, &op->call, behind))
 		err = op->kind->attempt(op);
 	if (err != -EAGAIN)

@@ -183,7 +183,8 @@ void op_pin(struct sim *s)
 
 	if (t->state != T_LIVE || memcmp(&t->limits, &t->limits_before, sizeof(t->limits)))
 		return;
-	sim_check(kvc_tenant_urgent(s->pool, t->slot) == !(t->limits.flags & KVC_LIMIT_NO_URGENT), "urgency of tenant %s", t->name);
+	sim_check(*kvc_tenant_no_urgent(s->pool, t->slot) == !!(t->limits.flags & KVC_LIMIT_NO_URGENT),
+		  "urgency of tenant %s", t->name);
 	if (rng_chance(&s->rng, 5000)) {
 		bytes = min(bytes, t->pinned);
 		kvc_tenant_unpin(s->pool, t->slot, bytes);

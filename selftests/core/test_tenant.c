@@ -349,19 +349,19 @@ static void urgency_of_a_tenant(void **state)
 	struct kvc_limits l = { .flags = KVC_LIMIT_NO_URGENT };
 	u32 slot = (u32)kvc_tenant_add(r->pool, "one", 0, 0, 0600, 0);
 
-	assert_true(kvc_tenant_urgent(r->pool, slot));
+	assert_false(*kvc_tenant_no_urgent(r->pool, slot));
 	assert_int_equal(kvc_tenant_limit(r->pool, "one", &l), 0);
-	assert_false(kvc_tenant_urgent(r->pool, slot));
-	assert_true(kvc_tenant_urgent(r->pool, 0));
+	assert_true(*kvc_tenant_no_urgent(r->pool, slot));
+	assert_false(*kvc_tenant_no_urgent(r->pool, 0));
 	reattach(r);
-	assert_false(kvc_tenant_urgent(r->pool, slot));
+	assert_true(*kvc_tenant_no_urgent(r->pool, slot));
 	l.flags = 0;
 	assert_int_equal(kvc_tenant_limit(r->pool, "one", &l), 0);
-	assert_true(kvc_tenant_urgent(r->pool, slot));
+	assert_false(*kvc_tenant_no_urgent(r->pool, slot));
 	l.flags = KVC_LIMIT_NO_URGENT;
 	assert_int_equal(kvc_tenant_limit(r->pool, "one", &l), 0);
 	assert_int_equal(kvc_tenant_remove(r->pool, "one"), 0);
-	assert_true(kvc_tenant_urgent(r->pool, slot));
+	assert_false(*kvc_tenant_no_urgent(r->pool, slot));
 }
 
 /* So are limits; who gets the slot next has none. */

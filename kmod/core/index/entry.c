@@ -27,16 +27,6 @@ static bool same_life(const struct kvc_seg *seg, u64 generation)
 	return seg->generation == generation && seg->state != KVC_S_DRAINING;
 }
 
-static bool lacks_eblock(const struct kvc_seg *seg)
-{
-	return seg->nr_entries == seg->nr_eblocks * KVC_EBLOCK_ENTRIES;
-}
-
-static bool lacks_cblock(const struct kvc_seg *seg, u32 nr_crcs)
-{
-	return seg->nr_crcs + nr_crcs > seg->crc_room;
-}
-
 /* With its place in the table */
 #define EBLOCK_BYTES	(sizeof(struct kvc_eblock) + sizeof(void *))
 
@@ -93,7 +83,7 @@ static int grow_entries(struct kvc_member *m, struct kvc_seg *seg, u64 generatio
 	os_lock(&m->lock);
 	if (!eb)
 		return -ENOMEM;
-	used = same_life(seg, generation) && lacks_eblock(seg);
+	used = same_life(seg, generation) && kvc_seg_lacks_eblock(seg);
 	if (used)
 		add_eblock(p, seg, eb);
 	os_unlock(&m->lock);
@@ -116,7 +106,7 @@ static int grow_crcs(struct kvc_member *m, struct kvc_seg *seg, u64 generation, 
 	os_lock(&m->lock);
 	if (!mem)
 		return -ENOMEM;
-	if (same_life(seg, generation) && array == !seg->crcs && lacks_cblock(seg, nr_crcs)) {
+	if (same_life(seg, generation) && array == !seg->crcs && kvc_seg_lacks_cblock(seg, nr_crcs)) {
 		if (array) {
 			seg->crcs = mem;
 		} else {
@@ -132,16 +122,11 @@ static int grow_crcs(struct kvc_member *m, struct kvc_seg *seg, u64 generation, 
 	return 1;
 }
 
-bool kvc_seg_lacks(const struct kvc_seg *seg, u32 nr_crcs)
-{
-	return lacks_eblock(seg) || lacks_cblock(seg, nr_crcs);
-}
-
 int kvc_seg_grow(struct kvc_member *m, struct kvc_seg *seg, u32 nr_crcs)
 {
-	if (lacks_eblock(seg))
+	if (kvc_seg_lacks_eblock(seg))
 		return grow_entries(m, seg, seg->generation);
-	if (lacks_cblock(seg, nr_crcs))
+	if (kvc_seg_lacks_cblock(seg, nr_crcs))
 		return grow_crcs(m, seg, seg->generation, nr_crcs);
 	return 0;
 }

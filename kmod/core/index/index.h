@@ -47,7 +47,22 @@ int kvc_seg_grow(struct kvc_member *m, struct kvc_seg *seg, u32 nr_crcs);
 u32 kvc_seg_append(struct kvc_pool *p, struct kvc_seg *seg, struct kvc_domain *d, const u8 *key);
 /* Are the next two entries in memory that is there? Otherwise one is spent, and the caller calls grow again. */
 bool kvc_seg_pair(struct kvc_pool *p, struct kvc_seg *seg, struct kvc_domain *d, const u8 *key);
-bool kvc_seg_lacks(const struct kvc_seg *seg, u32 nr_crcs);	/* would grow allocate? */
+static inline bool kvc_seg_lacks_eblock(const struct kvc_seg *seg)
+{
+	return seg->nr_entries == seg->nr_eblocks * KVC_EBLOCK_ENTRIES;
+}
+
+static inline bool kvc_seg_lacks_cblock(const struct kvc_seg *seg, u32 nr_crcs)
+{
+	return seg->nr_crcs + nr_crcs > seg->crc_room;
+}
+
+/* Would grow allocate? */
+static inline bool kvc_seg_lacks(const struct kvc_seg *seg, u32 nr_crcs)
+{
+	return kvc_seg_lacks_eblock(seg) || kvc_seg_lacks_cblock(seg, nr_crcs);
+}
+
 u64 kvc_seg_bytes(const struct kvc_pool *p, const struct kvc_seg *seg);	/* that freeing all gives back */
 /* Free CRCs and what blocks have dead entries only: the segment is complete, and nobody looks at dead ones. */
 void kvc_seg_free_dead(struct kvc_pool *p, struct kvc_seg *seg);

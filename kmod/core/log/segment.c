@@ -276,7 +276,9 @@ int kvc_head_prepare(struct kvc_member *m, enum kvc_head which, u32 blocks, u32 
 			seg = kvc_head_open(m, which);
 		if (!seg)
 			return -EAGAIN;
-		if (kvc_memory_pressed(m->pool) && kvc_seg_lacks(seg, nr_crcs)) {
+		if (likely(!kvc_seg_lacks(seg, nr_crcs)))
+			break;
+		if (kvc_memory_pressed(m->pool)) {
 			kvc_kick(m);
 			if (which != KVC_HEAD_MOVE && kvc_memory_full(m->pool))
 				return -ENOBUFS;
@@ -284,8 +286,6 @@ int kvc_head_prepare(struct kvc_member *m, enum kvc_head which, u32 blocks, u32 
 		r = kvc_seg_grow(m, seg, nr_crcs);
 		if (r < 0)
 			return r;
-		if (r == 0)
-			break;
 	}
 	*out = seg;
 	return 0;

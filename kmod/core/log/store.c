@@ -95,7 +95,7 @@ static int own_prepare(struct kvc_member *m, u32 head, u32 blocks, u32 nr_crcs, 
  * Room for a new page in the head where it belongs. The other one takes it when no room is to come: pages of both kinds
  * in one segment cost more than to wait for reclaim. Member locked.
  */
-static int shared_prepare(struct kvc_member *m, bool lasting, u32 blocks, u32 nr_crcs, u32 beside,
+static inline int shared_prepare(struct kvc_member *m, bool lasting, u32 blocks, u32 nr_crcs, u32 beside,
 			  struct kvc_seg **seg)
 {
 	bool both = m->nr_segs >= KVC_LONG_SEGMENTS;
