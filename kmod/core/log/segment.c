@@ -257,6 +257,18 @@ void kvc_seg_retire(struct kvc_member *m, enum kvc_head which)
 	kvc_kick(m);
 }
 
+/*
+ * Nothing is opened for what all tenants share while there is no memory for what it would take: each that is given up
+ * may have tombstones, whose memory evictions do not give back. Member locked.
+ */
+static bool head_waits(struct kvc_member *m, enum kvc_head which)
+{
+	if (likely(!kvc_memory_pressed(m->pool)))
+		return false;
+	kvc_kick(m);
+	return (which == KVC_HEAD_NEW || which == KVC_HEAD_LONG) && kvc_memory_full(m->pool);
+}
+
 int kvc_head_prepare(struct kvc_member *m, enum kvc_head which, u32 blocks, u32 nr_crcs, u32 beside,
 		     struct kvc_seg **out)
 {
@@ -268,12 +280,13 @@ int kvc_head_prepare(struct kvc_member *m, enum kvc_head which, u32 blocks, u32 
 		if (m->offline || m->leaving)
 			return -ENODEV;
 		seg = m->head[which];
-		if (seg && !kvc_seg_fits(m->pool, seg, blocks, rec_bytes)) {
-			kvc_seg_retire(m, which);
-			seg = NULL;
-		}
-		if (!seg)
+		if (!seg || !kvc_seg_fits(m->pool, seg, blocks, rec_bytes)) {
+			if (head_waits(m, which))
+				return -ENOBUFS;
+			if (seg)
+				kvc_seg_retire(m, which);
 			seg = kvc_head_open(m, which);
+		}
 		if (!seg)
 			return -EAGAIN;
 		if (likely(!kvc_seg_lacks(seg, nr_crcs)))
