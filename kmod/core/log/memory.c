@@ -14,8 +14,8 @@ static bool has_pages(const struct kvc_member *m, const struct kvc_seg *seg)
 }
 
 /*
- * Will the index get memory from what is evicted on @m, now or when its heads have been given up? Not if it leaves: that
- * may be for as long as nobody else has room, and ends when another member is lost. Member locked.
+ * Will the index get memory from what is evicted on @m, now or when its heads have been given up? Not if it leaves:
+ * that may be for as long as nobody else has room, and ends when another member is lost. Member locked.
  */
 static bool memory_hope(struct kvc_member *m)
 {

@@ -154,8 +154,8 @@ static bool close_open(struct kvc_member *m, u32 slot)
 }
 
 /*
- * May any page of the tenant's leave @m soon? Segments are sealed, and sealed ones adopted, meanwhile: what was open when
- * sealed ones were looked at is looked for again, in the order in which that happens.
+ * May any page of the tenant's leave @m soon? Segments are sealed, and sealed ones adopted, meanwhile: what was open
+ * when sealed ones were looked at is looked for again, in the order in which that happens.
  */
 static bool has_any(struct kvc_member *m, u32 slot)
 {

@@ -96,7 +96,7 @@ static int own_prepare(struct kvc_member *m, u32 head, u32 blocks, u32 nr_crcs, 
  * in one segment cost more than to wait for reclaim. Member locked.
  */
 static inline int shared_prepare(struct kvc_member *m, bool lasting, u32 blocks, u32 nr_crcs, u32 beside,
-			  struct kvc_seg **seg)
+				 struct kvc_seg **seg)
 {
 	bool both = m->nr_segs >= KVC_LONG_SEGMENTS;
 	enum kvc_head head = both && lasting ? KVC_HEAD_LONG : KVC_HEAD_NEW;
