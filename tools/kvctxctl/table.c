@@ -358,8 +358,8 @@ const struct ctl_command ctl_commands[] = {
 		.options = OPT(SOCKET) | OPT(WATCH) | OPT(COUNT),
 		.summary = "show counters",
 		.text =
-"Counted since attach, except pages, bytes, sessions and inflight, which are\n"
-"as of now. Write amplification is all bytes written over those of stored\n"
+"Counted since attach, except pages, bytes, sessions, inflight, index_bytes\n"
+"and index_limit, which are as of now. Write amplification is all bytes written over those of stored\n"
 "pages. With --watch a line for each pool tells rates since the line\n"
 "before; with -o json each report is one object on one line and holds the\n"
 "counters themselves.",

@@ -70,7 +70,7 @@ def test_metrics_are_those_of_the_other_commands():
         assert m["kvctx_tenant_sessions"][labels] == t["sessions"]
         assert (m["kvctx_tenant_pages"][labels], m["kvctx_tenant_bytes"][labels]) == (t["pages"], t["bytes"])
     # the third dump of the process: see fake_kernel.c
-    now = {"pages", "bytes", "sessions", "inflight"}
+    now = {"pages", "bytes", "sessions", "inflight", "index_bytes", "index_limit"}
     for name, nr in counters().items():
         values = m[f"kvctx_pool_{name}" + ("" if name in now else "_total")]
         assert values == {'pool="ctx0"': 3000 * nr, 'pool="ctx1"': 30000 * nr}, (name, values)
