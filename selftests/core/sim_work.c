@@ -55,15 +55,10 @@ static void moved_away(struct sim *s, struct mkey *k)
 }
 
 /* The page moved unless somebody leased its segment, or it went meanwhile. */
-static void model_moved(struct sim *s, const struct kvc_work *w)
+static void model_moved(struct sim *s, const struct kvc_work *w, struct mkey *k)
 {
-	struct mkey *k;
-
-	if (s->failed[w->member] || s->failed[w->src_member] ||
+	if (!k || s->failed[w->member] || s->failed[w->src_member] ||
 	    model_leases(s, w->src_member, segment_of(s, w->src_offset)))
-		return;
-	k = page_at(s, w->src_member, w->src_offset);
-	if (!k)
 		return;
 	k->before = k->at;
 	k->at = (struct place){ w->member, w->offset };
@@ -75,13 +70,10 @@ static void model_moved(struct sim *s, const struct kvc_work *w)
 		  (unsigned long long)w->src_offset, w->src_member, (unsigned long long)w->offset, w->member);
 }
 
-static void model_move_bad(struct sim *s, const struct kvc_work *w)
+static void model_move_bad(struct sim *s, const struct kvc_work *w, struct mkey *k)
 {
-	struct mkey *k;
-
 	sim_check(s->cfg.misreads || segment_tainted(s, (struct place){ w->src_member, w->src_offset }),
 		  "move of an undamaged page at %llu", (unsigned long long)w->src_offset);
-	k = page_at(s, w->src_member, w->src_offset);
 	if (k) {
 		model_event(s, k, (struct mstate){ 0 }, true);
 		s->n.bad++;
@@ -103,6 +95,8 @@ static void work_end(struct task *task, int err)
 	struct sim *s = wk->sim;
 	struct window win;
 	bool leased = wk->leased != 0;
+	/* what moves, as it is in the index before that is done, or before it is dropped */
+	struct mkey *k = w->type == KVC_WORK_MOVE ? page_at(s, w->src_member, w->src_offset) : NULL;
 
 	/* a page that moves is in two places at a time: nobody is let in */
 	if (w->type != KVC_WORK_MOVE)
@@ -124,12 +118,12 @@ static void work_end(struct task *task, int err)
 	if (!kvc_member_online(s->pool, wk->member))
 		model_member_failed(s, wk->member);
 	if (w->type == KVC_WORK_MOVE && !err && !leased)
-		model_moved(s, w);
+		model_moved(s, w, k);
 	/* lost, with a copy that is not durable yet */
 	if (w->type == KVC_WORK_MOVE && w->member != wk->member && s->cfg.member_fails && rng_chance(&s->fault_rng, 200))
 		sim_fail_member(s, w->member);
 	if (w->type == KVC_WORK_MOVE && err == -EBADMSG)
-		model_move_bad(s, w);
+		model_move_bad(s, w, k);
 	s->n.ioerrs += err && err != -EBADMSG;
 	if (w->type == KVC_WORK_WRITE)
 		image_changed(s);
