@@ -132,6 +132,7 @@ struct mtenant {
 	struct kvc_limits limits, limits_before;
 	u64	pinned;			/* bytes, since the attach */
 	bool	over;			/* its quota, when that was set or found */
+	bool	bounded;		/* had a quota, for whose sake a victim may have been chosen */
 };
 
 struct mlease {
@@ -446,6 +447,7 @@ void quota_evicted(struct sim *s, u32 tenant);
 void quota_stored(struct sim *s, u32 tenant);
 void quota_settled(struct sim *s);
 bool quota_limits(const struct sim *s, u32 tenant);
+bool quota_limited(const struct sim *s, u32 tenant);	/* or did so a moment ago */
 bool quota_lost(const struct sim *s, u32 tenant);
 bool quota_leased(const struct sim *s, u32 tenant);
 

@@ -513,7 +513,7 @@ static void vanished(struct sim *s, struct mkey *k, struct victims *v)
 	if (!s->cfg.leases && !s->cfg.memory && !s->crowd && s->cfg.nr_segs[k->at.member] >= 8 &&
 	    s->newest[k->at.member].offset && !grow_leaving(s, k->at.member) &&
 	    !dev_gone(s->devs[k->at.member]) && !s->step_windows &&
-	    !quota_limits(s, k->tenant))
+	    !quota_limited(s, k->tenant))
 		sim_check(segment_of(s, s->newest[k->at.member].offset) != seg,
 			  "%s was evicted with the newest page of its member", model_name(k));
 	sim_trace(s, "evicted %s v%u from member %u segment %llu", model_name(k), k->cur.version, k->at.member,

@@ -111,6 +111,7 @@ void op_limit(struct sim *s)
 		return;
 	}
 	t->over = true;
+	t->bounded |= before.quota != 0;
 	s->n.limits_set++;
 	s->tenant_op = i;
 	super_write(s, SUPER_TENANT);
@@ -170,7 +171,7 @@ void quota_settled(struct sim *s)
 	u32 i;
 
 	for (i = 0; i < SIM_TENANTS; i++) {
-		s->tenants[i].over = false;
+		s->tenants[i].over = s->tenants[i].bounded = false;
 		check_quota(s, i);
 	}
 }
@@ -178,6 +179,11 @@ void quota_settled(struct sim *s)
 bool quota_limits(const struct sim *s, u32 tenant)
 {
 	return s->tenants[tenant].limits.quota;
+}
+
+bool quota_limited(const struct sim *s, u32 tenant)
+{
+	return quota_limits(s, tenant) || s->tenants[tenant].bounded;
 }
 
 /* May the tenant's quota be full of pages on members that are gone, beside others' pages, or on one that leaves? */
