@@ -268,7 +268,7 @@ static void deleted_stays_deleted(void **state)
 	assert_int_equal(rig_lease(r, r->d, 1, &l[1]), 0);
 	for (n = 0; n < r->nr_members; n++)
 		for (gseg = 0; gseg < 16; gseg++)
-			if (r->pool->members[n].segs[gseg].keeps)
+			if (r->pool->members[n].segs[gseg].rooted)
 				assert_int_equal(r->pool->members[n].segs[gseg].state, KVC_S_SEALED);
 	turn_over(r);
 	kvc_lease_put(r->pool, &l[0]);
