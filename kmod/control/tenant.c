@@ -206,7 +206,7 @@ static void kvctx_tenant_forget(struct kvctx_pool *p, const char *name)
 		kvc_tenants_gone(p->core);
 }
 
-/* In force at once, and on media */
+/* In force at once; the caller writes the superblocks */
 static int kvctx_limit(struct kvctx_pool *p, const char *name, const struct kvc_limits *limits,
 		       struct netlink_ext_ack *extack)
 {
@@ -222,8 +222,13 @@ static int kvctx_limit(struct kvctx_pool *p, const char *name, const struct kvc_
 				    name);
 	if (err)
 		return kvctx_refuse(extack, NULL, err, "limits of %s cannot be set, error %d", name, -err);
+	return 0;
+}
+
+static int kvctx_tenant_write(struct kvctx_pool *p, struct netlink_ext_ack *extack)
+{
 	if (kvctx_members_write_super(p))
-		return kvctx_refuse(extack, NULL, -EIO, "set until detach: no superblock could be written");
+		return kvctx_refuse(extack, NULL, -EIO, "no superblock could be written");
 	return 0;
 }
 
@@ -243,11 +248,9 @@ static int kvctx_tenant_record(struct kvctx_pool *p, const struct kvctx_tenant_p
 	mutex_unlock(&kvctx_mutex);
 	if (slot < 0)
 		return kvctx_refuse_add(p, params->name, slot, extack);
-	err = kvctx_members_write_super(p);
-	if (err)
-		err = kvctx_refuse(extack, NULL, -EIO, "no superblock could be written");
-	else if (memcmp(&params->limits, &none, sizeof(none)))
-		err = kvctx_limit(p, params->name, &params->limits, extack);
+	err = kvctx_tenant_write(p, extack);
+	if (!err && memcmp(&params->limits, &none, sizeof(none)))
+		err = kvctx_limit(p, params->name, &params->limits, extack) ?: kvctx_tenant_write(p, extack);
 	if (!err)
 		return slot;
 	kvctx_tenant_forget(p, params->name);
@@ -309,7 +312,11 @@ int kvctx_tenant_set(struct kvctx_tenant *t, u32 flags, struct netlink_ext_ack *
 /* Sessions need not be closed: who is over a new limit gets no more until he is below it. */
 int kvctx_tenant_limit(struct kvctx_tenant *t, const struct kvc_limits *limits, struct netlink_ext_ack *extack)
 {
-	return kvctx_limit(t->pool, t->name, limits, extack);
+	int err = kvctx_limit(t->pool, t->name, limits, extack);
+
+	if (!err && kvctx_members_write_super(t->pool))
+		err = kvctx_refuse(extack, NULL, -EIO, "set until detach: no superblock could be written");
+	return err;
 }
 
 /* Its pages are dead with the write of the superblocks; what they take goes after that, and nobody waits for it. */

@@ -366,17 +366,24 @@ static int control_limits(struct control_request *rq, struct kvc_limits *l)
 	       control_refuse(rq, -EINVAL, "reserve: at most the quota, write budget: 1M to 1E");
 }
 
-#define NO_ROOM_FOR_LIMITS	"the pool cannot keep all reserves, or cannot give the tenant segments of its own"
-
-/* Changes them in the configuration and on media; super_lock held */
-static int control_write_limits(struct kve_pool *p, const char *name, const struct kvc_limits *limits)
+/* In force at once; the caller, who holds super_lock, writes the superblocks */
+static int control_limit(struct control_request *rq, struct kve_pool *p, const char *name,
+			 const struct kvc_limits *limits)
 {
 	int err;
 
 	pthread_mutex_lock(&p->config_lock);
 	err = kvc_tenant_limit(p->core, name, limits);
 	pthread_mutex_unlock(&p->config_lock);
-	return err ?: control_write_super(p);
+	if (err == -ENOSPC)
+		return kvd_refuse(rq->why, err,
+				  "the pool cannot keep all reserves, or cannot give %s segments of its own", name);
+	return err ? kvd_refuse(rq->why, err, "limits of %s cannot be set, error %d", name, -err) : 0;
+}
+
+static int control_write_tenant(struct control_request *rq, struct kve_pool *p)
+{
+	return control_write_super(p) ? control_refuse(rq, -EIO, "no superblock could be written") : 0;
 }
 
 /*
@@ -397,9 +404,9 @@ static int control_make_tenant(struct control_request *rq, struct kvd_pool *p, c
 			      flags & KVCTX_TENANT_VERIFIED ? KVC_TENANT_VERIFIED : 0);
 	pthread_mutex_unlock(&engine->config_lock);
 	if (slot >= 0)
-		err = control_write_super(engine);
+		err = control_write_tenant(rq, engine);
 	if (slot >= 0 && !err && rq->attrs[KVCTX_A_LIMITS])
-		err = control_write_limits(engine, name, limits);
+		err = control_limit(rq, engine, name, limits) ?: control_write_tenant(rq, engine);
 	if (err) {
 		control_forget_tenant(engine, name);
 		control_write_super(engine);
@@ -407,9 +414,7 @@ static int control_make_tenant(struct control_request *rq, struct kvd_pool *p, c
 	pthread_mutex_unlock(&engine->super_lock);
 	if (slot < 0)
 		return control_refuse_add(rq, p, name, slot);
-	if (err == -ENOSPC)
-		return control_refuse(rq, err, NO_ROOM_FOR_LIMITS);
-	return err ? control_refuse(rq, -EIO, "no superblock could be written") : slot;
+	return err ?: slot;
 }
 
 static int control_unmake_tenant(struct control_request *rq, struct kvd_pool *p, const char *name)
@@ -460,6 +465,13 @@ static int control_busy(struct control_request *rq, const struct kvd_tenant *t)
 	return kvd_refuse(rq->why, -EBUSY, "%u sessions of tenant %s are open", t->sessions, t->name);
 }
 
+static int control_keep(struct control_request *rq, struct kve_pool *p)
+{
+	if (control_write_super(p))
+		return control_refuse(rq, -EIO, "set until detach: no superblock could be written");
+	return 0;
+}
+
 /* In the configuration and on media, unless somebody counts on them; super_lock held */
 static int control_set_flags(struct control_request *rq, struct kvd_tenant *t, uint32_t flags)
 {
@@ -475,7 +487,7 @@ static int control_set_flags(struct control_request *rq, struct kvd_tenant *t, u
 		kvc_tenant_set(p->core, t->name, flags ? KVC_TENANT_VERIFIED : 0);
 	pthread_mutex_unlock(&p->config_lock);
 	pthread_mutex_unlock(&kvd_lock);
-	return err ?: control_write_super(p);
+	return err ?: control_keep(rq, p);
 }
 
 static int control_set_tenant(struct control_request *rq)
@@ -501,12 +513,8 @@ static int control_set_tenant(struct control_request *rq)
 	if (rq->attrs[KVCTX_A_TENANT_FLAGS])
 		err = control_set_flags(rq, t, flags);
 	if (!err && rq->attrs[KVCTX_A_LIMITS])
-		err = control_write_limits(p, t->name, &limits);
+		err = control_limit(rq, p, t->name, &limits) ?: control_keep(rq, p);
 	pthread_mutex_unlock(&p->super_lock);
-	if (err == -ENOSPC)
-		return control_refuse(rq, err, NO_ROOM_FOR_LIMITS);
-	if (err && err != -EBUSY)
-		err = control_refuse(rq, -EIO, "set until detach: no superblock could be written");
 	return err;
 }
 
