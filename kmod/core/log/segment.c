@@ -258,15 +258,15 @@ void kvc_seg_retire(struct kvc_member *m, enum kvc_head which)
 }
 
 /*
- * Nothing is opened for what all tenants share while there is no memory for what it would take: each that is given up
- * may have tombstones, whose memory evictions do not give back. Member locked.
+ * Near the limit of memory reclaim begins; at it a head goes on only if it @must. Nothing is opened for what all
+ * tenants share: each that is given up may have tombstones, whose memory evictions do not give back. Member locked.
  */
-static bool head_waits(struct kvc_member *m, enum kvc_head which)
+static bool head_waits(struct kvc_member *m, bool must)
 {
 	if (likely(!kvc_memory_pressed(m->pool)))
 		return false;
 	kvc_kick(m);
-	return (which == KVC_HEAD_NEW || which == KVC_HEAD_LONG) && kvc_memory_full(m->pool);
+	return !must && kvc_memory_full(m->pool);
 }
 
 int kvc_head_prepare(struct kvc_member *m, enum kvc_head which, u32 blocks, u32 nr_crcs, u32 beside,
@@ -281,7 +281,7 @@ int kvc_head_prepare(struct kvc_member *m, enum kvc_head which, u32 blocks, u32 
 			return -ENODEV;
 		seg = m->head[which];
 		if (!seg || !kvc_seg_fits(m->pool, seg, blocks, rec_bytes)) {
-			if (head_waits(m, which))
+			if (head_waits(m, which != KVC_HEAD_NEW && which != KVC_HEAD_LONG))
 				return -ENOBUFS;
 			if (seg)
 				kvc_seg_retire(m, which);
@@ -291,11 +291,8 @@ int kvc_head_prepare(struct kvc_member *m, enum kvc_head which, u32 blocks, u32 
 			return -EAGAIN;
 		if (likely(!kvc_seg_lacks(seg, nr_crcs)))
 			break;
-		if (kvc_memory_pressed(m->pool)) {
-			kvc_kick(m);
-			if (which != KVC_HEAD_MOVE && kvc_memory_full(m->pool))
-				return -ENOBUFS;
-		}
+		if (head_waits(m, which == KVC_HEAD_MOVE))
+			return -ENOBUFS;
 		r = kvc_seg_grow(m, seg, nr_crcs);
 		if (r < 0)
 			return r;
