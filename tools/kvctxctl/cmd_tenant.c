@@ -93,13 +93,8 @@ static bool contradicts(const struct ctl *c)
 
 static bool limits_given(const struct ctl *c)
 {
-	static const enum ctl_opt limits[] = {
-		OPT_QUOTA, OPT_RESERVE, OPT_WRITE_BUDGET, OPT_MAX_PINNED, OPT_MAX_LEASED, OPT_MAX_KEYSPACES,
-		OPT_NO_URGENT, OPT_URGENT,
-	};
-
-	for (size_t i = 0; i < sizeof(limits) / sizeof(*limits); i++)
-		if (c->opt[limits[i]].set)
+	for (int i = 0; i < OPT_NR; i++)
+		if (OPTS_LIMITS >> i & 1 && c->opt[i].set)
 			return true;
 	return false;
 }

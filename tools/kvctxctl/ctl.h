@@ -120,6 +120,8 @@ enum ctl_opt {
 
 #define OPT(name)	(1ULL << OPT_##name)
 #define OPTS_COMMON	(OPT(OUTPUT) | OPT(HELP))
+#define OPTS_LIMITS	(OPT(QUOTA) | OPT(RESERVE) | OPT(WRITE_BUDGET) | OPT(MAX_PINNED) | OPT(MAX_LEASED) | \
+			 OPT(MAX_KEYSPACES) | OPT(NO_URGENT) | OPT(URGENT))	/* of a tenant */
 
 struct ctl_option {
 	const char *name;

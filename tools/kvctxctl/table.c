@@ -7,9 +7,6 @@
  */
 #include "ctl.h"
 
-#define TENANT_LIMITS	(OPT(QUOTA) | OPT(RESERVE) | OPT(WRITE_BUDGET) | OPT(MAX_PINNED) | OPT(MAX_LEASED) | \
-			 OPT(MAX_KEYSPACES) | OPT(NO_URGENT) | OPT(URGENT))
-
 static const char *const transports[] = { "tcp", "rdma", "loop", "fc", NULL };
 static const char *const formats[] = { "text", "json", NULL };
 
@@ -273,8 +270,7 @@ const struct ctl_command ctl_commands[] = {
 			{ KIND_POOL, "POOL", .help = "name of an attached pool" },
 			{ KIND_NAME, "TENANT", .help = "name of the new tenant" },
 		},
-		.options = OPT(SOCKET) | OPT(UID) | OPT(GID) | OPT(MODE) | OPT(REQUIRE_VERIFIED) |
-			   TENANT_LIMITS,
+		.options = OPT(SOCKET) | OPT(UID) | OPT(GID) | OPT(MODE) | OPT(REQUIRE_VERIFIED) | OPTS_LIMITS,
 		.summary = "add a tenant to a pool",
 		.text =
 "Creates the node /dev/kvctx/POOL/TENANT. Who may open it may use the tenant's\n"
@@ -287,7 +283,7 @@ const struct ctl_command ctl_commands[] = {
 			{ KIND_POOL, "POOL", .help = "name of an attached pool" },
 			{ KIND_TENANT, "TENANT", .help = "name of one of its tenants" },
 		},
-		.options = OPT(SOCKET) | OPT(REQUIRE_VERIFIED) | OPT(ALLOW_UNVERIFIED) | TENANT_LIMITS,
+		.options = OPT(SOCKET) | OPT(REQUIRE_VERIFIED) | OPT(ALLOW_UNVERIFIED) | OPTS_LIMITS,
 		.summary = "change what a tenant requires, and what it may take",
 		.text =
 "Kept on the devices; what is not given stays. Limits are in force at once,\n"
@@ -359,10 +355,10 @@ const struct ctl_command ctl_commands[] = {
 		.summary = "show counters",
 		.text =
 "Counted since attach, except pages, bytes, sessions, inflight, index_bytes\n"
-"and index_limit, which are as of now. Write amplification is all bytes written over those of stored\n"
-"pages. With --watch a line for each pool tells rates since the line\n"
-"before; with -o json each report is one object on one line and holds the\n"
-"counters themselves.",
+"and index_limit, which are as of now. Write amplification is all bytes\n"
+"written over those of stored pages. With --watch a line for each pool tells\n"
+"rates since the line before; with -o json each report is one object on one\n"
+"line and holds the counters themselves.",
 		.example = "kvctxctl stat --watch 5 ctx0",
 	}, {
 		.noun = "exporter", .run = cmd_exporter,
