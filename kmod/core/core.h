@@ -151,10 +151,9 @@ int kvc_tenant_set(struct kvc_pool *p, const char *name, u32 flags);
 int kvc_tenant_limit(struct kvc_pool *p, const char *name, const struct kvc_limits *limits);
 int kvc_tenant_remove(struct kvc_pool *p, const char *name);
 /*
- * Limits that the caller enforces. no_urgent: where it says, as long as the pool is there,
- * that the tenant's operations may not be urgent. pin: a session of it is about to pin memory,
- * 0, or -EDQUOT, when all of them together would have more than the tenant may, and nothing was counted; unpin: it has
- * let go of what was counted.
+ * Limits that the caller enforces. no_urgent: where it says, as long as the pool is there, that the tenant's operations
+ * may not be urgent. pin: a session of it is about to pin memory, 0, or -EDQUOT, when all of them together would have
+ * more than the tenant may, and nothing was counted; unpin: it has let go of what was counted.
  */
 const bool *kvc_tenant_no_urgent(const struct kvc_pool *p, u32 slot);
 int kvc_tenant_pin(struct kvc_pool *p, u32 slot, u64 bytes);

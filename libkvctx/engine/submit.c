@@ -91,7 +91,8 @@ static int submit_start(struct kve_session *s, const struct kvctx_sqe *sqe, u64 
 	op->call.flags = sqe->flags;
 	op->call.opcode = sqe->opcode;
 	op->call.tenant = (u16)s->slot;
-	op->call.prio = kvctx_prio_of(&kvctx_rules[sqe->opcode], sqe->prio, !READ_ONCE(*kvc_tenant_no_urgent(s->pool->core, s->slot)));
+	op->call.prio = kvctx_prio_of(&kvctx_rules[sqe->opcode], sqe->prio,
+				      !READ_ONCE(*kvc_tenant_no_urgent(s->pool->core, s->slot)));
 	memcpy(op->call.key, &sqe->key, sizeof(op->call.key));
 	kvctx_key_bytes((struct kvctx_key *)op->call.key);
 	op->call.offset = sqe->offset;
