@@ -70,8 +70,8 @@ log-never-headed@kmod/core/log/recover.c@s/r->unused = i == KVC_BLOCK && .*/r->u
 close-never@kmod/core/log/summary.c@s/xw.flags = KVC_EXTENT_CLOSED;/;/@no log says that it is closed
 close-early@kmod/core/log/summary.c@s/return seg->state == KVC_S_SEALING \&\& !seg->pending/return !seg->pending/@a log is closed before its last page
 rest-open@kmod/core/log/summary.c@s/READ_ONCE(p->resting) \&\& due_close(seg)/0/@a flush at rest leaves logs open
-tombs-fill@kmod/core/log/reclaim.c@s/rc->cursor.index == 0 \&\& kvc_tombs_fill(m)/0/@tombstones that fill segments are carried round for ever
-move-head-tombs@kmod/core/log/segment.c@s/return seg \&\& seg->data_start < m->pool->seg_blocks ? seg : NULL;/return seg;/@a head of tombstones is given up for room
+tombs-fill@kmod/core/log/reclaim.c@s/(kvc_tombs_fill(m) ||/(/@tombstones that fill segments are carried round for ever
+move-head-tombs@kmod/core/log/segment.c@s/return seg \&\& seg->data_start < m->pool->seg_blocks \&\& /return seg \&\& /@a head of tombstones is given up for room
 crowded@kmod/core/log/reclaim.c@s/WRITE_ONCE(rc->victim->crowded, .*/;/@a victim without room for its tombstones is tried again at once
 hiding-order@kmod/core/log/reclaim.c@s/seg = oldest_sealed(m, true, NULL);/;/@a segment that may hide pages goes when its turn comes
 tombstone-ghosts@kmod/core/log/tomb.c@s/^\treturn (e \&\& (e->logged .*/\t(void)p; return e \&\& (e->logged || e->copy);/@deletes forget old records elsewhere
@@ -85,7 +85,7 @@ no-wait-for-holds@kmod/core/log/reclaim.c@s/if (os_atomic_read(&seg->holds))/if 
 no-hold@kmod/core/log/load.c@s/os_atomic_inc(&kvc_entry_seg(p, entry)->holds);/os_atomic_inc(\&kvc_seg(p, 0)->holds);/@loads hold the wrong segment
 leases-chosen@kmod/core/log/lease.c@s/yields = !seg->keeps || .*/yields = true;/@leased segments are reclaimed
 lease-flood@kmod/core/log/room.c@s/^\thope = hope || .*/\t;/@where all is leased nobody has room
-lease-refused@kmod/core/log/reclaim.c@s/if (!seg \&\& m->refused)/if (!seg)/@leases yield though nobody was refused
+lease-refused@kmod/core/log/reclaim.c@s/if (!seg \&\& (m->refused || READ_ONCE(m->pool->memory.wanted)))/if (!seg)/@leases yield though nobody was refused
 lease-half@kmod/core/log/lease.c@s,<= m->nr_segs / 2,<= m->nr_segs,@leases keep others from all but a few segments
 lease-share@kmod/core/log/lease.c@s/return t->keeps > t->share ? .*/return t->keeps;/@leases yield that are within the share
 lease-shared@kmod/core/log/lease.c@s/least = min(least, excess_of(l, k));/least = excess_of(l, k);/@a segment yields that somebody within his share keeps too
@@ -145,16 +145,16 @@ discard-header@kmod/core/log/segment.c@s/seg->discarded = 1;/seg->discarded = 0;
 discard-hope@kmod/core/log/segment.c@s/"headed",\t S(BLANK), false, false/"headed", S(BLANK), false, true/@stores wait for discards that nobody makes
 discard-tells@kmod/core/log/discard.c@s/^\tif (m->wanted)/\tif (0)/@who waits for a segment under discard is not told
 streams@kmod/core/log/reclaim.c@s/KVC_STREAM_NEW + KVC_HEAD_MOVE/KVC_STREAM_NEW/@moved pages go to the stream of new ones
-budget-none@kmod/core/policy/budget.c@s/left(&p->budget) > 0 ||/true ||/@the write budget is not kept
-budget-all@kmod/core/policy/budget.c@s/ || seen_before(p, d, key)//@pages seen before are not admitted
+budget-none@kmod/core/policy/budget.c@/^bool kvc_budget_admits/,/^}/s/if (!is_spent(.*/if (1)/@the write budget is not kept
+budget-all@kmod/core/policy/budget.c@s/if (seen_before(p, d, key))/if (0)/@pages seen before are not admitted
 budget-evicted@kmod/core/log/reclaim.c@s/^\t\t\tkvc_budget_note(.*/\t\t\t;/@evicted pages are not remembered
-budget-fraction@kmod/core/policy/budget.c@s/b->part += seconds .*/;/@fractions of bytes are lost
+budget-fraction@kmod/core/policy/budget.c@s/k->part += seconds .*/;/@fractions of bytes are lost
 budget-grows@kmod/core/policy/budget.c@s/(u64)min_t(s64, (s64)more, (s64)limit - n)/more/@the budget grows beyond a day's
 budget-debt@kmod/core/policy/budget.c@s/if (n < -(s64)limit)/if (0)/@debts grow without bound
 lock-split@kmod/core/index/bucket.c@s/^\t\t\tWRITE_ONCE(line->slot\[i\], 0);/\t\t\tline->slot[i] = 0;/@a split clears slots that are being read as if nobody did
 lock-query@kmod/core/log/load.c@/^int kvc_query/,/^}/s/os_\(un\)\?lock(&sh->lock);/;/@query takes no lock
 lock-commit@kmod/core/log/store.c@/^static void end_store/,/^}/s/os_\(un\)\?lock(&m->lock);/;/@commit takes no member lock
-join-kick@kmod/core/log/segment.c@/^int kvc_refusal/,/^}/s/if (!m->offline) {/if (1) {/@members are kicked before they have joined
+join-kick@kmod/core/log/room.c@/^int kvc_refusal/,/^}/s/if (!m->offline) {/if (1) {/@members are kicked before they have joined
 join-room@kmod/core/log/store.c@/^static int begin_store/,/^}/{s/^\tdo {$/\tnr = kvc_nr_members(p);\n\tdo {/;s/^\t\tnr = kvc_nr_members(p);$//}@who is refused does not see a new member, and that there is room
 super-number@kmod/core/media/format_super.c@/^static bool says_there/,/^}/s/^\t       !memcmp(w->members.*;/\t       true;/@a number that another member got counts as the same
 log-doubt@kmod/core/log/recover.c@s/if (!err \&\& !r->closed \&\& !r->unused)/if (0)/;s/why == KVC_BAD_CRC \&\& !r->again/0/@an extent that was read wrong, once, hides nothing
@@ -167,7 +167,7 @@ leave-renewed-moving@kmod/core/log/leave.c@/^static int end_round/,/^}/s/WRITE_O
 leave-stopped@kmod/core/log/leave.c@/^static void stop/,/^}/s/WRITE_ONCE(m->leaseless, false)/;/@pages of a member that stays are leased no more
 leave-leased@kmod/core/log/leave.c@s/if (!rc->stayed \&\& /if (/@pages that were leased while they moved are dropped
 leave-forget@kmod/core/log/member.c@s/os_atomic_xchg(&m->segs\[i\].undead, 0)/0/;s/WRITE_ONCE(m->segs\[i\].min_seq, U64_MAX);//@tombstones are kept for records of removed members
-leave-alone@kmod/core/log/member.c@s/if (!another_online(p, member))/if (0)/@the last member can be removed
+leave-alone@kmod/core/log/member.c@s/if (!another_online(p, member) || /if (/@the last member can be removed
 add-early@kmod/core/log/member.c@s/^\tset_joining(m, true);/&\n\tWRITE_ONCE(m->offline, false);/@a member is used before the superblocks name it
 hole-last@kmod/core/media/format_super.c@s/ || kvc_super_hole(s, s->nr_members - 1)//@the last member may be a hole
 removed-tombs@kmod/core/log/recover.c@s/if (victim_exists(p, rec))$/if (1)/@tombstones may name segments of removed members
