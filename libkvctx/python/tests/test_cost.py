@@ -1,86 +1,75 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""What Python adds to a batch: the processor's time for a whole call less that inside the library, a page.
+"""What Python adds to a batch does not grow with its pages: a large one executes as many bytecodes as a small one.
 
-python test_cost.py prints the figures. The bound that the test holds, 50 ns a page in batches of 1,024, is for pages
-that are not there: nothing but the calls is measured then. Where pages are moved the processor's caches are cold.
+cost.py measures the time.
 """
 import os
-import statistics
 import sys
-import tempfile
-import time
 from array import array
 
 import kvctx
-from kvctx import _lib
 
-PAGES, PAGE, ROUNDS = 1024, 4096, 15
-BOUND_NS = 50
+PAGE = 4096
 
 
-class Clock:
-    """In the place of the library's two functions: adds up the time inside them."""
+class Bytecodes:
+    """Counts what this thread executes in the package."""
 
     def __init__(self):
-        self.inside = 0
-        for name in ("kvctx_batch_run", "kvctx_batch_submit"):
-            setattr(self, name, self._timed(getattr(_lib.lib, name)))
+        self.executed = 0
+        self._package = os.path.dirname(kvctx.__file__)
 
-    def _timed(self, function):
-        def call(*arguments):
-            began = time.thread_time_ns()
-            ret = function(*arguments)
-            self.inside += time.thread_time_ns() - began
-            return ret
-        return call
+    def _trace(self, frame, event, _arg):
+        if not frame.f_code.co_filename.startswith(self._package):
+            return None
+        frame.f_trace_opcodes = True
+        self.executed += event == "opcode"
+        return self._trace
 
-    def __getattr__(self, name):
-        return getattr(_lib.lib, name)
+    def __enter__(self):
+        self._before = sys.gettrace()
+        sys.settrace(self._trace)
+        return self
 
-
-def measure(pool):
-    """{what: ns a page}, medians over rounds."""
-    digests = [os.urandom(32) for _ in range(PAGES)]
-    memory = bytearray(PAGES * PAGE)
-    figures = {}
-    with pool.session(entries=4 * PAGES) as s, s.register(memory) as reg:
-        keys = kvctx.Keys.of_digests(digests)
-        addrs = array("Q", range(reg.address, reg.address + PAGES * PAGE, PAGE))
-        lens = array("I", [PAGE] * PAGES)
-        s.store_packed(keys, addrs, lens).check()
-        absent = kvctx.Keys.of_digests(digests, 1)
-        clock = kvctx.session.lib = kvctx.operation.lib = Clock()
-        try:
-            for what, call in (("load_packed, absent", lambda: s.load_packed(absent, addrs, lens)),
-                               ("submit_load_packed, absent", lambda: s.submit_load_packed(absent, addrs, lens)),
-                               ("load_packed", lambda: s.load_packed(keys, addrs, lens)),
-                               ("submit_load_packed", lambda: s.submit_load_packed(keys, addrs, lens))):
-                took = []
-                for _ in range(ROUNDS):
-                    clock.inside = 0
-                    began = time.thread_time_ns()
-                    r = call()
-                    took.append((time.thread_time_ns() - began - clock.inside) / PAGES)
-                    r = r if isinstance(r, kvctx.Results) else r.result(20)
-                    assert r.ok == (0 if "absent" in what else PAGES)
-                figures[what] = statistics.median(took)
-        finally:
-            kvctx.session.lib = kvctx.operation.lib = _lib.lib
-    took = []
-    for _ in range(ROUNDS):
-        began = time.thread_time_ns()
-        kvctx.Keys.of_digests(digests)
-        took.append((time.thread_time_ns() - began) / PAGES)
-    figures["Keys.of_digests"] = statistics.median(took)
-    return figures
+    def __exit__(self, *_):
+        sys.settrace(self._before)
 
 
-def test_a_page_costs_little_beyond_the_library(pool):
-    figures = measure(pool)
-    assert all(f < BOUND_NS for what, f in figures.items() if "absent" in what or "Keys" in what), figures
+def bytecodes_of(call):
+    with Bytecodes() as counter:
+        call()
+    return counter.executed
 
 
-if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as where:
-        for what, ns in measure(kvctx.create_pool(os.path.join(where, "kv0"), 64 << 20)).items():
-            sys.stdout.write(f"{what:27} {ns:6.1f} ns a page\n")
+def of_a_batch(pool, pages):
+    """{what: bytecodes} of calls for so many pages; of load_packed those that are there, and those that are not."""
+    digests = [os.urandom(32) for _ in range(pages)]
+    memory = bytearray(pages * PAGE)
+    with pool.session(entries=4096) as s, s.register(memory) as reg:
+        there, absent = kvctx.Keys.of_digests(digests), kvctx.Keys.of_digests(digests, 1)
+        addrs = array("Q", range(reg.address, reg.address + pages * PAGE, PAGE))
+        lens = array("I", [PAGE] * pages)
+        s.store_packed(there, addrs, lens).check()
+        pending = []
+        counts = {
+            "of_digests": bytecodes_of(lambda: kvctx.Keys.of_digests(digests)),
+            "load_packed, absent": bytecodes_of(lambda: s.load_packed(absent, addrs, lens)),
+            "load_packed": bytecodes_of(lambda: s.load_packed(there, addrs, lens)),
+            "submit_load_packed": bytecodes_of(lambda: pending.append(s.submit_load_packed(there, addrs, lens))),
+        }
+        assert pending[0].result(20).ok == pages
+        return counts
+
+
+def test_python_adds_nothing_for_each_page(pool):
+    small, large = of_a_batch(pool, 16), of_a_batch(pool, 1024)
+    assert min(small.values()) > 0
+    assert small == large
+
+
+def test_bytecodes_are_counted(pool):
+    """What has a turn for each key is seen to grow."""
+    with pool.session() as s:
+        names = [[str(i) for i in range(n)] for n in (16, 256)]
+        few, many = (bytecodes_of(lambda keys=keys: s.match(list(keys)).release()) for keys in names)
+        assert many > few

@@ -31,7 +31,7 @@ def call(*args):
     return done.stdout
 
 
-def fill(paths, size):
+def fill(size, *paths):
     """Not zeros, which a file system or what is below it might not keep, and no holes that the first write fills. By
     turns, so that no file lies in a better part of the disk or memory than another"""
     block = os.urandom(16 * MIB)
@@ -56,7 +56,7 @@ class Disk:
         os.makedirs(self.pool)
         try:
             member = os.path.join(self.pool, "member0")
-            fill((member, *self.raw), size)
+            fill(size, member, *self.raw)
             call(f"{build}/bin/kvctxctl", "pool", "format", POOL, member, "--segment-size", SEGMENT, "--force")
         except BaseException:
             self.remove()

@@ -153,7 +153,7 @@ class PlaceTest(unittest.TestCase):
             paths = [os.path.join(tmp, name) for name in "ab"]
             synced = []
             with mock.patch("os.fsync", lambda fd: synced.append([os.path.getsize(p) for p in paths])):
-                place.fill(paths, 32 * MIB)
+                place.fill(32 * MIB, *paths)
             self.assertEqual(synced, [[n * MIB, m * MIB] for n, m in ((16, 0), (16, 16), (32, 16), (32, 32))])
 
     def test_sockets_have_short_paths_wherever_the_disk_is(self):

@@ -49,7 +49,7 @@ class Ground:
         self.raw, self.daemon, self.run, self.made = os.path.join(self.dir, "raw"), None, None, 0
         os.makedirs(self.dir)
         try:
-            fill(self.raw, size)
+            fill(size, self.raw)
         except BaseException:
             self.remove()
             raise
@@ -60,7 +60,7 @@ class Ground:
         if not os.path.isdir(pool):
             os.makedirs(pool)
             member = os.path.join(pool, "member0")
-            fill(member, self.size)
+            fill(self.size, member)
             call(f"{self.build}/bin/kvctxctl", "pool", "format", POOL, member, "--segment-size", SEGMENT, "--force")
         return pool
 

@@ -220,6 +220,16 @@ class SweepTest(unittest.TestCase):
             ground.sweep(tmp)
             self.assertEqual(sorted(os.listdir(tmp)), sorted([f"{ground.NAME}.{os.getpid()}", "other.999999999"]))
 
+    def test_pools_and_raw_files_are_written_whole(self):
+        with tempfile.TemporaryDirectory() as tmp:
+            os.makedirs(f"{tmp}/build/bin")
+            os.symlink("/bin/true", f"{tmp}/build/bin/kvctxctl")
+            place = ground.Ground(tmp, f"{tmp}/build", 32 * MIB)
+            files = [place.raw, os.path.join(place.pool("process"), "member0")]
+            self.assertEqual([os.path.getsize(path) for path in files], [32 * MIB] * 2)
+            place.remove()
+            self.assertEqual(os.listdir(tmp), ["build"])
+
 
 def main():
     stream = io.TextIOWrapper(sys.stdout.buffer, line_buffering=True)
