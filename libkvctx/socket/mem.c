@@ -181,6 +181,15 @@ static int stage_make(struct socket_file *s)
 
 /* Registrations */
 
+static struct socket_local **local_find(struct socket_file *s, uint32_t id)
+{
+	struct socket_local **link = &s->locals;
+
+	while (*link && (*link)->id != id)
+		link = &(*link)->next;
+	return link;
+}
+
 static int local_add(struct socket_file *s, struct kvctx_mem_register *arg)
 {
 	struct socket_local *l = calloc(1, sizeof(*l));
@@ -191,7 +200,10 @@ static int local_add(struct socket_file *s, struct kvctx_mem_register *arg)
 	*l = (struct socket_local){ .addr = (void *)(uintptr_t)arg->addr, .length = arg->length };
 	pthread_mutex_lock(&s->lock);
 	if (s->nr_locals < s->limits.mem_max) {
-		l->id = LOCAL_ID + s->next_local++ % LOCAL_ID;
+		/* after as many as there are ids some may be in use still */
+		do {
+			l->id = LOCAL_ID + s->next_local++ % LOCAL_ID;
+		} while (*local_find(s, l->id));
 		l->next = s->locals;
 		s->locals = l;
 		s->nr_locals++;
@@ -203,15 +215,6 @@ static int local_add(struct socket_file *s, struct kvctx_mem_register *arg)
 	if (err)
 		free(l);
 	return err;
-}
-
-static struct socket_local **local_find(struct socket_file *s, uint32_t id)
-{
-	struct socket_local **link = &s->locals;
-
-	while (*link && (*link)->id != id)
-		link = &(*link)->next;
-	return link;
 }
 
 int kvs_register(struct socket_file *s, struct kvctx_mem_register *arg)

@@ -207,7 +207,7 @@ static void socket_look(struct kvctx_file *f)
 	kvs_ring_harvest(s);
 	/* who only ever looks has to hear of the daemon's end too */
 	if (s->inflight && kvs_ring_idle(s) && !(++s->looks % LOOKS_GONE))
-		kvs_drain(s, WIRE_FD_BELL);
+		kvs_look(s, WIRE_FD_BELL);
 	pthread_mutex_unlock(&s->lock);
 	kvs_ring_settle(s);
 	if (!kvs_gone(s))

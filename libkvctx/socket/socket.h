@@ -165,6 +165,8 @@ int kvs_packet_plain(struct socket_file *s, unsigned long nr, void *arg, uint32_
 void kvs_packet_ask(struct socket_file *s, uint32_t nr);
 /* Take what is to be read on bell or light; there one sees it when the daemon is gone */
 void kvs_drain(struct socket_file *s, enum wire_fd which);
+/* See whether the daemon is gone, and take nothing: what is on the bell is the watcher's, who may be about to sleep */
+void kvs_look(struct socket_file *s, enum wire_fd which);
 bool kvs_gone(const struct socket_file *s);
 
 /* mem.c */

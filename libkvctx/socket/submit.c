@@ -70,12 +70,16 @@ static int load_send(struct socket_file *s, const struct load *l)
 	return ret < 0 ? ret : ret == (int)l->nr ? 0 : -ENODEV;
 }
 
-/* From now on their completions may come. false: none will, the daemon is gone */
+/*
+ * From now on their completions may come. false: none will, the daemon is gone. Records that are taken lately may be in
+ * the room of completions that another thread has harvested just now: so before each message, not once a call.
+ */
 static bool load_fly(struct socket_file *s, const struct load *l)
 {
 	bool there;
 
 	pthread_mutex_lock(&s->lock);
+	kvs_ring_publish(s);
 	there = !s->buried;
 	for (uint32_t i = 0; i < l->nr && there; i++)
 		s->records[(uint32_t)l->sqes[i].user_data].state = RECORD_FLYING;
@@ -277,9 +281,6 @@ int kvs_submit(struct socket_file *s, const struct kvctx_submit *arg)
 	l = malloc(sizeof(*l));
 	if (!l)
 		return -ENOMEM;
-	pthread_mutex_lock(&s->lock);
-	kvs_ring_publish(s);
-	pthread_mutex_unlock(&s->lock);
 	ret = submit_all(s, l, (const void *)(uintptr_t)arg->sqes, arg->nr);
 	free(l);
 	if (ret > 0 && arg->wait_nr)

@@ -202,6 +202,14 @@ void kvs_drain(struct socket_file *s, enum wire_fd which)
 		wire_gone(s);
 }
 
+void kvs_look(struct socket_file *s, enum wire_fd which)
+{
+	char byte;
+
+	if (!recv(s->fds[which], &byte, 1, MSG_PEEK | MSG_DONTWAIT))
+		wire_gone(s);
+}
+
 int kvs_packet_plain(struct socket_file *s, unsigned long nr, void *arg, uint32_t size, int fd)
 {
 	struct answer a;
