@@ -59,9 +59,11 @@ static int conn_begin(struct conn *c, struct kvd_session **out)
 	int err;
 
 	*out = NULL;
-	if (kvd_receive(c->sock, &c->message) <= 0)
+	/* it is not known yet whether the client may be here */
+	if (kvd_receive(c->sock, &c->message, false) <= 0)
 		return -EPROTO;
 	r.ret = conn_open(c, out);
+	kvd_message_let_go(&c->message);
 	if (r.ret == -EPROTO)
 		return r.ret;
 	if (!r.ret) {
@@ -76,9 +78,10 @@ static void conn_serve(struct conn *c, struct kvd_session *s)
 {
 	struct kvd_reply r;
 
-	while (kvd_receive(c->sock, &c->message) > 0) {
+	while (kvd_receive(c->sock, &c->message, true) > 0) {
 		if (kvd_request(s, &c->message, &r, c->arg))
 			break;
+		kvd_message_let_go(&c->message);
 		if (!(c->message.head.flags & WIRE_QUIET) && kvd_send(c->sock, &r))
 			break;
 	}

@@ -77,6 +77,7 @@ struct kvd_message {
 	uint32_t nr_fds;
 	/* private */
 	uint8_t *inline_body, *parcel;
+	uint64_t parcel_bytes;
 };
 
 /* A reply under way; what it points to is freed by kvd_send() but for @arg */
@@ -92,8 +93,10 @@ struct kvd_reply {
 
 int kvd_message_init(struct kvd_message *m);
 void kvd_message_free(struct kvd_message *m);
-/* Into @m, after what it held is let go: 1, 0 at the end of the connection, -errno. @m->body is ours alone */
-int kvd_receive(int sock, struct kvd_message *m);
+/* Its body and its descriptors are done with: nobody waits for the next message with them, they are counted nowhere */
+void kvd_message_let_go(struct kvd_message *m);
+/* Into @m, which holds none: 1, 0 at the end of the connection, -errno. @m->body is ours alone. @parcels: may come */
+int kvd_receive(int sock, struct kvd_message *m, bool parcels);
 int kvd_send(int sock, struct kvd_reply *r);
 
 /* memory.c */

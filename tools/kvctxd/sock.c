@@ -28,19 +28,20 @@ int kvd_message_init(struct kvd_message *m)
 	return m->inline_body ? 0 : -ENOMEM;
 }
 
-static void message_let_go(struct kvd_message *m)
+void kvd_message_let_go(struct kvd_message *m)
 {
 	for (uint32_t i = 0; i < m->nr_fds; i++)
 		if (m->fds[i] >= 0)
 			close(m->fds[i]);
 	m->nr_fds = 0;
-	free(m->parcel);
+	if (m->parcel)
+		munmap(m->parcel, m->parcel_bytes);
 	m->parcel = NULL;
 }
 
 void kvd_message_free(struct kvd_message *m)
 {
-	message_let_go(m);
+	kvd_message_let_go(m);
 	free(m->inline_body);
 }
 
@@ -60,12 +61,16 @@ static void message_keep_fds(struct kvd_message *m, struct msghdr *msg)
 static int message_unpack(struct kvd_message *m)
 {
 	uint64_t done = 0;
+	void *p;
 
 	if (m->nr_fds != 1 || m->head.bytes > WIRE_BODY_MAX || fcntl(m->fds[0], F_GET_SEALS) < 0)
 		return -EPROTO;
-	m->parcel = malloc(m->head.bytes + 1);
-	if (!m->parcel)
+	/* the system has it back with the message; malloc() might keep it */
+	m->parcel_bytes = m->head.bytes + 1;
+	p = mmap(NULL, m->parcel_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (p == MAP_FAILED)
 		return -ENOMEM;
+	m->parcel = p;
 	while (done < m->head.bytes) {
 		ssize_t n = pread(m->fds[0], m->parcel + done, m->head.bytes - done, (off_t)done);
 
@@ -77,7 +82,7 @@ static int message_unpack(struct kvd_message *m)
 	return 0;
 }
 
-int kvd_receive(int sock, struct kvd_message *m)
+int kvd_receive(int sock, struct kvd_message *m, bool parcels)
 {
 	union {
 		struct cmsghdr align;
@@ -91,7 +96,6 @@ int kvd_receive(int sock, struct kvd_message *m)
 	};
 	ssize_t n;
 
-	message_let_go(m);
 	do {
 		n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);
 	} while (n < 0 && errno == EINTR);
@@ -105,7 +109,7 @@ int kvd_receive(int sock, struct kvd_message *m)
 	m->body = m->inline_body;
 	m->bytes = m->head.bytes;
 	if (m->head.flags & WIRE_PARCEL)
-		return message_unpack(m) ?: 1;
+		return parcels ? message_unpack(m) ?: 1 : -EPROTO;
 	return m->bytes == (size_t)n - sizeof(m->head) ? 1 : -EPROTO;
 }
 

@@ -14,6 +14,7 @@
  *	huge		registers 4 MiB that lie as huge pages do; prints how much of it is in such pages then, or that the
  *			kernel has none for it
  *	threads N	so many threads with calls of their own
+ *	readers		two threads share a session that only reads; prints how many results were not as they should be
  *
  * Prints "ready" before it waits to be told. Exit status 1 with the error on stdout if something fails.
  */
@@ -302,6 +303,55 @@ static int threads(uint64_t nr)
 	return 0;
 }
 
+static volatile bool taken_enough;
+
+static void *taker(void *arg)
+{
+	struct kvctx_cqe some[64];
+
+	while (!taken_enough)
+		kvctx_take(ctx, some, 64);
+	return arg;
+}
+
+/* Many loads of pages that are not there in one call, while another thread takes what there is to be taken */
+static int readers(void)
+{
+	enum { NR = 16384, ROUNDS = 5 };
+	struct kvctx_batch b = { .size = sizeof(b), .opcode = KVCTX_OP_LOAD, .nr = NR };
+	struct kvctx_key *keys = calloc(NR, sizeof(*keys));
+	int32_t *res = calloc(NR, sizeof(*res));
+	uint32_t *lens = calloc(NR, sizeof(*lens));
+	void **addrs = calloc(NR, sizeof(*addrs));
+	uint8_t *arena = kvctx_arena(ctx, NULL);
+	unsigned int bad = 0;
+	pthread_t t;
+
+	b.keys = keys;
+	b.addrs = addrs;
+	b.lens = lens;
+	b.res = res;
+	for (uint32_t i = 0; i < NR; i++) {
+		keys[i] = key_of(900000 + i);
+		addrs[i] = arena + 4096 * (i % 256);
+		lens[i] = 4096;
+	}
+	pthread_create(&t, NULL, taker, NULL);
+	for (int round = 0; round < ROUNDS; round++) {
+		kvctx_batch_run(ctx, &b);
+		for (uint32_t i = 0; i < NR; i++)
+			bad += res[i] != -ENOENT;
+	}
+	taken_enough = true;
+	pthread_join(t, NULL);
+	printf("bad: %u\n", bad);
+	free(keys);
+	free(res);
+	free(lens);
+	free(addrs);
+	return 0;
+}
+
 static int create(const char *dir)
 {
 	struct kvctx_pool_params p = { .size = sizeof(p), .bytes = 1100UL << 20, .segment_bytes = 128 << 20 };
@@ -321,7 +371,7 @@ int main(int argc, char **argv)
 
 	if (!strcmp(verb, "create"))
 		return create(argv[1]);
-	ret = argc < 3 ? -EINVAL : kvctx_open(argv[1], O_RDWR, &p, &ctx);
+	ret = argc < 3 ? -EINVAL : kvctx_open(argv[1], strcmp(verb, "readers") ? O_RDWR : O_RDONLY, &p, &ctx);
 	if (ret) {
 		printf("open: %d\n", ret);
 		return 1;
@@ -329,7 +379,8 @@ int main(int argc, char **argv)
 	ret = !strcmp(verb, "store") ? store(n) : !strcmp(verb, "check") ? check(n) :
 	      !strcmp(verb, "wait") ? wait_for_loads(false) : !strcmp(verb, "poll") ? wait_for_loads(true) :
 	      !strcmp(verb, "call") ? call() : !strcmp(verb, "busy") ? (busy(), 1) : !strcmp(verb, "ways") ? ways() :
-	      !strcmp(verb, "huge") ? huge() : !strcmp(verb, "threads") ? threads(n) : 2;
+	      !strcmp(verb, "huge") ? huge() : !strcmp(verb, "threads") ? threads(n) :
+	      !strcmp(verb, "readers") ? readers() : 2;
 	kvctx_close(ctx);
 	return ret;
 }

@@ -172,8 +172,8 @@ class Client:
     def open(self, flags=os.O_RDWR, version=1):
         return self.ask(OPEN, struct.pack("<II", version, flags))
 
-    def setup(self, entries=64, arena=65536, flags=0, eventfd=0, fds=()):
-        return self.ask(IOC["SETUP"], struct.pack("<II16sQIiQIIQ", 80 - 16, flags, b"k", arena, entries, eventfd, 0, 0, 0, 0),
+    def setup(self, entries=64, arena=65536, flags=0, eventfd=0, fds=(), slots=(0, 0)):
+        return self.ask(IOC["SETUP"], struct.pack("<II16sQIiQIIQ", 80 - 16, flags, b"k", arena, entries, eventfd, 0, *slots, 0),
                         fds=fds)
 
     def gone(self):
@@ -845,10 +845,37 @@ def test_memory_is_limited(daemon):
     expect(0, c.open()[0])
     expect(-errno.ENOMEM, c.setup(arena=2 << 20)[0], "more than is left")
     expect(-errno.EINVAL, c.setup(arena=(1 << 64) - 1)[0], "more than anybody may have")
+    expect(-errno.ENOMEM, c.setup(arena=0, slots=(1, 257))[0], "a page each")
+    expect(-errno.ENOMEM, c.setup(arena=(1 << 20) - 4095, slots=(1, 1))[0], "of whole pages")
     expect(0, c.setup(arena=1 << 20)[0])
     first.close()
     until(lambda: daemon.sessions() == 1, "the end of the first")
     expect(0, opened(daemon, arena=2 << 20) and 0)
+
+
+def test_messages_are_not_kept(daemon):
+    """Who says nothing for long costs nothing but his connection."""
+    def anonymous():
+        with open(f"/proc/{daemon.process.pid}/status", encoding="ascii") as f:
+            return next(int(line.split()[1]) for line in f if line.startswith("RssAnon"))
+
+    clients = [Client(daemon) for _ in range(8)]
+    for c in clients:
+        expect(0, c.open()[0])
+    before = anonymous()
+    for c in clients:
+        fd = memfd(12 << 20)
+        expect(-errno.EINVAL, c.ask(IOC["WAIT"], flags=PARCEL, fds=[fd], length=12 << 20)[0])
+        os.close(fd)
+    expect(True, anonymous() < before + (12 << 10), f"{anonymous() - before} KiB more")
+
+
+def test_first_message_is_short(daemon):
+    c = Client(daemon)
+    fd = memfd(1 << 20)
+    c.send(OPEN, flags=PARCEL, fds=[fd], length=1 << 20)
+    os.close(fd)
+    expect(True, c.gone())
 
 
 def test_memory_of_events_is_limited(daemon):
@@ -880,6 +907,10 @@ def test_registered_memory_is_in_huge_pages(daemon):
     if said == ["none"]:
         raise Skip("the kernel has no huge pages for shared memory")
     expect([f"huge: {4 << 20}"], said)
+
+
+def test_threads_share_a_session_that_only_reads(daemon):
+    expect(["bad: 0"], run_client(daemon, "readers"))
 
 
 def test_threads_share_a_session(daemon):
