@@ -26,6 +26,7 @@ pytestmark = pytest.mark.skipif(not hasattr(fake, "install"), reason="vLLM itsel
 
 BLOCKS, SIZES = 16, (4096, 2048)
 CHUNK = 2 * sum(SIZES)
+STAGES = SimpleNamespace(rank=0, world_size=1, tp_size=1, pp_size=2, pcp_size=1, dcp_size=1)
 
 
 def key(n, group=0):
@@ -223,11 +224,48 @@ def test_another_layout_finds_nothing(make, changes):
 
 def test_another_partition_of_layers_finds_nothing(make, monkeypatch):
     """Which layers a stage of a pipeline has is also for the user to say, and a page does not tell."""
-    parallel = SimpleNamespace(rank=0, world_size=1, tp_size=1, pp_size=2, pcp_size=1, dcp_size=1)
-    make(parallel=parallel).store([key(1)], gpu([0, 1]))
-    assert make(parallel=parallel).lookup([key(1)]) == [HIT]
+    make(parallel=STAGES).store([key(1)], gpu([0, 1]))
+    assert make(parallel=STAGES).lookup([key(1)]) == [HIT]
     monkeypatch.setenv("VLLM_PP_LAYER_PARTITION", "1,3")
-    assert make(parallel=parallel).lookup([key(1)]) == [MISS]
+    assert make(parallel=STAGES).lookup([key(1)]) == [MISS]
+
+
+def shaped(stages=2, **changes):
+    """Changes of config() for an engine with KvctxConnector and such a VllmConfig."""
+    from kvctx.vllm import KvctxConnector
+    transfer = SimpleNamespace(kv_connector_extra_config={}, kv_load_failure_policy="recompute")
+    changes = {"parallel_config": fake.ParallelConfig(stages), **changes}
+    KvctxConnector(fake.VllmConfig(transfer, **changes), None, SimpleNamespace(kv_cache_groups=[None]))
+    return {"extra": transfer.kv_connector_extra_config, **({"parallel": STAGES} if stages > 1 else {})}
+
+
+EAGLE = fake.SpeculativeConfig("eagle3", fake.ModelConfig("draft", 1))
+
+
+@pytest.mark.parametrize("changes", [
+    {"speculative_config": EAGLE},
+    {"speculative_config": fake.SpeculativeConfig("eagle3", fake.ModelConfig("draft", 2))},
+    {"speculative_config": fake.SpeculativeConfig("eagle3", fake.ModelConfig("another", 1))},
+    {"speculative_config": fake.SpeculativeConfig("eagle3", fake.ModelConfig("draft", 1), "fp8")},
+    {"speculative_config": fake.SpeculativeConfig("suffix")},
+    {"model_config": fake.ModelConfig(layers=5)},
+    {"model_config": fake.ModelConfig(hf_overrides={"num_hidden_layers": 4})},
+    {"model_config": fake.ModelConfig(hf_overrides=shaped)}])
+def test_stages_with_other_layers_find_nothing(make, changes):
+    """No stage of a pipeline knows the others' layers: a draft model's are the last one's."""
+    make(**shaped()).store([key(1)], gpu([0, 1]))
+    assert make(**shaped(**changes)).lookup([key(1)]) == [MISS]
+    assert make(**shaped()).lookup([key(1)]) == [HIT]
+    make(**shaped(**changes)).store([key(2)], gpu([0, 1]))
+    assert make(**shaped(**changes)).lookup([key(2)]) == [HIT], "the same in every process"
+
+
+def test_overrides_of_a_model_count_without_stages_too(make):
+    make(**shaped(1)).store([key(1)], gpu([0, 1]))
+    other = fake.ModelConfig(hf_overrides={"rope_theta": 1e6})
+    assert make(**shaped(1, model_config=other)).lookup([key(1)]) == [MISS]
+    assert make(**shaped(1, speculative_config=fake.SpeculativeConfig("suffix"))).lookup([key(1)]) == [HIT], (
+        "layers tell")
 
 
 def test_chunk_is_there_when_all_ranks_have_it(make):
@@ -292,7 +330,7 @@ class Connected:
         fake.OffloadingConnector.spec_class = self.engine.spec
         transfer = SimpleNamespace(kv_connector_extra_config={"path": path}, kv_load_failure_policy="recompute")
         self.transfer = transfer
-        self.connector = KvctxConnector(SimpleNamespace(kv_transfer_config=transfer), None,
+        self.connector = KvctxConnector(fake.VllmConfig(transfer), None,
                                         SimpleNamespace(kv_cache_groups=[None] * groups))
         self.connector.register_kv_caches(self.engine.caches)
 

@@ -12,6 +12,7 @@ from typing import Any, Dict, Set
 
 from vllm.distributed.kv_transfer.kv_connector.v1.offloading_connector import OffloadingConnector
 
+from .keys import SHAPE, shape_of
 from .link import logger
 from .worker import KvctxWorker
 
@@ -26,6 +27,7 @@ class KvctxConnector(OffloadingConnector):
         transfer = vllm_config.kv_transfer_config
         if "spec_name" not in transfer.kv_connector_extra_config:
             transfer.kv_connector_extra_config.update(spec_name="KvctxOffloadingSpec", spec_module_path="kvctx.vllm")
+        transfer.kv_connector_extra_config[SHAPE] = shape_of(vllm_config)
         if transfer.kv_load_failure_policy != "recompute":
             logger.warning("kvctx: with kv_load_failure_policy=%s a request fails when a page does not load; "
                            "'recompute' computes it", transfer.kv_load_failure_policy)

@@ -5,6 +5,9 @@ A key of vLLM is the hash of a chunk's tokens and all before them, and 4 bytes w
 key is that hash and, as qualifier, group, rank and generation. What else tells one cache from another (model, dtype,
 layout, parallel shape) is the session's keyspace, so that an engine with another layout finds nothing.
 
+Of a pipeline's stages none knows the others' layers, so there the keyspace has what all know equally (shape_of()), and
+workers compare lengths besides.
+
 Everything here is immutable or a function of its arguments, and of the environment that vLLM gives all its processes.
 """
 from __future__ import annotations
@@ -12,12 +15,13 @@ from __future__ import annotations
 import json
 import os
 from hashlib import sha256
-from typing import Any, List, Sequence
+from typing import Any, Dict, List, Sequence
 
 from vllm.v1.kv_offload.base import LoadStoreSpec
 
 from ..keys import Key, Keys
 
+SHAPE = "kvctx_shape"  # where KvctxConnector leaves shape_of() for its spec: in vLLM's kv_connector_extra_config
 _FORMAT = 1  # of a page: its blocks in order, of each the layers in the group's order
 _GROUP_BYTES = 4
 _DIGEST_BYTES = 32
@@ -58,15 +62,38 @@ def page_keys(keys: Sequence[bytes], ranks: Sequence[int], generation: int = 0) 
     return Keys(packed)
 
 
+def shape_of(vllm_config: Any) -> Dict[str, Any]:
+    """Of a VllmConfig, what an OffloadingConfig does not tell and all processes of an engine know equally."""
+    model, shape = vllm_config.model_config, {}  # type: Any, Dict[str, Any]
+    if model.hf_overrides:
+        shape["hf_overrides"] = json.dumps(model.hf_overrides, sort_keys=True, default=_name)
+    if vllm_config.parallel_config.pipeline_parallel_size > 1:
+        shape["layers"] = model.get_total_num_hidden_layers()
+        shape["speculative"] = _draft(vllm_config.speculative_config)
+    return shape
+
+
+def _draft(speculative: Any) -> Any:
+    draft = speculative.draft_model_config if speculative else None
+    return speculative and [speculative.method, speculative.kv_cache_dtype,
+                            draft and [draft.model, draft.get_total_num_hidden_layers()]]
+
+
+def _name(thing: Any) -> str:
+    """Of a function or object: without an address, which is another one in each process."""
+    return getattr(thing, "__qualname__", type(thing).__qualname__)
+
+
 def describe(config: Any, more: str = "", **others: Any) -> str:
     """What a session's keyspace is made of, as JSON.
 
     config: vLLM's OffloadingConfig. more: the user's option "keyspace". others: what else tells layouts apart.
 
     The scheduler and all workers of an engine have to come to the same text. With pipeline parallelism each worker has
-    other layers, which rank, model and pp_size tell, and the partition that the user may have given to all of them.
+    other layers, which rank, model, pp_size and shape_of() tell, and the partition that the user may have given to all.
+    With vLLM's own connector there is no shape_of().
     """
-    parallel = config.parallel
+    parallel, shape = config.parallel, config.extra_config.get(SHAPE)
     one_stage = parallel.pp_size == 1
     return json.dumps({
         "format": _FORMAT,
@@ -82,6 +109,7 @@ def describe(config: Any, more: str = "", **others: Any) -> str:
         "parallel": [parallel.world_size, parallel.tp_size, parallel.pp_size, parallel.pcp_size, parallel.dcp_size],
         "replicated": config.replicated_layout,
         **({} if one_stage else {"partition": os.environ.get("VLLM_PP_LAYER_PARTITION")}),
+        **({"shape": shape} if shape else {}),
         "more": more,
         **others,
     }, sort_keys=True)

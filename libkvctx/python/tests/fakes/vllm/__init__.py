@@ -163,6 +163,37 @@ class SecondaryTierManager(ABC):
 
 
 @dataclass
+class ModelConfig:
+    model: str = "m"
+    layers: int = 4  # in the real one's model_arch_config
+    hf_overrides: Any = field(default_factory=dict)
+
+    def get_total_num_hidden_layers(self):
+        return self.layers
+
+
+@dataclass
+class ParallelConfig:
+    pipeline_parallel_size: int = 1
+
+
+@dataclass
+class SpeculativeConfig:
+    """draft_model_config: a ModelConfig; None for methods without a model, as suffix."""
+    method: str
+    draft_model_config: Optional[ModelConfig] = None
+    kv_cache_dtype: Optional[str] = None
+
+
+@dataclass
+class VllmConfig:
+    kv_transfer_config: Any
+    model_config: ModelConfig = field(default_factory=ModelConfig)
+    parallel_config: ParallelConfig = field(default_factory=ParallelConfig)
+    speculative_config: Optional[SpeculativeConfig] = None
+
+
+@dataclass
 class KVConnectorTransferResults:
     finished_sending: set = field(default_factory=set)
     finished_recving: set = field(default_factory=set)
