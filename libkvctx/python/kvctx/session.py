@@ -488,6 +488,14 @@ class Session:
         """Lengths of pages: bytes each, or -ENOENT. Says nothing of a request, unlike match()."""
         return self._each(_lib.OP_QUERY, lib.kvctx_query, as_keys(keys))
 
+    def submit_delete(self, keys: KeysLike) -> Operation:
+        """Begin delete(): an Operation whose result is that of delete()."""
+        return self._submit_each(_lib.OP_DELETE, as_keys(keys))
+
+    def submit_query(self, keys: KeysLike) -> Operation:
+        """Begin query(): an Operation whose result is that of query()."""
+        return self._submit_each(_lib.OP_QUERY, as_keys(keys))
+
     def _each(self, opcode: int, call: Any, keys: Keys) -> Results:
         """One operation a key: together, or one by one where that is soon done or nothing can wait for the reaper."""
         n = len(keys)
@@ -515,7 +523,11 @@ class Session:
                 ctypes.memmove(ctypes.byref(sqe, _lib.Sqe.key.offset), keys.address + _lib.KEY_BYTES * (page + i),
                                _lib.KEY_BYTES)
             parts.append(SqePart(op, sqes, page, res, None, keys))
-        return self._reaper.start(op, parts)
+        self._enter()
+        try:
+            return self._reaper.start(op, parts)
+        finally:
+            self._leave()
 
     # The rest
 

@@ -250,6 +250,9 @@ def test_delete_and_query(served):
     assert list(served.delete(["page 1", "page 9"])) == [0, -errno.ENOENT]
     assert list(served.query(names(3))) == [1, -errno.ENOENT, 300]
     assert list(served.query([])) == []
+    assert list(served.submit_query(names(3)).result(60)) == [1, -errno.ENOENT, 300]
+    assert list(served.submit_delete(["page 2", "page 9"]).result(60)) == [0, -errno.ENOENT]
+    assert list(served.submit_query(names(3)).result(60)) == [1, -errno.ENOENT, -errno.ENOENT]
     served.flush()
     assert served.submit_flush().result(60) is None
 

@@ -268,6 +268,51 @@ def test_overrides_of_a_model_count_without_stages_too(make):
         "layers tell")
 
 
+def test_page_of_another_length_is_dropped_and_stored_anew(make, monkeypatch):
+    """vLLM's own connector does not tell of layers, so a stage's page may be longer than it should be, or shorter."""
+    right = make(parallel=STAGES)
+    monkeypatch.setattr(sys.modules[__name__], "SIZES", (4096, 2048, 1024))
+    longer = make(parallel=STAGES)
+    monkeypatch.setattr(sys.modules[__name__], "SIZES", (4096,))
+    shorter = make(parallel=STAGES)
+    keys = [key(n) for n in range(4)]
+    for one, value, n in ((right, 10, 0), (longer, 20, 1), (right, 30, 2), (shorter, 40, 3)):
+        one.caches.fill(0, value)
+        one.caches.fill(1, value)
+        one.store([keys[n]], gpu([0, 1]))
+    right.worker.failures_wanted = True
+    assert right.lookup(keys) == [HIT] * 4
+    right.load(keys, gpu([4, 5, 6, 7, 8, 9, 10, 11]))
+    assert right.worker.failed_loads() == {right.jobs: {6, 7, 10, 11}}
+    assert [right.caches.values(b) for b in range(4, 12)] == [{10}] * 2 + [{0}] * 2 + [{30}] * 2 + [{0}] * 2
+    assert right.lookup(keys, "s") == [HIT, MISS, HIT, MISS], "dropped"
+    right.store([keys[1]], gpu([0, 1]))
+    right.load([keys[1]], gpu([6], first=1))
+    assert right.worker.failed_loads() == {} and right.caches.values(6) == {30}, "a part of it, too"
+
+
+def test_page_that_has_gone_is_told_where_lengths_are_compared(make):
+    one = make(parallel=STAGES)
+    one.worker.failures_wanted = True
+    one.store([key(1), key(2)], gpu([0, 1, 2, 3]))
+    lose(one, key(2))
+    one.load([key(1), key(2)], gpu([4, 5, 6, 7]))
+    assert one.worker.failed_loads() == {one.jobs: {6, 7}}
+
+
+def test_server_goes_where_lengths_are_compared(daemon):
+    one = Engine(os.path.join(daemon.pool.path, "default"), parallel=STAGES)
+    one.worker.failures_wanted = True
+    one.store([key(1)], gpu([0, 1]))
+    assert one.load([key(1)], gpu([2, 3])).success and one.worker.failed_loads() == {}
+    daemon.end(9)
+    one.load([key(1)], gpu([4, 5]))
+    assert one.worker.failed_loads() == {one.jobs: {4, 5}} and one.worker._link.session is None
+    one.load([key(1)], gpu([4, 5]))
+    assert one.worker.failed_loads() == {one.jobs: {4, 5}}
+    one.end()
+
+
 def test_chunk_is_there_when_all_ranks_have_it(make):
     one, two = make(world=2, rank=0), make(world=2, rank=1)
     one.store([key(1)], gpu([0, 1]))

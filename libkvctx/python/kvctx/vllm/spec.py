@@ -42,7 +42,8 @@ class KvctxOffloadingSpec(OffloadingSpec):
     def get_worker(self, kv_caches: Any) -> KvctxWorker:
         if self._worker is None:
             config = self.config
-            layout = Layout(kv_caches, [g.group_id for g in config.groups], config.cache.blocks_per_chunk)
+            layout = Layout(kv_caches, [g.group_id for g in config.groups], config.cache.blocks_per_chunk,
+                            config.parallel.pp_size)
             rank = 0 if self.replicated_layout else config.parallel.rank
             self._worker = KvctxWorker(layout, self._options, self._described, rank)
         return self._worker

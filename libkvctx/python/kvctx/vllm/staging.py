@@ -99,6 +99,8 @@ class Staging:
                 job.results[n] = 0
         if session is None:
             return
+        if job.load:
+            todo = self._fitting(session, job, pages, todo)
         if self._peer:
             self._move_peer(session, job, pages, todo)
             todo = [n for n in todo if job.results[n] == -errno.EREMOTEIO]
@@ -106,6 +108,21 @@ class Staging:
             self._move_staged(session, job, pages, todo[at:at + self._slots])
         if -errno.ENODEV in job.results:
             self._link.lost(session)
+
+    def _fitting(self, session: Session, job: Job, pages: Pages, todo: List[int]) -> List[int]:
+        """Of chunks to be loaded, those whose pages have the length that they need; others are dropped."""
+        lengths = self._layout.lengths([job.about[n] for n in todo])
+        if not lengths:
+            return todo
+        names = list(page_keys([pages.keys[n] for n in todo], [self._rank], pages.generation))
+        try:
+            told = list(session.query(names))
+            session.delete([name for name, here, want in zip(names, told, lengths) if here >= 0 and here != want])
+        except Error as e:
+            told = [-(e.errno or errno.EIO)] * len(todo)
+        for n, here in zip(todo, told):
+            job.results[n] = here if here < 0 else -errno.EMSGSIZE
+        return [n for n, here, want in zip(todo, told, lengths) if here == want]
 
     def _move_peer(self, session: Session, job: Job, pages: Pages, todo: List[int]) -> None:
         for n in todo:

@@ -2,7 +2,8 @@
 """Jobs of vLLM in flight: each some pages of one direction, submitted as few operations, and done when all of them are.
 
 Threads. start(), finished() and wait() belong to the thread that owns the Transfers; operations complete in the
-session's reaper thread, which only notes results. A job is in _jobs from start() until finished() hands it out.
+session's reaper thread, which notes results, and begins loads whose pages' lengths had to be asked for. A job is in
+_jobs from start() until finished() hands it out.
 """
 from __future__ import annotations
 
@@ -12,9 +13,10 @@ import time
 from array import array
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any, Callable, Deque, Dict, Iterable, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Deque, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from .. import Error, Keys, Session
+from ..operation import done
 from .link import Link, errno_counts, logger
 
 
@@ -22,7 +24,8 @@ class Part(NamedTuple):
     """Pages of one operation. first: number of the first of them in the job.
 
     addrs, lens, pieces: as of Session.submit_store_packed(). depth: of the first page in its prefix, the others follow;
-    0: unknown. offset: bytes of each page that are skipped by a load.
+    0: unknown. offset: bytes of each page that are skipped by a load. lengths: of pages that are loaded only when they
+    are so long; a longer or shorter one was stored with another layout, and is dropped (-EMSGSIZE).
     """
     first: int
     keys: Keys
@@ -31,6 +34,16 @@ class Part(NamedTuple):
     pieces: Optional[array]
     depth: int = 0
     offset: int = 0
+    lengths: Sequence[int] = ()
+
+    def cut(self) -> List[Part]:
+        """One part for each page."""
+        parts, at = [], 0
+        for n, nr in enumerate(self.pieces or [1] * len(self.keys)):
+            parts.append(Part(self.first + n, self.keys[n:n + 1], self.addrs[at:at + nr], self.lens[at:at + nr],
+                              array("I", [nr]), self.depth and self.depth + n, self.offset, self.lengths[n:n + 1]))
+            at += nr
+        return parts
 
 
 @dataclass
@@ -85,15 +98,30 @@ class Transfers:
         session = self._link.session
         job.left = len(parts) + 1
         for part in parts:
-            try:
-                if session is None:
-                    raise Error(errno.ENODEV, "no server")
-                op = _submit(session, job.load, part)
-            except Error as e:
-                self._note(job, part, [-(e.errno or errno.EIO)] * len(part.keys))
+            if part.lengths:
+                self._begin(job, part, session, lambda s, part=part: s.submit_query(part.keys), self._comparer)
             else:
-                op.add_done_callback(self._taker(job, part, session))
+                self._load_or_store(job, part, session)
         self._step(job)
+
+    def _load_or_store(self, job: Job, part: Part, session: Optional[Session]) -> None:
+        self._begin(job, part, session, lambda s: _submit(s, job.load, part), self._taker)
+
+    def _begin(self, job: Job, part: Part, session: Optional[Session], submit: Callable[[Session], Any],
+               then: Callable[[Job, Part, Session], Callable[[Any], None]]) -> None:
+        """Submit an operation, which is done when then()'s function is called with it. Any thread."""
+        try:
+            if session is None:
+                raise Error(errno.ENODEV, "no server")
+            op = submit(session)
+        except Error as e:
+            results = [-(e.errno or errno.EIO)] * len(part.keys)
+            if session is not None and part.lengths:
+                self._taker(job, part, session)(done(lambda: results))
+            else:
+                self._note(job, part, results)
+        else:
+            op.add_done_callback(then(job, part, session))
 
     def begin(self, job: Job) -> None:
         """Know a job that somebody else completes, with complete()."""
@@ -109,6 +137,30 @@ class Transfers:
                 self._link.lost(session)
             self._note(job, part, results)
         return take
+
+    def _comparer(self, job: Job, part: Part, session: Session) -> Callable[[Any], None]:
+        def take(op: Any) -> None:
+            try:
+                told = list(op.result())
+            except Error as e:
+                told = [-(e.errno or errno.EIO)] * len(part.keys)
+            if told == list(part.lengths):
+                self._load_or_store(job, part, session)
+                return
+            pages = part.cut()
+            with self._lock:
+                job.left += len(pages) - 1
+            for page, length in zip(pages, told):
+                if length == page.lengths[0]:
+                    self._load_or_store(job, page, session)
+                elif length < 0:
+                    self._taker(job, page, session)(done(lambda length=length: [length]))
+                else:
+                    self._begin(job, page, session, lambda s, page=page: s.submit_delete(page.keys), self._dropper)
+        return take
+
+    def _dropper(self, job: Job, part: Part, session: Session) -> Callable[[Any], None]:
+        return lambda op: self._note(job, part, [-errno.EMSGSIZE])
 
     def _note(self, job: Job, part: Part, results: List[int]) -> None:
         job.results[part.first:part.first + len(results)] = results

@@ -56,11 +56,12 @@ def chunks(place: Any, per_chunk: int) -> Iterator[Chunk]:
 class Layout:
     """The tensors of a worker.
 
-    kv_caches: vLLM's CanonicalKVCaches. groups: their numbers in keys.
+    kv_caches: vLLM's CanonicalKVCaches. groups: their numbers in keys. stages: of the pipeline; with more than one the
+    keyspace does not tell how long a page is.
     """
 
-    def __init__(self, kv_caches: Any, groups: Sequence[int], per_chunk: int) -> None:
-        self.per_chunk, self.groups = per_chunk, list(groups)
+    def __init__(self, kv_caches: Any, groups: Sequence[int], per_chunk: int, stages: int = 1) -> None:
+        self.per_chunk, self.groups, self._stages = per_chunk, list(groups), stages
         self.layers: List[List[Layer]] = []
         for refs in kv_caches.group_data_refs:
             tensors = [kv_caches.tensors[ref.tensor_idx].tensor for ref in refs]
@@ -96,6 +97,10 @@ class Layout:
 
     def nbytes(self, chunk: Chunk) -> int:
         return len(chunk.blocks) * self.block_bytes[chunk.group]
+
+    def lengths(self, found: List[Chunk]) -> List[int]:
+        """Of the pages of chunks, to be compared before they are loaded; none where that is not needed."""
+        return [self.per_chunk * self.block_bytes[chunk.group] for chunk in found] if self._stages > 1 else []
 
     def fits(self, found: List[Chunk], keys: Sequence[bytes]) -> bool:
         """Whether there is a key for each chunk, of its group."""
@@ -157,7 +162,8 @@ class KvctxWorker(OffloadingWorker):
             for chunk in job.about[first:end]:
                 pieces.append(self._layout.place(chunk, addrs, lens))
             keys = page_keys(pages.keys[first:end], [self._rank], pages.generation)
-            parts.append(Part(first, keys, addrs, lens, pieces, depth, offset))
+            lengths = self._layout.lengths(job.about[first:end]) if job.load else []
+            parts.append(Part(first, keys, addrs, lens, pieces, depth, offset, lengths))
         return parts
 
     def get_finished(self) -> List[TransferResult]:

@@ -275,6 +275,12 @@ def staged(path):
     other.failures_wanted = True
     assert go(other, 5, True, [30, 31, 29, 19], [keys[0], keys[8]]).success
     assert other.failed_loads() == {5: {29, 19}}
+    layout.lengths = lambda found: [12192 - chunk.index % 2 for chunk in found]
+    assert go(other, 6, True, [30, 31, 29, 19], keys[:2]).success
+    assert other.failed_loads() == {6: {29, 19}}, "a page of another length"
+    layout.lengths = lambda found: []
+    assert go(other, 7, True, [30, 31, 29, 19], keys[:2]).success
+    assert other.failed_loads() == {7: {29, 19}}, "was dropped"
     other.shutdown()
     direct.shutdown()
     return SimpleNamespace(done=True)
