@@ -30,7 +30,7 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple, Union
 
 from . import _lib
 from ._lib import lib
-from .errors import Error, check
+from .errors import Error, Gone, check
 from .keys import Key, KeyLike, Keys, as_keys, keyspace as _keyspace
 from .memory import Packed, View, pack, pack_columns, shared_memory, view
 from .operation import BatchPart, Operation, Part, Reaper, SqePart, done
@@ -565,6 +565,22 @@ class Session:
         finally:
             self._leave()
         return Usage(*(v.value for v in values))
+
+    def gone(self) -> bool:
+        """Whether a new session is needed, asked when a page's result was -ENODEV: that may be its member's alone.
+
+        Then the session serves all else, and may be what keeps the pool attached. Asks no device; a closed session is
+        not gone. A pool of this process with one member is gone with that: attached anew, it may find it back.
+        """
+        if self.info.backend == "process" and self.info.members == 1:
+            return True
+        try:
+            self.usage()
+        except Gone:
+            return True
+        except Error:
+            pass
+        return False
 
     def events(self, most: int = 4096) -> Events:
         """Which pages of the session's keyspace came and went since the call before, by whomever: at most so many.

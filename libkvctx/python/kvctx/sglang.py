@@ -179,7 +179,9 @@ class KvctxHiCache(HiCacheStorage):
             raise
 
     def _lost(self, s: kvctx.Session) -> None:
-        """Whoever served the session is gone."""
+        """Somebody got ENODEV from this session, once a call: close it, unless that was a member's alone."""
+        if self._session is not s or not s.gone():
+            return
         with self._lock:
             if self._session is not s:
                 return

@@ -5,6 +5,8 @@ KVCTX_BIN is the folder with the programs (build/bin). Where KVCTX_DEVICE names 
 (selftests/kvctx/python.sh) the pool is on it, served by the module, and what is about files or kvctxd is not run.
 """
 import contextlib
+import ctypes
+import errno
 import os
 import subprocess
 import sys
@@ -112,6 +114,30 @@ def served(place, request):
     with place.session(keyspace="tests", timeout=30) as s:
         assert s.info.backend == request.node.callspec.params["place"]
         yield s
+
+
+@pytest.fixture
+def lossy(pool, tmp_path, monkeypatch):
+    """A pool with two members, of which one seems lost: the first page of each batch of loads is told as ENODEV."""
+    pool.add(tmp_path / "another", POOL_BYTES)
+    run, complete = kvctx._lib.lib.kvctx_batch_run, kvctx.operation.BatchPart.complete
+
+    def lossy_run(handle, b):
+        ok = run(handle, b)
+        if b.opcode == kvctx._lib.OP_LOAD and ok > 0:
+            ctypes.c_int32.from_address(b.res).value = -errno.ENODEV
+            ok -= 1
+        return ok
+
+    def lossy_complete(part, n, res, flags):
+        if part.batch.opcode == kvctx._lib.OP_LOAD and res > 0:
+            part.res[part.page] = -errno.ENODEV
+            res -= 1
+        complete(part, n, res, flags)
+
+    monkeypatch.setattr(kvctx._lib.lib, "kvctx_batch_run", lossy_run)
+    monkeypatch.setattr(kvctx.operation.BatchPart, "complete", lossy_complete)
+    return pool
 
 
 def python(code, *arguments, **how):

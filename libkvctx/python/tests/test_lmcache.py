@@ -551,6 +551,19 @@ def test_a_daemon_that_dies_costs_misses_until_it_is_back(daemon, l1):
     a.close()
 
 
+@pytest.mark.process
+def test_a_member_that_is_lost_costs_its_pages_only(lossy, l1):
+    """The session may be what keeps the pool attached: without it nobody could open another."""
+    a = KvctxL2Adapter({"path": os.path.join(lossy.path, "default")}, l1.desc)
+    keys, session = numbered(0, 4), a._link.session
+    store(a, keys, l1.fill(0, 4))
+    for _ in range(2):
+        assert load(a, keys, l1.objects(8, 4)) == [1, 2, 3]
+        a._keeper.tick()
+        assert a.report_status()["is_healthy"] and a._link.session is session and not session.closed
+    a.close()
+
+
 @pytest.mark.parametrize("params", [{}, {"path": 7}, {"path": "/x/y", "max_byte": 1}, {"path": "/x/y", "max_bytes": -1},
                                     {"path": "/x/y", "entries": "many"}, {"path": "/x/y", "max_bytes": True}])
 def test_wrong_parameters_are_refused(params):

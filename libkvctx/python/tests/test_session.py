@@ -376,6 +376,21 @@ def test_damaged_media(home):
         assert list(s.load(["k"], [bytearray(12000)])) == [-errno.ENOENT]
 
 
+@pytest.mark.process
+def test_a_session_is_gone_with_who_serves_it(pool, daemon, tmp_path):
+    s, through = pool.session(), daemon.pool.session()
+    assert s.gone(), "nothing else is in this process's pool"
+    assert not through.gone()
+    daemon.end(9)
+    assert through.gone()
+    for closed in (s, through):
+        closed.close()
+    assert not through.gone()
+    pool.add(tmp_path / "another", 64 << 20)
+    with pool.session() as s:
+        assert not s.gone()
+
+
 def test_the_daemon_dies(daemon):
     import signal
     with daemon.pool.session(timeout=20) as s:

@@ -411,6 +411,20 @@ def test_a_daemon_that_comes_back_is_used_again(make, daemon, monkeypatch):
     assert [host.page(n) for n in range(8)] == pages[:8]
 
 
+@pytest.mark.process
+def test_a_member_that_is_lost_costs_its_pages_only(lossy, make):
+    """The session may be what keeps the pool attached: without it nobody could open another."""
+    host, keys = fake.HostKVCache(), names(8)
+    s = make(host)
+    pages, session = host.fill(), s._session
+    assert all(s.batch_set_v1(keys, fake.indices(0, 8)))
+    for _ in range(2):
+        host.wipe()
+        assert s.batch_get_v1(keys, fake.indices(0, 8)) == [False] + [True] * 7
+        assert s.batch_exists(keys) == 8 and [host.page(n) for n in range(1, 8)] == pages[1:8]
+        assert s._session is session and not session.closed
+
+
 def test_figures(make):
     s, keys = make(enable_storage_metrics=True), names(4)
     s.batch_set_v1(keys, fake.indices(0, 4))

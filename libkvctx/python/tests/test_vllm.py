@@ -508,6 +508,21 @@ def test_server_goes_and_comes_back(daemon):
     one.end()
 
 
+@pytest.mark.process
+def test_member_that_is_lost_costs_its_pages_only(lossy):
+    """The session may be what keeps the pool attached: without it nobody could open another."""
+    one = Engine(os.path.join(lossy.path, "default"))
+    one.worker.failures_wanted = True
+    keys, session = [key(1), key(2)], one.worker._link.session
+    one.store(keys, gpu([0, 1, 2, 3]))
+    for n in range(2):
+        assert one.load(keys, gpu([4, 5, 6, 7]), f"request {n}").success
+        assert one.worker.failed_loads() == {one.jobs: {4, 5}}
+        assert one.worker._link.session is session and not session.closed
+    assert one.lookup([key(2)], "s") == [HIT]
+    one.end()
+
+
 def test_answer_that_does_not_come_is_a_miss(monkeypatch):
     from kvctx.vllm import finder
     silent = SimpleNamespace(session=SimpleNamespace(

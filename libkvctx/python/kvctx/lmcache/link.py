@@ -85,11 +85,15 @@ class Link:
     def failed(self, e: BaseException) -> None:
         """A call failed so; note when that means that the session has ended. Not when mend() has closed it."""
         if isinstance(e, Gone):
-            self.lost = True
+            self._doubt()
 
     def failed_pages(self, results: Any) -> None:
         """As failed(), for results of pages."""
         if not results.all_ok and -errno.ENODEV in results.data:
+            self._doubt()
+
+    def _doubt(self) -> None:
+        if not self.lost and self.session.gone():
             self.lost = True
 
     def mend(self) -> Optional[str]:

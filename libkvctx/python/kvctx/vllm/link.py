@@ -99,7 +99,12 @@ class Link:
         return self._session
 
     def lost(self, session: Session) -> None:
-        """Somebody got ENODEV from this session. Short; may be called by callbacks, and again."""
+        """Somebody got ENODEV from this session, which goes on if that was a member's alone.
+
+        Short; may be called by callbacks, and again, but not for each page.
+        """
+        if self._session is not session or not session.gone():
+            return
         with self._lock:
             if self._session is not session or self._closing.is_set():
                 return
