@@ -199,8 +199,10 @@ class KvctxHiCache(HiCacheStorage):
         return f"{own} pp{c.pp_rank}/{c.pp_size} cp{c.attn_cp_rank}/{c.attn_cp_size}"
 
     def _set_epoch(self, epoch: bytes) -> None:
-        """All names are of this epoch from now on."""
+        """All names are of this epoch from now on. Raises ValueError for one that was left."""
         with self._lock:
+            if epoch in self._former:
+                raise ValueError("an epoch that was left comes back")
             if epoch != self._epoch:
                 self._former.add(self._epoch)
             self._epoch = epoch
@@ -216,19 +218,35 @@ class KvctxHiCache(HiCacheStorage):
 
     @staticmethod
     def _read_epoch(s: kvctx.Session) -> Optional[bytes]:
-        """The epoch that is stored, or None."""
-        room = bytearray(EPOCH_BYTES)
-        return bytes(room) if s.load(EPOCH, [room])[0] == EPOCH_BYTES else None
+        """The epoch that is stored; None: there is none, or none that can be read, which a store replaces.
 
-    def _agree(self, s: kvctx.Session) -> None:
-        """Have one epoch with all who share the pool: ours where theirs is one that we have left, else theirs."""
-        mine = self._epoch or os.urandom(EPOCH_BYTES)
+        Raises kvctx.Error where there may be one.
+        """
+        room = bytearray(EPOCH_BYTES)
+        found = s.load(EPOCH, [room])
+        if found[0] in (-errno.ENOENT, -errno.EBADMSG, -errno.ENODEV):
+            return None
+        found.check()
+        return bytes(room)
+
+    def _agree(self, s: kvctx.Session) -> bool:
+        """Have one epoch with all who share the pool: ours where theirs is one that we have left, else theirs.
+
+        Whether it is stored. Raises kvctx.Error when it is not known what is, or that is one that we have left.
+        """
+        mine = os.urandom(EPOCH_BYTES)
         found = self._read_epoch(s)
-        if found is None or found in self._former:
-            s.store(EPOCH, [mine], replace=found is not None).check()
-            found = self._read_epoch(s) or mine  # another rank's may have been first
-        if found != self._epoch:
-            self._set_epoch(found)
+        for _ in range(2):  # another rank may be first, also with one that we have left
+            if found is not None and found not in self._former:
+                break
+            s.store(EPOCH, [self._epoch or mine], replace=found is not None).check()
+            found = self._read_epoch(s)
+        if found in self._former:
+            raise kvctx.Error(errno.EAGAIN, f"{self.settings.path}: others are at an epoch that was left")
+        epoch = found or self._epoch or mine
+        if epoch != self._epoch:
+            self._set_epoch(epoch)
+        return found is not None
 
     def _keep_epoch(self, s: kvctx.Session) -> None:
         """From time to time, see whether others have gone on, and keep the page from eviction."""
@@ -245,9 +263,14 @@ class KvctxHiCache(HiCacheStorage):
 
         False: others do not know of it yet; this server has forgotten them nevertheless.
         """
-        self._set_epoch(hashlib.sha256(self._epoch).digest())
+        epoch = hashlib.sha256(self._epoch).digest()
+        while epoch in self._former:
+            epoch = hashlib.sha256(epoch).digest()
+        self._set_epoch(epoch)
+        self._epoch_kept = 0.0  # the next lookup tells others if this does not
         with self._serving() as s:
-            self._agree(s)
+            if not self._agree(s):
+                raise kvctx.Error(errno.EAGAIN, f"{self.settings.path}: the next epoch was not stored")
             s.flush()
         return True
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """kvctx.sglang keeps SGLang's contract for storages of its hierarchical cache (fakes/sglang.py)."""
+import errno
+import hashlib
 import logging
 import os
 import signal
@@ -353,6 +355,55 @@ def test_a_clear_that_could_not_be_told_is_told_later(make, monkeypatch):
     assert s.batch_exists(keys) == 0 and make(host).batch_exists(keys) == 0
     stored(s, host, keys)
     assert make(host).batch_exists(keys) == 3
+
+
+def test_a_clear_is_no_success_while_it_is_not_known_what_is_stored(make, monkeypatch):
+    """An epoch that could not be read, as when a time limit passed, is not one that is absent."""
+    host, keys = fake.HostKVCache(), names(3)
+    s = make(host)
+    stored(s, host, keys)
+    with monkeypatch.context() as m:
+        m.setattr(kvctx.Session, "load", lambda self, *_: m.undo() or kvctx.Results(array("i", [-errno.ETIME])))
+        assert s.clear() is False
+    assert s.batch_exists(keys) == 0, "and the others are told"
+    assert make(host).batch_exists(keys) == 0 and s.clear() is True
+
+
+@pytest.mark.parametrize("times", [1, 9])
+def test_a_clear_while_another_server_stores_the_former_epoch(make, monkeypatch, times):
+    host, keys, left, store = fake.HostKVCache(), names(3), [times], kvctx.Session.store
+    s = make(host)
+    stored(s, host, keys)
+    former = s._epoch
+
+    def store_both(self, names, buffers, **how):
+        results = store(self, names, buffers, **how)
+        if left[0]:
+            left[0] -= 1
+            store(self, names, [former], replace=True).check()
+        return results
+    monkeypatch.setattr(kvctx.Session, "store", store_both)
+    assert s.clear() is (times == 1) and s._epoch != former
+    assert s.batch_exists(keys) == 0
+    left[0] = 0
+    s._epoch_kept = 0.0
+    assert s.batch_exists(keys) == 0 and make(host).batch_exists(keys) == 0
+
+
+def test_a_clear_that_is_not_admitted_is_no_success(make, monkeypatch):
+    s = make()
+    s._session.delete(sglang.EPOCH).check()
+    monkeypatch.setattr(kvctx.Session, "store", lambda *_, **__: kvctx.Results(array("i", [0])))
+    assert s.clear() is False and s.batch_exists(names(3)) == 0
+
+
+def test_an_epoch_that_was_left_does_not_come_back(make):
+    s = make()
+    former = s._epoch
+    s._former.add(hashlib.sha256(former).digest())
+    assert s.clear() and s._epoch not in s._former and former in s._former
+    with pytest.raises(ValueError):
+        s._set_epoch(former)
 
 
 def test_an_epoch_that_was_lost_makes_the_cache_empty_and_never_stale(make):
