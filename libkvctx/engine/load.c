@@ -124,11 +124,14 @@ static void load_tell_crcs(struct kve_op *op)
 		to[i] = kvc_load_crc(core, &op->load.page, chunk + i);
 }
 
-/* The operation's turn has come: the device fills its memory. Or it will not come, and @err ends the operation. */
+/*
+ * The operation's turn has come: the device fills its memory. Or it will not come, and @err ends the operation. A fill
+ * of a slot may be over, and its session closed, before who started it has left the ring: it is kept for him too.
+ */
 void kve_load_go(struct kve_op *op, int err)
 {
 	struct kve_session *s = op->session;
-	bool late = !kve_op_batch(op) && !op->done;	/* not in SUBMIT, and to the caller's memory */
+	bool late = !kve_op_batch(op);		/* not in SUBMIT */
 
 	if (!err && late && !kve_touch(s)) {
 		kve_turn_end(op);

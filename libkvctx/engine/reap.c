@@ -14,10 +14,10 @@
  * come again. It sleeps for long (cq->idle) when for a while nothing was in flight; the next operation wakes it. Where
  * callers are other processes (share.h) none will ever come, and it is always in the ring.
  *
- * Whoever ends operations, or starts them later than SUBMIT, may have the caller's memory in his hands, and close() waits
- * for him (cq->touching). It does not wait for a device that holds on to a transfer: the session is an orphan then, and
- * its reaper's. From there on only the device touches the caller's memory: no step is added to a transfer, none is
- * checked or copied, and none succeeds.
+ * Whoever ends operations, or starts them later than SUBMIT, may have the caller's memory in his hands, or the ring
+ * when the last of them is over, and close() waits for him (cq->touching). It does not wait for a device that holds on
+ * to a transfer: the session is an orphan then, and its reaper's. From there on only the device touches the caller's
+ * memory: no step is added to a transfer, none is checked or copied, and none succeeds.
  */
 #include <time.h>
 

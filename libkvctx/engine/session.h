@@ -200,7 +200,7 @@ struct kve_cq {				/* under session->lock */
 	u64 visits;			/* of callers who reap, or wish they could */
 	bool idle;			/* the reaper sleeps for long */
 	bool stop;
-	u32 touching;			/* who has the caller's memory in his hands, see kve_touch() */
+	u32 touching;			/* who has the caller's memory or the ring in hand, see kve_touch() */
 	pthread_t reaper;
 	void (*end)(struct kve_session *orphan);
 	pthread_cond_t wake;		/* the reaper */
@@ -260,8 +260,8 @@ bool kve_cq_enough(const struct kve_cq *cq, u32 min);
 void kve_waiter_wake(struct kve_waiter **link);
 void kve_cq_hurry(struct kve_session *s);		/* lock held */
 /*
- * For threads of the engine's: between these the caller's memory is there, since close() waits for the second. false: it
- * may be gone, and the operation ends without it
+ * For threads of the engine's: between these the caller's memory is there, and the session's ring, since close() waits
+ * for the second. false: the memory may be gone, and the operation ends without it
  */
 bool kve_touch(struct kve_session *s);
 void kve_untouch(struct kve_session *s);

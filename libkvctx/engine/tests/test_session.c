@@ -23,6 +23,7 @@
 #define LIMIT		(60 * KVE_NSEC)
 #define USER_ROOM	45056U			/* for a page of a thread */
 #define PIPED		8192U			/* a page that a pipe holds */
+#define CROWD		7U			/* loads, see crowd() */
 
 struct sess {
 	struct kve_session *s;
@@ -753,6 +754,126 @@ static void who_waited_looks_for_the_memory(void **state)
 	sess_close(&k);
 }
 
+/* Loads at a device that holds them: of what comes now, and is not urgent, nothing gets its turn at once */
+static void crowd(struct sess *k)
+{
+	struct kvctx_sqe sqes[CROWD];
+	u32 i;
+
+	WRITE_ONCE(rig_held, true);
+	for (i = 0; i < CROWD; i++) {
+		sqes[i] = sqe_of(KVCTX_OP_LOAD, 1, i << 18, 200000);
+		sqes[i].prio = i ? KVCTX_PRIO_BACKGROUND : KVCTX_PRIO_URGENT;
+	}
+	assert_int_equal(submit(k, sqes, CROWD, 0), CROWD);
+}
+
+static void fill_waits(struct sess *k)
+{
+	struct kvctx_sqe sqe = sqe_of(KVCTX_OP_PREFETCH, 2, 0, 0);
+
+	sqe.lease_ms = 1000;
+	sqe.prio = KVCTX_PRIO_BACKGROUND;
+	assert_int_equal(submit(k, &sqe, 1, 0), 1);
+}
+
+/* A read into a slot looks too: who came for the page is told, and the next one gets it */
+static void a_fill_that_waited_looks(void **state)
+{
+	struct sess k;
+	u32 i;
+
+	(void)state;
+	rig_make(rig_dir, 1);
+	sess_start(&k, 1, -1);
+	assert_int_equal(store(&k, 1, 200000), 200000);
+	assert_int_equal(store(&k, 2, PAGE), PAGE);
+	crowd(&k);
+	WRITE_ONCE(rig_gone, true);
+	fill_waits(&k);
+	assert_int_equal(wait_for(&k, 1, 5 * KVE_NSEC), 1);
+	assert_int_equal(result_of(&k, NULL), -ECANCELED);
+	WRITE_ONCE(rig_held, false);
+	WRITE_ONCE(rig_gone, false);
+	for (i = 0; i < CROWD; i++)
+		assert_int_equal(result_of(&k, NULL), 200000);
+	fill_waits(&k);
+	assert_int_equal(result_of(&k, NULL), PAGE);
+	sess_close(&k);
+}
+
+/* A ring whose transfers are sent slowly by the attendant */
+static struct {
+	struct kve_ring_kind kind;
+	void (*send)(struct kve_ring *r);
+	void (*close)(struct kve_ring *r);
+	bool on, sending, closed, late;		/* atomically */
+} slow;
+
+static void slow_send(struct kve_ring *r)
+{
+	char name[16] = "";
+	u32 i;
+
+	pthread_getname_np(pthread_self(), name, sizeof(name));
+	if (READ_ONCE(slow.on) && !strcmp(name, "kvctx-attend")) {
+		__atomic_store_n(&slow.sending, true, __ATOMIC_RELEASE);
+		for (i = 0; i < 500 && !__atomic_load_n(&slow.closed, __ATOMIC_ACQUIRE); i++)
+			usleep(1000);
+		if (i < 500) {
+			__atomic_store_n(&slow.late, true, __ATOMIC_RELEASE);
+			return;
+		}
+	}
+	slow.send(r);
+}
+
+static void slow_close(struct kve_ring *r)
+{
+	__atomic_store_n(&slow.closed, true, __ATOMIC_RELEASE);
+	slow.close(r);
+}
+
+static void slow_down(struct kve_ring *r)
+{
+	slow.kind = *r->kind;
+	slow.send = r->kind->send;
+	slow.close = r->kind->close;
+	slow.kind.send = slow_send;
+	slow.kind.close = slow_close;
+	slow.on = slow.sending = slow.closed = slow.late = false;
+	r->kind = &slow.kind;
+}
+
+/* A read into a slot may be over before the attendant, who began it, has left the ring: close waits for him */
+static void close_waits_for_who_sends(void **state)
+{
+	struct sess k;
+	u32 i;
+
+	(void)state;
+	rig_make(rig_dir, 1);
+	sess_start(&k, 1, -1);
+	slow_down(k.s->ring);
+	assert_int_equal(store(&k, 1, 200000), 200000);
+	assert_int_equal(store(&k, 2, PAGE), PAGE);
+	WRITE_ONCE(slow.on, true);
+	crowd(&k);
+	fill_waits(&k);
+	for (i = 0; i < 5000 && !__atomic_load_n(&slow.sending, __ATOMIC_ACQUIRE); i++)
+		usleep(1000);
+	assert_true(i < 5000);
+	/* who reaps sends what is queued */
+	WRITE_ONCE(rig_held, false);
+	assert_int_equal(wait_for(&k, CROWD + 1, LIMIT), CROWD + 1);
+	for (i = 0; i < CROWD + 1; i++)
+		assert_true(result_of(&k, NULL) >= (s32)PAGE);
+	assert_false(__atomic_load_n(&slow.closed, __ATOMIC_ACQUIRE));
+	sess_close(&k);
+	assert_true(slow.closed);
+	assert_false(slow.late);
+}
+
 static void *unstall(void *arg)
 {
 	(void)arg;
@@ -1168,6 +1289,8 @@ int main(void)
 		BOTH(odd_pieces),
 		BOTH(stores_wait_for_space),
 		BOTH(who_waited_looks_for_the_memory),
+		BOTH(a_fill_that_waited_looks),
+		BOTH(close_waits_for_who_sends),
 		BOTH(a_flush_wakes_who_waits),
 		BOTH(close_with_all_under_way),
 		BOTH(turns),
