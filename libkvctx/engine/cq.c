@@ -79,7 +79,7 @@ void kve_cq_hurry(struct kve_session *s)
 	if (!w || w->eager)
 		return;
 	w->eager = true;
-	kve_ring_poke(s->ring);
+	kve_poke(s);
 }
 
 /* After a completion, or after something that waited for completions has ended. */
@@ -96,7 +96,7 @@ static void cq_wake(struct kve_session *s)
 	}
 	if (cq->sleeper && kve_cq_enough(cq, cq->sleeper->min)) {
 		cq->sleeper = NULL;
-		kve_ring_poke(s->ring);
+		kve_poke(s);
 	}
 	if (cq->pollfd >= 0 && !cq->readable && cq_ready(cq)) {
 		cq->readable = true;

@@ -100,7 +100,7 @@ static u8 io_level(const struct kve_op *op)
  */
 void kve_io_start(struct kve_op *op, bool write, u32 pending)
 {
-	struct kve_ring *ring = op->session->ring;
+	struct kve_session *s = op->session;
 	struct kve_io *io = &op->io.io;
 	bool batch = kve_op_batch(op);
 
@@ -108,14 +108,14 @@ void kve_io_start(struct kve_op *op, bool write, u32 pending)
 	io->bytes = op->io.bytes;
 	io->offset = op->io.offset;
 	io->write = write;
-	io->orphaned = &op->session->orphaned;
+	io->orphaned = &s->orphaned;
 	io->level = io_level(op);
 	io->buffer = io->nr == 1 && !op->io.bounce ? op->mem.buffer : -1;
 	os_atomic_set(&op->io.pending, pending);
 	os_trace_op(op_sent, &op->call, op->io.member, 0);
-	kve_ring_queue(ring, io);
+	kve_ring_queue(s->ring, io);
 	if (!batch)
-		kve_ring_send(ring);
+		kve_send(s);
 }
 
 /* One of those that io.pending counts has reported. */

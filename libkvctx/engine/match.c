@@ -77,7 +77,7 @@ int kve_match(struct kve_session *s, struct kvctx_match *arg)
 	}
 	err = kvctx_match_find(&m);
 	if (m.found.nr_prefetched)
-		kve_ring_send(s->ring);
+		kve_send(s);
 	free(m.keys);
 	arg->nr_present = m.found.nr_present;
 	arg->nr_prefetched = m.found.nr_prefetched;
@@ -97,7 +97,7 @@ static s32 match_op(struct kve_op *op)
 		return -ETIME;
 	answer = kvctx_match_answer(&m, &op->call, &bytes);
 	if (m.found.nr_prefetched)
-		kve_ring_send(op->session->ring);
+		kve_send(op->session);
 	if (!answer)
 		return -ENOMEM;
 	kve_cursor_write(&c, answer, bytes);

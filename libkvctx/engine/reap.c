@@ -198,7 +198,7 @@ bool kve_cq_drain(struct kve_session *s)
 		cq->posted = NULL;
 		pthread_detach(cq->reaper);
 		/* also where nobody is in the ring: what is just being sent is sent before this returns */
-		kve_ring_poke(s->ring);
+		kve_poke(s);
 	}
 	pthread_mutex_unlock(&s->lock);
 	return drained;
@@ -285,7 +285,7 @@ void kve_reaper_stop(struct kve_session *s)
 	cq->stop = true;
 	pthread_cond_signal(&cq->wake);
 	if (cq->reaping)
-		kve_ring_poke(s->ring);
+		kve_poke(s);
 	pthread_mutex_unlock(&s->lock);
 	pthread_join(cq->reaper, NULL);
 	reap_free(cq);

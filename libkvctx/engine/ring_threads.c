@@ -85,9 +85,10 @@ static void iothreads_queue(struct kve_ring *ring, struct kve_io *io)
 	pthread_mutex_unlock(&r->lock);
 }
 
-static void iothreads_send(struct kve_ring *ring)
+static bool iothreads_send(struct kve_ring *ring)
 {
 	(void)ring;
+	return false;
 }
 
 /* true: something came */
@@ -120,7 +121,7 @@ static int iothreads_wait(struct kve_ring *ring, u64 until, u32 want, struct kve
 	return err == EINTR ? -EINTR : 0;
 }
 
-static void iothreads_poke(struct kve_ring *ring)
+static bool iothreads_poke(struct kve_ring *ring)
 {
 	struct iothreads *r = iothreads_of(ring);
 
@@ -128,6 +129,7 @@ static void iothreads_poke(struct kve_ring *ring)
 	r->poked = true;
 	sem_post(&r->event);
 	pthread_mutex_unlock(&r->lock);
+	return false;
 }
 
 static s32 iothreads_buffer_add(struct kve_ring *ring, void *addr, size_t len)

@@ -3,8 +3,10 @@
  * A ring that is an io_uring: registered files, and registered buffers where a transfer is one piece that lies in one.
  *
  * Any thread submits, under the lock. Transfers are queued in @todo first and sent from there, so a submission queue
- * that is full, or a kernel that cannot take more for now, delays them and nothing else: whoever sleeps in the ring
- * sends what is left.
+ * that is full, or a kernel that cannot take more for now, delays them and nothing else. What is left is sent by who
+ * takes completions, and again and again by who goes to sleep in the ring. Who sleeps there already knows nothing of
+ * it. Completions that the kernel wants to see taken first (-EBUSY) wake him; if it has no memory, whoever sends, or
+ * pokes, is told to see that it is tried again (ring.c). Other errors do not pass.
  *
  * No submission waits for a device: the lock is held over it, and callers have other things to do. A device that cannot
  * tell that it would make somebody wait gets its transfers from threads of the kernel's alone.
@@ -39,6 +41,7 @@ struct uring {
 	struct kve_io *todo, **todo_end;
 	u32 coming;			/* completions of what was given to the kernel, or is about to be */
 	u32 nops;			/* pokes among them */
+	u32 due;			/* pokes that there was no room for */
 	u32 want;			/* that the sleeper waits for */
 	u64 files;			/* members that are registered, by number */
 	bool has_files, has_buffers;
@@ -125,30 +128,80 @@ static void uring_cut_off(struct uring *r, struct kve_io **over)
 	r->todo_end = &r->todo;
 }
 
-/* Send what is queued, as far as the kernel takes it. */
-static void uring_flush(struct uring *r)
+/* Room for one more. NULL: there is none, and *@err is the kernel's, or 0 */
+static struct io_uring_sqe *uring_room(struct uring *r, int *err)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&r->u);
+
+	*err = 0;
+	if (sqe)
+		return sqe;
+	*err = min(io_uring_submit(&r->u), 0);
+	return *err ? NULL : io_uring_get_sqe(&r->u);
+}
+
+/* Operations that do nothing come back at once. 0, or the kernel's error */
+static int uring_prepare_pokes(struct uring *r)
+{
+	struct io_uring_sqe *sqe;
+	int err = 0;
+
+	while (r->due) {
+		sqe = uring_room(r, &err);
+		if (!sqe)
+			break;
+		io_uring_prep_nop(sqe);
+		io_uring_sqe_set_data(sqe, NULL);
+		r->due--;
+		r->coming++;
+		r->nops++;
+	}
+	return err;
+}
+
+static int uring_prepare_queued(struct uring *r)
 {
 	struct io_uring_sqe *sqe;
 	struct kve_io *io;
+	int err = 0;
 
 	/* for who takes completions to cut off */
 	if (r->todo && kve_io_orphaned(r->todo))
-		return;
-	uring_blank(r);
+		return 0;
 	while ((io = r->todo)) {
-		sqe = io_uring_get_sqe(&r->u);
-		if (!sqe) {
-			if (io_uring_submit(&r->u) < 0)
-				return;
-			continue;
-		}
+		sqe = uring_room(r, &err);
+		if (!sqe)
+			return err;
 		r->todo = io->next;
 		uring_prepare(r, sqe, io);
 	}
 	r->todo_end = &r->todo;
+	return err;
+}
+
+/* Send what is prepared, unless that has met with @err. true: the kernel has no memory for what is left. */
+static bool uring_submit(struct uring *r, int err)
+{
+	int ret = 1;
+
 	/* it stops at one that it refuses */
-	while (io_uring_sq_ready(&r->u) && io_uring_submit(&r->u) > 0)
-		;
+	while (!err && ret && io_uring_sq_ready(&r->u)) {
+		ret = io_uring_submit(&r->u);
+		err = min(ret, 0);
+	}
+	return err == -EAGAIN || err == -ENOMEM;
+}
+
+/* Send what is queued, as far as the kernel takes it. true: as above */
+static bool uring_flush(struct uring *r)
+{
+	int err;
+
+	uring_blank(r);
+	err = uring_prepare_pokes(r);
+	if (!err)
+		err = uring_prepare_queued(r);
+	return uring_submit(r, err);
 }
 
 static void uring_append(struct uring *r, struct kve_io *io)
@@ -167,13 +220,15 @@ static void uring_queue(struct kve_ring *ring, struct kve_io *io)
 	pthread_mutex_unlock(&r->lock);
 }
 
-static void uring_send(struct kve_ring *ring)
+static bool uring_send(struct kve_ring *ring)
 {
 	struct uring *r = uring_of(ring);
+	bool again;
 
 	pthread_mutex_lock(&r->lock);
-	uring_flush(r);
+	again = uring_flush(r);
 	pthread_mutex_unlock(&r->lock);
+	return again;
 }
 
 /* Take completions; true: something came, a poke at least, or is over. */
@@ -182,8 +237,11 @@ static bool uring_take(struct uring *r, struct kve_io **over)
 	struct io_uring_cqe *cqes[URING_TAKE];
 	u32 nr = io_uring_peek_batch_cqe(&r->u, cqes, URING_TAKE), i;
 	struct kve_io *io;
+	bool came;
 
 	pthread_mutex_lock(&r->lock);
+	came = nr || r->due;
+	r->due = 0;
 	for (i = 0; i < nr; i++) {
 		io = io_uring_cqe_get_data(cqes[i]);
 		if (!io) {
@@ -204,14 +262,14 @@ static bool uring_take(struct uring *r, struct kve_io **over)
 	if (r->todo || io_uring_sq_ready(&r->u))
 		uring_flush(r);
 	pthread_mutex_unlock(&r->lock);
-	return nr || *over;
+	return came || *over;
 }
 
 /* For how many completions to sleep, at most @want. *@unsent: is anything queued that the kernel has not taken? */
 static u32 uring_sleep_for(struct uring *r, u32 want, bool *unsent)
 {
 	pthread_mutex_lock(&r->lock);
-	*unsent = r->todo || io_uring_sq_ready(&r->u);
+	*unsent = r->todo || r->due || io_uring_sq_ready(&r->u);
 	/* after a poke that has come just now nobody sleeps for more */
 	want = *unsent || r->nops ? 1 : min(min(want, r->coming), URING_TAKE);
 	r->want = want = max(want, 1U);
@@ -247,28 +305,18 @@ static int uring_wait(struct kve_ring *ring, u64 until, u32 want, struct kve_io 
 	return err == -EINTR && !*over ? -EINTR : 0;
 }
 
-/* Operations that do nothing come back at once. */
-static void uring_poke(struct kve_ring *ring)
+/* What is queued waits for who sends it: callers have a lock. */
+static bool uring_poke(struct kve_ring *ring)
 {
 	struct uring *r = uring_of(ring);
-	struct io_uring_sqe *sqe;
-	u32 i;
+	bool again;
 
 	pthread_mutex_lock(&r->lock);
+	r->due = r->want;
 	uring_blank(r);
-	for (i = 0; i < r->want; i++) {
-		sqe = io_uring_get_sqe(&r->u);
-		if (!sqe && io_uring_submit(&r->u) >= 0)
-			sqe = io_uring_get_sqe(&r->u);
-		if (!sqe)
-			break;
-		io_uring_prep_nop(sqe);
-		io_uring_sqe_set_data(sqe, NULL);
-		r->coming++;
-		r->nops++;
-	}
-	io_uring_submit(&r->u);
+	again = uring_submit(r, uring_prepare_pokes(r));
 	pthread_mutex_unlock(&r->lock);
+	return again;
 }
 
 static s32 uring_buffer_free(struct uring *r)

@@ -190,6 +190,7 @@ static void session_end(struct kve_session *s)
 	void *arg = s->ended_arg;
 
 	kve_lease_exit(s);
+	kve_job_cancel(s->pool, &s->send_job);
 	session_setup_undo(s);
 	kve_fd_close(&s->cq.pollfd);
 	pthread_mutex_destroy(&s->setup_lock);
@@ -456,6 +457,7 @@ int kve_session_open(const char *dir, const char *tenant, bool rdonly, struct kv
 	s->cq.eventfd = -1;
 	s->cq.pollfd = -1;
 	s->holder.let_go = session_let_go;
+	s->send_job.fn = kve_send_work;
 	s->losses_seen = os_atomic_read(&s->pool->losses);
 	s->rights = (struct kvctx_rights){
 		.rdonly = rdonly, .verified = s->tenant_flags & KVCTX_TENANT_VERIFIED,

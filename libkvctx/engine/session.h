@@ -83,9 +83,9 @@ struct kve_ring {
 struct kve_ring_kind {
 	bool threads;
 	void (*queue)(struct kve_ring *r, struct kve_io *io);
-	void (*send)(struct kve_ring *r);
+	bool (*send)(struct kve_ring *r);
 	int (*wait)(struct kve_ring *r, u64 until, u32 want, struct kve_io **over);
-	void (*poke)(struct kve_ring *r);
+	bool (*poke)(struct kve_ring *r);
 	s32 (*buffer_add)(struct kve_ring *r, void *addr, size_t len);
 	void (*buffer_remove)(struct kve_ring *r, s32 buffer);
 	void (*let_go)(struct kve_ring *r, u32 member);		/* of its device; any thread */
@@ -103,15 +103,18 @@ bool kve_io_step(struct kve_io *io, s64 res);
 /* May none be made? Then it ends as one does that was not made */
 bool kve_io_orphaned(const struct kve_io *io);
 
-/* Queue a transfer, send what is queued: any thread */
+/*
+ * Queue a transfer, send what is queued: any thread. true: the kernel has no memory for what is left, and it has to be
+ * sent once more. See kve_send()
+ */
 static inline void kve_ring_queue(struct kve_ring *r, struct kve_io *io)
 {
 	r->kind->queue(r, io);
 }
 
-static inline void kve_ring_send(struct kve_ring *r)
+static inline bool kve_ring_send(struct kve_ring *r)
 {
-	r->kind->send(r);
+	return r->kind->send(r);
 }
 
 /*
@@ -123,11 +126,16 @@ static inline int kve_ring_wait(struct kve_ring *r, u64 until, u32 want, struct 
 	return r->kind->wait(r, until, want, over);
 }
 
-/* Who sleeps, or sleeps next, returns from kve_ring_wait() */
-static inline void kve_ring_poke(struct kve_ring *r)
+/* Who sleeps, or sleeps next, returns from kve_ring_wait(). true: when kve_ring_send() was called once more */
+static inline bool kve_ring_poke(struct kve_ring *r)
 {
-	r->kind->poke(r);
+	return r->kind->poke(r);
 }
+
+/* The same two of a session's ring. What the kernel has no memory for is sent by the attendant as soon as it has */
+void kve_send(struct kve_session *s);
+void kve_poke(struct kve_session *s);
+void kve_send_work(struct kve_job *job);
 
 /* mem.c */
 
@@ -211,6 +219,7 @@ struct kve_session {
 	struct kve_pool *pool;
 	struct kve_waits *waits;	/* the pool's */
 	struct kve_ring *ring;
+	struct kve_job send_job;	/* sends what the ring could not */
 	struct kve_holder holder;	/* on the pool's list while there is a ring */
 	char tenant[KVCTX_NAME_MAX];
 	u32 slot;			/* of the tenant */

@@ -162,9 +162,9 @@ int kve_submit(struct kve_session *s, const struct kvctx_submit *arg)
 			pthread_mutex_unlock(&s->lock);
 		}
 		if (i % SUBMIT_BATCH == SUBMIT_BATCH - 1)
-			kve_ring_send(s->ring);
+			kve_send(s);
 	}
-	kve_ring_send(s->ring);
+	kve_send(s);
 	/* when all are on the way: who loads does not wait for the checksums of those that store */
 	kve_store_crcs(&batch);
 	if (arg->wait_nr)

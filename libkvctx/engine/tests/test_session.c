@@ -579,6 +579,112 @@ static void an_orphan_begins_nothing(void **state)
 	close(dev.fd);
 }
 
+static void *closer_main(void *arg)
+{
+	sess_close(arg);
+	return NULL;
+}
+
+static void nobody_told(void *arg)
+{
+	(void)arg;
+}
+
+/* The session's reaper sleeps in the ring, as it does where callers are other processes */
+static void reaper_to_sleep(struct sess *k)
+{
+	bool reaping = false;
+	u32 i;
+
+	kve_cq_posted(k->s, nobody_told, NULL, NULL);
+	for (i = 0; i < 5000 && !reaping; i++) {
+		usleep(1000);
+		pthread_mutex_lock(&k->s->lock);
+		reaping = k->s->cq.reaping;
+		pthread_mutex_unlock(&k->s->lock);
+	}
+	assert_true(reaping);
+	usleep(20000);
+}
+
+/* What an io_uring has no memory for is given again, though who sleeps in it knows of nothing: transfers, and pokes */
+static void what_is_not_taken_is_given_again(void **state)
+{
+	struct kvctx_sqe sqe = sqe_of(KVCTX_OP_LOAD, 1, 0, PAGE);
+	struct timespec until;
+	pthread_t closer;
+	struct sess k;
+	u32 i;
+
+	(void)state;
+	sess_open(&k);
+	if (k.s->ring->kind->threads) {
+		sess_close(&k);
+		skip();
+	}
+	assert_int_equal(store(&k, 1, PAGE), PAGE);
+	reaper_to_sleep(&k);
+	for (i = 0; i < 3; i++) {
+		WRITE_ONCE(rig_full, true);
+		assert_int_equal(submit(&k, &sqe, 1, 0), 1);
+		WRITE_ONCE(rig_full, false);
+		assert_int_equal(wait_for(&k, 1, 5 * KVE_NSEC), 1);
+		assert_int_equal(result_of(&k, NULL), PAGE);
+		usleep(20000);
+	}
+	WRITE_ONCE(rig_full, true);
+	assert_int_equal(pthread_create(&closer, NULL, closer_main, &k), 0);
+	usleep(50000);
+	WRITE_ONCE(rig_full, false);
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += 5;
+	assert_int_equal(pthread_timedjoin_np(closer, NULL, &until), 0);
+}
+
+/* A poke that finds no room, since nothing was taken, comes when there is some; transfers are not what wakes */
+static void a_poke_comes_later(void **state)
+{
+	enum { NR = 20 };
+	struct kve_device dev = { .align = 1 };
+	struct kve_member member = { .dev = &dev };
+	struct sleeper s = { .want = 1 };
+	struct kve_io ios[NR], *over = NULL;
+	u64 words[NR], sent[NR] = { 0 };
+	struct iovec vecs[NR];
+	int fds[2];
+	u32 i, nr = 0;
+
+	(void)state;
+	if (kve_uring_open(&s.ring, 8))
+		skip();
+	assert_int_equal(pipe(fds), 0);
+	dev.fd = fds[0];
+	sleeper_start(&s, 1);
+	WRITE_ONCE(rig_full, true);
+	for (i = 0; i < NR; i++) {
+		vecs[i] = (struct iovec){ &words[i], sizeof(words[i]) };
+		ios[i] = (struct kve_io){
+			.member = &member, .vec = &vecs[i], .nr = 1, .bytes = sizeof(u64), .buffer = -1,
+		};
+		kve_ring_queue(s.ring, &ios[i]);
+	}
+	assert_true(kve_ring_send(s.ring));
+	assert_true(kve_ring_poke(s.ring));
+	WRITE_ONCE(rig_full, false);
+	assert_false(kve_ring_send(s.ring));
+	pthread_join(s.thread, NULL);
+	assert_null(s.over);
+	assert_int_equal(write(fds[1], sent, sizeof(sent)), sizeof(sent));
+	while (nr < NR) {
+		kve_ring_wait(s.ring, KVE_NEVER, 1, &over);
+		for (; over; over = over->next, nr++)
+			assert_int_equal(over->err, 0);
+	}
+	s.ring->kind->close(s.ring);
+	close(fds[0]);
+	close(fds[1]);
+}
+
 struct several {
 	struct sess *k;
 	const struct kvctx_sqe *sqes;
@@ -805,12 +911,12 @@ static void a_fill_that_waited_looks(void **state)
 /* A ring whose transfers are sent slowly by the attendant */
 static struct {
 	struct kve_ring_kind kind;
-	void (*send)(struct kve_ring *r);
+	bool (*send)(struct kve_ring *r);
 	void (*close)(struct kve_ring *r);
 	bool on, sending, closed, late;		/* atomically */
 } slow;
 
-static void slow_send(struct kve_ring *r)
+static bool slow_send(struct kve_ring *r)
 {
 	char name[16] = "";
 	u32 i;
@@ -822,10 +928,10 @@ static void slow_send(struct kve_ring *r)
 			usleep(1000);
 		if (i < 500) {
 			__atomic_store_n(&slow.late, true, __ATOMIC_RELEASE);
-			return;
+			return false;
 		}
 	}
-	slow.send(r);
+	return slow.send(r);
 }
 
 static void slow_close(struct kve_ring *r)
@@ -1285,6 +1391,8 @@ int main(void)
 		URING(callers_memory_is_in_huge_pages),
 		TEST(sleeps_for_several),
 		TEST(an_orphan_begins_nothing),
+		URING(what_is_not_taken_is_given_again),
+		TEST(a_poke_comes_later),
 		BOTH(waits_for_fewer),
 		BOTH(odd_pieces),
 		BOTH(stores_wait_for_space),
