@@ -466,7 +466,7 @@ class Session:
             return check(res[0], "match"), found.lease, found.nr_prefetched
 
     def submit_match(self, keys: KeysLike, lease: float = 0.0, all: bool = True, prefetch: bool = False) -> Operation:
-        """match() as an Operation. It is done at the return: what is where is known without asking any device."""
+        """match() as an Operation. It is done at the return: kvctxd is waited for, but asks no device."""
         return done(lambda: self.match(keys, lease, all, prefetch))
 
     def _release(self, lease: int) -> None:
@@ -587,7 +587,7 @@ class Session:
 
         The first call begins and tells nothing. Events wait for nobody: .lost counts those that came too long ago
         (info.events_max are kept). Then, as after "member_lost", only match() and query() tell what is here. Does not
-        wait. Raises Error: ENOMEM, Gone, EOPNOTSUPP (nobody tells: "events" is not in info.features).
+        wait for events. Raises Error: ENOMEM, Gone, EOPNOTSUPP (nobody tells: "events" is not in info.features).
         """
         room = (_lib.Event * min(most, self.info.events_max))()
         lost = ctypes.c_uint64()

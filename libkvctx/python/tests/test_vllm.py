@@ -6,12 +6,16 @@ A page in these tests is a chunk of two blocks, a block two layers of 4,096 and 
 import ctypes
 import errno
 import os
+import signal
 import sys
+import textwrap
+import threading
 import time
 from array import array
 from types import SimpleNamespace
 
 import pytest
+from conftest import python
 
 import kvctx
 
@@ -105,14 +109,18 @@ class Engine:
         self.jobs = 0
 
     def lookup(self, keys, request="r"):
-        """Results, after as many steps as it takes."""
-        context = fake.ReqContext(request)
-        for _ in range(3):
+        """Results, after as many steps as it takes: few, where kvctxd does not have to be waited for."""
+        context, waits = fake.ReqContext(request), self.manager._link.session is None or self.backend() == "daemon"
+        for _ in range(1000 if waits else 3):
             found = [self.manager.lookup(k, context) for k in keys]
             if fake.LookupResult.RETRY not in found:
                 return found
             self.step()
+            time.sleep(0.01 if waits else 0)
         raise AssertionError("no answer")
+
+    def backend(self):
+        return self.manager._link.session.info.backend
 
     def step(self):
         self.manager.on_schedule_end(None)
@@ -525,10 +533,9 @@ def test_member_that_is_lost_costs_its_pages_only(lossy):
 
 def test_answer_that_does_not_come_is_a_miss(monkeypatch):
     from kvctx.vllm import finder
-    silent = SimpleNamespace(session=SimpleNamespace(
-        submit_match=lambda keys, lease, all: SimpleNamespace(add_done_callback=lambda fn: None)))
+    silent = SimpleNamespace(ask=lambda session, call: SimpleNamespace(add_done_callback=lambda fn: None))
     monkeypatch.setattr(finder, "_PATIENCE_S", 0.05)
-    f = finder.Finder(silent, lambda keys: keys, 1.0)
+    f = finder.Finder(SimpleNamespace(session=object()), silent, lambda keys: keys, 1.0)
     assert f.lookup(b"k", "r") is None
     f.flush()
     assert f.lookup(b"k", "r") is None
@@ -536,6 +543,114 @@ def test_answer_that_does_not_come_is_a_miss(monkeypatch):
     assert f.lookup(b"k", "r") is False
     f.finish("r")
     assert not len(f)
+
+
+class Stopped:
+    """A daemon that does not answer for 15 s, and the most time that a call took meanwhile."""
+
+    def __init__(self, daemon):
+        self.process, self.longest = daemon.process, 0.0
+        self.end = threading.Timer(15, self.process.send_signal, [signal.SIGCONT])
+
+    def __enter__(self):
+        self.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
+        self.end.start()
+        return self
+
+    def __exit__(self, *_):
+        self.end.cancel()
+        self.end.join()
+        self.process.send_signal(signal.SIGCONT)
+
+    def timed(self, call, *arguments):
+        start = time.monotonic()
+        result = call(*arguments)
+        self.longest = max(self.longest, time.monotonic() - start)
+        return result
+
+
+def test_nothing_waits_for_a_server_that_is_stopped(daemon):
+    """Lookups, ends of leases and events: a miss after two seconds, and all is as before when it goes on."""
+    one = Engine(os.path.join(daemon.pool.path, "default"), events=True)
+    m, context, end = one.manager, fake.ReqContext("s"), time.monotonic() + 30
+    one.store([key(1), key(2)], gpu([0, 1, 2, 3]))
+    assert one.lookup([key(1)]) == [HIT]
+    while m.has_pending_work():
+        one.step()
+    assert [e.removed for e in m.take_events()] == [False]
+    with Stopped(daemon) as stopped:
+        stopped.timed(m.on_request_finished, fake.ReqContext("r"))  # ends a lease
+        time.sleep(0.03)
+        stopped.timed(m.on_schedule_end, None)  # asks what has gone
+        assert not m.has_pending_work(), "nobody waits to hear that"
+        m.complete_store([key(2)], context)  # to be announced
+        assert m.has_pending_work()
+        asked = time.monotonic()
+        while stopped.timed(m.lookup, key(2), context) is RETRY and time.monotonic() < end:
+            stopped.timed(m.on_schedule_end, None)
+            time.sleep(0.01)
+        assert 1.9 < time.monotonic() - asked < 20 and m.lookup(key(2), context) is MISS
+        assert not m.has_pending_work(), "no more steps for its sake alone"
+        stopped.timed(m.reset_cache)
+    assert stopped.longest < 1, "the machine may be busy"
+    one.store([key(3)], gpu([0, 1]))
+    assert one.lookup([key(3)], "t") == [HIT]
+    while m.has_pending_work():
+        one.step()
+    assert [key(3)] in [e.keys for e in m.take_events()]
+    assert [t.name for t in threading.enumerate()].count("kvctx-asker") == 1
+    one.end()
+    assert "kvctx-asker" not in [t.name for t in threading.enumerate()]
+
+
+def test_tier_does_not_wait_for_a_server_that_is_stopped(daemon):
+    t, _ = tier(os.path.join(daemon.pool.path, "default"))
+    context, end = fake.ReqContext("r"), time.monotonic() + 30
+    with Stopped(daemon) as stopped:
+        while stopped.timed(t.lookup, key(1), context) is RETRY and time.monotonic() < end:
+            stopped.timed(t.on_schedule_end, None)
+            time.sleep(0.01)
+        assert t.lookup(key(1), context) is MISS
+        stopped.timed(t.submit_store, job(1, [key(1)], [1], False))
+    assert stopped.longest < 1
+    t.drain_jobs()
+    assert [r.success for r in t.get_finished_jobs()] == [True]
+    t.shutdown()
+
+
+def test_questions_that_nobody_waits_for_any_more_are_not_asked():
+    from kvctx.vllm.finder import _match
+    asked = []
+    session = SimpleNamespace(match=lambda keys, lease, all: asked.append(keys))
+    _match(session, "old", 1.0, time.monotonic())
+    _match(session, "new", 1.0, time.monotonic() + 60)
+    assert asked == ["new"]
+
+
+def test_asker_in_a_child_and_at_the_end(daemon):
+    """A child of fork() has no thread to ask, and gets an error; nobody waits for it when the interpreter ends."""
+    done = python(textwrap.dedent("""
+        import os, sys
+        import kvctx
+        from kvctx.vllm.asker import Asker
+        session, asker = kvctx.Session(sys.argv[1], keyspace="tests"), Asker()
+        session.store("k", b"x").check()
+        assert asker.ask(session, lambda: session.match("k")).result(30).count == 1
+        child = os.fork()
+        if not child:
+            try:
+                asker.ask(session, lambda: session.match("k")).result(30)
+            except kvctx.Error as e:
+                asker.close()
+                asker.close()
+                os._exit(e.errno)
+            os._exit(0)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        assert asker.ask(session, lambda: 1 // 0).exception(30)
+        assert asker.ask(session, lambda: session.match("k")).result(30).count == 1
+        """), daemon.path)
+    assert (done.stdout.split(), done.returncode) == ([str(errno.EBADF)], 0), done.stderr
 
 
 @pytest.mark.process

@@ -13,28 +13,31 @@ Vocabulary
 Invariants. An entry exists while requests have asked for it or it is held. An answer counts for the entries that wait
 for it, none other: one that was forgotten meanwhile is asked for anew.
 
-Threads. All of it belongs to the scheduler's thread; answers come from the session's reaper thread through a deque.
+Threads. All of it belongs to the scheduler's thread, but for MATCH and the ends of leases, which may be answered late:
+an Asker's thread makes those calls, and answers come from there through a deque.
 """
 from __future__ import annotations
 
-import errno
 import time
 from collections import deque
+from functools import partial
 from typing import Any, Callable, Deque, Dict, Iterable, List, Optional, Set, Tuple
 
-from .. import Error, Gone, Keys
-from .link import Link
+from .. import Error, Gone, Keys, Session
+from .asker import Asker
+from .link import Link, logger
 
 _FRESH = 0.6  # part of a lease's time after which it is not relied on any more
 _PATIENCE_S = 2.0  # a request does not wait longer for an answer: what is not told is not there
 
 
 class Lease:
-    """A Match and how many entries need it."""
-    __slots__ = ("match", "users")
+    """A Match, of a session, and how many entries need it."""
+    __slots__ = ("match", "users", "_asker", "_session")
 
-    def __init__(self, match: Any) -> None:
+    def __init__(self, match: Any, asker: Asker, session: Session) -> None:
         self.match, self.users = match, 0
+        self._asker, self._session = asker, session
 
     def drop(self) -> None:
         self.users -= 1
@@ -42,10 +45,8 @@ class Lease:
             self.end()
 
     def end(self) -> None:
-        try:
-            self.match.release()
-        except Error:
-            pass  # who gave it is gone
+        """When it fails, who gave it is gone."""
+        self._asker.ask(self._session, self.match.release)
 
 
 class Entry:
@@ -68,11 +69,11 @@ class Entry:
 class Finder:
     """See above.
 
-    pages_of: makes Keys of chunks, always the same number for each. seconds: of a lease.
+    asker: the owner closes it. pages_of: makes Keys of chunks, always the same number for each. seconds: of a lease.
     """
 
-    def __init__(self, link: Link, pages_of: Callable[[List[bytes]], Keys], seconds: float) -> None:
-        self._link, self._pages_of, self._seconds = link, pages_of, seconds
+    def __init__(self, link: Link, asker: Asker, pages_of: Callable[[List[bytes]], Keys], seconds: float) -> None:
+        self._link, self._asker, self._pages_of, self._seconds = link, asker, pages_of, seconds
         self._entries: Dict[bytes, Entry] = {}
         self._of_request: Dict[str, Set[bytes]] = {}
         self._ask: Dict[str, List[bytes]] = {}
@@ -117,33 +118,30 @@ class Finder:
         until = time.monotonic() + _PATIENCE_S
         for key in keys:
             self._entries[key].waits, self._entries[key].until = question, until
-        try:
-            if session is None:
-                raise Gone(errno.ENODEV, "no server")
-            op = session.submit_match(self._pages_of(keys), lease=self._seconds, all=True)
-        except Error as e:
-            if session is not None and isinstance(e, Gone):
-                self._link.lost(session)
-            self._answer(question, keys, None)
-        else:
-            op.add_done_callback(lambda op: self._answers.append((question, keys, op, session)))
+        if session is None:
+            self._answer(question, keys, None, 0.0, None)
+            return
+        future = self._asker.ask(session, partial(_match, session, self._pages_of(keys), self._seconds, until))
+        future.add_done_callback(lambda future: self._answers.append((question, keys, future, session)))
 
     def _take_answers(self) -> None:
         while self._answers:
-            question, keys, op, session = self._answers.popleft()
+            question, keys, future, session = self._answers.popleft()
             try:
-                match = op.result()
+                match, since = future.result()
             except Gone:
                 self._link.lost(session)
-                match = None
-            except Error:
-                match = None
-            self._answer(question, keys, match)
+                match, since = None, 0.0
+            except Exception as e:
+                if not isinstance(e, Error):
+                    logger.error("kvctx: lookup: %r", e)
+                match, since = None, 0.0
+            self._answer(question, keys, match, since, session)
 
-    def _answer(self, question: object, keys: List[bytes], match: Any) -> None:
-        """match: None when there was none; then nothing is there."""
-        until = time.monotonic() + self._seconds * _FRESH
-        lease = Lease(match) if match is not None and match.leased else None
+    def _answer(self, question: object, keys: List[bytes], match: Any, since: float, session: Any) -> None:
+        """match: None when there was none; then nothing is there. since: its lease may have begun then."""
+        until = since + self._seconds * _FRESH
+        lease = Lease(match, self._asker, session) if match is not None and match.leased else None
         pages = len(match.present) // len(keys) if match is not None else 0
         for n, key in enumerate(keys):
             entry = self._entries.get(key)
@@ -218,3 +216,9 @@ class Finder:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+
+def _match(session: Session, keys: Keys, seconds: float, until: float) -> Tuple[Any, float]:
+    """A Match and since when; none when nobody waits for it any more, which is so behind a call that took long."""
+    since = time.monotonic()
+    return session.match(keys, lease=seconds, all=True) if since < until else None, since

@@ -1,26 +1,28 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """The scheduler's side of KvctxOffloadingSpec: what is there, what is to be loaded and stored, and what was evicted.
 
-Nothing here waits: see finder.py for lookups. The workers move the pages; this side never sees one.
+Nothing here waits but shutdown(): see finder.py for lookups. The workers move the pages; this side never sees one.
 
 What is stored is announced (take_events) when kvctx says that it is there, on all ranks: a STORE that was refused or a
 worker that failed announces nothing. That a chunk has gone is announced when kvctx tells, or, by servers that tell
 nothing, when a request looks for it in vain. What other engines store in the same pool is theirs to announce.
 
-Threads. All of it belongs to the scheduler's thread.
+Threads. All of it belongs to the scheduler's thread; what may be answered late is asked by an Asker's.
 """
 from __future__ import annotations
 
 import secrets
 import time
 from collections import OrderedDict
-from typing import Any, Collection, Dict, Iterable, List, Optional, Set, Tuple
+from concurrent.futures import Future
+from typing import Any, Callable, Collection, Dict, Iterable, List, Optional, Set, Tuple
 
 from vllm.v1.kv_offload.base import (Locality, LookupResult, Medium, OffloadingEvent, OffloadingManager,
                                      PrepareStoreOutput, RequestOffloadingContext)
 from vllm.v1.metrics.cache_hit_source import CacheHitSource
 
 from .. import Error, Gone, Keys, Session
+from .asker import Asker
 from .finder import Finder
 from .keys import RANK_BITS, Pages, group_of, page_keys
 from .link import Link, logger
@@ -28,17 +30,23 @@ from .link import Link, logger
 _LOADS_MAX = 3  # of one request: one that keeps failing is computed
 _ANNOUNCED_MAX = 1 << 20
 _LISTEN_S = 0.02  # kvctx is asked no oftener for what has gone
+_PATIENCE_S = 2.0  # no step is made for the sake of an answer alone that takes longer
 _GOING = ("evicted", "deleted", "dropped")
 
 
 class Announcer:
     """Events for routers that want to know which engine has what: OffloadingEvent of chunks stored and gone.
 
-    _known has the chunks that were announced, by digest and qualifier of their pages without the rank.
+    _known has the chunks that were announced, by digest and qualifier of their pages without the rank. One question at
+    a time is on its way: _asked is its answer, to be, and _take what is done with it.
     """
 
-    def __init__(self, link: Link, manager: KvctxManager) -> None:
-        self._link, self._manager = link, manager
+    def __init__(self, link: Link, asker: Asker, manager: KvctxManager) -> None:
+        self._link, self._asker, self._manager = link, asker, manager
+        self._asked: Optional[Future] = None
+        self._take: Callable[[Any], None] = self._hear
+        self._from: Optional[Session] = None
+        self._awaited, self._until = False, 0.0  # whether something is announced when it comes, and soon enough
         self._stored: List[bytes] = []
         self._known: OrderedDict = OrderedDict()
         self._events: List[OffloadingEvent] = []
@@ -64,26 +72,44 @@ class Announcer:
                                                 locality=Locality.LOCAL))
 
     def step(self) -> None:
-        """Ask kvctx for what was stored since the last step, and for what has gone."""
+        """Take answers, and ask kvctx for what was stored since the last step, and for what has gone."""
+        self._take_answers()
         session, now = self._link.session, time.monotonic()
-        if session is None or now < self._next and not self._stored:
+        if self._asked or session is None or now < self._next and not self._stored:
             return
         self._next = now + _LISTEN_S
         keys, self._stored = self._stored, []
-        try:
-            if keys:
-                self._add(self._here(session, keys))
-            self._listen(session)
-        except Gone:
-            self._link.lost(session)
-        except Error as e:
-            logger.debug("kvctx: events: %s", e)
+        here, tells = self._here(session, keys), "events" in session.info.features
+        self._ask(session, lambda: (here(), session.events() if tells else None), self._hear)
+        self._awaited = bool(keys)
+        self._take_answers()
 
-    def _here(self, session: Session, keys: List[bytes]) -> List[bytes]:
-        """Those of chunks that are there, on all ranks."""
-        present = session.match(self._manager.pages_of(keys), all=True).present
-        pages = len(present) // len(keys)
-        return [key for n, key in enumerate(keys) if all(present[n * pages:(n + 1) * pages])]
+    def _ask(self, session: Session, call: Callable[[], Any], take: Callable[[Any], None]) -> None:
+        self._take, self._from, self._awaited, self._until = take, session, False, time.monotonic() + _PATIENCE_S
+        self._asked = self._asker.ask(session, call)
+
+    def _take_answers(self) -> None:
+        """What was asked for may lead to another question."""
+        while self._asked and self._asked.done():
+            asked, self._asked = self._asked, None
+            try:
+                self._take(asked.result())
+            except Gone:
+                self._link.lost(self._from)
+            except Error as e:
+                logger.debug("kvctx: events: %s", e)
+
+    def _here(self, session: Session, keys: List[bytes]) -> Callable[[], List[bytes]]:
+        """A call that returns those of chunks that are there, on all ranks."""
+        pages = self._manager.pages_of(keys)
+
+        def call() -> List[bytes]:
+            if not keys:
+                return []
+            present, nr = session.match(pages, all=True).present, len(pages) // len(keys)
+            return [key for n, key in enumerate(keys) if all(present[n * nr:(n + 1) * nr])]
+
+        return call
 
     def _add(self, keys: List[bytes]) -> None:
         new = {name: key for name, key in zip(self._names(keys), keys) if name not in self._known}
@@ -92,17 +118,26 @@ class Announcer:
         while len(self._known) > _ANNOUNCED_MAX:
             self._known.popitem(last=False)
 
-    def _listen(self, session: Session) -> None:
-        """Announce what kvctx tells that has gone. A new session may have missed anything."""
-        if "events" not in session.info.features:
+    def _hear(self, answer: Tuple[List[bytes], Any]) -> None:
+        """Announce what is there, and what kvctx tells that has gone. A new session may have missed anything."""
+        (keys, told), session = answer, self._from
+        self._add(keys)
+        if told is None:
             return
-        told, again = session.events(), session is not self._heard_from and self._heard_from is not None
+        again = session is not self._heard_from and self._heard_from is not None
         self._heard_from = session
         if told.lost or again or any(e.kind == "member_lost" for e in told.events):
-            here = set(self._here(session, list(self._known.values()))) if self._known else set()
-            gone = [name for name, key in self._known.items() if key not in here]
+            if self._known and session:
+                self._ask(session, self._here(session, list(self._known.values())), self._keep)
         else:
-            gone = [(e.key.digest, e.key.qualifier & ~RANK_BITS) for e in told.events if e.kind in _GOING]
+            self._remove([(e.key.digest, e.key.qualifier & ~RANK_BITS) for e in told.events if e.kind in _GOING])
+
+    def _keep(self, keys: List[bytes]) -> None:
+        """Of all that was announced, these are there."""
+        here = set(keys)
+        self._remove([name for name, key in self._known.items() if key not in here])
+
+    def _remove(self, gone: List[Tuple[bytes, int]]) -> None:
         self._emit([self._known.pop(name) for name in dict.fromkeys(gone) if name in self._known], removed=True)
 
     def reset(self) -> None:
@@ -110,9 +145,13 @@ class Announcer:
         self._emit(list(self._known.values()), removed=True)
         self._stored.clear()
         self._known.clear()
+        self._asked = None
 
     def busy(self) -> bool:
-        return bool(self._stored)
+        """Whether a step would announce something soon."""
+        if self._asked and time.monotonic() > self._until:
+            return False
+        return bool(self._stored or self._asked and self._awaited)
 
     def take(self) -> List[OffloadingEvent]:
         events, self._events = self._events, []
@@ -129,8 +168,9 @@ class KvctxManager(OffloadingManager):
                  events: bool) -> None:
         self._link, self._ranks, self._tokens = link, ranks, tokens_per_chunk
         self._generation = 0
-        self._finder = Finder(link, self.pages_of, lease_seconds)
-        self._announcer = Announcer(link, self) if events else None
+        self._asker = Asker()
+        self._finder = Finder(link, self._asker, self.pages_of, lease_seconds)
+        self._announcer = Announcer(link, self._asker, self) if events else None
         self._storing: Set[bytes] = set()
         self._loads: Dict[str, int] = {}
 
@@ -210,4 +250,5 @@ class KvctxManager(OffloadingManager):
 
     def shutdown(self) -> None:
         self._finder.reset()
+        self._asker.close()
         self._link.close()

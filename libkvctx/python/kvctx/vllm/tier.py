@@ -18,6 +18,7 @@ from vllm.v1.kv_offload.base import Locality, LookupResult, Medium, OffloadingEv
 from vllm.v1.kv_offload.tiering.base import JobResult, SecondaryTierManager
 
 from .. import Keys, Session
+from .asker import Asker
 from .finder import Finder
 from .keys import describe, page_keys
 from .link import Link, Options, logger
@@ -48,7 +49,8 @@ class KvctxTier(SecondaryTierManager):
         described = describe(offloading_spec.config, opts.keyspace, row_bytes=self.block_size_bytes)
         self._link = Link(opts, described, "tier", self._register)
         self._transfers = Transfers(self._link)
-        self._finder = Finder(self._link, self._pages_of, opts.lease_seconds)
+        self._asker = Asker()
+        self._finder = Finder(self._link, self._asker, self._pages_of, opts.lease_seconds)
 
     def _register(self, session: Session) -> None:
         session.register((self._address, self._nbytes))
@@ -113,6 +115,7 @@ class KvctxTier(SecondaryTierManager):
     def shutdown(self) -> None:
         self._finder.reset()
         self._transfers.wait()
+        self._asker.close()
         self._link.flush()
         self._link.close()
         logger.info("kvctx: %s", self._transfers.report())
