@@ -3,7 +3,8 @@
 
 vLLM's primary tier is a region of host memory, of which a row has all workers' parts of a chunk. A row is a page here,
 in one piece; the region is registered once. Lookups are finder.py's, transfers transfers.py's; leases last from the
-lookup until the row is loaded, and a load that fails is a miss for the requests that wait for it.
+lookup until the row is loaded, and a load that fails is a miss for the requests that wait for it. vLLM tells no tier
+that weights change: what was stored is found again after a reset.
 
 Threads. All calls are vLLM's, in the scheduler's thread; none of them waits but drain_jobs() and shutdown().
 """
