@@ -9,8 +9,9 @@ held, and the session goes on. A handler may not close a session that its thread
 
 Fork. In a child of fork() every method raises Error(EBADF), but for close(), which frees what the child has of it.
 
-End. A session that is open when the interpreter ends is closed then: operations in flight are waited for. Memory of
-operations that did not end in time is never freed, since a device may still write to it.
+End. A session that is open when the interpreter ends is closed then: operations in flight are waited for, and calls of
+other threads; after CLOSE_SECONDS, of all sessions together, one that a call is still in stays open. Memory of what did
+not end in time is never freed, since a device may still write to it.
 """
 from __future__ import annotations
 
@@ -38,12 +39,12 @@ from .results import Event, Events, Info, Match, Present, Results, Usage
 from .stage import Stage
 
 DEFAULT, URGENT, NORMAL, BACKGROUND = 0, 1, 2, 3  # priorities; DEFAULT: LOAD is URGENT, STORE is NORMAL
-CLOSE_SECONDS = 30.0  # close() waits so long for operations in flight
+CLOSE_SECONDS = 30.0  # close() waits so long for operations in flight, the interpreter's end also for calls
 AHEAD_MS = 10_000  # match(prefetch=True) without a lease: slots stay so long
 _EVENT = struct.Struct("=32sQII")
 _EVENT_KINDS = {number: name.lower() for name, number in _lib.EVENTS.items()}
 _LOOK_S = 0.001  # close() looks so often whether calls of other threads have ended
-_ENDING = {"close", "__exit__", "__del__", "_is_inside", "_close_all"}
+_ENDING = {"close", "_close", "__exit__", "__del__", "_is_inside", "_close_all"}
 
 _open: weakref.WeakSet = weakref.WeakSet()
 _never_freed: List[Any] = []
@@ -164,6 +165,10 @@ class Session:
 
         Those that are not done then fail with ECANCELED, and their memory is never freed. Leases and registrations end.
         """
+        self._close(None)
+
+    def _close(self, by: Optional[float]) -> None:
+        """close(); by: time.monotonic() at which nothing is waited for any more, and nothing done that others use."""
         if os.getpid() != self._pid:
             handle, self._handle = self._handle, None
             if handle is not None:
@@ -177,9 +182,12 @@ class Session:
             self._ending = True
         try:
             while any(map(self._is_inside, list(self._inside))):
+                if by is not None and time.monotonic() > by:
+                    _never_freed.append(self)
+                    return
                 time.sleep(_LOOK_S)
             if not self._reaper.mine():
-                self._reaper.drain(CLOSE_SECONDS)
+                self._reaper.drain(CLOSE_SECONDS if by is None else max(0.0, by - time.monotonic()))
             self._reaper.end(self._close_handle)
         except BaseException:  # of a signal's handler: it can be called again
             self._ending = False
@@ -640,5 +648,8 @@ def _set_leading(words: array, n: int) -> None:
 
 @atexit.register
 def _close_all() -> None:
+    by = time.monotonic() + CLOSE_SECONDS
     for session in list(_open):
-        session.close()
+        session._close(by)
+    if _never_freed:  # nor when the interpreter takes this module apart
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(_never_freed))

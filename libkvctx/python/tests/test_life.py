@@ -38,6 +38,47 @@ def test_the_interpreter_ends_with_operations_in_flight(place, end):
         assert s.match(kvctx.Keys([str(i) for i in range(2000)])).count == 2000
 
 
+@pytest.mark.parametrize("what", ["s.load(['a'], [memory])", "s.submit_load(['a'], [memory])"])
+def test_the_interpreter_ends_while_a_device_does_not_answer(place, what):
+    """Of two sessions: what they wait for at the end is one time for all, and memory in use is left alone."""
+    r = python("""
+import signal, sys, threading, time, kvctx
+kvctx.session.CLOSE_SECONDS = 0.5
+class Memory(bytearray):
+    def __del__(self):
+        print("freed")
+def hangs(*_):
+    called.set()
+    time.sleep(60)
+def use(s, memory):
+    s.register(memory)
+    %s
+sessions = [kvctx.Pool(sys.argv[1]).session() for _ in "ab"]
+for s in sessions:
+    s.store(["a"], [bytes(4096)]).check()
+lib = kvctx._lib.lib
+lib.kvctx_batch_run, lib.kvctx_wait, lib.kvctx_take = hangs, lambda *_: time.sleep(0.05) or -62, lambda *_: 0
+for s in sessions:
+    called = threading.Event()
+    threading.Thread(target=use, args=(s, Memory(4096)), daemon=True).start()
+    called.wait(0.5)
+del s, sessions
+signal.alarm(20)
+""" % what, place.path)
+    assert (r.returncode, r.stdout, r.stderr) == (0, "", "")
+
+
+def test_what_is_never_freed_outlives_the_interpreter():
+    r = python("""
+import kvctx
+class Memory:
+    def __del__(self):
+        print("freed")
+kvctx.session._never_freed.append(Memory())
+""")
+    assert (r.returncode, r.stdout, r.stderr) == (0, "", "")
+
+
 def test_a_child_of_fork_is_told(place):
     r = python(BUSY + """
 import errno
