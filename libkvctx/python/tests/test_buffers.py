@@ -3,6 +3,7 @@
 import ctypes
 import errno
 import gc
+import math
 import mmap
 import os
 import signal
@@ -263,16 +264,20 @@ def test_interrupted_calls_leave_nothing_registered(session, places, monkeypatch
 def test_an_interrupted_match_has_ended(session, places, monkeypatch):
     """Its answer may not come to memory that is not there any more."""
     def handler(*_):
+        nonlocal until
+        until = time.monotonic() + 0.4
         raise Interrupted
 
     def later(handle, sqes, nr):
+        if not signals:
+            signals.append(threading.Timer(0.1, signal.pthread_kill, (main, signal.SIGUSR1)))
+            signals[0].start()
         return -errno.EAGAIN if time.monotonic() < until else submit(handle, sqes, nr)
 
-    submit, until = kvctx._lib.lib.kvctx_submit_sqes, time.monotonic() + 0.5
+    submit, until, signals, main = kvctx._lib.lib.kvctx_submit_sqes, math.inf, [], threading.get_ident()
     monkeypatch.setattr(kvctx._lib.lib, "kvctx_submit_sqes", later)
     former = signal.signal(signal.SIGUSR1, handler)
     try:
-        threading.Timer(0.1, signal.pthread_kill, (threading.get_ident(), signal.SIGUSR1)).start()
         with pytest.raises(Interrupted):
             session.match(["a"], prefetch=True)
     finally:
