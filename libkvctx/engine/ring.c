@@ -6,7 +6,6 @@
 #include "session.h"
 
 #define RING_VARIABLE	"KVCTX_IO"	/* "threads": do without io_uring */
-#define RING_AGAIN	(KVE_NSEC / 1000)
 
 int kve_ring_open(struct kve_ring **out, u32 entries)
 {
@@ -24,7 +23,7 @@ int kve_ring_open(struct kve_ring **out, u32 entries)
 
 static void ring_again(struct kve_session *s)
 {
-	kve_job_queue(s->pool, &s->send_job, kve_now() + RING_AGAIN);
+	kve_job_queue(s->pool, &s->send_job, kve_now() + KVE_RING_AGAIN);
 }
 
 void kve_send(struct kve_session *s)

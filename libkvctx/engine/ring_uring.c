@@ -32,7 +32,6 @@
 #define URING_CQ_MAX	16384U
 #define URING_BUFFERS	4096U		/* pieces of at most 1 GiB */
 #define URING_TAKE	32U		/* completions at once, before somebody looks at them */
-#define URING_AGAIN	(KVE_NSEC / 1000)
 
 struct uring {
 	struct kve_ring ring;
@@ -292,7 +291,7 @@ static int uring_wait(struct kve_ring *ring, u64 until, u32 want, struct kve_io 
 	now = kve_now();
 	want = uring_sleep_for(r, want, &unsent);
 	if (unsent)
-		until = min(until, (u64)(now + URING_AGAIN));
+		until = min(until, (u64)(now + KVE_RING_AGAIN));
 	if (until <= now)
 		return 0;
 	ts.tv_sec = (s64)((until - now) / KVE_NSEC);
@@ -301,7 +300,7 @@ static int uring_wait(struct kve_ring *ring, u64 until, u32 want, struct kve_io 
 	uring_take(r, over);
 	/* forbidden by now (seccomp): what is on the way is found by looking */
 	if (err && err != -EINTR && err != -ETIME && err != -EAGAIN && !*over)
-		usleep(URING_AGAIN / 1000);
+		usleep(KVE_RING_AGAIN / 1000);
 	return err == -EINTR && !*over ? -EINTR : 0;
 }
 

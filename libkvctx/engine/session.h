@@ -80,6 +80,8 @@ struct kve_ring {
 	const struct kve_ring_kind *kind;
 };
 
+#define KVE_RING_AGAIN	(KVE_NSEC / 1000)	/* what the kernel did not take is tried so soon */
+
 struct kve_ring_kind {
 	bool threads;
 	void (*queue)(struct kve_ring *r, struct kve_io *io);
