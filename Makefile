@@ -25,9 +25,15 @@ endif
 PROGRAMS	:=	# paths of programs that users get
 LIBRARIES	:=	# paths of libraries that users get
 TESTPROGS	:=	# paths of test programs of rings 1 and 2
+ASAN_PROGS	:=	# those that the checks run with AddressSanitizer, below $(O)/asan
+TSAN_PROGS	:=	# and with ThreadSanitizer, below $(O)/tsan
 GUESTPROGS	:=	# paths of programs that only run in the guest
 CHECKS		:=	# phony targets that `make check` runs; each ends with a line "N passed, N failed, N skipped"
 INSTALLS	:=	# phony targets that `make install` runs
+
+# Arguments of make for these builds. ThreadSanitizer does not see fences; they only order atomics here.
+ASAN		:= O=$(O)/asan SAN=1
+TSAN		:= O=$(O)/tsan SAN= CFLAGS="-O1 -g -fsanitize=thread -Wno-tsan" LDFLAGS=-fsanitize=thread
 
 .DEFAULT_GOAL	:= all
 .DELETE_ON_ERROR:
@@ -61,14 +67,25 @@ REQUESTS	?=
 TRACE		?=
 
 CHECKS		+= check-licences
+# The long ones begin first
+CHECKS_LONG	:= check-lib check-contract check-core check-kvctxd check-python check-ctl check-replay
+CHECKS_ALL	:= --together $(CHECKS_LONG) $(filter-out $(CHECKS_LONG),$(CHECKS)) --apart
 
-.PHONY: all help programs testprogs guestprogs deps setup guest check check-licences check-vm test try demo install clean
+.PHONY: all help programs testprogs asanprogs tsanprogs checkprogs guestprogs deps setup guest check check-licences check-vm test try demo install clean
 all: programs $(if $(NATIVE_MODULE),module)
 	@echo "Built in $(O)/. 'make help' tells the other targets."
 
 programs: $(LIBRARIES) $(PROGRAMS)
 testprogs: programs $(TESTPROGS)
 guestprogs: programs $(GUESTPROGS)
+
+# All that the checks run, so that they can run side by side: then they find everything built
+asanprogs: $(ASAN_PROGS)
+tsanprogs: $(TSAN_PROGS)
+checkprogs:
+	@$(MAKE) --no-print-directory -s -j$$(nproc) testprogs
+	@$(MAKE) --no-print-directory -s -j$$(nproc) $(ASAN) asanprogs
+	@$(MAKE) --no-print-directory -s -j$$(nproc) $(TSAN) tsanprogs
 
 help:
 	@echo "kvctx $(VERSION): KV cache pages on NVMe and NVMe-oF namespaces"
@@ -80,7 +97,7 @@ help:
 	@echo "                     a kernel with kvctx.ko replays requests against an NVMe/TCP namespace"
 	@echo "Test it"
 	@echo "  make test          everything: native tests, then the module on kernels $(KERNELS)"
-	@echo "  make check         the native tests alone (engine, library, contract, tools), under sanitizers"
+	@echo "  make check         the native tests alone (engine, library, contract, tools), under sanitizers (JOBS=n at a time)"
 	@echo "  make sim           the engine on devices that lose, tear and rot (SECONDS=60); SEED=n repeats one history"
 	@echo "  make fuzz          long fuzzing of what reads media, with libFuzzer (FUZZ_SECONDS=600)"
 	@echo "  make audit         static analysis (clang, coccinelle), and device nodes under stress-ng (AUDIT='clang coccinelle stress')"
@@ -125,13 +142,13 @@ guest: setup
 	@$(INROOT) make -s -j2 O=$(GUEST_O) guestprogs
 
 check: deps
-	@selftests/all $(CHECKS)
+	@selftests/all checkprogs $(CHECKS_ALL)
 
 check-licences:
 	@selftests/licences
 
 test:
-	@selftests/all deps setup guest $(CHECKS) check-kmod check-vm check-insn check-crash $(KERNELS:%=check-guest-%)
+	@selftests/all deps setup guest checkprogs $(CHECKS_ALL) check-kmod check-vm check-insn check-crash $(KERNELS:%=check-guest-%)
 
 try:
 	@tools/demo/try $(if $(TRACE),--trace "$(TRACE)") $(if $(REQUESTS),--requests "$(REQUESTS)")

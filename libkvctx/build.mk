@@ -110,14 +110,19 @@ $(LIB_LIVE): $(LIBKVCTX_A)
 	@mkdir -p $(@D)
 	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIBKVCTX_A) $(LIB_LIBS) $(LIBKVCTX_LIBS)
 
-.PHONY: check-lib lib-tests install-lib
-lib-tests: $(LIB_TESTPROGS) $(KVE_TESTPROGS) $(LIB_WHOLE) $(LIB_TEST)/example $(LIB_TEST)/example-fake $(LIB_CUDA_FAKE)
+.PHONY: check-lib lib-asan lib-tsan install-lib
+LIB_ASAN	:= $(LIB_TESTPROGS) $(KVE_TESTPROGS) $(LIB_WHOLE) $(LIB_TEST)/example $(LIB_TEST)/example-fake $(LIB_CUDA_FAKE)
+LIB_TSAN	:= $(LIB_TESTPROGS) $(KVE_TESTPROGS)
+ASAN_PROGS	+= $(LIB_ASAN)
+TSAN_PROGS	+= $(LIB_TSAN)
+lib-asan: $(LIB_ASAN)
+lib-tsan: $(LIB_TSAN)
+
+TESTPROGS	+= $(LIBKVCTX_MAN3)/kvctx_open.3
 
 check-lib: $(LIBKVCTX_SO) $(LIBKVCTX_A) $(LIBKVCTX_MAN3)/kvctx_open.3
-	@$(MAKE) --no-print-directory -s O=$(O)/asan SAN=1 lib-tests
-	@$(MAKE) --no-print-directory -s O=$(O)/tsan SAN= CFLAGS='-O1 -g -fsanitize=thread -Wno-tsan' \
-		LDFLAGS=-fsanitize=thread $(LIB_TESTS:%=$(O)/tsan/test/lib/test_%) \
-		$(KVE_TESTS:%=$(O)/tsan/test/engine/test_%)
+	@$(MAKE) --no-print-directory -s $(ASAN) lib-asan
+	@$(MAKE) --no-print-directory -s $(TSAN) lib-tsan
 	@CC='$(CC)' MAKE='$(MAKE)' libkvctx/tests/run $(O)
 
 install-lib: $(LIBKVCTX_SO) $(LIBKVCTX_A) $(LIBKVCTX_MAN3)/kvctx_open.3

@@ -18,6 +18,8 @@ CORE_BENCH_OBJS	:= $(call CORE_T_OBJ,page bench)
 CORE_IMAGE_OBJS	:= $(call CORE_T_OBJ,page image)
 
 TESTPROGS	+= $(CORE_TESTS:%=$(O)/test/%)
+ASAN_PROGS	+= $(CORE_TESTS:%=$(O)/test/%)
+TSAN_PROGS	+= $(O)/test/core-threads
 CHECKS		+= check-core
 
 $(O)/obj/$(CORE_T)/%.o: OBJ_CFLAGS := $(KVC_CORE_CFLAGS)
@@ -33,8 +35,6 @@ $(CORE_TESTS:%=$(O)/test/%): $(KVC_CORE_LIB)
 	@mkdir -p $(@D)
 	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(KVC_CORE_LIB) $(KVC_CORE_LIBS) $(CORE_T_LIBS)
 
-# ThreadSanitizer does not see fences; they only order atomics here.
-CORE_TSAN	:= CFLAGS="-O1 -g -fsanitize=thread -Wno-tsan" LDFLAGS=-fsanitize=thread
 SECONDS		?=
 SEED		?=
 FUZZ_TARGETS	:= super header extent image
@@ -60,10 +60,10 @@ fuzz-build:
 BENCH_PAGES	?= 65536,16777216,67108864
 
 core-asan:
-	@$(MAKE) --no-print-directory O=$(O)/asan SAN=1 $(CORE_TESTS:%=$(O)/asan/test/%)
+	@$(MAKE) --no-print-directory $(ASAN) $(CORE_TESTS:%=$(O)/asan/test/%)
 
 core-tsan:
-	@$(MAKE) --no-print-directory O=$(O)/tsan $(CORE_TSAN) $(O)/tsan/test/core-threads
+	@$(MAKE) --no-print-directory $(TSAN) $(O)/tsan/test/core-threads
 
 check-core: core-asan core-tsan $(KVC_CORE_LIB) $(O)/test/sim
 	@$(CORE_T)/run $(O)/asan $(O)/tsan $(O) $(KVC_CORE_FILES:%=$(O)/obj/kmod/core/%.o)

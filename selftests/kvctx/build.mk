@@ -26,7 +26,9 @@ $(KTEST_PROGS): $(O)/selftests/%: $(O)/obj/selftests/kvctx/%.o $(O)/obj/selftest
 
 # The contract, served in the process
 CONTRACT_MAKER	:= $(O)/selftests/new_pool
-CONTRACT_TSAN	:= CFLAGS="-O1 -g -fsanitize=thread -Wno-tsan" LDFLAGS=-fsanitize=thread
+TESTPROGS	+= $(CONTRACT_MAKER)
+ASAN_PROGS	+= $(CONTRACT_PROGS)
+TSAN_PROGS	+= $(CONTRACT_PROGS)
 CHECKS		+= check-contract
 
 $(CONTRACT_MAKER): $(O)/obj/selftests/kvctx/new_pool.o $(LIBKVCTX_A)
@@ -37,8 +39,8 @@ $(CONTRACT_MAKER): $(O)/obj/selftests/kvctx/new_pool.o $(LIBKVCTX_A)
 contract-programs: $(CONTRACT_PROGS)
 
 check-contract: $(CONTRACT_PROGS) $(CONTRACT_MAKER)
-	@$(MAKE) --no-print-directory -s O=$(O)/asan SAN=1 contract-programs
-	@$(MAKE) --no-print-directory -s O=$(O)/tsan SAN= $(CONTRACT_TSAN) contract-programs
+	@$(MAKE) --no-print-directory -s $(ASAN) contract-programs
+	@$(MAKE) --no-print-directory -s $(TSAN) contract-programs
 	@selftests/kvctx/contract $(O)
 
 # Commands with failures in them
@@ -97,6 +99,8 @@ CHECKS		+= check-crash-process
 
 CRASH_PROCESS	= selftests/kvctx/crash-process --build $(O) \
 		  $(if $(filter command line environment,$(origin SEED)),--seed $(SEED))
+
+TESTPROGS	+= $(CRASH_FS) $(CRASH_NATIVE)
 
 crash-process check-crash-process: $(CRASH_FS) $(CRASH_NATIVE) $(O)/bin/kvctxctl
 

@@ -9,6 +9,8 @@ SESSION_DIR	:= $(O)/obj/selftests/session
 SESSION_OBJS	:= $(KVCTX_SESSION:%=$(O)/obj/kmod/session/%.o)
 
 TESTPROGS	+= $(SESSION_TESTS)
+ASAN_PROGS	+= $(SESSION_TESTS)
+TSAN_PROGS	+= $(O)/test/session-parts
 CHECKS		+= check-session
 
 $(SESSION_DIR)/%.o $(SESSION_OBJS): OBJ_CFLAGS := $(KVC_CORE_CFLAGS) -Ikmod -Ikmod/session
@@ -21,6 +23,6 @@ $(SESSION_TESTS):
 
 .PHONY: check-session
 check-session:
-	@$(MAKE) --no-print-directory -s O=$(O)/asan SAN=1 $(SESSION_TESTS:$(O)/%=$(O)/asan/%)
-	@$(MAKE) --no-print-directory -s O=$(O)/tsan $(CORE_TSAN) $(O)/tsan/test/session-parts
+	@$(MAKE) --no-print-directory -s $(ASAN) $(SESSION_TESTS:$(O)/%=$(O)/asan/%)
+	@$(MAKE) --no-print-directory -s $(TSAN) $(O)/tsan/test/session-parts
 	@selftests/session/run $(SESSION_TESTS:$(O)/%=$(O)/asan/%) $(O)/tsan/test/session-parts

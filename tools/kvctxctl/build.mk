@@ -39,6 +39,7 @@ CTL_FAKE_OBJS	:= $(patsubst %,$(O)/obj/tools/kvctxctl/tests/%.o,fake_kernel fake
 CTL_WRAPPED	:= genl_connect setsockopt access opendir open64 fopen64 stat64 fstat64 ioctl pwrite64 fsync fallocate64
 CTL_SUPERDUMP	:= $(O)/test/superdump
 TESTPROGS	+= $(CTL_FAKE) $(CTL_SUPERDUMP)
+ASAN_PROGS	+= $(CTL) $(CTL_MAN) $(CTL_COMPLETION) $(CTL_FAKE) $(CTL_SUPERDUMP)
 
 $(O)/obj/tools/kvctxctl/tests/%.o: OBJ_CFLAGS = $(KVC_CORE_CFLAGS) $(call pkg,$(CTL_PKGS) $(CTL_SYS_PKGS)) \
 						-Wno-unused-parameter
@@ -54,7 +55,7 @@ $(CTL_SUPERDUMP): $(O)/obj/tools/kvctxctl/tests/superdump.o $(KVC_CORE_LIB)
 
 .PHONY: check-ctl check-ctl-run install-ctl
 check-ctl:
-	@$(MAKE) --no-print-directory O=$(O)/asan SAN=1 check-ctl-run
+	@$(MAKE) --no-print-directory $(ASAN) check-ctl-run
 
 check-ctl-run: $(CTL) $(CTL_MAN) $(CTL_COMPLETION) $(CTL_FAKE) $(CTL_SUPERDUMP) $(O)/test/core-fuzz
 	@python3 tools/kvctxctl/tests/run.py $(O)

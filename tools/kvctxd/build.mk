@@ -21,6 +21,7 @@ $(KVCTXD): $(KVCTXD_OBJS) $(KVCTXD_SHARED) $(LIBKVCTX_A)
 # Its tests, with sanitizers on both sides
 KVCTXD_CLIENT	:= $(O)/test/kvctxd-client
 TESTPROGS	+= $(KVCTXD_CLIENT)
+ASAN_PROGS	+= $(KVCTXD) $(KVCTXD_CLIENT) $(CTL) $(CONTRACT_PROGS) $(CRASH_FS)
 CHECKS		+= check-kvctxd
 
 $(O)/obj/tools/kvctxd/tests/%.o: OBJ_CFLAGS := -pthread -Ilibkvctx
@@ -30,7 +31,7 @@ $(KVCTXD_CLIENT): $(O)/obj/tools/kvctxd/tests/client.o $(LIBKVCTX_A)
 
 .PHONY: check-kvctxd check-kvctxd-run
 check-kvctxd:
-	@$(MAKE) --no-print-directory O=$(O)/asan SAN=1 check-kvctxd-run
+	@$(MAKE) --no-print-directory $(ASAN) check-kvctxd-run
 
 check-kvctxd-run: $(KVCTXD) $(KVCTXD_CLIENT) $(CTL) $(CONTRACT_PROGS) $(CRASH_FS)
 	@selftests/floors tools/kvctxd/kvctxd.h $(KVCTXD_OBJS)

@@ -14,6 +14,7 @@ REPLAY_FAKES	:= $(REPLAY_OBJ)/tests/fake_kvctx.o $(REPLAY_OBJ)/tests/fake_store.
 
 PROGRAMS	+= $(O)/bin/kvctx-replay
 TESTPROGS	+= $(REPLAY_TESTS) $(REPLAY_FAKE)
+ASAN_PROGS	+= $(REPLAY_TESTS) $(REPLAY_FAKE)
 CHECKS		+= check-replay
 INSTALLS	+= install-replay
 
@@ -41,7 +42,7 @@ $(REPLAY_TESTS): $(O)/test/replay-%: $(REPLAY_OBJ)/tests/test_%.o \
 .PHONY: check-replay replay-tests install-replay
 replay-tests: $(REPLAY_TESTS) $(REPLAY_FAKE)
 check-replay:
-	@$(MAKE) --no-print-directory O=$(O)/asan SAN=1 replay-tests
+	@$(MAKE) --no-print-directory $(ASAN) replay-tests
 	@TRACE='$(TRACE)' tools/replay/tests/run $(O)/asan/test $(REPLAY_UNITS)
 
 install-replay: $(O)/bin/kvctx-replay
