@@ -428,12 +428,15 @@ TEST_F(session, leases_end)
 	EXPECT_LT(0, lease(&self->k, 30, 60000));
 }
 
-/* What a leased page is now: itself, or a miss. Its lease is there, whether it has yielded or not. */
-static int leased_page(struct kt *k, uint64_t n, int id)
+/* What a leased page is now: itself, or a miss. Its lease is there until @end, whether it has yielded or not. */
+static int leased_page(struct kt *k, uint64_t n, int id, uint64_t end)
 {
 	int res = kt_load(k, kt_key(n), 0, 4096, NULL);
+	int released = release(k, id);
 
-	if (release(k, id) || (res == 4096 && kt_check(k->arena, 4096, n) != -1))
+	if (released && (released != -EINVAL || kt_now() < end))
+		return -EPROTO;
+	if (res == 4096 && kt_check(k->arena, 4096, n) != -1)
 		return -EPROTO;
 	return res;
 }
@@ -444,6 +447,7 @@ TEST_F_TIMEOUT(session, leases_yield, 580)
 	struct kvctx_info info = { .size = sizeof(info) };
 	enum { LEASES = 1024 };
 	int ids[LEASES], nr = 0, missed = 0, res;
+	uint64_t ends[LEASES];
 	struct kt other;
 
 	ASSERT_EQ(0, kt_ioctl(self->k.file, KVCTX_IOC_INFO, &info));
@@ -453,13 +457,14 @@ TEST_F_TIMEOUT(session, leases_yield, 580)
 	for (uint64_t n = 0; n * 4 * KT_MIB < info.capacity + info.capacity / 4; n++) {
 		kt_fill(self->k.arena, 4096, 70000 + nr);
 		ASSERT_EQ(4096, kt_store(&self->k, kt_key(70000 + nr), 0, 4096, NULL));
+		ends[nr] = kt_now() + 60 * KT_SEC;
 		ids[nr] = lease(&self->k, 70000 + nr, 60000);
 		ASSERT_LT(0, ids[nr++]);
 		ASSERT_EQ((int)(4 * KT_MIB), kt_store(&other, kt_key(80000 + n), 0, 4 * KT_MIB, NULL))
 			TH_LOG("store %lu, with %d leases", (unsigned long)n, nr);
 	}
 	for (int i = 0; i < nr; i++) {
-		res = leased_page(&self->k, 70000 + i, ids[i]);
+		res = leased_page(&self->k, 70000 + i, ids[i], ends[i]);
 		EXPECT_TRUE(res == 4096 || res == -ENOENT) TH_LOG("page %d: %d", i, res);
 		missed += res == -ENOENT;
 	}
