@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "session.h"
+#include "share.h"
 
 #define SESSION_ARG_MAX		4096U	/* bytes of a structure that later versions may have */
 
@@ -127,11 +128,17 @@ static int session_setup_eventfd(struct kve_session *s, const struct kvctx_setup
 	return err;
 }
 
+uint64_t kve_share_setup_bytes(const struct kvctx_setup *arg)
+{
+	u64 page = session_page(), arena = (arg->arena_bytes + page - 1) & ~(page - 1);
+
+	return arena + ((arg->slot_bytes + page - 1) & ~(page - 1)) * arg->nr_slots;
+}
+
 /* The arena and the slots count against the tenant's limit before they are there. */
 static int session_setup_pin(struct kve_session *s, const struct kvctx_setup *arg)
 {
-	u64 page = session_page(), arena = (arg->arena_bytes + page - 1) & ~(page - 1);
-	u64 bytes = arena + ((arg->slot_bytes + page - 1) & ~(page - 1)) * arg->nr_slots;
+	u64 bytes = kve_share_setup_bytes(arg);
 	int err = kvc_tenant_pin(s->pool->core, s->slot, bytes);
 
 	if (!err)

@@ -6,9 +6,13 @@
 #ifndef KVE_SHARE_H
 #define KVE_SHARE_H
 
+#include <linux/kvctx.h>
 #include <linux/types.h>
 
 #include "sys.h"
+
+/* Bytes that SETUP takes for arena and slots, each whole pages of memory. @arg's sizes are within what INFO tells. */
+uint64_t kve_share_setup_bytes(const struct kvctx_setup *arg);
 
 /*
  * The memfd of the area at KVCTX_MMAP_*, the session's own: of a fixed size for ever, and for those who get it now not

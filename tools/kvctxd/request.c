@@ -55,20 +55,12 @@ static int request_plain(struct request *rq)
 	return 0;
 }
 
-static uint64_t pages_of(uint64_t bytes, uint64_t page)
-{
-	return (bytes + page - 1) & ~(page - 1);
-}
-
-/* Bytes of arena and slots, which are whole pages of memory; 0 where the engine is to refuse it */
+/* Bytes of arena and slots; 0 where the engine is to refuse it */
 static uint64_t setup_bytes(const struct kvd_session *s, const struct kvctx_setup *arg)
 {
-	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-	uint64_t slots = pages_of(arg->slot_bytes, page) * arg->nr_slots;
+	uint64_t bytes = arg->arena_bytes > s->arena_max ? 0 : kve_share_setup_bytes(arg);
 
-	if (arg->arena_bytes > s->arena_max || slots > s->arena_max)
-		return 0;
-	return pages_of(arg->arena_bytes, page) + slots;
+	return bytes > 2 * s->arena_max ? 0 : bytes;
 }
 
 static int request_setup(struct request *rq)
