@@ -495,8 +495,12 @@ void kvs_stage_end(struct socket_file *s, struct record *r)
 {
 	const struct kvctx_seg *segs = r->segs + r->nr_segs;
 
-	if (!r->segs)
+	if (!r->segs) {
+		/* one may have been had without the other */
+		free(r->addrs);
+		r->addrs = NULL;
 		return;
+	}
 	for (uint32_t i = 0; i < r->nr_segs && r->counted; i++) {
 		struct socket_local *l = seg_local(&segs[i]) ? *local_find(s, segs[i].mem) : NULL;
 

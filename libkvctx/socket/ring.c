@@ -168,17 +168,20 @@ static uint32_t far_tail(const struct socket_file *s)
 	return __atomic_load_n(&s->far->tail, __ATOMIC_ACQUIRE);
 }
 
-void kvs_ring_publish(struct socket_file *s)
+int kvs_ring_publish(struct socket_file *s)
 {
 	struct kvctx_wait w = { .size = sizeof(w), .consumed = s->seen - s->published };
 	struct packet p;
+	int err;
 
 	if (!s->rdonly || !w.consumed)
-		return;
+		return 0;
 	kvs_packet_begin(&p, KVCTX_IOC_WAIT, WIRE_QUIET);
 	kvs_packet_add(&p, &w, sizeof(w));
-	kvs_packet_send(s, &p);
-	s->published = s->seen;
+	err = kvs_packet_send(s, &p);
+	if (!err)
+		s->published = s->seen;
+	return err;
 }
 
 /* Its bytes, if they are in the stage, go where they belong; lock dropped meanwhile */

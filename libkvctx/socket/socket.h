@@ -196,7 +196,7 @@ void kvs_record_complete(struct socket_file *s, uint32_t nr, int32_t res);	/* wi
 void kvs_ring_harvest(struct socket_file *s);
 uint32_t kvs_ring_consumable(const struct socket_file *s);
 int kvs_ring_consume(struct socket_file *s, uint32_t nr);
-void kvs_ring_publish(struct socket_file *s);				/* before the daemon gets more; lock held */
+int kvs_ring_publish(struct socket_file *s);				/* before the daemon gets more; -errno: it may not have it yet. Lock held */
 uint32_t kvs_door_tail(const struct socket_file *s);
 bool kvs_ring_idle(const struct socket_file *s);				/* nothing for the caller; lock held */
 void kvs_ring_settle(struct socket_file *s);				/* the caller has moved head */

@@ -71,20 +71,21 @@ static int load_send(struct socket_file *s, const struct load *l)
 }
 
 /*
- * From now on their completions may come. false: none will, the daemon is gone. Records that are taken lately may be in
+ * From now on their completions may come. -errno: none will, and nothing was sent. Records that are taken lately may be in
  * the room of completions that another thread has harvested just now: so before each message, not once a call.
  */
-static bool load_fly(struct socket_file *s, const struct load *l)
+static int load_fly(struct socket_file *s, const struct load *l)
 {
-	bool there;
+	int err;
 
 	pthread_mutex_lock(&s->lock);
-	kvs_ring_publish(s);
-	there = !s->buried;
-	for (uint32_t i = 0; i < l->nr && there; i++)
+	err = kvs_ring_publish(s);
+	if (s->buried)
+		err = -ENODEV;
+	for (uint32_t i = 0; i < l->nr && !err; i++)
 		s->records[(uint32_t)l->sqes[i].user_data].state = RECORD_FLYING;
 	pthread_mutex_unlock(&s->lock);
-	return there;
+	return err;
 }
 
 /*
@@ -257,11 +258,10 @@ static int submit_all(struct socket_file *s, struct load *l, const struct kvctx_
 		for (; i < nr && sqes[i].opcode != KVCTX_OP_CANCEL && !later && !err && load_room(s, l, &sqes[i]); i += !later && !err)
 			err = load_add(s, l, &sqes[i], &later) < 0 ? -EAGAIN : 0;
 		if (l->nr) {
-			bool flew = load_fly(s, l);
-			int sent = flew ? load_send(s, l) : -ENODEV;
+			int grounded = load_fly(s, l), err_sent = grounded ?: load_send(s, l);
 
-			if (sent)
-				return (int)(i - l->nr + load_return(s, l, flew)) ?: sent;
+			if (err_sent)
+				return (int)(i - l->nr + load_return(s, l, !grounded)) ?: err_sent;
 		}
 		taken = i;
 		if (later)

@@ -5,7 +5,7 @@
  * One thread, the watcher, answers for all who sleep: it writes on the door which position of the far ring's tail is
  * wanted and polls the bell; others sleep on a futex (@rounds) that is moved whenever completions have come to the near
  * ring, and when the watcher leaves, so that one of them takes over. Alone it asks for the position that it needs, with
- * others for the next completion.
+ * others for the next completion, or that the eventfd has told of the last one.
  */
 #include <errno.h>
 #include <linux/futex.h>
@@ -28,6 +28,12 @@ static uint64_t sleep_now(void)
 	return (uint64_t)ts.tv_sec * NSEC + (uint64_t)ts.tv_nsec;
 }
 
+/* Completions have been harvested that the eventfd does not tell of yet, nor the door */
+static bool sleep_lags(const struct socket_file *s)
+{
+	return s->signals && (int32_t)(kvs_door_tail(s) - s->seen) < 0;
+}
+
 /* How many more completions, at most, have to come before we return to the caller */
 static uint32_t sleep_more(const struct socket_file *s, uint32_t min)
 {
@@ -40,7 +46,17 @@ static uint32_t sleep_more(const struct socket_file *s, uint32_t min)
 /* Enough? The eventfd counts what the caller is told of */
 static bool sleep_enough(const struct socket_file *s, uint32_t min)
 {
-	return !sleep_more(s, min) && (!s->signals || (int32_t)(kvs_door_tail(s) - s->seen) >= 0 || kvs_gone(s));
+	return !sleep_more(s, min) && (!sleep_lags(s) || kvs_gone(s));
+}
+
+/* How far off is what to ask for on the door? Who is not alone asks for all: for the next thing that anybody waits for */
+static uint32_t sleep_ahead(const struct socket_file *s, uint32_t min)
+{
+	uint32_t more = sleep_more(s, min);
+
+	if (s->sleepers == 1 || !more)
+		return more;
+	return !sleep_lags(s);
 }
 
 static struct timespec *sleep_left(uint64_t until, struct timespec *ts)
@@ -68,14 +84,11 @@ static int sleep_watch(struct socket_file *s, uint32_t min, uint64_t until)
 	struct pollfd fds[] = {
 		{ .fd = s->fds[WIRE_FD_BELL], .events = POLLIN }, { .fd = s->kick_fd, .events = POLLIN },
 	};
-	uint32_t more = sleep_more(s, min);
 	struct timespec ts;
 	eventfd_t kicks;
 	int ret = 0;
 
-	if (s->sleepers > 1 && more)
-		more = 1;
-	if (!sleep_ask(s, s->seen + more))
+	if (!sleep_ask(s, s->seen + sleep_ahead(s, min)))
 		return 0;
 	s->watched = true;
 	pthread_mutex_unlock(&s->lock);
@@ -86,6 +99,9 @@ static int sleep_watch(struct socket_file *s, uint32_t min, uint64_t until)
 		eventfd_read(s->kick_fd, &kicks);
 	pthread_mutex_lock(&s->lock);
 	s->watched = false;
+	/* what others wait for may be the eventfd alone, and nothing comes to the near ring then */
+	if (s->signals && s->sleepers > 1)
+		kvs_ring_wake(s);
 	return ret;
 }
 
@@ -96,7 +112,7 @@ static int sleep_follow(struct socket_file *s, uint32_t min, uint64_t until)
 	struct timespec ts;
 	long ret;
 
-	if (!sleep_ask(s, s->seen + !!sleep_more(s, min)))
+	if (!sleep_ask(s, s->seen + sleep_ahead(s, min)))
 		return 0;
 	pthread_mutex_unlock(&s->lock);
 	ret = syscall(SYS_futex, &s->rounds, FUTEX_WAIT_PRIVATE, rounds, sleep_left(until, &ts), NULL, 0);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 /* Requests to kvctxd and their replies; see wire.h. */
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -113,7 +114,14 @@ static void answer_keep_fds(struct answer *a, struct msghdr *msg)
 	}
 }
 
-static int answer_unwrap(struct answer *a)
+/* What the daemon did is not known to the caller, so that the session is over: it would count on what is not so */
+static int answer_lost(struct socket_file *s)
+{
+	shutdown(s->sock, SHUT_RDWR);
+	return wire_gone(s);
+}
+
+static int answer_unwrap(struct socket_file *s, struct answer *a)
 {
 	ssize_t n;
 
@@ -122,12 +130,12 @@ static int answer_unwrap(struct answer *a)
 	free(a->body);
 	a->body = malloc(a->head.bytes);
 	if (!a->body)
-		return -ENOMEM;
+		return answer_lost(s);
 	n = pread(a->fds[0], a->body, a->head.bytes, 0);
 	return n < 0 || (uint64_t)n != a->head.bytes ? -ENODEV : 0;
 }
 
-/* The reply. 0 or -errno; what the daemon says is in it */
+/* The reply, to @a with its room. 0 or -errno; what the daemon says is in it */
 static int answer_receive(struct socket_file *s, struct answer *a)
 {
 	union {
@@ -140,9 +148,6 @@ static int answer_receive(struct socket_file *s, struct answer *a)
 	};
 	ssize_t n;
 
-	*a = (struct answer){ .body = malloc(WIRE_INLINE_MAX) };
-	if (!a->body)
-		return -ENOMEM;
 	iov[1].iov_base = a->body;
 	do {
 		n = recvmsg(s->sock, &msg, MSG_CMSG_CLOEXEC);
@@ -151,7 +156,7 @@ static int answer_receive(struct socket_file *s, struct answer *a)
 		return wire_gone(s);
 	answer_keep_fds(a, &msg);
 	if (a->head.flags & WIRE_PARCEL)
-		return answer_unwrap(a);
+		return answer_unwrap(s, a);
 	return a->head.bytes == (uint64_t)n - sizeof(a->head) ? 0 : -ENODEV;
 }
 
@@ -160,7 +165,10 @@ int kvs_packet_exchange(struct socket_file *s, struct packet *p, struct answer *
 {
 	int ret;
 
-	*a = (struct answer){ 0 };
+	/* there before anything is sent: an answer that is not received would be the next call's */
+	*a = (struct answer){ .body = malloc(WIRE_INLINE_MAX) };
+	if (!a->body)
+		return -ENOMEM;
 	pthread_mutex_lock(&s->call);
 	ret = kvs_packet_send(s, p);
 	if (ret >= 0)
@@ -204,9 +212,10 @@ void kvs_drain(struct socket_file *s, enum wire_fd which)
 
 void kvs_look(struct socket_file *s, enum wire_fd which)
 {
-	char byte;
+	struct pollfd p = { .fd = s->fds[which] };
 
-	if (!recv(s->fds[which], &byte, 1, MSG_PEEK | MSG_DONTWAIT))
+	/* whatever lies there unread */
+	if (poll(&p, 1, 0) > 0 && p.revents & POLLHUP)
 		wire_gone(s);
 }
 

@@ -77,12 +77,13 @@ static int conn_begin(struct conn *c, struct kvd_session **out)
 static void conn_serve(struct conn *c, struct kvd_session *s)
 {
 	struct kvd_reply r;
+	int err = 0;
 
-	while (kvd_receive(c->sock, &c->message, true) > 0) {
-		if (kvd_request(s, &c->message, &r, c->arg))
-			break;
+	while (!err && kvd_receive(c->sock, &c->message, true) > 0) {
+		err = kvd_request(s, &c->message, &r, c->arg);
+		/* the end of the session may take long */
 		kvd_message_let_go(&c->message);
-		if (!(c->message.head.flags & WIRE_QUIET) && kvd_send(c->sock, &r))
+		if (!err && !(c->message.head.flags & WIRE_QUIET) && kvd_send(c->sock, &r))
 			break;
 	}
 }

@@ -265,6 +265,7 @@ static int request_match_room(struct request *rq, struct kvctx_match *arg)
 static int request_match(struct request *rq)
 {
 	struct kvctx_match *arg = &rq->arg->match;
+	const uint64_t keys = arg->keys, lens = arg->lens, present = arg->present;
 
 	/* where an engine does not see the place for the bitmap, it would have none */
 	if (arg->flags & KVCTX_MATCH_ALL && arg->size < sizeof(*arg)) {
@@ -282,6 +283,10 @@ static int request_match(struct request *rq)
 		arg->keys = NOWHERE;
 	}
 	rq->r->ret = request_ioctl(rq);
+	/* ours are nobody's business */
+	arg->keys = keys;
+	arg->lens = lens;
+	arg->present = present;
 	return 0;
 }
 
@@ -289,6 +294,7 @@ static int request_paths(struct request *rq)
 {
 	struct kvctx_paths *arg = &rq->arg->paths;
 	uint32_t room = arg->nr < PATHS_MAX ? arg->nr : PATHS_MAX;
+	const uint64_t paths = arg->paths;
 
 	rq->r->rest = calloc(room + 1, sizeof(struct kvctx_path));
 	if (!rq->r->rest)
@@ -296,6 +302,7 @@ static int request_paths(struct request *rq)
 	arg->paths = (uintptr_t)rq->r->rest;
 	arg->nr = room;
 	rq->r->ret = request_ioctl(rq);
+	arg->paths = paths;
 	if (!rq->r->ret)
 		rq->r->rest_bytes = (arg->nr < room ? arg->nr : room) * sizeof(struct kvctx_path);
 	return 0;

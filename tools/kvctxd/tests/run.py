@@ -1085,6 +1085,18 @@ def test_long_bodies(daemon):
         expect(True, bad.gone(), why)
 
 
+def test_replies_name_no_place_of_ours(daemon):
+    """Structures come back with the pointers that the client gave, not with those that the daemon put there."""
+    c = opened(daemon)
+    ret, body = c.ask(IOC["MATCH"], struct.pack("<IIQQIIIIIIQ", 56, 4, 11, 12, 3, 0, 0, 0, 0, 0, 13) + bytes(120))
+    expect(0, ret)
+    expect((11, 12), struct.unpack_from("<QQ", body, 8), "keys, lens")
+    expect(13, struct.unpack_from("<Q", body, 48)[0], "present")
+    ret, body = c.ask(IOC["PATHS"], struct.pack("<IIIIQ", 24, 0, 0, 4, 11))
+    expect(0, ret)
+    expect(11, struct.unpack_from("<Q", body, 16)[0], "paths")
+
+
 def test_replies_that_nobody_reads(daemon):
     """Long ones lie in memfds, of which a socket takes hundreds: what is not read may not become the daemon's memory."""
     keys = 60000
