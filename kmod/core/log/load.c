@@ -154,7 +154,7 @@ static u32 match(struct kvc_pool *p, struct kvc_domain *d, const u8 keys[][KVC_K
 	for (i = 0; i < nr; i++) {
 		bucket = kvc_ahead_bucket(p, d, &ahead, i);
 		r = lease_page(p, bucket, d, keys[i], asker, &by, leases ? &leases[found] : NULL);
-		if (unlikely(r == -ENOMEM)) {
+		if (unlikely(r == -ENOMEM && leases)) {
 			leases[found].keep = NULL;
 			r = lease_page(p, bucket, d, keys[i], asker, &by, NULL);
 		}

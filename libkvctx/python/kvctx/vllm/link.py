@@ -15,6 +15,7 @@ from typing import Callable, List, Optional
 from vllm.logger import init_logger
 
 from .. import Session, create_pool
+from ..pool import SERVED
 
 logger = init_logger("vllm.kvctx")
 
@@ -71,7 +72,9 @@ class Link:
         self._thread: Optional[threading.Thread] = None
         try:
             if options.pool_bytes:
-                os.makedirs(os.path.dirname(os.path.dirname(options.path)), exist_ok=True)
+                above = os.path.dirname(os.path.dirname(options.path))
+                if above not in SERVED:
+                    os.makedirs(above, exist_ok=True)
                 create_pool(os.path.dirname(options.path), options.pool_bytes)
             self._session: Optional[Session] = self._open()
         except OSError as e:
