@@ -432,8 +432,11 @@ class Reaper:
         self._doubt |= known & self._out
         self._lose(known - self._out)
 
-    def end(self, at_end: Callable[[], None]) -> None:
-        """End the thread, then call at_end, in this thread, or in the reaper if that is the caller."""
+    def end(self, at_end: Callable[[], None], by: Optional[float] = None) -> bool:
+        """End the thread, then call at_end, in this thread, or in the reaper if that is the caller.
+
+        False: the thread is in a call at the time by (of time.monotonic()), and at_end is not called.
+        """
         with self._lock:
             self._stop = True
             if self.mine() or self._thread is None:
@@ -442,8 +445,11 @@ class Reaper:
         if self._thread is None:
             at_end()
         elif not self.mine():
-            self._thread.join()
+            self._thread.join(None if by is None else max(0.0, by - time.monotonic()))
+            if self._thread.is_alive():
+                return False
             at_end()
+        return True
 
     def abandon(self, res: int) -> List[Part]:
         """End operations that nobody will complete any more; their parts, whose memory may yet be written."""

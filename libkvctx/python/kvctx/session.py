@@ -10,8 +10,9 @@ held, and the session goes on. A handler may not close a session that its thread
 Fork. In a child of fork() every method raises Error(EBADF), but for close(), which frees what the child has of it.
 
 End. A session that is open when the interpreter ends is closed then: operations in flight are waited for, and calls of
-other threads; after CLOSE_SECONDS, of all sessions together, one that a call is still in stays open. Memory of what did
-not end in time is never freed, since a device may still write to it.
+other threads; after CLOSE_SECONDS, of all sessions together, one that a call is still in stays open. One of kvctxd
+stays open in any case, since to close it waits for kvctxd's answer: the end of the process tells kvctxd the same.
+Memory of what did not end in time is never freed, since a device may still write to it.
 """
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ from .results import Event, Events, Info, Match, Present, Results, Usage
 from .stage import Stage
 
 DEFAULT, URGENT, NORMAL, BACKGROUND = 0, 1, 2, 3  # priorities; DEFAULT: LOAD is URGENT, STORE is NORMAL
-CLOSE_SECONDS = 30.0  # close() waits so long for operations in flight, the interpreter's end also for calls
+CLOSE_SECONDS = 30.0  # close() waits so long for operations in flight, the interpreter's end for all that it waits for
 AHEAD_MS = 10_000  # match(prefetch=True) without a lease: slots stay so long
 _EVENT = struct.Struct("=32sQII")
 _EVENT_KINDS = {number: name.lower() for name, number in _lib.EVENTS.items()}
@@ -164,6 +165,7 @@ class Session:
         """End the session: waits for calls of other threads, and up to CLOSE_SECONDS for operations in flight.
 
         Those that are not done then fail with ECANCELED, and their memory is never freed. Leases and registrations end.
+        kvctxd, if it serves the session, has to answer: while it is stopped, close() waits until it goes on or ends.
         """
         self._close(None)
 
@@ -188,10 +190,16 @@ class Session:
                 time.sleep(_LOOK_S)
             if not self._reaper.mine():
                 self._reaper.drain(CLOSE_SECONDS if by is None else max(0.0, by - time.monotonic()))
-            self._reaper.end(self._close_handle)
+            stays = by is not None and self.info.backend == "daemon"
+            if not self._reaper.end(self._stay_open if stays else self._close_handle, by):
+                _never_freed.append(self)
         except BaseException:  # of a signal's handler: it can be called again
             self._ending = False
             raise
+
+    def _stay_open(self) -> None:
+        """Instead of _close_handle(), where the process ends."""
+        _never_freed.extend([self, *self._reaper.abandon(-errno.ECANCELED)])
 
     def _close_handle(self) -> None:
         handle, self._handle = self._handle, None
@@ -648,8 +656,17 @@ def _set_leading(words: array, n: int) -> None:
 
 @atexit.register
 def _close_all() -> None:
-    by = time.monotonic() + CLOSE_SECONDS
-    for session in list(_open):
-        session._close(by)
-    if _never_freed:  # nor when the interpreter takes this module apart
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(_never_freed))
+    """Close what is open, each whatever a signal's handler raised in the one before: that is raised then."""
+    by, stopped = time.monotonic() + CLOSE_SECONDS, None
+    try:
+        for session in list(_open):
+            try:
+                session._close(by)
+            except BaseException as e:
+                _never_freed.append(session)
+                stopped = e
+    finally:
+        if _never_freed:  # nor when the interpreter takes this module apart
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(_never_freed))
+    if stopped is not None:
+        raise stopped

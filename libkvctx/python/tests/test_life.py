@@ -68,6 +68,43 @@ signal.alarm(20)
     assert (r.returncode, r.stdout, r.stderr) == (0, "", "")
 
 
+@pytest.mark.parametrize("what", ["", "op = s.submit_store_packed(*columns)"], ids=["idle", "in flight"])
+def test_the_interpreter_ends_while_kvctxd_is_stopped(daemon, what):
+    r = python(BUSY + """
+import signal
+kvctx.session.CLOSE_SECONDS = 1
+s.store_packed(*columns)
+s.submit_flush().result()
+os.kill(int(sys.argv[2]), signal.SIGSTOP)
+signal.alarm(20)
+""" + what, daemon.pool.path, daemon.process.pid)
+    daemon.process.send_signal(signal.SIGCONT)
+    assert (r.returncode, r.stdout) == (0, ""), r.stderr
+    with daemon.pool.session() as s:
+        assert s.match(kvctx.Keys([str(i) for i in range(2000)])).count == 2000
+
+
+@pytest.mark.process
+def test_all_sessions_end_when_the_end_of_one_is_interrupted(pool):
+    r = python("""
+import sys, kvctx
+from kvctx.session import Session
+sessions = [kvctx.Pool(sys.argv[1]).session() for _ in "abc"]
+def close(self, by, ended=[], close=Session._close):
+    ended.append(self)
+    print(len(ended))
+    if len(ended) == 1:
+        kvctx.session._never_freed.append(Memory())
+        raise KeyboardInterrupt
+    close(self, by)
+class Memory:
+    def __del__(self):
+        print("freed")
+Session._close = close
+""", pool.path)
+    assert (r.returncode, r.stdout) == (0, "1\n2\n3\n") and "KeyboardInterrupt" in r.stderr
+
+
 def test_what_is_never_freed_outlives_the_interpreter():
     r = python("""
 import kvctx
