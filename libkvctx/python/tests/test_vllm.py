@@ -321,6 +321,30 @@ def test_server_goes_where_lengths_are_compared(daemon):
     one.end()
 
 
+@pytest.mark.parametrize("what", ["submit_query", "submit_load_packed", "cut", "lost"])
+def test_job_ends_whatever_fails_where_lengths_are_compared(make, monkeypatch, what):
+    """Also in the session's thread, where nobody hears of what is raised."""
+    from kvctx.vllm.transfers import Part
+
+    def fails(*_, **__):
+        raise MemoryError
+
+    one, keys = make(parallel=STAGES), [key(1), key(2)]
+    one.worker.failures_wanted = True
+    one.store(keys, gpu([0, 1, 2, 3]))
+    if what == "cut":
+        lose(one, key(2))
+    monkeypatch.setattr({"cut": Part, "lost": one.worker._link}.get(what, kvctx.Session), what, fails)
+    if what == "lost":
+        monkeypatch.setattr(kvctx.Session, "submit_query", lambda *_: kvctx.operation.done(lambda: [-errno.ENODEV] * 2))
+    pages = one.manager.prepare_load(keys, fake.ReqContext("r"))
+    one.worker.submit_load(77, pages, gpu([4, 5, 6, 7]))
+    job = one.worker._transfers._jobs[77]
+    assert job.done.wait(20), "it never ends"
+    one.worker.get_finished()
+    assert one.worker.failed_loads() == {77: {4, 5, 6, 7}}
+
+
 def test_chunk_is_there_when_all_ranks_have_it(make):
     one, two = make(world=2, rank=0), make(world=2, rank=1)
     one.store([key(1)], gpu([0, 1]))

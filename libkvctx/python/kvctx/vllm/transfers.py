@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Deque, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from .. import Error, Keys, Session
-from ..operation import done
 from .link import Link, errno_counts, logger
 
 
@@ -114,10 +113,10 @@ class Transfers:
             if session is None:
                 raise Error(errno.ENODEV, "no server")
             op = submit(session)
-        except Error as e:
-            results = [-(e.errno or errno.EIO)] * len(part.keys)
+        except Exception as e:  # a job has to end, also when memory is short
+            results = _failed(part, e)
             if session is not None and part.lengths:
-                self._taker(job, part, session)(done(lambda: results))
+                self._take(job, part, session, results)
             else:
                 self._note(job, part, results)
         else:
@@ -128,33 +127,34 @@ class Transfers:
         self._jobs[job.id] = job
 
     def _taker(self, job: Job, part: Part, session: Session) -> Callable[[Any], None]:
-        def take(op: Any) -> None:
-            try:
-                results = list(op.result())
-            except Error as e:
-                results = [-(e.errno or errno.EIO)] * len(part.keys)
+        return lambda op: self._take(job, part, session, _results(part, op))
+
+    def _take(self, job: Job, part: Part, session: Session, results: List[int]) -> None:
+        try:
             if -errno.ENODEV in results:
                 self._link.lost(session)
-            self._note(job, part, results)
-        return take
+        except Exception as e:
+            logger.error("kvctx: job %d: %s", job.id, e)
+        self._note(job, part, results)
 
     def _comparer(self, job: Job, part: Part, session: Session) -> Callable[[Any], None]:
         def take(op: Any) -> None:
-            try:
-                told = list(op.result())
-            except Error as e:
-                told = [-(e.errno or errno.EIO)] * len(part.keys)
+            told = _results(part, op)
             if told == list(part.lengths):
                 self._load_or_store(job, part, session)
                 return
-            pages = part.cut()
+            try:
+                pages = part.cut()
+            except Exception as e:
+                self._take(job, part, session, _failed(part, e))
+                return
             with self._lock:
                 job.left += len(pages) - 1
             for page, length in zip(pages, told):
                 if length == page.lengths[0]:
                     self._load_or_store(job, page, session)
                 elif length < 0:
-                    self._taker(job, page, session)(done(lambda length=length: [length]))
+                    self._take(job, page, session, [length])
                 else:
                     self._begin(job, page, session, lambda s, page=page: s.submit_delete(page.keys), self._dropper)
         return take
@@ -203,6 +203,18 @@ class Transfers:
         """Counts in words."""
         ways = (("loaded from", self.loaded), ("stored to", self.stored))
         return "; ".join(f"{c.pages} pages ({c.nbytes} bytes) {way} kvctx, {c.failed} failed" for way, c in ways)
+
+
+def _failed(part: Part, e: Exception) -> List[int]:
+    """Results of pages whose operation has raised."""
+    return [-(isinstance(e, Error) and e.errno or errno.EIO)] * len(part.keys)
+
+
+def _results(part: Part, op: Any) -> List[int]:
+    try:
+        return list(op.result())
+    except Exception as e:
+        return _failed(part, e)
 
 
 def _submit(session: Session, load: bool, part: Part) -> Any:
