@@ -16,6 +16,7 @@ from types import SimpleNamespace
 
 import pytest
 from conftest import python
+from kvctxd import Daemon
 
 import kvctx
 
@@ -693,11 +694,26 @@ def test_options(path, tmp_path):
     manager.shutdown()
 
 
-def tier(path, **options):
+@pytest.mark.process
+def test_tier_does_not_wait_to_submit_more_than_is_copied_at_once():
+    daemon = Daemon(256 << 20)
+    t, memory = tier(daemon.path, 64, 1 << 20)
+    keys = [key(n) for n in range(64)]
+    with Stopped(daemon) as stopped:
+        stopped.timed(t.submit_store, job(1, keys, range(64), False))
+    assert stopped.longest < 2, "the machine may be busy"
+    t.drain_jobs()
+    assert [(r.success, r.transfer_bytes) for r in t.get_finished_jobs()] == [(True, 64 << 20)]
+    t.shutdown()
+    assert "kvctx-transfers" not in [thread.name for thread in threading.enumerate()]
+    daemon.remove()
+
+
+def tier(path, rows=8, row=4096, **options):
     from kvctx.vllm import KvctxTier
-    memory = bytearray(8 * 4096)
+    memory = bytearray(rows * row)
     spec = SimpleNamespace(config=config(path), kv_events_config=SimpleNamespace(enable_kv_cache_events=True))
-    return KvctxTier(spec, memoryview(memory).cast("B", (8, 4096)), "KvctxTier", path=path, **options), memory
+    return KvctxTier(spec, memoryview(memory).cast("B", (rows, row)), "KvctxTier", path=path, **options), memory
 
 
 def job(n, keys, rows, load):

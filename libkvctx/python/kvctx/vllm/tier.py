@@ -6,7 +6,8 @@ in one piece; the region is registered once. Lookups are finder.py's, transfers 
 lookup until the row is loaded, and a load that fails is a miss for the requests that wait for it. vLLM tells no tier
 that weights change: what was stored is found again after a reset.
 
-Threads. All calls are vLLM's, in the scheduler's thread; none of them waits but drain_jobs() and shutdown().
+Threads. All calls are vLLM's, in the scheduler's thread; none of them waits for kvctxd but drain_jobs() and
+shutdown(): lookups are asked in a thread of asker.py, jobs submitted in one of transfers.py.
 """
 from __future__ import annotations
 
@@ -116,6 +117,7 @@ class KvctxTier(SecondaryTierManager):
     def shutdown(self) -> None:
         self._finder.reset()
         self._transfers.wait()
+        self._transfers.close()
         self._asker.close()
         self._link.flush()
         self._link.close()

@@ -189,6 +189,7 @@ class KvctxWorker(OffloadingWorker):
         if self._staging:
             self._staging.close()
         self._transfers.wait()
+        self._transfers.close()
         self._link.flush()
         self._link.close()
         self._transfers.finished()
