@@ -443,6 +443,10 @@ class Session:
                     _set_leading(words, count)
                     if found < len(part):
                         break
+        except BaseException:  # nobody will know of them
+            for id in leases:
+                lib.kvctx_release(handle, id)
+            raise
         finally:
             self._leave()
         return Match(self, count, _leading(words, n), Present(words, n), lengths, prefetched, tuple(leases))

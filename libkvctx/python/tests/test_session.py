@@ -203,6 +203,19 @@ def test_more_keys_than_one_match_takes(session):
     assert (m.count, m.prefix) == (150, 150)
 
 
+def test_leases_of_a_match_that_fails_end(session, monkeypatch):
+    """Where it takes several requests, of which a later one fails."""
+    session.store(names(201), [b"x"] * 201).check()
+    session.info, lib, released = session.info._replace(match_max=64), kvctx._lib.lib, []
+    call, release = lib.kvctx_match_all, lib.kvctx_release
+    left = iter([call, call])
+    monkeypatch.setattr(lib, "kvctx_match_all", lambda *a: next(left, lambda *_: -errno.ENOMEM)(*a))
+    monkeypatch.setattr(lib, "kvctx_release", lambda *a: released.append(release(*a)))
+    with pytest.raises(kvctx.Error):
+        session.match(names(201), lease=10)
+    assert released == [0, 0]
+
+
 def test_a_lease_keeps_pages(pool):
     """A pool too small for all: what is leased stays, what is not goes."""
     with pool.session() as s:
