@@ -263,7 +263,8 @@ class KvctxHiCache(HiCacheStorage):
 
         False: others do not know of it yet; this server has forgotten them nevertheless.
         """
-        epoch = hashlib.sha256(self._epoch).digest()
+        # without one there is nothing that the next follows from: another's first would be the same
+        epoch = hashlib.sha256(self._epoch).digest() if self._epoch else os.urandom(EPOCH_BYTES)
         while epoch in self._former:
             epoch = hashlib.sha256(epoch).digest()
         self._set_epoch(epoch)

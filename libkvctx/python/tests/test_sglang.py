@@ -339,6 +339,14 @@ def test_servers_that_miss_a_clear_follow(make):
     assert second.clear() and second._epoch == first._epoch and second.batch_exists(keys) == 0
 
 
+def test_the_epoch_of_a_clear_before_any_session_is_nobody_elses(pool):
+    extra = {"backend_name": "kvctx", "path": os.path.join(pool.path, "default")}
+    servers = [sglang.KvctxHiCache(fake.HiCacheStorageConfig(extra_config=extra), {}) for _ in "ab"]
+    assert [s.clear() for s in servers] == [False, False], "nobody is told"
+    assert len({s._epoch for s in servers}) == 2
+    assert all(len(s._epoch) == sglang.EPOCH_BYTES for s in servers)
+
+
 def test_a_clear_that_could_not_be_told_is_told_later(make, monkeypatch):
     host, keys = fake.HostKVCache(), names(3)
     s = make(host)
