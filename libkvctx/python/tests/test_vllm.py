@@ -697,16 +697,18 @@ def test_options(path, tmp_path):
 @pytest.mark.process
 def test_tier_does_not_wait_to_submit_more_than_is_copied_at_once():
     daemon = Daemon(256 << 20)
-    t, memory = tier(daemon.path, 64, 1 << 20)
-    keys = [key(n) for n in range(64)]
-    with Stopped(daemon) as stopped:
-        stopped.timed(t.submit_store, job(1, keys, range(64), False))
-    assert stopped.longest < 2, "the machine may be busy"
-    t.drain_jobs()
-    assert [(r.success, r.transfer_bytes) for r in t.get_finished_jobs()] == [(True, 64 << 20)]
-    t.shutdown()
-    assert "kvctx-transfers" not in [thread.name for thread in threading.enumerate()]
-    daemon.remove()
+    try:
+        t, memory = tier(daemon.path, 64, 1 << 20)
+        keys = [key(n) for n in range(64)]
+        with Stopped(daemon) as stopped:
+            stopped.timed(t.submit_store, job(1, keys, range(64), False))
+        assert stopped.longest < 2, "the machine may be busy"
+        t.drain_jobs()
+        assert [(r.success, r.transfer_bytes) for r in t.get_finished_jobs()] == [(True, 64 << 20)]
+        t.shutdown()
+        assert "kvctx-transfers" not in [thread.name for thread in threading.enumerate()]
+    finally:
+        daemon.remove()
 
 
 def tier(path, rows=8, row=4096, **options):
@@ -718,6 +720,11 @@ def tier(path, rows=8, row=4096, **options):
 
 def job(n, keys, rows, load):
     return fake.TransferJob(n, keys, rows, load, fake.ReqContext("r"))
+
+
+def test_tier_whose_chunks_are_too_long(path):
+    with pytest.raises(ValueError, match="is the most"):
+        tier(path, 1, 256 << 20)
 
 
 def test_tier(path):

@@ -31,7 +31,7 @@ class KvctxTier(SecondaryTierManager):
     """See above. An entry of secondary_tiers has:
 
     type: "KvctxTier". module_path: "kvctx.vllm". path and the other options of link.Options, but for staging_bytes and
-    peer_memory, which it has no use for. enable_kv_events: announce what was stored, and what was looked for in vain.
+    peer_memory, which it has no use for. enable_kv_events: announce what was stored.
     locality: "LOCAL" or "REMOTE", for kv_load_tiers and events.
     """
 
@@ -55,6 +55,10 @@ class KvctxTier(SecondaryTierManager):
         self._finder = Finder(self._link, self._asker, self._pages_of, opts.lease_seconds)
 
     def _register(self, session: Session) -> None:
+        most = session.info.page_len_max
+        if self.block_size_bytes > most:
+            raise ValueError(f"kvctx: a chunk has {self.block_size_bytes} bytes, and {most} is the most: set a smaller "
+                             "'blocks_per_chunk' or 'block_size' in kv_connector_extra_config")
         session.register((self._address, self._nbytes))
 
     @staticmethod

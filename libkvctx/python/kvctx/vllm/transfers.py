@@ -107,7 +107,12 @@ class Transfers:
         if self._thread is None or not self._thread.is_alive():
             self._queue = queue.SimpleQueue()
             self._thread = threading.Thread(target=self._run, args=(self._queue,), name="kvctx-transfers", daemon=True)
-            self._thread.start()
+            try:
+                self._thread.start()
+            except RuntimeError:  # no threads are to be had
+                self._thread = None
+                self._submit_all(job, parts, session)
+                return
         self._queue.put((job, parts))
 
     def close(self) -> None:
