@@ -248,6 +248,13 @@ def shaped(stages=2, **changes):
     return {"extra": transfer.kv_connector_extra_config, **({"parallel": STAGES} if stages > 1 else {})}
 
 
+def overriding(theta):
+    def override(config):
+        config.values["rope_theta"] = theta
+        return config
+    return override
+
+
 EAGLE = fake.SpeculativeConfig("eagle3", fake.ModelConfig("draft", 1))
 
 
@@ -259,7 +266,7 @@ EAGLE = fake.SpeculativeConfig("eagle3", fake.ModelConfig("draft", 1))
     {"speculative_config": fake.SpeculativeConfig("suffix")},
     {"model_config": fake.ModelConfig(layers=5)},
     {"model_config": fake.ModelConfig(hf_overrides={"num_hidden_layers": 4})},
-    {"model_config": fake.ModelConfig(hf_overrides=shaped)}])
+    {"model_config": fake.ModelConfig(hf_overrides=overriding(1e6))}])
 def test_stages_with_other_layers_find_nothing(make, changes):
     """No stage of a pipeline knows the others' layers: a draft model's are the last one's."""
     make(**shaped()).store([key(1)], gpu([0, 1]))
@@ -275,6 +282,13 @@ def test_overrides_of_a_model_count_without_stages_too(make):
     assert make(**shaped(1, model_config=other)).lookup([key(1)]) == [MISS]
     assert make(**shaped(1, speculative_config=fake.SpeculativeConfig("suffix"))).lookup([key(1)]) == [HIT], (
         "layers tell")
+
+
+def test_functions_that_override_are_told_apart_by_what_they_do(make):
+    make(**shaped(1, model_config=fake.ModelConfig(hf_overrides=overriding(1e5)))).store([key(1)], gpu([0, 1]))
+    for theta, found in ((1e6, MISS), (1e5, HIT)):
+        other = fake.ModelConfig(hf_overrides=overriding(theta))
+        assert make(**shaped(1, model_config=other)).lookup([key(1)]) == [found]
 
 
 def test_page_of_another_length_is_dropped_and_stored_anew(make, monkeypatch):
@@ -518,6 +532,77 @@ def test_events_of_what_has_gone(make, monkeypatch):
     assert (event.keys, event.removed) == ([key(0)], True)
 
 
+def test_events_of_what_came_back(make):
+    """Gone and stored again between two answers: it is there."""
+    one = make(events=True)
+    one.store([key(1)], gpu([0, 1]))
+    one.step()
+    one.manager.take_events()
+    lose(one, key(1))
+    one.store([key(1)], gpu([0, 1]))
+    time.sleep(0.05)
+    one.step()
+    assert not one.manager.take_events()
+
+
+def test_events_that_were_lost_are_made_up_for_in_parts(make, monkeypatch):
+    one = make(events=True)
+    one.store([key(n) for n in range(4)], gpu(list(range(8))))
+    one.step()
+    one.manager.take_events()
+    session, asked = one.manager._link.session, []
+    told, match = session.events, session.match
+    lost = iter([1])
+    monkeypatch.setattr("kvctx.vllm.manager._AUDIT", 3)
+    monkeypatch.setattr(session, "events", lambda: told()._replace(events=[], lost=next(lost, 0)))
+    monkeypatch.setattr(session, "match", lambda pages, **how: asked.append(len(pages)) or match(pages, **how))
+    for n in range(4):
+        lose(one, key(n))
+    gone, end = [], time.monotonic() + 30
+    while len(gone) < 4 and time.monotonic() < end:
+        time.sleep(0.03)
+        one.step()
+        gone += [k for e in one.manager.take_events() if e.removed for k in e.keys]
+    assert sorted(gone) == sorted(key(n) for n in range(4))
+    ranks = max(asked) // 3
+    assert asked == [3 * ranks, ranks]
+
+
+def test_nothing_is_announced_while_the_server_is_gone(daemon):
+    one = Engine(os.path.join(daemon.pool.path, "default"), events=True)
+    daemon.end(9)
+    assert one.lookup([key(1)]) == [MISS]
+    one.manager.complete_store([key(1)], fake.ReqContext("r"))
+    assert not one.manager.has_pending_work(), "no steps for its sake"
+    one.end()
+
+
+def test_lookups_behind_a_call_that_hangs_do_not_wait(daemon, monkeypatch):
+    from kvctx.vllm import finder
+    monkeypatch.setattr(finder, "_PATIENCE_S", 0.05)
+    one = Engine(os.path.join(daemon.pool.path, "default"))
+    context, asker = fake.ReqContext("r"), one.manager._asker
+    with Stopped(daemon):
+        for n in range(20):
+            one.manager.lookup(key(n), context)
+            one.manager.on_schedule_end(None)
+            time.sleep(0.02)
+        assert asker._queue.qsize() < 10
+    one.end()
+
+
+def test_asker_without_threads(daemon, monkeypatch):
+    def start(self):
+        raise RuntimeError("can't start new thread")
+    one = Engine(os.path.join(daemon.pool.path, "default"))
+    monkeypatch.setattr(threading.Thread, "start", start)
+    assert one.lookup([key(1)]) == [MISS]
+    monkeypatch.undo()
+    one.store([key(2)], gpu([0, 1]))
+    assert one.lookup([key(2)]) == [HIT]
+    one.end()
+
+
 def test_server_goes_and_comes_back(daemon):
     one = Engine(os.path.join(daemon.pool.path, "default"))
     one.worker.failures_wanted = True
@@ -558,7 +643,8 @@ def test_member_that_is_lost_costs_its_pages_only(lossy):
 
 def test_answer_that_does_not_come_is_a_miss(monkeypatch):
     from kvctx.vllm import finder
-    silent = SimpleNamespace(ask=lambda session, call: SimpleNamespace(add_done_callback=lambda fn: None))
+    silent = SimpleNamespace(stuck=lambda seconds: False,
+                             ask=lambda session, call: SimpleNamespace(add_done_callback=lambda fn: None))
     monkeypatch.setattr(finder, "_PATIENCE_S", 0.05)
     f = finder.Finder(SimpleNamespace(session=object()), silent, lambda keys: keys, 1.0)
     assert f.lookup(b"k", "r") is None

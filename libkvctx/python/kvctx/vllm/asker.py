@@ -8,12 +8,14 @@ sessions, and does not wait for it.
 """
 from __future__ import annotations
 
+import errno
 import queue
 import threading
+import time
 from concurrent.futures import Future
 from typing import Any, Callable, Optional
 
-from .. import Session
+from .. import Error, Session
 
 
 class Asker:
@@ -22,6 +24,12 @@ class Asker:
     def __init__(self) -> None:
         self._queue: queue.SimpleQueue = queue.SimpleQueue()
         self._thread: Optional[threading.Thread] = None
+        self._since: Optional[float] = None  # time.monotonic(), when the call began that is being made
+
+    def stuck(self, seconds: float) -> bool:
+        """Whether a call takes longer than that, so that what is asked now has no answer soon."""
+        since = self._since
+        return since is not None and time.monotonic() - since > seconds
 
     def ask(self, session: Session, call: Callable[[], Any]) -> Future:
         """Make a call; the Future has its result, or what it raised. Never raises."""
@@ -31,8 +39,14 @@ class Asker:
             return future
         if self._thread is None or not self._thread.is_alive():
             self._queue = queue.SimpleQueue()
-            self._thread = threading.Thread(target=_run, args=(self._queue,), name="kvctx-asker", daemon=True)
-            self._thread.start()
+            self._since = None
+            self._thread = threading.Thread(target=self._run, args=(self._queue,), name="kvctx-asker", daemon=True)
+            try:
+                self._thread.start()
+            except RuntimeError as e:  # no threads are to be had
+                self._thread = None
+                future.set_exception(Error(errno.EAGAIN, str(e)))
+                return future
         self._queue.put((future, call))
         return future
 
@@ -43,14 +57,15 @@ class Asker:
             self._queue.put(None)
             thread.join()
 
-
-def _run(calls: queue.SimpleQueue) -> None:
-    while True:
-        work = calls.get()
-        if work is None:
-            return
-        _make(*work)
-        del work
+    def _run(self, calls: queue.SimpleQueue) -> None:
+        while True:
+            work = calls.get()
+            if work is None:
+                return
+            self._since = time.monotonic()
+            _make(*work)
+            self._since = None
+            del work
 
 
 def _make(future: Future, call: Callable[[], Any]) -> None:

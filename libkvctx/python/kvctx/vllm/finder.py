@@ -118,7 +118,7 @@ class Finder:
         until = time.monotonic() + _PATIENCE_S
         for key in keys:
             self._entries[key].waits, self._entries[key].until = question, until
-        if session is None:
+        if session is None or self._asker.stuck(_PATIENCE_S):
             self._answer(question, keys, None, 0.0, None)
             return
         future = self._asker.ask(session, partial(_match, session, self._pages_of(keys), self._seconds, until))

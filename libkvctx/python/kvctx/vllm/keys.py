@@ -66,7 +66,7 @@ def shape_of(vllm_config: Any) -> Dict[str, Any]:
     """Of a VllmConfig, what an OffloadingConfig does not tell and all processes of an engine know equally."""
     model, shape = vllm_config.model_config, {}  # type: Any, Dict[str, Any]
     if model.hf_overrides:
-        shape["hf_overrides"] = json.dumps(model.hf_overrides, sort_keys=True, default=_name)
+        shape["hf_overrides"] = _overrides(model)
     if vllm_config.parallel_config.pipeline_parallel_size > 1:
         shape["layers"] = model.get_total_num_hidden_layers()
         shape["speculative"] = _draft(vllm_config.speculative_config)
@@ -79,9 +79,12 @@ def _draft(speculative: Any) -> Any:
                             draft and [draft.model, draft.get_total_num_hidden_layers()]]
 
 
-def _name(thing: Any) -> str:
-    """Of a function or object: without an address, which is another one in each process."""
-    return getattr(thing, "__qualname__", type(thing).__qualname__)
+def _overrides(model: Any) -> str:
+    """What they are; of a function, which nothing tells from another by that name, what the model's config became."""
+    try:
+        return json.dumps(model.hf_overrides, sort_keys=True)
+    except TypeError:
+        return sha256(model.hf_config.to_json_string(use_diff=False).encode()).hexdigest()
 
 
 def describe(config: Any, more: str = "", **others: Any) -> str:

@@ -15,6 +15,7 @@ import secrets
 import time
 from collections import OrderedDict
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, Callable, Collection, Dict, Iterable, List, Optional, Set, Tuple
 
 from vllm.v1.kv_offload.base import (Locality, LookupResult, Medium, OffloadingEvent, OffloadingManager,
@@ -32,13 +33,15 @@ _ANNOUNCED_MAX = 1 << 20
 _LISTEN_S = 0.02  # kvctx is asked no oftener for what has gone
 _PATIENCE_S = 2.0  # no step is made for the sake of an answer alone that takes longer
 _GOING = ("evicted", "deleted", "dropped")
+_AUDIT = 4096  # chunks in a question: lookups wait behind it
 
 
 class Announcer:
     """Events for routers that want to know which engine has what: OffloadingEvent of chunks stored and gone.
 
-    _known has the chunks that were announced, by digest and qualifier of their pages without the rank. One question at
-    a time is on its way: _asked is its answer, to be, and _take what is done with it.
+    _known has the chunks that were announced, by digest and qualifier of their pages without the rank, and _audit those
+    of which it is to be asked whether they are there yet. One question at a time is on its way: _asked is its answer,
+    to be, and _take what is done with it.
     """
 
     def __init__(self, link: Link, asker: Asker, manager: KvctxManager) -> None:
@@ -49,6 +52,7 @@ class Announcer:
         self._awaited, self._until = False, 0.0  # whether something is announced when it comes, and soon enough
         self._stored: List[bytes] = []
         self._known: OrderedDict = OrderedDict()
+        self._audit: List[bytes] = []
         self._events: List[OffloadingEvent] = []
         self._next = 0.0
         self._heard_from: Optional[Session] = None
@@ -98,14 +102,15 @@ class Announcer:
                 self._link.lost(self._from)
             except Error as e:
                 logger.debug("kvctx: events: %s", e)
+            except Exception as e:
+                logger.error("kvctx: events: %r", e)
 
     def _here(self, session: Session, keys: List[bytes]) -> Callable[[], List[bytes]]:
         """A call that returns those of chunks that are there, on all ranks."""
-        pages = self._manager.pages_of(keys)
-
         def call() -> List[bytes]:
             if not keys:
                 return []
+            pages = self._manager.pages_of(keys)
             present, nr = session.match(pages, all=True).present, len(pages) // len(keys)
             return [key for n, key in enumerate(keys) if all(present[n * nr:(n + 1) * nr])]
 
@@ -127,15 +132,20 @@ class Announcer:
         again = session is not self._heard_from and self._heard_from is not None
         self._heard_from = session
         if told.lost or again or any(e.kind == "member_lost" for e in told.events):
-            if self._known and session:
-                self._ask(session, self._here(session, list(self._known.values())), self._keep)
+            self._audit = list(self._known.values())
         else:
-            self._remove([(e.key.digest, e.key.qualifier & ~RANK_BITS) for e in told.events if e.kind in _GOING])
+            last = {(e.key.digest, e.key.qualifier): e.kind for e in told.events}
+            self._remove([(digest, qualifier & ~RANK_BITS) for (digest, qualifier), kind in last.items()
+                          if kind in _GOING])
+        part = self._audit[-_AUDIT:]
+        if part and session:
+            self._ask(session, self._here(session, part), partial(self._keep, part))
 
-    def _keep(self, keys: List[bytes]) -> None:
-        """Of all that was announced, these are there."""
+    def _keep(self, part: List[bytes], keys: List[bytes]) -> None:
+        """Of these that were announced, the keys are there."""
+        del self._audit[-len(part):]
         here = set(keys)
-        self._remove([name for name, key in self._known.items() if key not in here])
+        self._remove(self._names([key for key in part if key not in here]))
 
     def _remove(self, gone: List[Tuple[bytes, int]]) -> None:
         self._emit([self._known.pop(name) for name in dict.fromkeys(gone) if name in self._known], removed=True)
@@ -145,11 +155,12 @@ class Announcer:
         self._emit(list(self._known.values()), removed=True)
         self._stored.clear()
         self._known.clear()
+        self._audit.clear()
         self._asked = None
 
     def busy(self) -> bool:
         """Whether a step would announce something soon."""
-        if self._asked and time.monotonic() > self._until:
+        if self._link.session is None or self._asked and time.monotonic() > self._until:
             return False
         return bool(self._stored or self._asked and self._awaited)
 

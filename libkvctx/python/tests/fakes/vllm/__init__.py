@@ -4,6 +4,7 @@
 install() puts it in the place of vLLM; the modules that kvctx.vllm imports are made of this one file.
 """
 import enum
+import json
 import logging
 import sys
 import types
@@ -170,6 +171,23 @@ class ModelConfig:
 
     def get_total_num_hidden_layers(self):
         return self.layers
+
+    @property
+    def hf_config(self):
+        config = HfConfig({"num_hidden_layers": self.layers})
+        if callable(self.hf_overrides):
+            return self.hf_overrides(config)
+        config.values.update(self.hf_overrides)
+        return config
+
+
+@dataclass
+class HfConfig:
+    """Of transformers: PretrainedConfig."""
+    values: dict
+
+    def to_json_string(self, use_diff=True):
+        return json.dumps(self.values, sort_keys=True)
 
 
 @dataclass
