@@ -60,7 +60,7 @@ gone_while() {
 		pids+=($!)
 	done
 	for ((i = 0; i < nr; i++)); do
-		until_true 30 grep -q '^busy' /tmp/busy.$i || failed=1
+		until_true 120 grep -q '^busy' /tmp/busy.$i || { echo "$mode does not begin"; failed=1; }
 	done
 	start=$EPOCHREALTIME
 	"$@" &

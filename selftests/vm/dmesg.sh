@@ -34,7 +34,8 @@ good_lines='ommand line:
 RCU CPU stall warnings timeout set
 kprobe jump-optimization is enabled
 RCU lockdep checking is enabled
-kmemleak: Kernel memory leak detector (disabled|initialized)'
+kmemleak: Kernel memory leak detector (disabled|initialized)
+\] [ ?]*lockdep_[a-z_]+\+0x'
 
 # any_of LINES: one regular expression
 any_of() { paste -sd'|' <<< "$1"; }
