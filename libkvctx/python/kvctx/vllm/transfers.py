@@ -4,13 +4,11 @@
 Threads. start(), finished() and wait() belong to the thread that owns the Transfers; operations complete in the
 session's reaper thread, which notes results, and begins loads whose pages' lengths had to be asked for. A job is in
 _jobs from start() until finished() hands it out. To submit to kvctxd may wait: for room in its socket, and where memory
-has to be copied for what was copied before. One more thread does that, in order; it begins with the first such job, and
-anew in a child of fork(). It is a daemon, as asker.py's.
+has to be copied for what was copied before. One more thread does that, one of asker.py.
 """
 from __future__ import annotations
 
 import errno
-import queue
 import threading
 import time
 from array import array
@@ -19,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Deque, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from .. import Error, Keys, Session
+from .asker import Calls
 from .link import Link, errno_counts, logger
 
 
@@ -93,8 +92,7 @@ class Transfers:
         self._jobs: Dict[int, Job] = {}
         self._over: Deque[Job] = deque()
         self.stored, self.loaded = Counts(), Counts()
-        self._queue: queue.SimpleQueue = queue.SimpleQueue()
-        self._thread: Optional[threading.Thread] = None
+        self._calls = Calls("kvctx-transfers")
 
     def start(self, job: Job, parts: List[Part]) -> None:
         """Submit a job. Never raises for what kvctx says: the pages' results tell."""
@@ -104,31 +102,12 @@ class Transfers:
         if session is None or session.info.backend != "daemon":
             self._submit_all(job, parts, session)
             return
-        if self._thread is None or not self._thread.is_alive():
-            self._queue = queue.SimpleQueue()
-            self._thread = threading.Thread(target=self._run, args=(self._queue,), name="kvctx-transfers", daemon=True)
-            try:
-                self._thread.start()
-            except RuntimeError:  # no threads are to be had
-                self._thread = None
-                self._submit_all(job, parts, session)
-                return
-        self._queue.put((job, parts))
+        if not self._calls.put(lambda: self._submit_all(job, parts, self._link.session)):
+            self._submit_all(job, parts, session)
 
     def close(self) -> None:
         """Wait until all jobs are submitted, and end the thread."""
-        thread, self._thread = self._thread, None
-        if thread:
-            self._queue.put(None)
-            thread.join()
-
-    def _run(self, jobs: queue.SimpleQueue) -> None:
-        while True:
-            work = jobs.get()
-            if work is None:
-                return
-            self._submit_all(*work, self._link.session)
-            del work
+        self._calls.close()
 
     def _submit_all(self, job: Job, parts: List[Part], session: Optional[Session]) -> None:
         for part in parts:
