@@ -71,8 +71,8 @@ static int load_send(struct socket_file *s, const struct load *l)
 }
 
 /*
- * From now on their completions may come. -errno: none will, and nothing was sent. Records that are taken lately may be in
- * the room of completions that another thread has harvested just now: so before each message, not once a call.
+ * From now on their completions may come. -errno: none will, and nothing was sent. Records that are taken lately may be
+ * in the room of completions that another thread has harvested just now: so before each message, not once a call.
  */
 static int load_fly(struct socket_file *s, const struct load *l)
 {
@@ -258,10 +258,10 @@ static int submit_all(struct socket_file *s, struct load *l, const struct kvctx_
 		for (; i < nr && sqes[i].opcode != KVCTX_OP_CANCEL && !later && !err && load_room(s, l, &sqes[i]); i += !later && !err)
 			err = load_add(s, l, &sqes[i], &later) < 0 ? -EAGAIN : 0;
 		if (l->nr) {
-			int grounded = load_fly(s, l), err_sent = grounded ?: load_send(s, l);
+			int grounded = load_fly(s, l), unsent = grounded ?: load_send(s, l);
 
-			if (err_sent)
-				return (int)(i - l->nr + load_return(s, l, !grounded)) ?: err_sent;
+			if (unsent)
+				return (int)(i - l->nr + load_return(s, l, !grounded)) ?: unsent;
 		}
 		taken = i;
 		if (later)
