@@ -65,6 +65,9 @@ static struct kvc_limits draw(struct sim *s, struct kvc_limits l)
 		l.reserve = rng_chance(r, 9000) ? rng_below(r, (u32)(all / 4)) : all - rng_below(r, (u32)all / 2);
 	if (rng_chance(r, 5000))
 		l.quota = rng_chance(r, 2000) ? 1 + rng_below(r, (u32)seg) : 1 + rng_below(r, (u32)(all * 2 / 3));
+	/* one that nobody comes to */
+	if (l.quota && rng_chance(r, 500))
+		l.quota = ~0ULL - rng_below(r, 1U << 31);
 	/* who evicts for the quota's sake may go below a reserve that is as large */
 	if (l.quota && l.reserve)
 		l.quota = max(l.quota, l.reserve + 3 * (members(s) + 1) * seg);
@@ -154,7 +157,7 @@ static void check_quota(struct sim *s, u32 tenant)
 	t->over &= bytes > quota;
 	s->n.quotas_seen++;
 	s->n.quotas_full += bytes >= quota;
-	sim_check(t->over || bytes <= quota + 2 * members(s) * s->cfg.segment_size, "tenant %u has %llu bytes of %llu",
+	sim_check(t->over || bytes <= quota || bytes - quota <= 2 * members(s) * s->cfg.segment_size, "tenant %u has %llu bytes of %llu",
 		  tenant, (unsigned long long)bytes, (unsigned long long)quota);
 }
 

@@ -203,6 +203,57 @@ static void tiny_quota(void **state)
 	}
 }
 
+static u32 windows_left;
+
+/* Whoever comes by so often goes round in circles. No lock is held. */
+static void count_windows(void)
+{
+	if (--windows_left)
+		return;
+	os_window = NULL;
+	fail_msg("a store does not end");
+}
+
+/* A quota that is more than there can be, beside what numbers hold, is one that nobody comes to. */
+static void quota_of_all_numbers(void **state)
+{
+	static const u64 quotas[] = {
+		U64_MAX, U64_MAX - 1, U64_MAX - SEGMENT, U64_MAX - 4 * SEGMENT, 1ULL << 63, U64_MAX / 8 * 7,
+	};
+	struct two *t = *state;
+	u32 i, j;
+
+	for (i = 0; i < ARRAY_SIZE(quotas); i++) {
+		assert_int_equal(limit(t, 0, quotas[i], 0), 0);
+		for (j = 0; j < 2 * SEGS * FULL; j++) {
+			windows_left = 100000;
+			os_window = count_windows;
+			store_some(t, 0, 1);
+			os_window = NULL;
+		}
+		assert_true(bytes_of(t, 0) > (SEGS - 8) * FULL * PAGE);
+	}
+}
+
+/* A reserve that media says is more than the pool has comes to all that can be kept, and not to more. */
+static void reserve_of_all_numbers(void **state)
+{
+	static const u64 reserves[] = { U64_MAX, U64_MAX - SEGMENT, 1ULL << 63, SEGS * SEGMENT * 4ULL };
+	struct two *t = *state;
+	struct kvc_pool *p = t->rig->pool;
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(reserves); i++) {
+		os_lock(&p->domains.lock);
+		p->super.limits[1].reserve = reserves[i];
+		assert_false(kvc_quota_plan(p));
+		os_unlock(&p->domains.lock);
+		assert_true(p->quota.share[1].reserve <= SEGS * SEGMENT);
+		assert_true(p->quota.share[1].reserve_segs <= SEGS * 5 / 4 + 1);
+		assert_true(p->quota.share[1].reserve >= SEGS / 2 * SEGMENT);
+	}
+}
+
 /* What is being written counts: else all of the room could be taken before the first of it is there. */
 static void stores_under_way_count(void **state)
 {
@@ -656,6 +707,8 @@ static const struct CMUnitTest quota_tests[] = {
 	cmocka_unit_test_setup_teardown(quota_holds, make, unmake),
 	cmocka_unit_test_setup_teardown(quota_of_members, make_members, unmake),
 	cmocka_unit_test_setup_teardown(tiny_quota, make, unmake),
+	cmocka_unit_test_setup_teardown(quota_of_all_numbers, make, unmake),
+	cmocka_unit_test_setup_teardown(reserve_of_all_numbers, make, unmake),
 	cmocka_unit_test_setup_teardown(stores_under_way_count, make, unmake),
 	cmocka_unit_test_setup_teardown(quota_comes_later, make, unmake),
 	cmocka_unit_test_setup_teardown(found_elsewhere, make_members, unmake),

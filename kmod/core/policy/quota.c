@@ -148,7 +148,8 @@ static void set_share(struct kvc_pool *p, u32 slot, u64 needed, u64 keep)
 {
 	const struct kvc_limits *l = &p->super.limits[slot];
 	struct kvc_share *s = &p->quota.share[slot];
-	u64 reserve = l->reserve, segment = p->super.segment_size;
+	/* media, or a member that is gone, may leave a reserve of more than there is */
+	u64 reserve = min(l->reserve, kvc_capacity(p)), segment = p->super.segment_size;
 	u32 open = count_homes(s->homes);
 
 	if (needed > keep)
@@ -235,8 +236,10 @@ bool kvc_quota_beyond(struct kvc_pool *p, u32 slot, u32 length)
 {
 	const struct kvc_share *s = &p->quota.share[slot];
 	u64 quota = READ_ONCE(s->quota), open = count_homes(READ_ONCE(s->homes)) * p->super.segment_size;
+	u64 bytes = bytes_of(p, slot) + os_atomic64_read(&s->pending) + length;
 
-	return quota != U64_MAX && bytes_of(p, slot) + os_atomic64_read(&s->pending) + length > quota + open;
+	/* a quota may be any number */
+	return bytes > quota && bytes - quota > open;
 }
 
 /* Does it have more? */
