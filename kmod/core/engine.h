@@ -228,7 +228,7 @@ struct kvc_reclaim {
 
 /* A tenant's slot, as its leases on a member are concerned */
 struct kvc_lessee {
-	u32	keeps;			/* segments; leases->lock */
+	u32	keeps, whose;		/* segments, of the tenant of this epoch, the last to keep any; leases->lock */
 	u32	share, epoch;		/* as they were when somebody looked; member lock */
 };
 

@@ -30,12 +30,13 @@ static struct keeps *keeps_of(struct census *c, const struct mlease *l)
 	return &c->of[c->nr++];
 }
 
-static u32 segments(const struct census *c, u32 slot, u32 member)
+/* Who had the slot before is another tenant. */
+static u32 segments(const struct census *c, u32 slot, u32 epoch, u32 member)
 {
 	u32 i, n = 0;
 
 	for (i = 0; i < c->nr; i++)
-		if (c->of[i].slot == slot && (member == KVC_NONE || c->of[i].member == member))
+		if (c->of[i].slot == slot && c->of[i].epoch == epoch && (member == KVC_NONE || c->of[i].member == member))
 			n += (u32)__builtin_popcountll(c->of[i].segments);
 	return n;
 }
@@ -96,8 +97,8 @@ void leases_look(struct sim *s)
 	census(s, &c);
 	for (i = 0; i < c.nr; i++)
 		sim_check(!c.of[i].yielded ||
-			  segments(&c, c.of[i].slot, c.of[i].member) + moves_leased(s, c.of[i].member) >=
-			  share(s, &c.of[i]),
+			  segments(&c, c.of[i].slot, c.of[i].epoch, c.of[i].member) +
+			  moves_leased(s, c.of[i].member) >= share(s, &c.of[i]),
 			  "leases of tenant %u have yielded on member %u, which were within its share", c.of[i].slot,
 			  c.of[i].member);
 }
@@ -114,7 +115,7 @@ void leases_check(struct sim *s)
 		return;
 	census(s, &c);
 	for (i = 0; i < SLOTS; i++) {
-		n = segments(&c, i, KVC_NONE);
+		n = segments(&c, i, kvc_super_of(s->pool)->tenants[i].epoch, KVC_NONE);
 		kept = kvc_tenant_leased(s->pool, i);
 		sim_check(kept == n * s->cfg.segment_size, "tenant %u keeps %llu bytes by leases, should be %u segments", i,
 			  (unsigned long long)kept, n);

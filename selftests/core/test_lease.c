@@ -406,6 +406,49 @@ static void removed_tenant(void **state)
 	rig_free(r);
 }
 
+/* What the leases of a removed tenant keep, and others keep too, is not held against who gets its slot. */
+static void heir_of_a_slot(void **state)
+{
+	struct rig *r = rig_new(1, SEGS, KVC_SEGMENT_MIN, KVC_CHUNK_MIN);
+	struct kvc_domain *a = tenant(r, "a"), *b, *c = tenant(r, "c");
+	struct kvc_lease la[5], lb[5], lc[5], l[30];
+	u32 i;
+
+	(void)state;
+	/* c and whoever has the other slot may keep five segments each */
+	assert_int_equal(kvc_tenant_limit(r->pool, "default", &(struct kvc_limits){ .leased = 30 * KVC_SEGMENT_MIN }), 0);
+	for (i = 0; i < ARRAY_SIZE(lc); i++) {
+		store(r, a, i, 28000);
+		assert_int_equal(rig_lease(r, a, i, &la[i]), 0);
+		store(r, c, i, kvc_page_max(r->pool) - 36864);
+		assert_int_equal(rig_lease(r, c, i, &lc[i]), 0);
+	}
+	assert_int_equal(kvc_tenant_remove(r->pool, "a"), 0);
+	kvc_tenants_gone(r->pool);
+	b = tenant(r, "b");
+	assert_int_equal(b->slot, a->slot);
+	assert_int_equal(kept(r, b), 0);
+	for (i = 0; i < ARRAY_SIZE(lb); i++)
+		keep(r, b, i, &lb[i]);
+	assert_int_equal(kept(r, b), ARRAY_SIZE(lb));
+	for (i = 0; i < ARRAY_SIZE(l); i++)
+		keep(r, r->d, i, &l[i]);
+	rig_fill(r, 1000, PAGE, 300);
+	assert_int_equal(lasting(lb, ARRAY_SIZE(lb)), ARRAY_SIZE(lb));
+	assert_int_equal(lasting(lc, ARRAY_SIZE(lc)), ARRAY_SIZE(lc));
+	assert_int_equal(lasting(l, ARRAY_SIZE(l)), ARRAY_SIZE(l));
+	/* when they end, none of its own ends with them */
+	put_all(r, la, ARRAY_SIZE(la));
+	assert_int_equal(kept(r, b), ARRAY_SIZE(lb));
+	put_all(r, lb, ARRAY_SIZE(lb));
+	put_all(r, lc, ARRAY_SIZE(lc));
+	put_all(r, l, ARRAY_SIZE(l));
+	drop(r, b);
+	drop(r, c);
+	kvc_domain_put(r->pool, a);
+	rig_free(r);
+}
+
 static bool no_memory(size_t size)
 {
 	(void)size;
@@ -447,6 +490,7 @@ static const struct CMUnitTest lease_tests[] = {
 	cmocka_unit_test(leased_as_a_victim),
 	cmocka_unit_test(shares_change_meanwhile),
 	cmocka_unit_test(removed_tenant),
+	cmocka_unit_test(heir_of_a_slot),
 	cmocka_unit_test(no_memory_to_lease),
 };
 TEST_GROUP(lease);

@@ -30,6 +30,17 @@ struct kvc_keep {
 	struct kvc_keep *next;		/* of the segment, the newest first */
 };
 
+/* What a tenant that was removed still keeps counts no more as soon as who has its slot now keeps something. */
+static void lessee_count(struct kvc_lessee *t, const struct kvc_keep *k, int n)
+{
+	if (k->epoch > t->whose) {
+		t->whose = k->epoch;
+		t->keeps = 0;
+	}
+	if (k->epoch == t->whose)
+		t->keeps += (u32)n;
+}
+
 static void keep_link(struct kvc_member *m, struct kvc_seg *seg, struct kvc_keep *k)
 {
 	os_assert_locked(&m->leases.lock);
@@ -37,7 +48,7 @@ static void keep_link(struct kvc_member *m, struct kvc_seg *seg, struct kvc_keep
 	k->next = seg->keeps;
 	seg->keeps = k;
 	os_atomic_inc(&seg->leases);
-	m->leases.tenants[k->slot].keeps++;
+	lessee_count(&m->leases.tenants[k->slot], k, 1);
 	WRITE_ONCE(m->leases.keeps, m->leases.keeps + 1);
 }
 
@@ -50,7 +61,7 @@ static void keep_unlink(struct kvc_member *m, struct kvc_seg *seg, struct kvc_ke
 	while (*link != k)
 		link = &(*link)->next;
 	*link = k->next;
-	m->leases.tenants[k->slot].keeps--;
+	lessee_count(&m->leases.tenants[k->slot], k, -1);
 	WRITE_ONCE(m->leases.keeps, m->leases.keeps - 1);
 	os_atomic_dec_and_test(&seg->leases);
 }
@@ -158,14 +169,17 @@ bool kvc_lease_lasts(const struct kvc_lease *l)
 
 u64 kvc_tenant_leased(struct kvc_pool *p, u32 slot)
 {
-	u32 nr = kvc_nr_members(p), i;
+	u32 nr = kvc_nr_members(p), epoch, i;
 	u64 segs = 0;
 
+	os_lock(&p->domains.lock);
+	epoch = p->super.tenants[slot].epoch;
+	os_unlock(&p->domains.lock);
 	for (i = 0; i < nr; i++) {
 		struct kvc_leases *l = &p->members[i].leases;
 
 		os_lock(&l->lock);
-		segs += l->tenants ? l->tenants[slot].keeps : 0;
+		segs += l->tenants && l->tenants[slot].whose == epoch ? l->tenants[slot].keeps : 0;
 		os_unlock(&l->lock);
 	}
 	return segs * p->super.segment_size;
