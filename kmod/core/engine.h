@@ -232,6 +232,12 @@ struct kvc_lessee {
 	u32	share, epoch;		/* as they were when somebody looked; member lock */
 };
 
+/* What of a tenant's slot is on a member */
+struct kvc_stock {
+	struct os_atomic64 bytes;	/* of pages in the index */
+	struct os_atomic segs;		/* of its own, with heads; changed with the member locked */
+};
+
 /* Of a member; see lease.c */
 struct kvc_leases {
 	struct os_lock lock;
@@ -274,6 +280,7 @@ struct kvc_member {
 	u8	*extent;		/* buffer of the one extent on its way, and a block behind it */
 	struct kvc_seg *newest;		/* where the last new page got its place */
 	struct kvc_leases leases;
+	struct kvc_stock stock[KVC_TENANTS_MAX]; /* by slot */
 	struct kvc_survey *survey;	/* of who executes the work, as are floors and costs, one for each segment */
 	u64	*costs;			/* what it cost to lose it when it was surveyed last; 0: it was not */
 	u64	*floors;		/* the least of each group of costs */
@@ -376,10 +383,9 @@ struct kvc_share {
 	u64	quota, reserve;		/* bytes; no quota: U64_MAX */
 	u64	quota_segs, reserve_segs; /* that it may have for these */
 	u64	homes;			/* members that its pages go to, and to segments of its own; 0: it shares */
-	u64	lost;			/* bytes on members that are gone */
 	u64	leaving;		/* bytes that are being evicted */
 	struct os_atomic64 pending;	/* bytes of its stores that have begun, in segments of its own */
-	struct os_atomic segs;		/* of its own, with heads */
+	struct os_atomic segs;		/* of its own, with heads, on all members */
 };
 
 struct kvc_quota {

@@ -189,13 +189,13 @@ bool quota_limited(const struct sim *s, u32 tenant)
 	return quota_limits(s, tenant) || s->tenants[tenant].bounded;
 }
 
-/* May the tenant's quota be full of pages on members that are gone, beside others' pages, or on one that leaves? */
+/* May the tenant's quota be full of pages on a member that leaves? Those on members that are gone do not count. */
 bool quota_lost(const struct sim *s, u32 tenant)
 {
 	u32 i;
 
 	for (i = 0; i < s->cfg.nr_members; i++)
-		if ((s->failed[i] && !s->hole[i]) || grow_leaving(s, i))
+		if (grow_leaving(s, i))
 			return quota_limits(s, tenant);
 	return false;
 }

@@ -701,6 +701,88 @@ static void lost_pages_do_not_count(void **state)
 	assert_true(bytes_of(t, 1) >= 12 * FULL * PAGE + lost - 3 * SEGMENT);
 }
 
+/* The only member that has pages of the tenant */
+static u32 find_home(struct two *t, u32 who)
+{
+	struct kvc_load ld;
+
+	assert_int_equal(rig_hold(t->rig, t->d[who], t->next[who] - 1, &ld), 0);
+	kvc_load_end(t->rig->pool, &ld, 0);
+	return ld.member;
+}
+
+/* Nor do the segments there count, full or not: who had all that a quota allows there begins anew elsewhere. */
+static void lost_segments_do_not_count(void **state)
+{
+	struct two *t = *state;
+	struct kvc_share *s = &t->rig->pool->quota.share[0];
+	u32 i;
+
+	assert_int_equal(limit(t, 0, 6 * SEGMENT, 0), 0);
+	for (i = 0; !kvc_quota_full(t->rig->pool, 0); i++) {
+		assert_true(i < SEGS * FULL);
+		store_some(t, 0, 1);
+		if (i % FULL)
+			assert_int_equal(rig_delete(t->rig, t->d[0], i), 0);
+	}
+	assert_true(bytes_of(t, 0) < 3 * SEGMENT);
+	assert_true(os_atomic_read(&s->segs) >= s->quota_segs);
+	rig_flush(t->rig);
+	kvc_member_fail(t->rig->pool, find_home(t, 0));
+	rig_work(t->rig);
+	assert_false(kvc_quota_full(t->rig->pool, 0));
+	i = t->next[0];
+	store_some(t, 0, 5 * FULL);
+	assert_all_there(t, 0, i, t->next[0]);
+	store_some(t, 0, 10 * FULL);
+	assert_all_there(t, 0, t->next[0] - 4 * FULL, t->next[0]);
+}
+
+/* Of a reserve's either: what is stored elsewhere then is kept. */
+static void lost_segments_keep_no_reserve(void **state)
+{
+	struct two *t = *state;
+	u32 i;
+
+	assert_int_equal(limit(t, 1, 0, 6 * FULL * PAGE), 0);
+	for (i = 0; i < 3 * SEGS * FULL; i++) {
+		store_some(t, 1, 1);
+		if (i % FULL)
+			assert_int_equal(rig_delete(t->rig, t->d[1], i), 0);
+	}
+	rig_flush(t->rig);
+	kvc_member_fail(t->rig->pool, 2);
+	kvc_member_fail(t->rig->pool, 1);
+	rig_work(t->rig);
+	i = t->next[1];
+	store_some(t, 1, 6 * FULL);
+	store_some(t, 0, 3 * SEGS * FULL);
+	assert_all_there(t, 1, i, t->next[1]);
+}
+
+/* Pages on a member that is gone do not count where they lie beside others' either. */
+static void lost_pages_beside_others(void **state)
+{
+	struct two *t = *state;
+	u32 i;
+
+	for (i = 0; i < 12 * FULL; i++) {
+		store_some(t, 0, 1);
+		store_some(t, 1, 1);
+	}
+	kvc_member_fail(t->rig->pool, 2);
+	rig_work(t->rig);
+	assert_int_equal(bytes_of(t, 0), 12 * FULL * PAGE);
+	assert_int_equal(limit(t, 0, 9 * FULL * PAGE, 0), 0);
+	rig_work(t->rig);
+	assert_int_equal(bytes_of(t, 0), 12 * FULL * PAGE);
+	assert_int_equal(limit(t, 0, 3 * FULL * PAGE, 0), 0);
+	rig_work(t->rig);
+	assert_true(bytes_of(t, 0) > 5 * FULL * PAGE);
+	store_some(t, 0, 6 * FULL);
+	assert_all_there(t, 0, t->next[0] - FULL, t->next[0]);
+}
+
 static const struct CMUnitTest quota_tests[] = {
 	cmocka_unit_test_setup_teardown(reserve_stays, make, unmake),
 	cmocka_unit_test_setup_teardown(reserve_stays_on_members, make_members, unmake),
@@ -729,6 +811,9 @@ static const struct CMUnitTest quota_tests[] = {
 	cmocka_unit_test_setup_teardown(kept_page_comes_to_rest, make_small, unmake),
 	cmocka_unit_test_setup_teardown(kept_pages_come_to_rest, make_small, unmake),
 	cmocka_unit_test_setup_teardown(lost_pages_do_not_count, make_members, unmake),
+	cmocka_unit_test_setup_teardown(lost_segments_do_not_count, make_members, unmake),
+	cmocka_unit_test_setup_teardown(lost_segments_keep_no_reserve, make_members, unmake),
+	cmocka_unit_test_setup_teardown(lost_pages_beside_others, make_members, unmake),
 };
 
 TEST_GROUP(quota);

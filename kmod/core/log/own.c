@@ -79,7 +79,7 @@ static bool adopt(struct kvc_member *m, struct kvc_seg *seg)
 	yes = seg->state == KVC_S_SEALED;
 	if (yes) {
 		WRITE_ONCE(seg->head, (u8)(KVC_HEAD_OWN + slot));
-		os_atomic_inc(&p->quota.share[slot].segs);
+		kvc_quota_seg(m, slot, false);
 	}
 	os_unlock(&m->lock);
 	return yes;

@@ -683,7 +683,7 @@ int kvc_victim_finish(struct kvc_member *m)
 	WRITE_ONCE(seg->generation, 0);
 	kvc_seg_set_state(m, seg, KVC_S_BLANK);
 	if (kvc_seg_owner(seg))
-		os_atomic_dec(&m->pool->quota.share[kvc_seg_owner(seg) - 1].segs);
+		kvc_quota_seg(m, kvc_seg_owner(seg) - 1, true);
 	WRITE_ONCE(seg->head, KVC_HEAD_NEW);
 	m->reclaimed++;
 	os_unlock(&m->lock);

@@ -232,7 +232,7 @@ struct kvc_seg *kvc_head_open(struct kvc_member *m, enum kvc_head which)
 	m->head[which] = seg;
 	if (which >= KVC_HEAD_OWN) {
 		m->nr_heads = max_t(u32, m->nr_heads, which + 1);
-		os_atomic_inc(&p->quota.share[which - KVC_HEAD_OWN].segs);
+		kvc_quota_seg(m, which - KVC_HEAD_OWN, false);
 	}
 	kvc_kick(m);
 	return seg;

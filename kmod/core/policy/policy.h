@@ -187,15 +187,16 @@ bool kvc_victim_keeps(const struct kvc_member *m, const struct kvc_entry *e);
 u32 kvc_quota_keepable(const struct kvc_member *m);
 bool kvc_quota_plan(struct kvc_pool *p);
 void kvc_quota_replan(struct kvc_pool *p);
-bool kvc_quota_full(struct kvc_pool *p, u32 slot);
-bool kvc_quota_beyond(struct kvc_pool *p, u32 slot, u32 length);
-bool kvc_quota_over(struct kvc_pool *p, u32 slot);
+bool kvc_quota_full(const struct kvc_pool *p, u32 slot);
+bool kvc_quota_beyond(const struct kvc_pool *p, u32 slot, u32 length);
+bool kvc_quota_over(const struct kvc_pool *p, u32 slot);
 bool kvc_quota_keeps(const struct kvc_pool *p, const struct kvc_seg *seg);
 bool kvc_quota_guards(const struct kvc_pool *p, const struct kvc_seg *victim, u32 slot);
 bool kvc_quota_leave(struct kvc_pool *p, const struct kvc_seg *victim, const struct kvc_survey *sv, u32 whose);
 void kvc_quota_left(struct kvc_pool *p, const struct kvc_survey *sv);
 u32 kvc_quota_head(const struct kvc_pool *p, u32 slot, u32 shared);
 u64 kvc_quota_some_homes(const struct kvc_pool *p, u32 slot, u64 members);
+void kvc_quota_seg(struct kvc_member *m, u32 slot, bool goes);	/* one of its own; member locked */
 void kvc_quota_pend_own(struct kvc_pool *p, const struct kvc_seg *seg, u32 length, bool ends);
 
 /* budget.c */

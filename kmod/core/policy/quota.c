@@ -21,6 +21,8 @@
  * Pages that a tenant stored before it had limits lie beside others'. They count, but stay where they are until their
  * segment's turn comes: those within a reserve are moved to the tenant's own then. Those over a quota leave the index
  * one by one when there is nothing else to evict (reclaim.c).
+ *
+ * Pages and segments on a member that was lost count for neither: nobody can evict them, or has any use for them.
  */
 #include "index/index.h"
 
@@ -127,22 +129,6 @@ static u64 homes_of(const struct kvc_pool *p, u32 slot, struct room *room)
 	return find_homes(room, slot, wanted);
 }
 
-/* The tenant's pages on members that are gone are in the index, but nobody has any use for them. */
-static void count_lost(struct kvc_pool *p, u32 slot)
-{
-	u64 lost = 0;
-	u32 i, j;
-
-	for (i = 0; i < kvc_nr_members(p); i++) {
-		const struct kvc_member *m = &p->members[i];
-
-		for (j = 0; READ_ONCE(m->offline) && j < m->nr_segs; j++)
-			if (kvc_seg_owner(&m->segs[j]) == slot + 1)
-				lost += os_atomic64_read(&m->segs[j].live_bytes);
-	}
-	WRITE_ONCE(p->quota.share[slot].lost, lost);
-}
-
 /* What a tenant's limits mean, when reserves of @needed segments are to be kept in @keep */
 static void set_share(struct kvc_pool *p, u32 slot, u64 needed, u64 keep)
 {
@@ -154,8 +140,6 @@ static void set_share(struct kvc_pool *p, u32 slot, u64 needed, u64 keep)
 
 	if (needed > keep)
 		reserve = reserve / segment * keep / needed * segment;
-	if (os_atomic_read(&p->nr_offline) && limited(l))
-		count_lost(p, slot);
 	WRITE_ONCE(s->quota, l->quota ? max(l->quota, segment) : U64_MAX);
 	WRITE_ONCE(s->quota_segs, l->quota ? segments_of(p, l->quota) + open : U64_MAX);
 	WRITE_ONCE(s->reserve, reserve);
@@ -209,43 +193,60 @@ void kvc_quota_replan(struct kvc_pool *p)
 		kvc_kick(&p->members[i]);
 }
 
-/* Bytes that count */
-static u64 bytes_of(const struct kvc_pool *p, u32 slot)
-{
-	u64 bytes = os_atomic64_read(&p->usage[slot].bytes), lost = READ_ONCE(p->quota.share[slot].lost);
+/* What counts of a tenant's */
+struct holding {
+	u64	bytes, segs;
+};
 
-	return bytes - min(bytes, lost);
+/* What is on members that are gone is in the index, but nobody has any use for it. */
+static struct holding holding_of(const struct kvc_pool *p, u32 slot)
+{
+	struct holding h = {
+		.bytes = os_atomic64_read(&p->usage[slot].bytes),
+		.segs = os_atomic_read(&p->quota.share[slot].segs),
+	};
+	u32 nr = os_atomic_read(&p->nr_offline) ? kvc_nr_members(p) : 0, i;
+
+	for (i = 0; i < nr; i++) {
+		const struct kvc_stock *lost = &p->members[i].stock[slot];
+
+		if (!READ_ONCE(p->members[i].offline))
+			continue;
+		/* pages come and go meanwhile */
+		h.bytes -= min(h.bytes, os_atomic64_read(&lost->bytes));
+		h.segs -= min_t(u64, h.segs, os_atomic_read(&lost->segs));
+	}
+	return h;
 }
 
 /* Does the tenant have what its quota allows? Then it opens no segment. Any lock may be held. */
-bool kvc_quota_full(struct kvc_pool *p, u32 slot)
+bool kvc_quota_full(const struct kvc_pool *p, u32 slot)
 {
-	struct kvc_share *s = &p->quota.share[slot];
+	const struct kvc_share *s = &p->quota.share[slot];
 	u64 quota = READ_ONCE(s->quota);
+	struct holding h;
 
 	if (!READ_ONCE(p->quota.on) || quota == U64_MAX)
 		return false;
-	if (os_atomic_read(&p->nr_offline))
-		count_lost(p, slot);
-	return bytes_of(p, slot) + os_atomic64_read(&s->pending) >= quota ||
-	       os_atomic_read(&s->segs) >= READ_ONCE(s->quota_segs);
+	h = holding_of(p, slot);
+	return h.bytes + os_atomic64_read(&s->pending) >= quota || h.segs >= READ_ONCE(s->quota_segs);
 }
 
 /* Are @length bytes more than the open segments of its homes may have beyond the quota? What moves opens some, too. */
-bool kvc_quota_beyond(struct kvc_pool *p, u32 slot, u32 length)
+bool kvc_quota_beyond(const struct kvc_pool *p, u32 slot, u32 length)
 {
 	const struct kvc_share *s = &p->quota.share[slot];
 	u64 quota = READ_ONCE(s->quota), open = count_homes(READ_ONCE(s->homes)) * p->super.segment_size;
-	u64 bytes = bytes_of(p, slot) + os_atomic64_read(&s->pending) + length;
+	u64 bytes = holding_of(p, slot).bytes + os_atomic64_read(&s->pending) + length;
 
 	/* a quota may be any number */
 	return bytes > quota && bytes - quota > open;
 }
 
 /* Does it have more? */
-bool kvc_quota_over(struct kvc_pool *p, u32 slot)
+bool kvc_quota_over(const struct kvc_pool *p, u32 slot)
 {
-	return kvc_quota_full(p, slot) && bytes_of(p, slot) > READ_ONCE(p->quota.share[slot].quota);
+	return READ_ONCE(p->quota.on) && holding_of(p, slot).bytes > READ_ONCE(p->quota.share[slot].quota);
 }
 
 /* Would the tenant have less than its reserve without @bytes in @seg? Any lock may be held. */
@@ -253,10 +254,14 @@ static bool within_reserve(const struct kvc_pool *p, const struct kvc_seg *seg, 
 {
 	const struct kvc_share *s = &p->quota.share[slot];
 	u64 reserve = READ_ONCE(s->reserve);
+	struct holding h;
 
-	if (!reserve || (kvc_seg_owner(seg) && os_atomic_read(&s->segs) > READ_ONCE(s->reserve_segs)))
+	if (!reserve)
 		return false;
-	return bytes_of(p, slot) < reserve + READ_ONCE(s->leaving) + bytes;
+	h = holding_of(p, slot);
+	if (kvc_seg_owner(seg) && h.segs > READ_ONCE(s->reserve_segs))
+		return false;
+	return h.bytes < reserve + READ_ONCE(s->leaving) + bytes;
 }
 
 /* Does the segment stay, for its tenant's reserve? */
@@ -327,4 +332,18 @@ void kvc_quota_pend_own(struct kvc_pool *p, const struct kvc_seg *seg, u32 lengt
 		os_atomic64_sub(&p->quota.share[owner - 1].pending, length);
 	else
 		os_atomic64_add(&p->quota.share[owner - 1].pending, length);
+}
+
+void kvc_quota_seg(struct kvc_member *m, u32 slot, bool goes)
+{
+	struct os_atomic *all = &m->pool->quota.share[slot].segs;
+
+	os_assert_locked(&m->lock);
+	if (goes) {
+		os_atomic_dec(&m->stock[slot].segs);
+		os_atomic_dec(all);
+	} else {
+		os_atomic_inc(&m->stock[slot].segs);
+		os_atomic_inc(all);
+	}
 }
