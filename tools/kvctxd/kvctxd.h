@@ -14,8 +14,11 @@
  *	pools.c		pools and their tenants' sockets
  *	conn.c		a connection, in a thread of its own
  *	attach.c	a pool whose members are told one by one
- *	control.c	requests of kvctxctl, as the kernel's generic netlink has them
- *	report.c	its answers: pools, tenants, counters
+ *	control.c	requests of kvctxctl, as the kernel's generic netlink has them: connections, and the table
+ *	control_pool.c	those about pools, and
+ *	control_tenant.c  about tenants
+ *	answer.c	what is answered: the messages, and
+ *	report.c	the objects in them: pools, tenants, counters
  *	main.c		options, signals, the loop that accepts
  *
  * Floors, lowest first; a file calls only what is below it.
@@ -23,9 +26,10 @@
  *   2  session
  *   3  request
  *   4  pools
- *   5  conn attach report
- *   6  control
- *   7  main
+ *   5  conn attach report answer
+ *   6  control_pool control_tenant
+ *   7  control
+ *   8  main
  *
  * Clients are hostile. A message is received into memory of ours before anything of it is looked at. Shared memory is
  * only ever the ring's head and the door, both read once and trusted for nothing but the client's own completions, and
@@ -33,7 +37,8 @@
  * cannot be made to sleep but its own.
  *
  * Locks: kvd_lock guards pools, tenants and the list of connections; a connection's thread takes it to come and to go,
- * and holds none while it works. Above it kvd_admin serializes what kvctxctl changes.
+ * and holds none while it works. Nothing that waits for a device is done under it: who has a pool in his hands holds it
+ * (users), and who changes it or its tenants is the only one who does (changes).
  */
 #ifndef KVCTXD_H
 #define KVCTXD_H
@@ -192,9 +197,11 @@ struct kvd_pool {
 	char *dir;
 	struct kve_pool *engine;
 	struct kvd_tenant *tenants;
+	uint32_t users;			/* who holds it; kvd_lock, as the next */
+	bool changes, gone;		/* somebody changes it; it is on the list no more */
 };
 
-extern pthread_mutex_t kvd_lock, kvd_admin;
+extern pthread_mutex_t kvd_lock;
 extern struct kvd_pool *kvd_pools;
 extern int kvd_loop;			/* epoll descriptor; data is an id */
 
@@ -216,16 +223,20 @@ enum {
 /* These return 0, or -errno with a sentence in @why */
 int kvd_run_open(const char *dir, char *why);
 int kvd_listen(const char *path, uid_t uid, gid_t gid, mode_t mode, char *why);	/* a descriptor */
-int kvd_pool_attach(const char *dir, struct kvd_pool **out, char *why);
-int kvd_pool_detach(struct kvd_pool *p, char *why);	/* -EINPROGRESS: gone, but a device does not answer */
+int kvd_pool_attach(const char *dir, struct kvd_pool **out, char *why);		/* held */
+/* By who holds it alone, and still does. -EINPROGRESS: gone, but a device does not answer */
+int kvd_pool_detach(struct kvd_pool *p, char *why);
 int kvd_tenant_show(struct kvd_pool *p, uint32_t slot, char *why);	/* its socket, of one that the engine has */
 /* @err, with the sentence */
 int kvd_refuse(char *why, int err, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 void kvd_run_close(void);
 int kvd_watch(int fd, uint64_t id);
-struct kvd_pool *kvd_pool_find(const char *name);
-struct kvd_tenant *kvd_tenant_find(struct kvd_pool *p, const char *name);
+/* Hold it, until kvd_pool_put(); @alone: to change it, when nobody else does any more. NULL: none of that name */
+struct kvd_pool *kvd_pool_hold(const char *name, bool alone);
+void kvd_pool_put(struct kvd_pool *p, bool alone);
+int kvd_pools_hold(struct kvd_pool ***out);		/* all; how many, in an array to be freed, or -ENOMEM */
+struct kvd_tenant *kvd_tenant_find(struct kvd_pool *p, const char *name);	/* the pool is held alone */
 struct kvd_tenant *kvd_tenant_by_id(uint64_t id);
 void kvd_tenant_hide(struct kvd_tenant *t);				/* kvd_lock held */
 

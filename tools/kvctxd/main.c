@@ -173,11 +173,11 @@ static int main_attach(const char *dir)
 	struct kvd_pool *p;
 	int err;
 
-	pthread_mutex_lock(&kvd_admin);
 	err = kvd_pool_attach(dir, &p, why);
-	pthread_mutex_unlock(&kvd_admin);
 	if (err)
 		main_log(NULL, LOG_ERR, why);
+	else
+		kvd_pool_put(p, false);
 	return err;
 }
 
@@ -263,25 +263,27 @@ static void main_late(int sig)
 /* true: all pools are detached */
 static bool main_end(void)
 {
-	struct kvd_pool *p, *next;
+	struct kvd_pool **pools;
 	char why[KVD_WHY];
 	bool clean = true;
+	int nr;
 
 	signal(SIGALRM, main_late);
 	alarm(END_SECONDS);
 	kvd_control_stop();
 	kvd_hang_up();
-	pthread_mutex_lock(&kvd_admin);
-	for (p = kvd_pools; p; p = next) {
-		next = p->next;
-		if (!kvd_pool_detach(p, why))
-			continue;
-		/* nobody is there to open one: a device holds what belongs to them */
-		main_log(NULL, LOG_WARNING, why);
-		clean = false;
+	nr = kvd_pools_hold(&pools);
+	for (int i = 0; i < nr; i++) {
+		/* nobody is there to open or change one: a device may hold what belongs to them */
+		if (kvd_pool_detach(pools[i], why)) {
+			main_log(NULL, LOG_WARNING, why);
+			clean = false;
+		}
+		kvd_pool_put(pools[i], false);
 	}
+	if (nr >= 0)
+		free(pools);
 	kvd_attach_forget_all();
-	pthread_mutex_unlock(&kvd_admin);
 	kvd_run_close();
 	return clean;
 }

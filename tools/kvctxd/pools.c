@@ -22,13 +22,14 @@
 #include "kvctxd.h"
 
 pthread_mutex_t kvd_lock = PTHREAD_MUTEX_INITIALIZER;
-pthread_mutex_t kvd_admin = PTHREAD_MUTEX_INITIALIZER;
 struct kvd_pool *kvd_pools;
 int kvd_loop = -1;
 
 char kvd_run[KVD_RUN_MAX];
 static int pools_lock_fd = -1;
 static uint64_t pools_next_id = KVD_ID_TENANTS;
+static pthread_cond_t pools_changed = PTHREAD_COND_INITIALIZER;		/* somebody has let go of one */
+static pthread_mutex_t pools_arrive = PTHREAD_MUTEX_INITIALIZER;	/* one at a time; outside of kvd_lock */
 
 int kvd_refuse(char *why, int err, const char *fmt, ...)
 {
@@ -73,17 +74,14 @@ int kvd_listen(const char *path, uid_t uid, gid_t gid, mode_t mode, char *why)
 {
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
 	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	mode_t mask;
 	int err;
 
 	if (sock < 0)
 		return kvd_refuse(why, -errno, "%s: %s", path, strerror(errno));
 	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", path);
 	unlink(path);
-	/* nobody connects before it has its owner and mode */
-	mask = umask(0777);
-	err = bind(sock, (struct sockaddr *)&addr, sizeof(addr)) ? -errno : 0;
-	umask(mask);
+	/* nobody connects before it has its owner and mode: what is made by bind() has that of the socket */
+	err = fchmod(sock, 0) || bind(sock, (struct sockaddr *)&addr, sizeof(addr)) ? -errno : 0;
 	if (!err && (uid != geteuid() || gid != getegid()) && chown(path, uid, gid))
 		err = -errno;
 	if (!err && (chmod(path, mode) || listen(sock, SOMAXCONN)))
@@ -176,13 +174,64 @@ void kvd_tenant_hide(struct kvd_tenant *t)
 
 /* Pools */
 
-struct kvd_pool *kvd_pool_find(const char *name)
+/* kvd_lock held */
+static struct kvd_pool *pool_find(const char *name)
 {
 	struct kvd_pool *p;
 
 	for (p = kvd_pools; p && strcmp(p->name, name); p = p->next)
 		;
 	return p;
+}
+
+struct kvd_pool *kvd_pool_hold(const char *name, bool alone)
+{
+	struct kvd_pool *p;
+
+	pthread_mutex_lock(&kvd_lock);
+	while ((p = pool_find(name)) && alone && p->changes)
+		pthread_cond_wait(&pools_changed, &kvd_lock);
+	if (p) {
+		p->users++;
+		p->changes |= alone;
+	}
+	pthread_mutex_unlock(&kvd_lock);
+	return p;
+}
+
+int kvd_pools_hold(struct kvd_pool ***out)
+{
+	struct kvd_pool *p;
+	int nr = 0;
+
+	pthread_mutex_lock(&kvd_lock);
+	for (p = kvd_pools; p; p = p->next)
+		nr++;
+	*out = calloc((size_t)nr + 1, sizeof(**out));
+	nr = 0;
+	for (p = kvd_pools; p && *out; p = p->next) {
+		p->users++;
+		(*out)[nr++] = p;
+	}
+	pthread_mutex_unlock(&kvd_lock);
+	return *out ? nr : -ENOMEM;
+}
+
+void kvd_pool_put(struct kvd_pool *p, bool alone)
+{
+	bool last;
+
+	pthread_mutex_lock(&kvd_lock);
+	p->users--;
+	if (alone)
+		p->changes = false;
+	last = p->gone && !p->users;
+	pthread_cond_broadcast(&pools_changed);
+	pthread_mutex_unlock(&kvd_lock);
+	if (!last)
+		return;
+	free(p->dir);
+	free(p);
 }
 
 static void pool_directory(const struct kvd_pool *p, char *path)
@@ -229,21 +278,22 @@ static int pool_let_go(struct kvd_pool *p, char *why)
 {
 	bool left = kve_pool_put(p->engine);
 
-	if (!left)
-		kvd_refuse(why, -EINPROGRESS, "pool %s is detached when a device answers, which it does not now", p->name);
-	free(p->dir);
-	free(p);
-	return left ? 0 : -EINPROGRESS;
+	return left ? 0 : kvd_refuse(why, -EINPROGRESS, "pool %s is detached when a device answers, which it does not now",
+				     p->name);
 }
 
 static int pool_start(struct kvd_pool *p, char *why)
 {
 	int err = kve_pool_get(p->dir, &p->engine, why);
+	bool there;
 
 	if (err)
 		return err;
 	snprintf(p->name, sizeof(p->name), "%s", p->engine->name);
-	if (kvd_pool_find(p->name))
+	pthread_mutex_lock(&kvd_lock);
+	there = pool_find(p->name);
+	pthread_mutex_unlock(&kvd_lock);
+	if (there)
 		err = kvd_refuse(why, -EEXIST, "a pool named %s is attached already", p->name);
 	else
 		err = pool_show(p, why);
@@ -263,19 +313,23 @@ int kvd_pool_attach(const char *dir, struct kvd_pool **out, char *why)
 
 	if (!p)
 		return kvd_refuse(why, -ENOMEM, "%s: %s", dir, strerror(ENOMEM));
+	p->users = 1;
 	p->dir = realpath(dir, NULL);
+	pthread_mutex_lock(&pools_arrive);
 	err = p->dir ? pool_start(p, why) : kvd_refuse(why, -errno, "%s: %s", dir, strerror(errno));
+	if (!err) {
+		pthread_mutex_lock(&kvd_lock);
+		p->next = kvd_pools;
+		kvd_pools = p;
+		pthread_mutex_unlock(&kvd_lock);
+		*out = p;
+	}
+	pthread_mutex_unlock(&pools_arrive);
 	if (err) {
 		free(p->dir);
 		free(p);
-		return err;
 	}
-	pthread_mutex_lock(&kvd_lock);
-	p->next = kvd_pools;
-	kvd_pools = p;
-	pthread_mutex_unlock(&kvd_lock);
-	*out = p;
-	return 0;
+	return err;
 }
 
 int kvd_pool_detach(struct kvd_pool *p, char *why)
@@ -294,6 +348,10 @@ int kvd_pool_detach(struct kvd_pool *p, char *why)
 	for (link = &kvd_pools; *link != p; link = &(*link)->next)
 		;
 	*link = p->next;
+	p->gone = true;
+	/* who reads */
+	while (p->users > 1)
+		pthread_cond_wait(&pools_changed, &kvd_lock);
 	pthread_mutex_unlock(&kvd_lock);
 	return pool_let_go(p, why);
 }

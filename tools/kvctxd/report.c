@@ -67,10 +67,12 @@ int kvd_report_pool(struct nl_msg *msg, struct kvd_pool *pool)
 {
 	struct kve_pool *p = pool->engine;
 	const struct kvc_super *super = kvc_super_of(p->core);
+	struct kvc_settings settings;
 	u64 capacity;
 	int err;
 
 	pthread_mutex_lock(&p->config_lock);
+	settings = super->settings;
 	capacity = kvc_capacity(p->core);
 	pthread_mutex_unlock(&p->config_lock);
 	err = nla_put_string(msg, KVCTX_A_POOL, pool->name);
@@ -82,9 +84,9 @@ int kvd_report_pool(struct nl_msg *msg, struct kvd_pool *pool)
 	err = err ?: nla_put_u32(msg, KVCTX_A_STATE, report_state(p));
 	err = err ?: nla_put_u64(msg, KVCTX_A_ATTACH_BYTES, p->attach_bytes);
 	err = err ?: nla_put_u64(msg, KVCTX_A_ATTACH_US, p->attach_ns / 1000);
-	err = err ?: nla_put_u64(msg, KVCTX_A_DISCARD_RATE, super->settings.discard_rate);
-	err = err ?: nla_put_u64(msg, KVCTX_A_WRITE_BUDGET, super->settings.write_budget);
-	if (!err && super->settings.write_budget)
+	err = err ?: nla_put_u64(msg, KVCTX_A_DISCARD_RATE, settings.discard_rate);
+	err = err ?: nla_put_u64(msg, KVCTX_A_WRITE_BUDGET, settings.write_budget);
+	if (!err && settings.write_budget)
 		err = nla_put_u64(msg, KVCTX_A_WRITE_BUDGET_LEFT, kvc_budget_left(p->core));
 	for (u32 i = 0; i < kve_nr_members(p) && !err; i++)
 		if (!report_removed(&p->members[i]))
@@ -113,13 +115,18 @@ static int report_limits(struct nl_msg *msg, const struct kvc_limits *l)
 /* A tenant has no node and so no number: these attributes are left out */
 int kvd_report_tenant(struct nl_msg *msg, struct kvd_tenant *t)
 {
-	struct kvc_pool *core = t->pool->engine->core;
-	u32 flags = kvc_super_of(core)->tenants[t->slot].flags;
+	struct kve_pool *engine = t->pool->engine;
+	struct kvc_pool *core = engine->core;
+	struct kvc_limits limits;
 	u64 pages, bytes;
+	u32 flags;
 	int err;
 
+	pthread_mutex_lock(&engine->config_lock);
+	flags = kvc_super_of(core)->tenants[t->slot].flags;
+	limits = kvc_super_of(core)->limits[t->slot];
+	pthread_mutex_unlock(&engine->config_lock);
 	kvc_tenant_usage(core, t->slot, &pages, &bytes);
-
 	err = nla_put_string(msg, KVCTX_A_POOL, t->pool->name);
 	err = err ?: nla_put_string(msg, KVCTX_A_TENANT, t->name);
 	err = err ?: nla_put_u32(msg, KVCTX_A_UID, t->uid);
@@ -130,15 +137,17 @@ int kvd_report_tenant(struct nl_msg *msg, struct kvd_tenant *t)
 	err = err ?: nla_put_u64(msg, KVCTX_A_TENANT_BYTES, bytes);
 	err = err ?: nla_put_u64(msg, KVCTX_A_TENANT_PINNED, kvc_tenant_pinned(core, t->slot));
 	err = err ?: nla_put_u32(msg, KVCTX_A_TENANT_FLAGS, flags & KVC_TENANT_VERIFIED ? KVCTX_TENANT_VERIFIED : 0);
-	return err ?: report_limits(msg, &kvc_super_of(core)->limits[t->slot]);
+	return err ?: report_limits(msg, &limits);
 }
 
 static u64 report_sessions(const struct kvd_pool *p)
 {
 	u64 nr = 0;
 
+	pthread_mutex_lock(&kvd_lock);
 	for (struct kvd_tenant *t = p->tenants; t; t = t->next)
 		nr += t->sessions;
+	pthread_mutex_unlock(&kvd_lock);
 	return nr;
 }
 

@@ -111,15 +111,15 @@ class Daemon:
         self.process.kill()
         self.process.wait()
 
-    def ctl(self, *args, ok=True):
+    def ctl(self, *args, ok=True, timeout=60):
         p = subprocess.run([O + "/bin/kvctxctl", *args, "--socket", self.run + "/control"],
-                           capture_output=True, text=True, timeout=60, check=False)
+                           capture_output=True, text=True, timeout=timeout, check=False)
         if ok:
             expect(0, p.returncode, p.stderr)
         return p
 
-    def json(self, *args):
-        return json.loads(self.ctl(*args, "-o", "json").stdout)
+    def json(self, *args, **more):
+        return json.loads(self.ctl(*args, "-o", "json", **more).stdout)
 
     def sessions(self):
         return sum(t["sessions"] for t in self.json("tenant", "list")["tenants"])
@@ -469,6 +469,36 @@ def test_control_is_hardened(daemon):
     expect(["kv0"], [p["name"] for p in daemon.json("pool", "list")["pools"]] or ["kv0"])
 
 
+def test_a_client_of_control_that_does_not_read(daemon):
+    """It asks until nothing more fits in; what it does not read keeps nobody waiting."""
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    s.connect(daemon.run + "/control")
+    s.setblocking(False)
+    dump = struct.pack("<IHHIIBBH", 20, 16, 0x301, 1, 0, 7, 1, 0)      # STATS_GET of all pools
+    asked, end = 0, time.monotonic() + 20
+    while time.monotonic() < end:
+        try:
+            s.send(dump)
+            asked += 1
+            full = 0
+        except BlockingIOError:
+            full += 1
+            if full == 20:
+                break
+            time.sleep(0.05)
+    expect(20, full, f"requests that are not taken, after {asked}")
+    try:
+        expect(["kv0"], [p["name"] for p in daemon.json("pool", "list", timeout=10)["pools"]])
+        daemon.ctl("tenant", "add", "kv0", "llama", timeout=10)
+    except subprocess.TimeoutExpired:
+        raise Failed("another request waits for it") from None
+    answers = 0
+    s.settimeout(20)
+    while answers < asked:
+        answers += struct.unpack_from("<H", s.recv(65536), 4)[0] == 3   # NLMSG_DONE
+    s.close()
+
+
 # Who may
 
 def as_user(uid, gid, groups, fn):
@@ -669,6 +699,17 @@ def other_pool_is_served(daemon):
     expect("flush: 0\n", p.stdout, "another pool")
 
 
+def admin_goes_on(daemon, what):
+    """What is asked while a change waits for a device, and changes of the pool kv1."""
+    try:
+        for args in [["pool", "list"], ["stat"], ["tenant", "list"]]:
+            daemon.json(*args, timeout=10)
+        daemon.ctl("tenant", "add", "kv1", "llama", timeout=10)
+        daemon.ctl("tenant", "remove", "kv1", "llama", timeout=10)
+    except subprocess.TimeoutExpired as e:
+        raise Failed(f"{what}: {e.cmd[1:-2]} waits for the device") from None
+
+
 def control(daemon, *args):
     """A request that may wait for a device."""
     return subprocess.Popen([O + "/bin/kvctxctl", *args, "--socket", daemon.run + "/control"], stdout=subprocess.DEVNULL)
@@ -733,6 +774,7 @@ def test_attach_of_a_device_that_does_not_answer(daemon):
         time.sleep(0.5)
         try:
             other_pool_is_served(daemon)
+            admin_goes_on(daemon, "attach")
         finally:
             slow.hold(False)
             expect(0, attach.wait(20), "attach")
@@ -741,9 +783,11 @@ def test_attach_of_a_device_that_does_not_answer(daemon):
 
 
 def test_settings_of_a_device_that_does_not_answer(daemon):
-    """Its superblock is being written, and clients of its pool come and go."""
+    """Its superblock is being written; clients of its pool come and go, and another pool is administered."""
+    other = other_pool(daemon)
     with Slow(daemon) as slow:
         expect(["flush: 0"], run_client(daemon, "store", "8"))
+        daemon.ctl("pool", "attach", other)
         for args in [["tenant", "add", "kv0", "llama"], ["tenant", "set", "kv0", "llama", "--require-verified"],
                      ["pool", "set", "kv0", "--discard", "off"], ["tenant", "remove", "kv0", "llama"]]:
             slow.hold()
@@ -754,6 +798,7 @@ def test_settings_of_a_device_that_does_not_answer(daemon):
                 c = opened(daemon)
                 expect(1, c.ask(IOC["SUBMIT"], submit(sqe(4)))[0])
                 c.close()
+                admin_goes_on(daemon, args)
             except TimeoutError:
                 raise Failed(f"{args}: a client waits for the device") from None
             finally:
