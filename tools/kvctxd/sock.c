@@ -3,7 +3,8 @@
  * Messages of wire.h at the daemon's end.
  *
  * A long body lies in a memfd that comes with the message. It is read with pread(), which cannot make us sleep or fault
- * whatever the other side does to the file meanwhile; any other kind of file is refused.
+ * whatever the other side does to the file meanwhile; any other kind of file is refused. PARCELS of them are in memory
+ * at a time, as nobody is charged for them: more wait, for what takes no longer than a copy and a request.
  *
  * A long reply is memory of ours until it is read, and a socket takes hundreds: who asks for one more before that is
  * hung up on.
@@ -21,6 +22,29 @@
 
 #include "kvctxd.h"
 
+#define PARCELS		16U
+
+static pthread_mutex_t parcels_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t parcels_fewer = PTHREAD_COND_INITIALIZER;
+static uint32_t parcels;
+
+static void parcel_begin(void)
+{
+	pthread_mutex_lock(&parcels_lock);
+	while (parcels == PARCELS)
+		pthread_cond_wait(&parcels_fewer, &parcels_lock);
+	parcels++;
+	pthread_mutex_unlock(&parcels_lock);
+}
+
+static void parcel_end(void)
+{
+	pthread_mutex_lock(&parcels_lock);
+	parcels--;
+	pthread_cond_signal(&parcels_fewer);
+	pthread_mutex_unlock(&parcels_lock);
+}
+
 int kvd_message_init(struct kvd_message *m)
 {
 	memset(m, 0, sizeof(*m));
@@ -34,8 +58,10 @@ void kvd_message_let_go(struct kvd_message *m)
 		if (m->fds[i] >= 0)
 			close(m->fds[i]);
 	m->nr_fds = 0;
-	if (m->parcel)
+	if (m->parcel) {
 		munmap(m->parcel, m->parcel_bytes);
+		parcel_end();
+	}
 	m->parcel = NULL;
 }
 
@@ -67,9 +93,12 @@ static int message_unpack(struct kvd_message *m)
 		return -EPROTO;
 	/* the system has it back with the message; malloc() might keep it */
 	m->parcel_bytes = m->head.bytes + 1;
+	parcel_begin();
 	p = mmap(NULL, m->parcel_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (p == MAP_FAILED)
+	if (p == MAP_FAILED) {
+		parcel_end();
 		return -ENOMEM;
+	}
 	m->parcel = p;
 	while (done < m->head.bytes) {
 		ssize_t n = pread(m->fds[0], m->parcel + done, m->head.bytes - done, (off_t)done);

@@ -22,6 +22,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 
@@ -913,6 +914,34 @@ def test_messages_are_not_kept(daemon):
         expect(-errno.EINVAL, c.ask(IOC["WAIT"], flags=PARCEL, fds=[fd], length=12 << 20)[0])
         os.close(fd)
     expect(True, anonymous() < before + (12 << 10), f"{anonymous() - before} KiB more")
+
+
+def test_long_messages_are_few_at_a_time(daemon):
+    """However many clients send them at once: no more than 16 of 16 MiB are in the daemon's memory."""
+    def peak():
+        with open(f"/proc/{daemon.process.pid}/status", encoding="ascii") as f:
+            return next(int(line.split()[1]) for line in f if line.startswith("VmHWM"))
+
+    clients = [Client(daemon) for _ in range(64)]
+    for c in clients:
+        expect(0, c.open()[0])
+    length = (16 << 20) - 4096
+    fd = memfd(length)
+    os.pwrite(fd, bytes(length), 0)
+    before, answers = peak(), []
+
+    def send(c):
+        for _ in range(3):
+            answers.append(c.ask(IOC["WAIT"], flags=PARCEL, fds=[fd], length=length)[0])
+
+    threads = [threading.Thread(target=send, args=(c,)) for c in clients]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(60)
+    os.close(fd)
+    expect([-errno.EINVAL] * 192, answers)
+    expect(True, peak() < before + (17 * 16 << 10), f"{peak() - before} KiB more")
 
 
 def test_first_message_is_short(daemon):
