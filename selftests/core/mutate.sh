@@ -92,6 +92,7 @@ lease-shared@kmod/core/log/lease.c@s/least = min(least, excess_of(l, k));/least 
 lease-most@kmod/core/log/lease.c@s/if (excess > most || .*/if (excess \&\& !next) {/@whose leases yield is not a matter of shares
 lease-longest@kmod/core/log/lease.c@s/seg->keeps->since < next->keeps->since/seg->keeps->since > next->keeps->since/@the last lease yields first
 lease-again@kmod/core/log/lease.c@s/return keeps_yield(m, seg, KVC_S_DRAINING, .*/return keeps_yield(m, seg, KVC_S_DRAINING, false);/@who leases victims again and again keeps them
+lease-heir@kmod/core/log/lease.c@s/^\tif (k->epoch == t->whose)/\tif (1)/;s/^\t\tt->keeps = 0;/\t\t;/@leases of a removed tenant count for who gets its slot
 lease-limit@kmod/core/log/lease.c@s/s->limits\[i\].leased ? share_of(m, s->limits\[i\].leased) : //@what the operator set as limit counts for nothing
 lease-gone@kmod/core/log/lease.c@/^static u32 excess_of/,/^}/s/k->epoch != t->epoch/0/@leases of a removed tenant count as those of who has its slot
 lease-yielding@kmod/core/log/segment.c@/YIELDING\]/s/false, true/true, true/@a segment that yields can be leased
@@ -238,11 +239,13 @@ memory-tombs@kmod/core/index/entry.c@s/if (eb->e\[i\].state != KVC_E_DEAD)/if (0
 order-age@kmod/core/log/reclaim.c@s/seg->open_seq < oldest->open_seq/seg->open_seq > oldest->open_seq/@the youngest goes where the oldest should
 order-leased@kmod/core/log/segment.c@/^bool kvc_seg_evictable/,/^}/s/ \&\& !os_atomic_read(&seg->leases)//@leased segments are chosen
 prefix-moves@kmod/core/policy/victim.c@s/(least \&\& part->gain > least /(0 \&\& part->gain > least /@nothing is rewritten but what was loaded lately
-quota-full@kmod/core/policy/quota.c@s/return bytes_of(p, slot) + os_atomic64_read(&s->pending) >= quota ||/return false \&\&/@no tenant is ever at its quota
+quota-full@kmod/core/policy/quota.c@s/return h.bytes + os_atomic64_read(&s->pending) >= quota ||/return false \&\&/@no tenant is ever at its quota
 quota-pending@kmod/core/policy/quota.c@s/ + os_atomic64_read(&s->pending) >= quota/ >= quota/@stores under way do not count for a quota
-quota-lost@kmod/core/policy/quota.c@s/^\tWRITE_ONCE(p->quota.share\[slot\].lost, lost);/\t;/@pages on lost members count for reserves
+quota-lost@kmod/core/policy/quota.c@s/^\t\th.bytes -= min.*/\t\t;/@pages on lost members count for reserves
+quota-lost-segs@kmod/core/policy/quota.c@s/^\t\th.segs -= min.*/\t\t;/@segments on lost members count for quotas
+quota-wraps@kmod/core/policy/quota.c@s/return bytes > quota \&\& bytes - quota > open;/return bytes > quota + open;/@a quota near the largest number is one that nobody is below
 quota-least@kmod/core/policy/quota.c@s/max(l->quota, segment)/l->quota/@a quota below a segment is not rounded
-quota-bound@kmod/core/policy/quota.c@s/ || (kvc_seg_owner(seg) \&\& os_atomic_read(&s->segs) > READ_ONCE(s->reserve_segs))//@holes keep any number of segments for a reserve
+quota-bound@kmod/core/policy/quota.c@s/if (kvc_seg_owner(seg) \&\& h.segs > READ_ONCE(s->reserve_segs))/if (0)/@holes keep any number of segments for a reserve
 quota-home@kmod/core/policy/quota.c@s/wanted = min_t(u64, wanted, max_t(u64, 1, .*/;/@a small quota has homes on all members
 quota-plan@kmod/core/policy/quota.c@s/return kept \&\& needed <= room.keep;/return kept;/@reserves that cannot be kept are taken
 quota-open@kmod/core/policy/quota.c@s/^\t\tkept &= .*/\t\t;/@too many tenants with segments of their own are taken
