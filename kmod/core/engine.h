@@ -141,6 +141,8 @@ struct kvc_cursor {
 	u32	blockno, block;	/* an entry block at or before it: number in the segment, id */
 };
 
+#define KVC_SLOT_WORDS		((KVC_TENANTS_MAX + 63) / 64)
+
 struct kvc_seg {
 	u8	member;			/* immutable */
 	/* member lock; both may be read without it */
@@ -159,6 +161,7 @@ struct kvc_seg {
 	u64	believed;		/* generation that recovery could find on media; see tomb.c */
 	u64	open_seq;
 	u64	min_seq;		/* no page record in its log is older */
+	u64	tenants[KVC_SLOT_WORDS]; /* a bit each: who may have pages here, as far as somebody looked; see own.c */
 	u32	crowded;		/* pool->rooms when its tombstones found no room, or not less than they have */
 	u64	dirty_since;		/* member->commits at the oldest unlogged record */
 	u64	writing_since;		/* the same of the extent on its way */
@@ -220,6 +223,7 @@ struct kvc_reclaim {
 	u64	price;		/* what a block's pages were worth that went lately */
 	bool	spills;		/* a reserve loses the victim, see kvc_spill() */
 	u32	whose;		/* 1 + slot of the tenant that has to evict its own, 0: who goes is open */
+	u32	trimmed;	/* own.c: the segment to go on with */
 	/* leave.c */
 	u32	rounds;		/* that the victim was gone over again after moves had failed */
 	bool	failed;		/* a move did, in this round */

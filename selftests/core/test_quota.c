@@ -9,6 +9,7 @@
 #define FULL	7U
 #define SEGMENT	KVC_SEGMENT_MIN
 #define SEGS	48U
+#define WIDE	400U
 
 struct two {
 	struct rig *rig;
@@ -44,6 +45,11 @@ static int make_members(void **state)
 static int make_small(void **state)
 {
 	return make_with(state, 1, 12);
+}
+
+static int make_wide(void **state)
+{
+	return make_with(state, 1, WIDE);
 }
 
 static void put_domains(struct two *t)
@@ -783,6 +789,92 @@ static void lost_pages_beside_others(void **state)
 	assert_all_there(t, 0, t->next[0] - FULL, t->next[0]);
 }
 
+static u32 windows;
+
+static void tally(void)
+{
+	windows++;
+}
+
+/* Who is refused at the quota, again and again, does not look at all that others have stored each time. */
+static void refused_without_a_search(void **state)
+{
+	struct two *t = *state;
+	struct kvc_lease l[4 * FULL];
+	u32 n;
+
+	/* one page of the tenant's lies beside others', and is leased as all that it has */
+	store_some(t, 0, 1);
+	store_some(t, 1, (WIDE - 50) * FULL);
+	assert_int_equal(limit(t, 0, 2 * FULL * PAGE, 0), 0);
+	assert_int_equal(rig_lease(t->rig, t->d[0], 0, &l[0]), 0);
+	for (n = 1; store_one(t, 0) == 0; n++)
+		assert_int_equal(rig_lease(t->rig, t->d[0], n, &l[n]), 0);
+	assert_true(n >= 2 * FULL);
+	windows = 0;
+	os_window = tally;
+	assert_int_equal(rig_store(t->rig, t->d[0], 1000, 0, PAGE), -ENOSPC);
+	os_window = NULL;
+	assert_in_range(windows, 1, 40);
+	while (n--)
+		kvc_lease_put(t->rig->pool, &l[n]);
+	assert_int_equal(store_one(t, 0), 0);
+}
+
+/* Pages that leave one by one, for a quota that came later, are looked for once and not for each from the beginning. */
+static void trimming_goes_on(void **state)
+{
+	struct two *t = *state;
+	u32 i;
+
+	for (i = 0; i < (WIDE - 50) * FULL / 2; i++) {
+		store_some(t, 0, 1);
+		store_some(t, 1, 1);
+	}
+	assert_int_equal(limit(t, 0, SEGMENT, 0), 0);
+	windows = 0;
+	os_window = tally;
+	rig_work(t->rig);
+	os_window = NULL;
+	assert_true(bytes_of(t, 0) <= SEGMENT);
+	assert_all_there(t, 1, 0, t->next[1]);
+	/* four pages of each segment, and some steps */
+	assert_in_range(windows, WIDE, 12 * WIDE);
+}
+
+static struct two *watched;
+static u64 bytes_then;			/* when the first victim was chosen */
+
+static void watch_victim(void)
+{
+	if (!bytes_then && watched->rig->pool->members[0].reclaim.victim)
+		bytes_then = bytes_of(watched, 0);
+}
+
+/* And others need not wait until all of them have left. */
+static void trimming_holds_up_nobody(void **state)
+{
+	struct two *t = *state;
+	u64 bytes;
+
+	while (rig_stats(t->rig).segments_reclaimed == 0) {
+		store_some(t, 0, 1);
+		store_some(t, 1, 1);
+	}
+	while (rig_store(t->rig, t->d[1], t->next[1], 0, PAGE) == 0)
+		t->next[1]++;
+	rig_flush(t->rig);
+	bytes = bytes_of(t, 0);
+	assert_int_equal(limit(t, 0, SEGMENT, 0), 0);
+	watched = t;
+	bytes_then = 0;
+	os_window = watch_victim;
+	rig_work(t->rig);
+	os_window = NULL;
+	assert_true(bytes_then > bytes - 10 * SEGMENT);
+	assert_true(bytes_of(t, 0) <= SEGMENT);
+}
+
 static const struct CMUnitTest quota_tests[] = {
 	cmocka_unit_test_setup_teardown(reserve_stays, make, unmake),
 	cmocka_unit_test_setup_teardown(reserve_stays_on_members, make_members, unmake),
@@ -814,6 +906,9 @@ static const struct CMUnitTest quota_tests[] = {
 	cmocka_unit_test_setup_teardown(lost_segments_do_not_count, make_members, unmake),
 	cmocka_unit_test_setup_teardown(lost_segments_keep_no_reserve, make_members, unmake),
 	cmocka_unit_test_setup_teardown(lost_pages_beside_others, make_members, unmake),
+	cmocka_unit_test_setup_teardown(refused_without_a_search, make_wide, unmake),
+	cmocka_unit_test_setup_teardown(trimming_goes_on, make_wide, unmake),
+	cmocka_unit_test_setup_teardown(trimming_holds_up_nobody, make_wide, unmake),
 };
 
 TEST_GROUP(quota);

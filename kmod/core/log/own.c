@@ -4,64 +4,195 @@
  *
  * One member is asked to, by a store that was refused or when a tenant is found to be over its quota; its worker goes
  * on as long as that is so (reclaim.c), and asks the next one when it has nothing more to evict.
+ *
+ * Pages that the tenant has beside others' leave one by one. Each segment has a set of tenants that may have some: all,
+ * until it was sealed and somebody looked, and fewer each time. So who is refused again and again, as all that he has
+ * is leased, does not go over all that others have stored.
  */
 #include "log/log.h"
 
-/* Has the tenant, or have @others, a page in the segment? With the member locked, or by who executes its work. */
-static os_racy bool has_page(const struct kvc_pool *p, const struct kvc_seg *seg, u32 slot, bool others)
+/* Member locked. */
+static bool is_there(const struct kvc_member *m)
 {
-	struct kvc_cursor c;
-	u32 entry;
+	return !m->offline && !m->leaving;
+}
 
+/* Has the tenant a page in the segment? Member locked. */
+static os_racy bool has_page(const struct kvc_pool *p, const struct kvc_seg *seg, u32 slot)
+{
+	u32 owner = kvc_seg_owner(seg), entry;
+	struct kvc_cursor c;
+
+	if (owner && owner != slot + 1)
+		return false;
 	kvc_cursor_init(&c);
 	for (; (entry = kvc_cursor_entry(p, seg, &c)) != KVC_NONE; c.index++) {
 		const struct kvc_entry *e = kvc_entry(p, entry);
 
-		if ((e->state == KVC_E_LIVE || e->state == KVC_E_PENDING) &&
-		    (kvc_domain(p, e->domain)->slot == slot) != others)
+		if ((e->state == KVC_E_LIVE || e->state == KVC_E_PENDING) && kvc_domain(p, e->domain)->slot == slot)
 			return true;
 	}
 	return false;
 }
 
-/* A shared segment whose pages may leave for the tenant's quota. Member locked. */
-static bool may_trim(const struct kvc_pool *p, const struct kvc_seg *seg, u32 slot)
+static bool may_have(const struct kvc_seg *seg, u32 slot)
 {
-	return seg->state == KVC_S_SEALED && !kvc_seg_owner(seg) && !os_atomic_read(&seg->leases) &&
-	       os_atomic64_read(&seg->live_bytes) && has_page(p, seg, slot, false);
+	return READ_ONCE(seg->tenants[slot / 64]) >> slot % 64 & 1;
 }
 
-/* The next segment of @m that has pages of the tenant beside others', from number @from on; NULL: there is none */
-struct kvc_seg *kvc_own_mixed(struct kvc_member *m, u32 slot, u32 from)
+/*
+ * Who has pages in the segment? No page comes to a sealed one, so whoever has none now is not looked for there again.
+ * Member locked.
+ */
+static os_racy void note_tenants(const struct kvc_pool *p, struct kvc_seg *seg)
 {
-	struct kvc_seg *found = NULL;
-	u32 i;
-
-	for (i = from; i < m->nr_segs && !found; i++) {
-		os_lock(&m->lock);
-		if (may_trim(m->pool, &m->segs[i], slot))
-			found = &m->segs[i];
-		os_unlock(&m->lock);
-	}
-	return found;
-}
-
-/* Who are the pages in a recovered segment, or in one from before there were limits? KVC_TENANTS_MAX: several */
-static os_racy u32 sole_tenant(const struct kvc_pool *p, const struct kvc_seg *seg)
-{
+	u64 tenants[KVC_SLOT_WORDS] = { 0 };
 	struct kvc_cursor c;
-	u32 entry, slot;
+	u32 entry, slot, i;
 
 	kvc_cursor_init(&c);
 	for (; (entry = kvc_cursor_entry(p, seg, &c)) != KVC_NONE; c.index++) {
 		const struct kvc_entry *e = kvc_entry(p, entry);
 
+		slot = kvc_domain(p, e->domain)->slot;
+		if (e->state == KVC_E_LIVE)
+			tenants[slot / 64] |= BIT_ULL(slot % 64);
+	}
+	for (i = 0; i < KVC_SLOT_WORDS; i++)
+		WRITE_ONCE(seg->tenants[i], tenants[i]);
+}
+
+/* Is it a shared segment that pages of the tenant may leave for its quota? Without the lock it is a guess. */
+static bool may_trim(const struct kvc_seg *seg, u32 slot)
+{
+	return READ_ONCE(seg->state) == KVC_S_SEALED && !kvc_seg_owner(seg) && may_have(seg, slot) &&
+	       !os_atomic_read(&seg->leases) && os_atomic64_read(&seg->live_bytes);
+}
+
+static bool has_some(struct kvc_member *m, struct kvc_seg *seg, u32 slot)
+{
+	bool has;
+
+	os_lock(&m->lock);
+	if (may_trim(seg, slot))
+		note_tenants(m->pool, seg);
+	has = may_trim(seg, slot);
+	os_unlock(&m->lock);
+	return has;
+}
+
+/* The number of segments of @m, whose pages may leave; none of one that is gone, or leaves */
+static u32 count_segments(struct kvc_member *m)
+{
+	u32 nr;
+
+	os_lock(&m->lock);
+	nr = is_there(m) ? m->nr_segs : 0;
+	os_unlock(&m->lock);
+	return nr;
+}
+
+/* A segment of @m that has pages of the tenant beside others', by number the first from @from on and round; or NULL */
+static struct kvc_seg *find_mixed(struct kvc_member *m, u32 slot, u32 from)
+{
+	u32 nr = os_atomic64_read(&m->stock[slot].bytes) ? count_segments(m) : 0, i;
+
+	for (i = 0; i < nr; i++) {
+		struct kvc_seg *seg = &m->segs[(from + i) % nr];
+
+		if (may_trim(seg, slot) && has_some(m, seg, slot))
+			return seg;
+	}
+	return NULL;
+}
+
+/* Unless it is leased, if @leases of its segment are given: a lease is taken with the shard's lock. Did it leave? */
+bool kvc_page_evict(struct kvc_pool *p, u32 entry, const struct os_atomic *leases)
+{
+	u32 bucket = kvc_entry_bucket(p, entry);
+	struct kvc_shard *sh = kvc_shard(p, bucket);
+	bool leaves;
+
+	os_lock(&sh->lock);
+	leaves = kvc_entry(p, entry)->state == KVC_E_LIVE && (!leases || !os_atomic_read(leases));
+	if (leaves) {
+		struct kvc_domain *d = kvc_domain(p, kvc_entry(p, entry)->domain);
+
+		os_trace(page_evicted, p->super.pool_name, d->slot, kvc_entry_seg(p, entry)->member,
+			 kvc_gseg_local(kvc_gseg(p, kvc_entry_seg(p, entry))), -1, (u32)kvc_entry(p, entry)->length, 0);
+		kvc_page_lose(p, bucket, entry);
+		if (!READ_ONCE(d->dead)) {
+			kvc_budget_note(p, d, kvc_entry(p, entry)->key);
+			sh->evicted++;
+			kvc_event(d, KVC_EVENT_EVICTED, kvc_entry(p, entry));
+		}
+	}
+	os_unlock(&sh->lock);
+	return leaves;
+}
+
+/* The entries that a segment has, for who goes over them without the lock: what comes then is tombstones. */
+static u32 count_entries(struct kvc_member *m, const struct kvc_seg *seg)
+{
+	u32 nr;
+
+	os_lock(&m->lock);
+	nr = seg->nr_entries;
+	os_unlock(&m->lock);
+	return nr;
+}
+
+/* The tenant's pages leave a segment that others share, but those that may be leased. Did any? */
+static os_racy bool trim(struct kvc_member *m, struct kvc_seg *seg, u32 slot)
+{
+	u32 nr = count_entries(m, seg), entry;
+	struct kvc_pool *p = m->pool;
+	struct kvc_cursor c;
+	bool any = false;
+
+	kvc_seg_undead(p, seg);
+	kvc_cursor_init(&c);
+	for (; c.index < nr; c.index++) {
+		entry = kvc_cursor_entry(p, seg, &c);
+		if (kvc_domain(p, kvc_entry(p, entry)->domain)->slot == slot)
+			any |= kvc_page_evict(p, entry, &seg->leases);
+		if (c.index % 1024 == 1023)
+			os_relax();
+	}
+	return any;
+}
+
+/* The same in one segment after the other, until one had any. By who executes the member's work. */
+bool kvc_own_trim(struct kvc_member *m, u32 slot)
+{
+	struct kvc_seg *seg;
+
+	while ((seg = find_mixed(m, slot, m->reclaim.trimmed))) {
+		m->reclaim.trimmed = (u32)(seg - m->segs) + 1;
+		if (trim(m, seg, slot))
+			return true;
+	}
+	return false;
+}
+
+/* Whose are the pages in a recovered segment, or in one from before there were limits? KVC_TENANTS_MAX: several's */
+static os_racy u32 sole_tenant(const struct kvc_pool *p, const struct kvc_seg *seg, u32 nr)
+{
+	u32 sole = KVC_TENANTS_MAX, slot;
+	struct kvc_cursor c;
+
+	kvc_cursor_init(&c);
+	for (; c.index < nr; c.index++) {
+		const struct kvc_entry *e = kvc_entry(p, kvc_cursor_entry(p, seg, &c));
+
 		if (e->state != KVC_E_LIVE)
 			continue;
 		slot = kvc_domain(p, e->domain)->slot;
-		return has_page(p, seg, slot, true) ? KVC_TENANTS_MAX : slot;
+		if (sole != KVC_TENANTS_MAX && slot != sole)
+			return KVC_TENANTS_MAX;
+		sole = slot;
 	}
-	return KVC_TENANTS_MAX;
+	return sole;
 }
 
 static bool adopt(struct kvc_member *m, struct kvc_seg *seg)
@@ -72,7 +203,7 @@ static bool adopt(struct kvc_member *m, struct kvc_seg *seg)
 
 	if (READ_ONCE(seg->state) != KVC_S_SEALED || kvc_seg_owner(seg) || !os_atomic64_read(&seg->live_bytes))
 		return false;
-	slot = sole_tenant(p, seg);
+	slot = sole_tenant(p, seg, count_entries(m, seg));
 	if (slot == KVC_TENANTS_MAX || kvc_quota_head(p, slot, KVC_HEAD_NEW) == KVC_HEAD_NEW)
 		return false;
 	os_lock(&m->lock);
@@ -109,27 +240,22 @@ void kvc_own_adopt(struct kvc_member *m)
 		kvc_kick(&p->members[i]);
 }
 
-/* Member locked. */
-static bool is_there(const struct kvc_member *m)
-{
-	return !m->offline && !m->leaving;
-}
-
 /* The tenant's segments on @m that could go, and *closing: one will soon be */
-static u32 count_own(struct kvc_member *m, u32 slot, bool *closing)
+u32 kvc_own_count(struct kvc_member *m, u32 slot, bool *closing)
 {
-	u32 n = 0, i;
+	u32 nr = os_atomic_read(&m->stock[slot].segs) ? count_segments(m) : 0, n = 0, i;
 
-	os_lock(&m->lock);
-	for (i = 0; is_there(m) && i < m->nr_segs; i++) {
+	for (i = 0; i < nr; i++) {
 		const struct kvc_seg *seg = &m->segs[i];
+		u8 state;
 
 		if (kvc_seg_owner(seg) != slot + 1)
 			continue;
+		/* it may be sealed meanwhile */
+		state = READ_ONCE(seg->state);
+		*closing |= state == KVC_S_SEALING || state == KVC_S_VICTIM;
 		n += kvc_seg_evictable(m, seg);
-		*closing |= seg->state == KVC_S_SEALING || seg->state == KVC_S_VICTIM;
 	}
-	os_unlock(&m->lock);
 	return n;
 }
 
@@ -141,14 +267,14 @@ static bool close_open(struct kvc_member *m, u32 slot)
 
 	os_lock(&m->lock);
 	for (i = 0; is_there(m) && i < m->nr_heads; i++) {
-		if (m->head[i] && has_page(m->pool, m->head[i], slot, false)) {
+		if (m->head[i] && has_page(m->pool, m->head[i], slot)) {
 			kvc_seg_retire(m, i);
 			any = true;
 		}
 	}
 	gseg = is_there(m) ? m->list[KVC_S_SEALING].first : KVC_NONE;
 	for (; !any && gseg != KVC_NONE; gseg = kvc_seg(m->pool, gseg)->next)
-		any = has_page(m->pool, kvc_seg(m->pool, gseg), slot, false);
+		any = has_page(m->pool, kvc_seg(m->pool, gseg), slot);
 	os_unlock(&m->lock);
 	return any;
 }
@@ -163,8 +289,8 @@ static bool has_any(struct kvc_member *m, u32 slot)
 
 	if (READ_ONCE(m->offline) || READ_ONCE(m->leaving))
 		return false;
-	return kvc_own_mixed(m, slot, 0) || close_open(m, slot) || kvc_own_mixed(m, slot, 0) ||
-	       count_own(m, slot, &closing) || closing;
+	return find_mixed(m, slot, 0) || close_open(m, slot) || find_mixed(m, slot, 0) ||
+	       kvc_own_count(m, slot, &closing) || closing;
 }
 
 /* The member with most of the tenant's that can go, or p->members + @nr */
@@ -176,7 +302,7 @@ static struct kvc_member *find_member(struct kvc_pool *p, u32 slot, u32 nr)
 
 	for (i = 0; i < nr; i++) {
 		closing = false;
-		n = 2 * count_own(&p->members[i], slot, &closing);
+		n = 2 * kvc_own_count(&p->members[i], slot, &closing);
 		if (n + closing > most) {
 			most = n + closing;
 			best = &p->members[i];

@@ -128,31 +128,6 @@ static struct kvc_seg *take_any(struct kvc_member *m)
 	return take(m, seg, true) ? seg : NULL;
 }
 
-/* Unless it is leased, if @leases of its segment are given: a lease is taken with the shard's lock. Did it leave? */
-static bool evict_page(struct kvc_pool *p, u32 entry, const struct os_atomic *leases)
-{
-	u32 bucket = kvc_entry_bucket(p, entry);
-	struct kvc_shard *sh = kvc_shard(p, bucket);
-	bool leaves;
-
-	os_lock(&sh->lock);
-	leaves = kvc_entry(p, entry)->state == KVC_E_LIVE && (!leases || !os_atomic_read(leases));
-	if (leaves) {
-		struct kvc_domain *d = kvc_domain(p, kvc_entry(p, entry)->domain);
-
-		os_trace(page_evicted, p->super.pool_name, d->slot, kvc_entry_seg(p, entry)->member,
-			 kvc_gseg_local(kvc_gseg(p, kvc_entry_seg(p, entry))), -1, (u32)kvc_entry(p, entry)->length, 0);
-		kvc_page_lose(p, bucket, entry);
-		if (!READ_ONCE(d->dead)) {
-			kvc_budget_note(p, d, kvc_entry(p, entry)->key);
-			sh->evicted++;
-			kvc_event(d, KVC_EVENT_EVICTED, kvc_entry(p, entry));
-		}
-	}
-	os_unlock(&sh->lock);
-	return leaves;
-}
-
 /* With @seg, which was taken. Member locked. */
 static void begin(struct kvc_member *m, struct kvc_seg *seg)
 {
@@ -172,14 +147,17 @@ static void begin(struct kvc_member *m, struct kvc_seg *seg)
 /* A segment of the tenant's own goes: 1; -EAGAIN: one may soon be had; -ENOENT: there is none */
 static int choose_own(struct kvc_member *m, u32 slot)
 {
-	struct kvc_seg *seg;
+	struct kvc_seg *seg = NULL;
+	bool closing = false, any;
 	int r;
 
 	m->reclaim.whose = slot + 1;
 	m->reclaim.spills = false;
-	seg = kvc_victim_choose(m);
+	any = kvc_own_count(m, slot, &closing);
+	if (any)
+		seg = kvc_victim_choose(m);
 	os_lock(&m->lock);
-	if (!seg || !kvc_victim_may_be(m, seg)) {
+	if (any && (!seg || !kvc_victim_may_be(m, seg))) {
 		m->survey->nr = 0;
 		seg = oldest_sealed(m, false, NULL);
 	}
@@ -192,36 +170,6 @@ static int choose_own(struct kvc_member *m, u32 slot)
 	return r;
 }
 
-/* The tenant's pages leave a segment that others share, but those that may be leased. Did any? */
-static bool trim(struct kvc_member *m, struct kvc_seg *seg, u32 slot)
-{
-	struct kvc_pool *p = m->pool;
-	struct kvc_cursor c;
-	bool any = false;
-	u32 entry;
-
-	kvc_seg_undead(p, seg);
-	kvc_cursor_init(&c);
-	for (; (entry = kvc_cursor_entry(p, seg, &c)) != KVC_NONE; c.index++)
-		if (kvc_domain(p, kvc_entry(p, entry)->domain)->slot == slot)
-			any |= evict_page(p, entry, &seg->leases);
-	return any;
-}
-
-/* The same in one segment after the other, until one had any */
-static bool trim_some(struct kvc_member *m, u32 slot)
-{
-	struct kvc_seg *seg;
-	u32 from = 0;
-
-	while ((seg = kvc_own_mixed(m, slot, from))) {
-		if (trim(m, seg, slot))
-			return true;
-		from = (u32)(seg - m->segs) + 1;
-	}
-	return false;
-}
-
 /* A tenant was asked to evict its own: 1: something is chosen; 0: not yet; -EAGAIN: a step was taken */
 static int serve(struct kvc_member *m, u32 slot)
 {
@@ -232,7 +180,7 @@ static int serve(struct kvc_member *m, u32 slot)
 		r = choose_own(m, slot);
 		if (r == 1)
 			return 1;
-		if (trim_some(m, slot))
+		if (kvc_own_trim(m, slot))
 			return -EAGAIN;
 		if (r == -EAGAIN)
 			return 0;
@@ -311,7 +259,7 @@ static int choose(struct kvc_member *m)
 
 	if (unlikely(READ_ONCE(m->pool->quota.on)))
 		r = serve_quotas(m);
-	if (r)
+	if (r == 1)
 		return r;
 	if (short_of_room(m))
 		seg = propose(m);
@@ -613,7 +561,7 @@ int kvc_victim_evict(struct kvc_member *m)
 		return -EAGAIN;
 	kvc_cursor_init(&rc->cursor);
 	while ((entry = kvc_cursor_entry(m->pool, rc->victim, &rc->cursor)) != KVC_NONE) {
-		evict_page(m->pool, entry, NULL);
+		kvc_page_evict(m->pool, entry, NULL);
 		if (++rc->cursor.index % 1024 == 0)
 			os_relax();
 	}

@@ -172,6 +172,10 @@ bool kvc_room_coming(const struct kvc_member *m)
 /* The segment as its new header leaves it: empty. Entries and CRCs were freed before. */
 void kvc_seg_reset(struct kvc_pool *p, struct kvc_seg *seg)
 {
+	u32 i;
+
+	for (i = 0; i < KVC_SLOT_WORDS; i++)
+		WRITE_ONCE(seg->tenants[i], U64_MAX);
 	seg->log_end = 1;
 	seg->data_start = p->seg_blocks;
 	seg->unlogged = 0;
