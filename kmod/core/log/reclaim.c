@@ -293,7 +293,7 @@ static int choose(struct kvc_member *m)
 	if (seg) {
 		begin(m, seg);
 		r = 1;
-	} else if (!m->list[KVC_S_SEALING].count) {
+	} else if (!r && !m->list[KVC_S_SEALING].count) {
 		if (kvc_memory_pressed(m->pool) && !kvc_memory_despair(m))
 			r = -EAGAIN;
 		else if (short_of_segments(m) && !despair(m))
