@@ -15,7 +15,8 @@
  * with the reason when what the device has of it has ended. Deadlines are looked after by the tick of data/wait.c.
  *
  * Who changes what kvctx_req_unwanted() looks at calls kvctx_send_weed() afterwards; who lets a bio wait looks under
- * the lock. So none slips in behind.
+ * the lock. So none slips in behind. An operation that has given up has its error in io.error, set under the lock: no
+ * bio of it waits any more, neither one that is made later nor one that comes back from the device later.
  */
 #include "op.h"
 
@@ -24,6 +25,14 @@ static void send_drop(struct kvctx_bio *b)
 {
 	b->bio.bi_status = BLK_STS_IOERR;
 	b->bio.bi_end_io(&b->bio);
+}
+
+/* Has the operation given up, or failed otherwise? Then it shall not wait: 0 or why. */
+static int send_ended(struct kvctx_op *op)
+{
+	int err = READ_ONCE(op->io.error);
+
+	return err ? err : kvctx_req_unwanted(&op->call);
 }
 
 /* Let it wait, or tell why it shall not: then that is the operation's error. Any context. */
@@ -36,7 +45,7 @@ static int send_wait(struct kvctx_bio *b)
 	int err;
 
 	spin_lock_irqsave(&m->send.lock, flags);
-	err = kvctx_req_unwanted(&op->call);
+	err = send_ended(op);
 	if (!err) {
 		atomic_inc(&m->send.waiting);
 		list_add_tail(&b->node, &m->send.bios);

@@ -7,10 +7,15 @@
  *	tags ring N             the same by io_uring, without the cancelling
  *	tags late N             loads with a deadline
  *	tags store FROM N       stores with a deadline
+ *	tags cut FROM N         submits N loads of large pages, each in many bios; another thread cancels those that begin
+ *				to wait, once, while their other bios are still being made: "told=N ended=N of N",
+ *				how many CANCEL said that it ended, and how many did
  *
- * They print "submitted: N" when the system call has returned, then "right=N late=N canceled=N other=N of N", with what
+ * The others print "submitted: N" when the system call has returned, then "right=N late=N canceled=N other=N of N", with what
  * has ended; "load" before and behind its cancelling.
  */
+#include <pthread.h>
+
 #include "kvctx_uring.h"
 #include "ktest.h"
 
@@ -18,6 +23,10 @@
 #define SLOT (128UL << 10)
 #define MAX 256U
 #define LATE (KT_SEC / 2)
+#define LARGE 1000000U			/* a page of "cut" */
+#define LARGE_SLOT (2U << 20)
+#define PIECES (LARGE / 512 + 1)
+#define LARGE_MAX (MAX * SLOT / LARGE_SLOT)
 
 static struct kvctx_sqe sqes[MAX];
 static struct kvctx_seg segs[MAX];
@@ -125,16 +134,101 @@ static int ring(struct kt *k, unsigned int nr)
 	return 0;
 }
 
+/* Pieces of 512 bytes that are no neighbours: no bio has room for all of them. */
+static void prepare_large(uint64_t from, unsigned int nr)
+{
+	static struct kvctx_seg pieces[LARGE_MAX][PIECES];
+
+	for (unsigned int i = 0; i < nr; i++) {
+		struct kvctx_key key = { .digest = "pages of the test scripts", .qualifier = from + i };
+
+		for (unsigned int j = 0; j < PIECES; j++)
+			pieces[i][j] = kt_seg(KVCTX_MEM_ARENA, i * LARGE_SLOT + j * 1024U,
+					      j < PIECES - 1 ? 512 : LARGE % 512);
+		sqes[i] = kt_io(KVCTX_OP_LOAD, key, pieces[i], PIECES);
+		sqes[i].user_data = i;
+	}
+}
+
+struct cut {
+	struct kt *k;
+	unsigned int nr;
+	bool submitted;		/* all of them */
+	bool told[LARGE_MAX];
+	unsigned int ends;
+};
+
+static void cut_reap(struct cut *c)
+{
+	struct kvctx_cqe cqe;
+
+	while (kt_reap(c->k, &cqe)) {
+		if (cqe.user_data >= MAX) {
+			c->told[cqe.user_data - MAX] |= cqe.res > 0;
+		} else {
+			ended[cqe.user_data] = true;
+			c->ends++;
+		}
+	}
+}
+
+static void *cut_thread(void *arg)
+{
+	struct kvctx_sqe sqe = kt_sqe(KVCTX_OP_CANCEL, (struct kvctx_key){ 0 });
+	struct cut *c = arg;
+	bool all;
+
+	do {
+		all = __atomic_load_n(&c->submitted, __ATOMIC_ACQUIRE);
+		for (unsigned int i = 0; i < c->nr; i++) {
+			if (c->told[i] || ended[i])
+				continue;
+			sqe.offset = i;
+			sqe.user_data = MAX + i;
+			if (kt_submit(c->k, &sqe, 1, 0) != 1)
+				exit(1);
+			cut_reap(c);
+		}
+	} while (!all);
+	return NULL;
+}
+
+static int cut(struct kt *k, unsigned int nr)
+{
+	struct cut c = { .k = k, .nr = nr };
+	unsigned int told = 0, done = 0;
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, cut_thread, &c))
+		return 1;
+	submitted(kt_submit(k, sqes, nr, 0));
+	__atomic_store_n(&c.submitted, true, __ATOMIC_RELEASE);
+	pthread_join(thread, NULL);
+	while (c.ends < nr && kt_wait(k, 1, 2 * KT_SEC) > 0)
+		cut_reap(&c);
+	for (unsigned int i = 0; i < nr; i++) {
+		told += c.told[i];
+		done += c.told[i] && ended[i];
+	}
+	printf("told=%u ended=%u of %u\n", told, done, nr);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	const char *verb = argc > 2 ? argv[1] : "";
-	bool store = argc == 4 && !strcmp(verb, "store");
+	bool store = argc == 4 && !strcmp(verb, "store"), large = argc == 4 && !strcmp(verb, "cut");
 	unsigned int nr = argc > 2 ? (unsigned int)atoi(argv[argc - 1]) : 0;
 	struct kt k;
 
-	if ((argc != 3 && !store) || !nr || nr > MAX || kt_open(&k, O_RDWR, 0x77, MAX * SLOT, 2 * MAX)) {
-		fprintf(stderr, "usage: tags load|ring|late N | store FROM N\n");
+	if ((argc != 3 && !store && !large) || !nr || nr > (large ? LARGE_MAX : MAX) ||
+	    kt_open(&k, O_RDWR, 0x77, MAX * SLOT, 2 * MAX)) {
+		fprintf(stderr, "usage: tags load|ring|late N | store|cut FROM N\n");
 		return 2;
+	}
+	if (large) {
+		prepare_large((uint64_t)atoi(argv[2]), nr);
+		return cut(&k, nr);
 	}
 	prepare(store ? KVCTX_OP_STORE : KVCTX_OP_LOAD, store ? (uint64_t)atoi(argv[2]) : 0, nr,
 		store || !strcmp(verb, "late") ? LATE : 0, &k);

@@ -37,6 +37,8 @@ idle() { kvctxctl stat t -o json | tr -d ' \n' | grep -q '"sessions":0,"inflight
 check "format and attach" attach
 check "store 160 pages" prints 'stored=160' pages store 0 160 100000
 
+check "store 16 large ones" prints 'stored=16' pages store 40000 16 1000000
+
 check "suspend the member" suspend
 tags load 160 > /tmp/tags.out 2>&1 & client=$!
 check "SUBMIT of 160 loads returns" said 30 'submitted: 160'
@@ -45,6 +47,10 @@ check "and are right ($(cat /tmp/tags.out))" test "$(field right 1)" -ge 40 -a "
 check "those that wait for a place can be cancelled" said 60 'canceled=[1-9]'
 sed 's/^/# /' /tmp/tags.out
 check "which leaves those that are with the device" below $places
+# a bio that is made, or comes back from the device, after its operation was cancelled
+timeout -s KILL 60 tags cut 40000 16 > /tmp/tags.cut 2>&1
+check "what CANCEL said to end ends, whatever was under way ($(tail -n 1 /tmp/tags.cut))" \
+	bash -c 'grep -qE "^told=([1-9][0-9]*) ended=\1 of 16$" /tmp/tags.cut'
 tags late 160 > /tmp/tags.late 2>&1 & late=$!
 check "loads with a deadline end" ended_within 60 $late
 check "in time, or with it ($(tail -n 1 /tmp/tags.late))" \
