@@ -79,16 +79,24 @@ bool kvctx_send_again(struct kvctx_bio *b)
 	return !send_wait(b);
 }
 
-/* As it was before it was sent, but that it may wait: what it passed may have changed it. */
+/*
+ * As it was before it was sent, but that it may wait: what it passed may have changed it. It stays charged to the
+ * control group of who began it, which is not the submitter's.
+ */
 static void send_reset(struct kvctx_bio *b)
 {
-	struct bio *bio = &b->bio;
+	struct bio *bio = &b->bio, group;
 	blk_opf_t opf = bio->bi_opf & ~(REQ_NOWAIT | REQ_DRV);
 	unsigned short prio = bio->bi_ioprio, vecs = bio->bi_vcnt, i;
 	bio_end_io_t *end = bio->bi_end_io;
 	struct kvctx_op *op = b->op;
 
+	/* what keeps the group meanwhile: a bio that is never sent */
+	bio_init(&group, bio->bi_bdev, NULL, 0, opf);
+	bio_clone_blkg_association(&group, bio);
 	bio_reset(bio, op->session->pool->members[op->io.member].bdev, opf);
+	bio_clone_blkg_association(bio, &group);
+	bio_uninit(&group);
 	bio->bi_end_io = end;
 	bio->bi_ioprio = prio;
 	bio->bi_iter.bi_sector = b->sector;

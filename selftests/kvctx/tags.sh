@@ -68,12 +68,19 @@ wait $client $second $late $store 2> /dev/null
 check "killed clients are gone within 15 seconds ($((SECONDS - start)))" test $((SECONDS - start)) -le 15
 check "and what waited with them" until_true 20 below $places
 
-tags ring 160 > /tmp/tags.out 2>&1 & client=$!
+# in a control group, which is charged for what another thread sends
+group=/sys/fs/cgroup/tags
+grep -q ' /sys/fs/cgroup ' /proc/mounts || mount -t cgroup2 none /sys/fs/cgroup
+check "a control group" bash -c "echo +io > /sys/fs/cgroup/cgroup.subtree_control && mkdir $group"
+reads_of_group() { grep "^$(cat "/sys/class/block/${dev##*/}/dev") " $group/io.stat | grep -oE 'rios=[0-9]+' | cut -d= -f2; }
+bash -c "echo \$\$ > $group/cgroup.procs; exec tags ring 160" > /tmp/tags.out 2>&1 & client=$!
 check "io_uring: submitting 160 loads returns" said 30 'submitted: 160'
 check "io_uring: those from the other member end" said 60 'right=[1-9]'
 check "resume" resume
 check "nothing is left" until_true 60 idle
 wait $client
+check "the group is charged for its loads from the member ($(reads_of_group))" test "0$(reads_of_group)" -ge 60
+rmdir $group
 check "the pages are right" prints 'right=160 wrong=0 bad=0 missing=0 gone=0' pages load 0 160 100000
 check "what was stored is right or missing" prints 'wrong=0 bad=0 .*gone=0 errors=0' pages load 1000 100 100000
 
