@@ -14,6 +14,9 @@
  * Until then it can be taken out: when its operation gives up, for the reasons of session/queue.c. The operation ends
  * with the reason when what the device has of it has ended. Deadlines are looked after by the tick of data/wait.c.
  *
+ * An operation has bios here only after its turn, and session/turn.c limits the bytes of those that have had it. So a
+ * device that does not answer costs so much memory and no more.
+ *
  * Who changes what kvctx_req_unwanted() looks at calls kvctx_send_weed() afterwards; who lets a bio wait looks under
  * the lock. So none slips in behind. An operation that has given up has its error in io.error, set under the lock: no
  * bio of it waits any more, neither one that is made later nor one that comes back from the device later.

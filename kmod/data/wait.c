@@ -87,7 +87,7 @@ void kvctx_turn_take(struct kvctx_op *op)
 
 static noinline void wait_turn_ended(struct kvctx_member *m)
 {
-	if (kvctx_turn_has_room(&m->turn, 0))
+	if (kvctx_turn_is_due(&m->turn))
 		mod_delayed_work(m->pool->io_wq, &m->turn_work, 0);
 }
 

@@ -9,6 +9,11 @@
  *   - after MAX_WAIT in any case: nothing starves
  *   - never, with an error, when they give up (queue.c)
  *
+ * What is in flight has memory of the server's: requests to the device, and copies where they are needed. A device that
+ * does not answer would let callers have any amount of it. So there is a limit to the bytes in flight at a member, of
+ * URGENT operations and of the others each, far above what keeps a device busy. Beyond it they wait whatever their
+ * priority and for however long; then URGENT ones wait, too, in the first rank.
+ *
  * In a rank there is order; NORMAL goes before BACKGROUND. Where only one kind of operations is at work, its turn
  * costs one atomic operation before the transfer and one behind it, on a cache line of the member.
  *
@@ -24,30 +29,62 @@
 #define TURN_NORMAL_BYTES	(4U << 20)
 #define TURN_BACKGROUND_BYTES	(1U << 20)
 
-bool kvctx_turn_has_room(const struct kvctx_turn *t, u32 rank)
+enum { TURN_URGENT, TURN_NORMAL, TURN_BACKGROUND };	/* ranks of the queue */
+
+static u32 turn_rank(const struct kvctx_req *req)
 {
-	return !os_atomic_read(&t->urgent) ||
-	       os_atomic64_read(&t->bytes) < (rank ? TURN_BACKGROUND_BYTES : TURN_NORMAL_BYTES);
+	return req->prio - KVCTX_PRIO_URGENT;
+}
+
+static bool turn_has_room(const struct kvctx_turn *t, u32 rank)
+{
+	u64 urgent = os_atomic64_read(&t->urgent), max = KVCTX_TURN_MAX_BYTES;
+
+	if (rank == TURN_URGENT)
+		return urgent < max;
+	if (urgent)
+		max = rank == TURN_NORMAL ? TURN_NORMAL_BYTES : TURN_BACKGROUND_BYTES;
+	return os_atomic64_read(&t->bytes) < max;
+}
+
+/* Has it waited so long that only the limit holds it? */
+static bool turn_is_over(const struct kvctx_turn *t, const struct kvctx_req *req, u64 now)
+{
+	return now >= req->wait.since + TURN_MAX_WAIT && turn_rank(req) != TURN_URGENT &&
+	       os_atomic64_read(&t->bytes) < KVCTX_TURN_MAX_BYTES;
+}
+
+/* Somebody waits: might he go? A guess, there is the tick. */
+bool kvctx_turn_is_due(const struct kvctx_turn *t)
+{
+	/* URGENT ones wait only where much is in flight, and are looked after before it is little */
+	return turn_has_room(t, TURN_NORMAL) ||
+	       (turn_has_room(t, TURN_URGENT) && os_atomic64_read(&t->urgent) >= KVCTX_TURN_MAX_BYTES / 2);
 }
 
 /* Nobody waits whom an operation of this rank may not pass. */
 static bool turn_is_next(struct kvctx_turn *t, u32 rank)
 {
+	u32 i;
+
 	os_assert_locked(&t->queue.lock);
-	return list_empty(&t->queue.reqs[0]) && (!rank || list_empty(&t->queue.reqs[1]));
+	for (i = 0; i <= rank; i++)
+		if (!list_empty(&t->queue.reqs[i]))
+			return false;
+	return true;
 }
 
 /* 0: @req waits; 1: it may go; or why it will not. */
 int kvctx_turn_queue(struct kvctx_turn *t, struct kvctx_req *req, u32 bytes)
 {
-	u32 rank = req->prio == KVCTX_PRIO_BACKGROUND;
+	u32 rank = turn_rank(req);
 	int ret = 1;
 
 	os_lock_task(&t->queue.lock);
 	os_atomic_inc(&t->queue.waiting);
 	/* pairs with kvctx_turn_leave() */
 	os_mb_after_atomic();
-	if (!kvctx_turn_has_room(t, rank) || !turn_is_next(t, rank)) {
+	if (!turn_has_room(t, rank) || !turn_is_next(t, rank)) {
 		req->wait.since = os_now();
 		req->wait.bytes = bytes;
 		ret = kvctx_queue_add(&t->queue, rank, req, false);
@@ -82,7 +119,7 @@ static struct kvctx_req *turn_next(struct kvctx_turn *t, u64 now)
 	os_lock_task(&t->queue.lock);
 	for (i = 0; i < ARRAY_SIZE(t->queue.reqs) && !found; i++) {
 		req = list_first_entry_or_null(&t->queue.reqs[i], struct kvctx_req, wait.node);
-		if (req && (kvctx_turn_has_room(t, i) || now >= req->wait.since + TURN_MAX_WAIT))
+		if (req && (turn_has_room(t, i) || turn_is_over(t, req, now)))
 			found = req;
 	}
 	if (found) {

@@ -9,11 +9,12 @@
 #include "session/req.h"
 
 #define KVCTX_TICK_MS		10U
+#define KVCTX_TURN_MAX_BYTES	(256U << 20)	/* in flight at a member, of URGENT ones and of the others each */
 
 struct kvctx_queue {
 	struct os_atomic waiting;	/* who is in it, or about to be, or being tried again; not the passed ones */
 	struct os_lock lock;		/* what follows */
-	struct list_head reqs[2];	/* those of a rank go before those of the next */
+	struct list_head reqs[3];	/* those of a rank go before those of the next */
 	struct os_atomic passed;	/* in it, but in nobody's way, see park.c */
 	u64 full;			/* members without space for one of these; read without the lock, too */
 	u64 until;			/* the earliest deadline among them */
@@ -27,9 +28,9 @@ struct kvctx_park {
 };
 
 struct kvctx_turn {
-	struct os_atomic urgent;	/* URGENT operations in flight */
-	struct os_atomic64 bytes;	/* in flight of the less urgent ones */
-	struct kvctx_queue queue;	/* NORMAL, BACKGROUND */
+	struct os_atomic64 urgent;	/* bytes in flight of URGENT operations, at least one of each */
+	struct os_atomic64 bytes;	/* of the less urgent ones */
+	struct kvctx_queue queue;	/* a rank each: URGENT, NORMAL, BACKGROUND */
 };
 
 /* queue.c */
@@ -48,7 +49,7 @@ void kvctx_park_weed(struct kvctx_park *p);
 
 /* turn.c */
 void kvctx_turn_init(struct kvctx_turn *t);
-bool kvctx_turn_has_room(const struct kvctx_turn *t, u32 rank);
+bool kvctx_turn_is_due(const struct kvctx_turn *t);
 int kvctx_turn_queue(struct kvctx_turn *t, struct kvctx_req *req, u32 bytes);
 bool kvctx_turn_recall(struct kvctx_turn *t, struct kvctx_req *req);
 bool kvctx_turn_run(struct kvctx_turn *t);
@@ -66,15 +67,19 @@ static inline bool kvctx_park_at_once(const struct kvctx_park *p, const struct k
 static inline void kvctx_turn_begin(struct kvctx_turn *t, u8 prio, u32 bytes)
 {
 	if (prio == KVCTX_PRIO_URGENT)
-		os_atomic_inc(&t->urgent);
+		os_atomic64_add(&t->urgent, bytes);
 	else
 		os_atomic64_add(&t->bytes, bytes);
 }
 
-/* Nobody is here whom an operation of this priority may have to let go first. */
+/* Nobody is here whom an operation of this priority may have to let go first, nor too much in flight. */
 static inline bool kvctx_turn_at_once(const struct kvctx_turn *t, u8 prio)
 {
-	return prio == KVCTX_PRIO_URGENT || !(os_atomic_read(&t->urgent) || os_atomic_read(&t->queue.waiting));
+	/* half: while URGENT ones wait there is more, so none passes them */
+	if (prio == KVCTX_PRIO_URGENT)
+		return os_atomic64_read(&t->urgent) < KVCTX_TURN_MAX_BYTES / 2;
+	return !(os_atomic64_read(&t->urgent) || os_atomic_read(&t->queue.waiting)) &&
+	       os_atomic64_read(&t->bytes) < KVCTX_TURN_MAX_BYTES;
 }
 
 /*
@@ -92,11 +97,11 @@ static inline int kvctx_turn_enter(struct kvctx_turn *t, struct kvctx_req *req, 
 	return ret;
 }
 
-/* Any context. true: somebody waits; if kvctx_turn_has_room() for NORMAL ones, call kvctx_turn_run() soon */
+/* Any context. true: somebody waits; if kvctx_turn_is_due(), call kvctx_turn_run() soon */
 static inline bool kvctx_turn_leave(struct kvctx_turn *t, u8 prio, u32 bytes)
 {
 	if (prio == KVCTX_PRIO_URGENT)
-		os_atomic_dec(&t->urgent);
+		os_atomic64_sub(&t->urgent, bytes);
 	else
 		os_atomic64_sub(&t->bytes, bytes);
 	/* pairs with kvctx_turn_queue() */

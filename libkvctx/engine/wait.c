@@ -59,7 +59,7 @@ void kve_turn_end(struct kve_op *op)
 {
 	struct kvctx_turn *t = turn_of(op);
 
-	if (kvctx_turn_leave(t, op->call.prio, op->io.bytes) && kvctx_turn_has_room(t, 0))
+	if (kvctx_turn_leave(t, op->call.prio, op->io.bytes) && kvctx_turn_is_due(t))
 		kve_job_queue(op->session->pool, &op->session->pool->space, kve_now());
 }
 

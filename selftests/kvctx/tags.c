@@ -10,6 +10,7 @@
  *	tags cut FROM N         submits N loads of large pages, each in many bios; another thread cancels those that begin
  *				to wait, once, while their other bios are still being made: "told=N ended=N of N",
  *				how many CANCEL said that it ended, and how many did
+ *	tags flood FROM N       submits N loads of 16 large pages into memory that no device takes as it is, and stays
  *
  * The others print "submitted: N" when the system call has returned, then "right=N late=N canceled=N other=N of N", with what
  * has ended; "load" before and behind its cancelling.
@@ -21,12 +22,13 @@
 
 #define PAGE 100000U			/* as tags.sh stores them */
 #define SLOT (128UL << 10)
-#define MAX 256U
+#define ARENA (256 * SLOT)
+#define MAX 4096U
 #define LATE (KT_SEC / 2)
 #define LARGE 1000000U			/* a page of "cut" */
 #define LARGE_SLOT (2U << 20)
 #define PIECES (LARGE / 512 + 1)
-#define LARGE_MAX (MAX * SLOT / LARGE_SLOT)
+#define LARGE_PAGES (ARENA / LARGE_SLOT)
 
 static struct kvctx_sqe sqes[MAX];
 static struct kvctx_seg segs[MAX];
@@ -113,7 +115,7 @@ static int ring(struct kt *k, unsigned int nr)
 	struct io_uring_cqe *cqe;
 	struct io_uring r;
 
-	if (io_uring_queue_init(MAX, &r, IORING_SETUP_SQE128))
+	if (io_uring_queue_init(256, &r, IORING_SETUP_SQE128))
 		return 1;
 	for (unsigned int i = 0; i < nr; i++) {
 		struct io_uring_sqe *sqe = io_uring_get_sqe(&r);
@@ -137,7 +139,7 @@ static int ring(struct kt *k, unsigned int nr)
 /* Pieces of 512 bytes that are no neighbours: no bio has room for all of them. */
 static void prepare_large(uint64_t from, unsigned int nr)
 {
-	static struct kvctx_seg pieces[LARGE_MAX][PIECES];
+	static struct kvctx_seg pieces[LARGE_PAGES][PIECES];
 
 	for (unsigned int i = 0; i < nr; i++) {
 		struct kvctx_key key = { .digest = "pages of the test scripts", .qualifier = from + i };
@@ -154,7 +156,7 @@ struct cut {
 	struct kt *k;
 	unsigned int nr;
 	bool submitted;		/* all of them */
-	bool told[LARGE_MAX];
+	bool told[LARGE_PAGES];
 	unsigned int ends;
 };
 
@@ -214,23 +216,55 @@ static int cut(struct kt *k, unsigned int nr)
 	return 0;
 }
 
+/* Every block of it needs a copy. What is read is of no interest: all of them have the same memory. */
+static void flood(struct kt *k, uint64_t from, unsigned int nr)
+{
+	struct kvctx_cqe cqe;
+
+	segs[0] = kt_seg(KVCTX_MEM_ARENA, 1, LARGE);
+	for (unsigned int i = 0; i < nr; i++) {
+		struct kvctx_key key = { .digest = "pages of the test scripts", .qualifier = from + i % LARGE_PAGES };
+
+		sqes[i] = kt_io(KVCTX_OP_LOAD, key, segs, 1);
+		sqes[i].flags = KVCTX_OP_NO_VERIFY;
+	}
+	submitted(kt_submit(k, sqes, nr, 0));
+	while (right < nr && kt_wait(k, 1, 2 * KT_SEC) > 0)
+		while (kt_reap(k, &cqe))
+			right += cqe.res == (int)LARGE;
+	tell(nr);
+	pause();
+}
+
+/* The most operations of a verb, whose pages have places of their own in the arena; 0: there is none */
+static unsigned int most(const char *verb, bool from)
+{
+	if (!strcmp(verb, "cut") && from)
+		return LARGE_PAGES;
+	if (!strcmp(verb, "flood") && from)
+		return MAX;
+	return from == !strcmp(verb, "store") ? ARENA / SLOT : 0;
+}
+
 int main(int argc, char **argv)
 {
 	const char *verb = argc > 2 ? argv[1] : "";
-	bool store = argc == 4 && !strcmp(verb, "store"), large = argc == 4 && !strcmp(verb, "cut");
+	uint64_t from = argc == 4 ? (uint64_t)atoi(argv[2]) : 0;
 	unsigned int nr = argc > 2 ? (unsigned int)atoi(argv[argc - 1]) : 0;
+	bool store = !strcmp(verb, "store");
 	struct kt k;
 
-	if ((argc != 3 && !store && !large) || !nr || nr > (large ? LARGE_MAX : MAX) ||
-	    kt_open(&k, O_RDWR, 0x77, MAX * SLOT, 2 * MAX)) {
-		fprintf(stderr, "usage: tags load|ring|late N | store|cut FROM N\n");
+	if (argc < 3 || argc > 4 || !nr || nr > most(verb, argc == 4) || kt_open(&k, O_RDWR, 0x77, ARENA, 2 * MAX)) {
+		fprintf(stderr, "usage: tags load|ring|late N | store|cut|flood FROM N\n");
 		return 2;
 	}
-	if (large) {
-		prepare_large((uint64_t)atoi(argv[2]), nr);
+	if (!strcmp(verb, "cut")) {
+		prepare_large(from, nr);
 		return cut(&k, nr);
 	}
-	prepare(store ? KVCTX_OP_STORE : KVCTX_OP_LOAD, store ? (uint64_t)atoi(argv[2]) : 0, nr,
+	if (!strcmp(verb, "flood"))
+		flood(&k, from, nr);
+	prepare(store ? KVCTX_OP_STORE : KVCTX_OP_LOAD, from, nr,
 		store || !strcmp(verb, "late") ? LATE : 0, &k);
 	if (!strcmp(verb, "ring"))
 		return ring(&k, nr);

@@ -68,6 +68,24 @@ wait $client $second $late $store 2> /dev/null
 check "killed clients are gone within 15 seconds ($((SECONDS - start)))" test $((SECONDS - start)) -le 15
 check "and what waited with them" until_true 20 below $places
 
+# however much is asked of a member, so much waits there with memory of ours
+available() { awk '/^MemAvailable/ { print $2 }' /proc/meminfo; }
+before=$(available)
+tags flood 40000 1600 > /tmp/tags.out 2>&1 & client=$!
+check "SUBMIT of 1600 loads that need copies returns" said 60 'submitted: 1600'
+check "those from the other member end" said 120 'right='
+check "and are right ($(cat /tmp/tags.out))" test "$(field right 1)" -ge 600
+taken=$(((before - $(available)) >> 10))
+check "the others have 256 MiB, and what is common ($taken)" test $taken -le 450
+timeout -s KILL 60 tags late 160 > /tmp/tags.late 2>&1
+check "loads with a deadline end behind them ($(tail -n 1 /tmp/tags.late))" \
+	grep -qE 'right=[1-9][0-9]* late=[1-9][0-9]* canceled=0 other=0 of 160' /tmp/tags.late
+start=$SECONDS
+kill -9 $client
+wait $client 2> /dev/null
+check "a killed client is gone within 15 seconds ($((SECONDS - start)))" test $((SECONDS - start)) -le 15
+check "and what waited with it" until_true 20 below $places
+
 # in a control group, which is charged for what another thread sends
 group=/sys/fs/cgroup/tags
 grep -q ' /sys/fs/cgroup ' /proc/mounts || mount -t cgroup2 none /sys/fs/cgroup

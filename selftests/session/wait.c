@@ -358,7 +358,7 @@ static void begin_turns(void)
 
 static void end_turns(void)
 {
-	EXPECT(!os_atomic_read(&turn.urgent) && !os_atomic64_read(&turn.bytes));
+	EXPECT(!os_atomic64_read(&turn.urgent) && !os_atomic64_read(&turn.bytes));
 	EXPECT(!os_atomic_read(&turn.queue.waiting) && !kvctx_turn_run(&turn));
 }
 
@@ -409,6 +409,40 @@ static void test_long_turns(void)
 	EXPECT(kvctx_turn_leave(&turn, KVCTX_PRIO_URGENT, 1));
 	EXPECT(!kvctx_turn_run(&turn) && ended(&ops[2], 0));
 	kvctx_turn_leave(&turn, KVCTX_PRIO_NORMAL, 4 * MIB + 1);
+	end_turns();
+}
+
+/* So much is in flight, and no more, whatever its priority and however long it takes */
+static void test_full_turns(void)
+{
+	begin_turns();
+	EXPECT(enter(0, KVCTX_PRIO_URGENT, KVCTX_TURN_MAX_BYTES - 1) == 1 && enter(1, KVCTX_PRIO_URGENT, MIB) == 1);
+	EXPECT(!enter(2, KVCTX_PRIO_URGENT, MIB) && !enter(3, KVCTX_PRIO_URGENT, MIB));
+	/* the others have room of their own */
+	EXPECT(!enter(4, KVCTX_PRIO_NORMAL, KVCTX_TURN_MAX_BYTES));
+	os_clock = 50 * KVCTX_NSEC_PER_MS;
+	EXPECT(kvctx_turn_run(&turn) && ended(&ops[4], 0) && waits(2) && waits(3));
+	EXPECT(!enter(4, KVCTX_PRIO_NORMAL, 1));
+	os_clock = 200 * KVCTX_NSEC_PER_MS;
+	EXPECT(kvctx_turn_run(&turn) && waits(2) && waits(3) && waits(4));
+	EXPECT(!kvctx_turn_is_due(&turn));
+	/* who waits gives up as ever, and goes in order */
+	ops[2].unwanted = -ECANCELED;
+	kvctx_queue_weed(&turn.queue, false);
+	EXPECT(ended(&ops[2], -ECANCELED));
+	EXPECT(kvctx_turn_leave(&turn, KVCTX_PRIO_URGENT, MIB) && kvctx_turn_is_due(&turn));
+	EXPECT(!enter(5, KVCTX_PRIO_URGENT, 1));
+	EXPECT(kvctx_turn_run(&turn) && ended(&ops[3], 0) && waits(5) && waits(4));
+	EXPECT(kvctx_turn_leave(&turn, KVCTX_PRIO_URGENT, KVCTX_TURN_MAX_BYTES - 1));
+	EXPECT(kvctx_turn_run(&turn) && ended(&ops[5], 0) && waits(4));
+	EXPECT(kvctx_turn_leave(&turn, KVCTX_PRIO_URGENT, MIB + 1) && !kvctx_turn_is_due(&turn));
+	EXPECT(kvctx_turn_leave(&turn, KVCTX_PRIO_NORMAL, KVCTX_TURN_MAX_BYTES) && kvctx_turn_is_due(&turn));
+	EXPECT(!kvctx_turn_run(&turn) && ended(&ops[4], 0));
+	/* alone, the others have a limit too */
+	EXPECT(enter(0, KVCTX_PRIO_BACKGROUND, KVCTX_TURN_MAX_BYTES) == 1 && !enter(1, KVCTX_PRIO_NORMAL, 1));
+	kvctx_turn_leave(&turn, KVCTX_PRIO_BACKGROUND, KVCTX_TURN_MAX_BYTES);
+	EXPECT(!kvctx_turn_run(&turn) && ended(&ops[1], 0));
+	kvctx_turn_leave(&turn, KVCTX_PRIO_NORMAL, 2);
 	end_turns();
 }
 
@@ -500,6 +534,7 @@ void test_waits(void)
 	test_many_names();
 	test_turns();
 	test_long_turns();
+	test_full_turns();
 	begin_space(0);
 	begin_turns();
 	os_atomic_set(&running, 3);
