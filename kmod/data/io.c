@@ -56,6 +56,7 @@ struct io_transfer {
 	phys_addr_t end;		/* of the last vector of the bio */
 	u32 room;			/* bytes that the bio can take still, or the next one */
 	u32 vecs;			/* how many vectors what is not in earlier bios may need */
+	u32 bio_vecs;			/* how many the next bio gets at most */
 	bool small;			/* the operation's own bio will do */
 	struct kvctx_bio *bio;
 	struct kvctx_bounce *last;
@@ -158,7 +159,7 @@ static struct kvctx_bio *io_bio_new(struct io_transfer *t)
 		/* it is taken: another one, should this be full, is allocated */
 		t->small = false;
 	} else {
-		vecs = min3(max(t->vecs, 1U), IO_VECS_MAX, (u32)queue_max_segments(bdev_get_queue(t->bdev)));
+		vecs = min3(max(t->vecs, 1U), t->bio_vecs, (u32)queue_max_segments(bdev_get_queue(t->bdev)));
 		b = kmalloc(sizeof(*b) + vecs * sizeof(struct bio_vec),
 			    GFP_KERNEL_ACCOUNT | __GFP_NOWARN | __GFP_RETRY_MAYFAIL);
 		if (!b)
@@ -199,10 +200,11 @@ static inline u32 io_room(const struct io_transfer *t)
 	return max(room, t->unit);
 }
 
-/* The bio is full. */
+/* The bio is full. The next one will not need far more vectors: what ends a bio, like a gap, ends others as well. */
 static noinline void io_bio_next(struct io_transfer *t)
 {
 	t->vecs -= min_t(u32, t->vecs, t->bio->bio.bi_vcnt);
+	t->bio_vecs = clamp(2U * t->bio->bio.bi_vcnt, (u32)KVCTX_INLINE_VECS, IO_VECS_MAX);
 	io_bio_send(t);
 	t->room = io_room(t);
 }
@@ -391,6 +393,7 @@ static int io_parts(struct io_transfer *t, u64 bytes)
 	int err = 0;
 
 	t->gaps = queue_virt_boundary(bdev_get_queue(t->bdev));
+	t->bio_vecs = IO_VECS_MAX;
 	t->vecs = io_count_vecs(t->op, bytes);
 	t->small = t->vecs <= KVCTX_INLINE_VECS;
 	while (!err && t->pos < bytes) {
