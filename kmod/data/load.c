@@ -10,7 +10,8 @@
  * A chunk that fails its check is read once more, into memory of ours, before the page is condemned. The caller can
  * write to the destination while we check it, or name the same bytes twice in its list; without the second look a
  * session that may only read could make the pool drop good pages. If the second copy is right it is delivered, and
- * what the completion says is true of it; the page is dropped only if the medium is wrong.
+ * what the completion says is true of it; the page is dropped only if the medium is wrong. The second look is a
+ * transfer like any other: it waits for its turn and for the device, and gives up, as they do.
  *
  * Bytes that failed are never left behind: an operation that does not succeed after its transfer began completes
  * with its destination zeroed.
@@ -73,46 +74,85 @@ static int load_frame(struct kvctx_op *op)
 	return 0;
 }
 
-/* A chunk did not match: what does the medium say? @c: where its @n bytes, @at inside the transfer, belong. */
-static int load_again(struct kvctx_op *op, struct kvctx_cursor c, u32 at, u32 n, u32 crc)
-{
-	struct block_device *bdev = op->session->pool->members[op->io.member].bdev;
-	u32 bytes = round_up(n, kvctx_io_unit(bdev));
-	void *copy = kvmalloc(bytes, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
-	int err = 0;
+/* The second look at a chunk */
+struct kvctx_load_again {
+	struct kvctx_cursor to, next;	/* where the chunk belongs, and the one behind it */
+	u32 pos, length;		/* of the chunk inside the first transfer */
+	u64 offset;			/* of the first transfer on the device */
+	struct kvctx_mem *copy;		/* what is read; NULL: not its turn yet */
+	struct kvctx_piece piece;	/* all of it */
+};
 
-	if (!copy)
-		return -ENOMEM;
-	percpu_counter_inc(&op->session->pool->counters.rereads);
-	if (kvctx_io(bdev, REQ_OP_READ | REQ_SYNC, op->io.offset + at, copy, bytes))
-		err = -EIO;
-	else if (kvc_crc_finish(kvc_crc_feed(KVC_CRC_INIT, copy, n)) != crc)
-		err = -EBADMSG;
-	else
-		kvctx_cursor_write(&c, copy, n);
-	kvfree(copy);
-	return err;
-}
-
-static int load_verify(struct kvctx_op *op)
+static u32 load_crc(struct kvctx_op *op, u32 pos)
 {
 	struct kvc_pool *core = op->session->pool->core;
-	u32 size = kvc_chunk_size(core), pos, n;
-	u32 chunk = ((u32)op->call.offset - op->load.head) / size;
-	struct kvctx_cursor c, start;
-	u32 crc;
-	int err;
 
-	kvctx_cursor_init(&c, op->io.pieces);
-	for (pos = 0; pos < op->load.span; pos += n, chunk++) {
+	return kvc_load_crc(core, &op->load.page,
+			    ((u32)op->call.offset - op->load.head + pos) / kvc_chunk_size(core));
+}
+
+static const struct kvctx_op_kind load_again_kind;
+
+/* A chunk did not match: what does the medium say? -EINPROGRESS: it is to be read */
+static int load_again(struct kvctx_op *op, struct kvctx_cursor to, struct kvctx_cursor next, u32 pos, u32 n)
+{
+	struct kvctx_pool *p = op->session->pool;
+	struct kvctx_load_again *a = op->load.again;
+
+	if (!a) {
+		a = kzalloc(sizeof(*a), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+		if (!a)
+			return -ENOMEM;
+		a->offset = op->io.offset;
+		op->load.again = a;
+		op->kind = &load_again_kind;
+		/* of the first transfer, and back in their pieces */
+		kvctx_io_free(op);
+		op->io.bounced = 0;
+	}
+	percpu_counter_inc(&p->counters.rereads);
+	a->to = to;
+	a->next = next;
+	a->pos = pos;
+	a->length = n;
+	op->io.offset = a->offset + pos;
+	op->io.bytes = round_up(n, kvctx_io_unit(p->members[op->io.member].bdev));
+	return -EINPROGRESS;
+}
+
+/* The chunks from @pos on, at the cursor. 0: all match; -EINPROGRESS: one is to be read again; or what is wrong */
+static int load_verify(struct kvctx_op *op, struct kvctx_cursor c, u32 pos)
+{
+	u32 size = kvc_chunk_size(op->session->pool->core), n;
+	struct kvctx_cursor start;
+
+	for (; pos < op->load.span; pos += n) {
 		n = min(size, op->load.span - pos);
 		start = c;
-		crc = kvc_load_crc(core, &op->load.page, chunk);
-		if (unlikely(kvctx_cursor_crc(&c, n) != crc)) {
-			err = load_again(op, start, pos, n, crc);
-			if (err)
-				return err;
-		}
+		if (unlikely(kvctx_cursor_crc(&c, n) != load_crc(op, pos)))
+			return load_again(op, start, c, pos, n);
+		cond_resched();
+	}
+	return 0;
+}
+
+/* What was read again: is it right? Then it goes where it belongs. */
+static int load_deliver(struct kvctx_op *op)
+{
+	struct kvctx_load_again *a = op->load.again;
+	struct kvctx_cursor from, to = a->to;
+	struct kvctx_run run;
+	u32 left;
+
+	kvctx_cursor_init(&from, &a->piece);
+	if (kvctx_cursor_crc(&from, a->length) != load_crc(op, a->pos))
+		return -EBADMSG;
+	kvctx_cursor_init(&from, &a->piece);
+	for (left = a->length; left; left -= run.length) {
+		kvctx_cursor_run(&from, &run);
+		run.length = min(run.length, left);
+		kvctx_cursor_advance(&from, run.length);
+		kvctx_cursor_write(&to, page_address(run.page) + run.offset, run.length);
 		cond_resched();
 	}
 	return 0;
@@ -123,6 +163,7 @@ static void load_end(struct kvctx_op *op, int err)
 	kvc_load_end(op->session->pool->core, &op->load.page, err);
 	kvctx_io_free(op);
 	kvctx_mem_free(op->load.scratch);
+	kfree(op->load.again);
 }
 
 static u32 load_flags(const struct kvctx_op *op)
@@ -130,16 +171,15 @@ static u32 load_flags(const struct kvctx_op *op)
 	return (op->load.verify ? KVCTX_CQE_VERIFIED : 0) | (op->mem.p2p ? KVCTX_CQE_P2P : 0);
 }
 
-static void load_work(struct work_struct *work)
+/* The transfer and its check are over, unless a chunk is to be read again. */
+static void load_checked(struct kvctx_op *op, int err)
 {
-	struct kvctx_op *op = container_of(work, struct kvctx_op, run.work);
-	int err = kvctx_io_result(op);
 	struct kvctx_cursor c;
 
-	if (!err)
-		kvctx_io_scatter(op);
-	if (!err && op->load.verify)
-		err = load_verify(op);
+	if (err == -EINPROGRESS) {
+		kvctx_turn_take(op);
+		return;
+	}
 	if (err) {
 		kvctx_cursor_init(&c, op->mem.user);
 		kvctx_cursor_zero(&c, op->call.length);
@@ -150,6 +190,67 @@ static void load_work(struct work_struct *work)
 	else
 		kvctx_op_complete(op, op->call.length, load_flags(op));
 }
+
+static void load_work(struct work_struct *work)
+{
+	struct kvctx_op *op = container_of(work, struct kvctx_op, run.work);
+	int err = kvctx_io_result(op);
+	struct kvctx_cursor c;
+
+	if (!err)
+		kvctx_io_scatter(op);
+	if (!err && op->load.verify) {
+		kvctx_cursor_init(&c, op->io.pieces);
+		err = load_verify(op, c, 0);
+	}
+	load_checked(op, err);
+}
+
+static void load_again_work(struct work_struct *work)
+{
+	struct kvctx_op *op = container_of(work, struct kvctx_op, run.work);
+	struct kvctx_load_again *a = op->load.again;
+	int err = kvctx_io_result(op);
+
+	if (!err)
+		err = load_deliver(op);
+	kvctx_mem_free(a->copy);
+	a->copy = NULL;
+	if (!err)
+		err = load_verify(op, a->next, a->pos + a->length);
+	load_checked(op, err);
+}
+
+/* Any context */
+static void load_again_finish(struct kvctx_op *op)
+{
+	kvctx_op_process(op, load_again_work);
+}
+
+/* Its turn to be read again has come, or never will: then @err ends the operation. */
+static void load_again_go(struct kvctx_op *op, int err)
+{
+	struct kvctx_load_again *a = op->load.again;
+
+	if (err) {
+		cmpxchg(&op->io.error, 0, err);
+		load_again_finish(op);
+		return;
+	}
+	atomic_set(&op->io.pending, 1);
+	a->copy = kvctx_mem_alloc(op->io.bytes, NULL);
+	if (IS_ERR(a->copy)) {
+		a->copy = NULL;
+		cmpxchg(&op->io.error, 0, -ENOMEM);
+	} else {
+		a->piece = (struct kvctx_piece){ .mem = a->copy, .length = op->io.bytes };
+		op->io.pieces = &a->piece;
+		kvctx_io_submit(op, REQ_OP_READ);
+	}
+	kvctx_io_put(op);
+}
+
+static const struct kvctx_op_kind load_again_kind = { .go = load_again_go, .finish = load_again_finish };
 
 /* Any context */
 void kvctx_load_finish(struct kvctx_op *op)

@@ -304,6 +304,7 @@ struct kvctx_op {
 			u32 head;		/* bytes read in front of the caller's range */
 			u32 span;		/* bytes read, without padding */
 			struct kvctx_mem *scratch;
+			struct kvctx_load_again *again;	/* a chunk is read once more */
 		} load;
 	};
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Operations on a pool of which one member has no place for a further request. For tags.sh, which fills the pool by
- * "pages" and makes a member stuck.
+ * Operations on a pool of which one member has no place for a further request, or gives no answer. For tags.sh and
+ * reread.sh, which fill the pool by "pages" and make a member stuck.
  *
  *	tags load N             submits N loads, then cancels those that do not end, and stays until it is killed
  *	tags ring N             the same by io_uring, without the cancelling
@@ -11,6 +11,7 @@
  *				to wait, once, while their other bios are still being made: "told=N ended=N of N",
  *				how many CANCEL said that it ended, and how many did
  *	tags flood FROM N       submits N loads of 16 large pages into memory that no device takes as it is, and stays
+ *	tags twice FROM N       loads of small pages whose list names the same bytes twice: all have to be read again
  *
  * The others print "submitted: N" when the system call has returned, then "right=N late=N canceled=N other=N of N", with what
  * has ended; "load" before and behind its cancelling.
@@ -28,6 +29,7 @@
 #define LARGE 1000000U			/* a page of "cut" */
 #define LARGE_SLOT (2U << 20)
 #define PIECES (LARGE / 512 + 1)
+#define SMALL 16384U			/* a page of "twice" */
 #define LARGE_PAGES (ARENA / LARGE_SLOT)
 
 static struct kvctx_sqe sqes[MAX];
@@ -236,12 +238,33 @@ static void flood(struct kt *k, uint64_t from, unsigned int nr)
 	pause();
 }
 
+/* Both halves of the page go to the same place, so what is there is never the page. */
+static int twice(struct kt *k, uint64_t from, unsigned int nr)
+{
+	static struct kvctx_seg halves[MAX][2];
+	struct kvctx_cqe cqe;
+
+	for (unsigned int i = 0; i < nr; i++) {
+		struct kvctx_key key = { .digest = "pages of the test scripts", .qualifier = from + i };
+
+		halves[i][0] = kt_seg(KVCTX_MEM_ARENA, i * (SMALL / 2), SMALL / 2);
+		halves[i][1] = halves[i][0];
+		sqes[i] = kt_io(KVCTX_OP_LOAD, key, halves[i], 2);
+	}
+	submitted(kt_submit(k, sqes, nr, 0));
+	while (right + other < nr && kt_wait(k, 1, KT_LIMIT) > 0)
+		while (kt_reap(k, &cqe))
+			*(cqe.res == (int)SMALL ? &right : &other) += 1;
+	tell(nr);
+	return 0;
+}
+
 /* The most operations of a verb, whose pages have places of their own in the arena; 0: there is none */
 static unsigned int most(const char *verb, bool from)
 {
 	if (!strcmp(verb, "cut") && from)
 		return LARGE_PAGES;
-	if (!strcmp(verb, "flood") && from)
+	if ((!strcmp(verb, "flood") || !strcmp(verb, "twice")) && from)
 		return MAX;
 	return from == !strcmp(verb, "store") ? ARENA / SLOT : 0;
 }
@@ -255,13 +278,15 @@ int main(int argc, char **argv)
 	struct kt k;
 
 	if (argc < 3 || argc > 4 || !nr || nr > most(verb, argc == 4) || kt_open(&k, O_RDWR, 0x77, ARENA, 2 * MAX)) {
-		fprintf(stderr, "usage: tags load|ring|late N | store|cut|flood FROM N\n");
+		fprintf(stderr, "usage: tags load|ring|late N | store|cut|flood|twice FROM N\n");
 		return 2;
 	}
 	if (!strcmp(verb, "cut")) {
 		prepare_large(from, nr);
 		return cut(&k, nr);
 	}
+	if (!strcmp(verb, "twice"))
+		return twice(&k, from, nr);
 	if (!strcmp(verb, "flood"))
 		flood(&k, from, nr);
 	prepare(store ? KVCTX_OP_STORE : KVCTX_OP_LOAD, from, nr,
