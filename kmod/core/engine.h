@@ -236,9 +236,9 @@ struct kvc_lessee {
 	u32	share, epoch;		/* as they were when somebody looked; member lock */
 };
 
-/* What of a tenant's slot is on a member */
+/* What of a tenant's slot is on a member, also of who had it before until the pages have left */
 struct kvc_stock {
-	struct os_atomic64 bytes;	/* of pages in the index */
+	struct os_atomic64 pages, bytes; /* in the index */
 	struct os_atomic segs;		/* of its own, with heads; changed with the member locked */
 };
 
@@ -370,11 +370,6 @@ struct kvc_memory {
 	struct os_atomic64 dropped;	/* pages */
 };
 
-/* What is in the index of a tenant's slot, also of who had it before until the pages have left */
-struct kvc_usage {
-	struct os_atomic64 pages, bytes;
-};
-
 /* What sessions of a tenant's slot have beside pages, and what they must not */
 struct kvc_account {
 	u64	pinned;			/* bytes; domains.lock */
@@ -389,7 +384,6 @@ struct kvc_share {
 	u64	homes;			/* members that its pages go to, and to segments of its own; 0: it shares */
 	u64	leaving;		/* bytes that are being evicted */
 	struct os_atomic64 pending;	/* bytes of its stores that have begun, in segments of its own */
-	struct os_atomic segs;		/* of its own, with heads, on all members */
 };
 
 struct kvc_quota {
@@ -429,7 +423,6 @@ struct kvc_pool {
 	struct os_atomic nr_leaving;
 	struct os_atomic rooms;		/* times that tombstones may have got room, or ceased to be needed; from 1 */
 	struct os_atomic nr_tombs_chained;
-	struct kvc_usage usage[KVC_TENANTS_MAX];	/* by slot */
 	struct kvc_account accounts[KVC_TENANTS_MAX];	/* by slot */
 	struct kvc_quota quota;
 	struct kvc_shard shards[KVC_SHARDS];

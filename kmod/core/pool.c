@@ -187,8 +187,14 @@ static void add_shards(struct kvc_pool *p, struct kvc_stats *st)
 
 void kvc_tenant_usage(const struct kvc_pool *p, u32 slot, u64 *pages, u64 *bytes)
 {
-	*pages = os_atomic64_read(&p->usage[slot].pages);
-	*bytes = os_atomic64_read(&p->usage[slot].bytes);
+	u32 i, nr = kvc_nr_members(p);
+
+	*pages = 0;
+	*bytes = 0;
+	for (i = 0; i < nr; i++) {
+		*pages += os_atomic64_read(&p->members[i].stock[slot].pages);
+		*bytes += os_atomic64_read(&p->members[i].stock[slot].bytes);
+	}
 }
 
 void kvc_stats_get(struct kvc_pool *p, struct kvc_stats *st)

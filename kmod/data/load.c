@@ -163,7 +163,9 @@ static void load_end(struct kvctx_op *op, int err)
 	kvc_load_end(op->session->pool->core, &op->load.page, err);
 	kvctx_io_free(op);
 	kvctx_mem_free(op->load.scratch);
-	kfree(op->load.again);
+	/* few have one, and freeing nothing costs more than looking */
+	if (unlikely(op->load.again))
+		kfree(op->load.again);
 }
 
 static u32 load_flags(const struct kvctx_op *op)

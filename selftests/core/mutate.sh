@@ -241,8 +241,8 @@ order-leased@kmod/core/log/segment.c@/^bool kvc_seg_evictable/,/^}/s/ \&\& !os_a
 prefix-moves@kmod/core/policy/victim.c@s/(least \&\& part->gain > least /(0 \&\& part->gain > least /@nothing is rewritten but what was loaded lately
 quota-full@kmod/core/policy/quota.c@s/return h.bytes + os_atomic64_read(&s->pending) >= quota ||/return false \&\&/@no tenant is ever at its quota
 quota-pending@kmod/core/policy/quota.c@s/ + os_atomic64_read(&s->pending) >= quota/ >= quota/@stores under way do not count for a quota
-quota-lost@kmod/core/policy/quota.c@s/^\t\th.bytes -= min.*/\t\t;/@pages on lost members count for reserves
-quota-lost-segs@kmod/core/policy/quota.c@s/^\t\th.segs -= min.*/\t\t;/@segments on lost members count for quotas
+quota-lost@kmod/core/policy/quota.c@s/^\t\tif (READ_ONCE(p->members\[i\].offline))/\t\th.bytes += os_atomic64_read(\&stock->bytes);\n&/;s/^\t\th.bytes += .*stock->bytes);$/\t\t;/@pages on lost members count for reserves
+quota-lost-segs@kmod/core/policy/quota.c@s/^\t\tif (READ_ONCE(p->members\[i\].offline))/\t\th.segs += os_atomic_read(\&stock->segs);\n&/;s/^\t\th.segs += .*stock->segs);$/\t\t;/@segments on lost members count for quotas
 quota-wraps@kmod/core/policy/quota.c@s/return bytes > quota \&\& bytes - quota > open;/return bytes > quota + open;/@a quota near the largest number is one that nobody is below
 quota-least@kmod/core/policy/quota.c@s/max(l->quota, segment)/l->quota/@a quota below a segment is not rounded
 quota-bound@kmod/core/policy/quota.c@s/if (kvc_seg_owner(seg) \&\& h.segs > READ_ONCE(s->reserve_segs))/if (0)/@holes keep any number of segments for a reserve

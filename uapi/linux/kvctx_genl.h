@@ -199,7 +199,7 @@ enum kvctx_genl_stat {
 	KVCTX_S_SESSIONS,		/* now: open files */
 	KVCTX_S_INFLIGHT,		/* now: operations */
 	KVCTX_S_REREADS,		/* chunks that failed their check and were read once more */
-	KVCTX_S_TURN_WAITS,		/* operations that waited for more urgent ones, or at a member that has enough */
+	KVCTX_S_TURN_WAITS,		/* operations that waited for their turn at a member */
 	KVCTX_S_SLOT_HITS,		/* LOADs, PREFETCHes and GETs that found the page in a slot */
 	KVCTX_S_PREFETCHES,		/* pages read into slots */
 	KVCTX_S_HOST_WRITTEN_BYTES,	/* sent to the devices: pages of STOREs, padded to blocks */

@@ -136,13 +136,12 @@ void kvc_page_publish(struct kvc_pool *p, struct kvc_shard *sh, u32 entry)
 	struct kvc_entry *e = kvc_entry(p, entry);
 	struct kvc_domain *d = kvc_domain(p, e->domain);
 	struct kvc_seg *seg = kvc_entry_seg(p, entry);
-	struct kvc_usage *u = &p->usage[d->slot];
+	struct kvc_stock *stock = &p->members[seg->member].stock[d->slot];
 
 	e->state = KVC_E_LIVE;
 	os_atomic64_add(&seg->live_bytes, e->length);
-	os_atomic64_add(&p->members[seg->member].stock[d->slot].bytes, e->length);
-	os_atomic64_add(&u->pages, 1);
-	os_atomic64_add(&u->bytes, e->length);
+	os_atomic64_add(&stock->pages, 1);
+	os_atomic64_add(&stock->bytes, e->length);
 	sh->pages++;
 	sh->bytes += e->length;
 	/* one that only moved is there as before */
@@ -154,15 +153,13 @@ void kvc_page_drop(struct kvc_pool *p, u32 bucket, u32 entry)
 {
 	struct kvc_shard *sh = kvc_shard(p, bucket);
 	struct kvc_entry *e = kvc_entry(p, entry);
-	u32 slot = kvc_domain(p, e->domain)->slot;
 	struct kvc_seg *seg = kvc_entry_seg(p, entry);
-	struct kvc_usage *u = &p->usage[slot];
+	struct kvc_stock *stock = &p->members[seg->member].stock[kvc_domain(p, e->domain)->slot];
 
 	kvc_index_remove(p, bucket, entry);
 	e->state = KVC_E_DEAD;
-	os_atomic64_sub(&u->pages, 1);
-	os_atomic64_sub(&u->bytes, e->length);
-	os_atomic64_sub(&p->members[seg->member].stock[slot].bytes, e->length);
+	os_atomic64_sub(&stock->pages, 1);
+	os_atomic64_sub(&stock->bytes, e->length);
 	os_atomic64_sub(&seg->live_bytes, e->length);
 	sh->pages--;
 	sh->bytes -= e->length;

@@ -201,20 +201,16 @@ struct holding {
 /* What is on members that are gone is in the index, but nobody has any use for it. */
 static struct holding holding_of(const struct kvc_pool *p, u32 slot)
 {
-	struct holding h = {
-		.bytes = os_atomic64_read(&p->usage[slot].bytes),
-		.segs = os_atomic_read(&p->quota.share[slot].segs),
-	};
-	u32 nr = os_atomic_read(&p->nr_offline) ? kvc_nr_members(p) : 0, i;
+	u32 nr = kvc_nr_members(p), i;
+	struct holding h = { 0 };
 
 	for (i = 0; i < nr; i++) {
-		const struct kvc_stock *lost = &p->members[i].stock[slot];
+		const struct kvc_stock *stock = &p->members[i].stock[slot];
 
-		if (!READ_ONCE(p->members[i].offline))
+		if (READ_ONCE(p->members[i].offline))
 			continue;
-		/* pages come and go meanwhile */
-		h.bytes -= min(h.bytes, os_atomic64_read(&lost->bytes));
-		h.segs -= min_t(u64, h.segs, os_atomic_read(&lost->segs));
+		h.bytes += os_atomic64_read(&stock->bytes);
+		h.segs += os_atomic_read(&stock->segs);
 	}
 	return h;
 }
@@ -336,14 +332,9 @@ void kvc_quota_pend_own(struct kvc_pool *p, const struct kvc_seg *seg, u32 lengt
 
 void kvc_quota_seg(struct kvc_member *m, u32 slot, bool goes)
 {
-	struct os_atomic *all = &m->pool->quota.share[slot].segs;
-
 	os_assert_locked(&m->lock);
-	if (goes) {
+	if (goes)
 		os_atomic_dec(&m->stock[slot].segs);
-		os_atomic_dec(all);
-	} else {
+	else
 		os_atomic_inc(&m->stock[slot].segs);
-		os_atomic_inc(all);
-	}
 }
