@@ -85,15 +85,15 @@ no-wait-for-holds@kmod/core/log/reclaim.c@s/if (os_atomic_read(&seg->holds))/if 
 no-hold@kmod/core/log/load.c@s/os_atomic_inc(&kvc_entry_seg(p, entry)->holds);/os_atomic_inc(\&kvc_seg(p, 0)->holds);/@loads hold the wrong segment
 leases-chosen@kmod/core/log/lease.c@s/yields = !seg->keeps || .*/yields = true;/@leased segments are reclaimed
 lease-flood@kmod/core/log/room.c@s/^\thope = hope || .*/\t;/@where all is leased nobody has room
-lease-refused@kmod/core/log/reclaim.c@s/^\tif (!m->refused \&\& !READ_ONCE(m->pool->memory.wanted))/\tif (0)/@leases yield though nobody was refused
+lease-refused@kmod/core/log/reclaim.c@s/if (!seg \&\& (m->refused || READ_ONCE(m->pool->memory.wanted)))/if (!seg)/@leases yield though nobody was refused
 lease-half@kmod/core/log/lease.c@s,<= m->nr_segs / 2,<= m->nr_segs,@leases keep others from all but a few segments
 lease-share@kmod/core/log/lease.c@s/return t->keeps > t->share ? .*/return t->keeps;/@leases yield that are within the share
 lease-shared@kmod/core/log/lease.c@s/least = min(least, excess_of(l, k));/least = excess_of(l, k);/@a segment yields that somebody within his share keeps too
-lease-most@kmod/core/log/lease.c@s/if (excess > y->excess || .*/if (excess \&\& !y->seg)/@whose leases yield is not a matter of shares
-lease-longest@kmod/core/log/lease.c@s/seg->keeps->since < y->since/seg->keeps->since > y->since/@the last lease yields first
+lease-most@kmod/core/log/lease.c@s/if (excess > most || .*/if (excess \&\& !next) {/@whose leases yield is not a matter of shares
+lease-longest@kmod/core/log/lease.c@s/seg->keeps->since < next->keeps->since/seg->keeps->since > next->keeps->since/@the last lease yields first
 lease-again@kmod/core/log/lease.c@s/return keeps_yield(m, seg, KVC_S_DRAINING, .*/return keeps_yield(m, seg, KVC_S_DRAINING, false);/@who leases victims again and again keeps them
 lease-heir@kmod/core/log/lease.c@s/^\tif (k->epoch == t->whose)/\tif (1)/;s/^\t\tt->keeps = 0;/\t\t;/@leases of a removed tenant count for who gets its slot
-lease-limit@kmod/core/log/lease.c@s/= s->limits\[i\].leased ? share_of(m, s->limits\[i\].leased, all) :$/=/@what the operator set as limit counts for nothing
+lease-limit@kmod/core/log/lease.c@s/s->limits\[i\].leased ? share_of(m, s->limits\[i\].leased) : //@what the operator set as limit counts for nothing
 lease-gone@kmod/core/log/lease.c@/^static u32 excess_of/,/^}/s/k->epoch != t->epoch/0/@leases of a removed tenant count as those of who has its slot
 lease-yielding@kmod/core/log/segment.c@/YIELDING\]/s/false, true/true, true/@a segment that yields can be leased
 lease-put@kmod/core/log/lease.c@s/if (last \&\& !k->yielded) {/if (last \&\& kvc_seg(p, k->gseg)->keeps) {/@the end of a lease that has yielded ends one of the segment's next life
@@ -228,7 +228,7 @@ memory-full@kmod/core/engine.h@s/return unlikely(limit) \&\& os_atomic64_read(&p
 memory-uncounted@kmod/core/index/entry.c@/^static void del_eblock/,/^}/s/os_atomic64_sub(.*/;/@memory that was given back is counted still
 memory-fattest@kmod/core/log/memory.c@s/seg->nr_eblocks \* nr >= blocks/true/@large pages pay for the memory of small ones
 memory-despair@kmod/core/log/memory.c@s/hope |= m->head\[i\] \&\& has_pages(m, m->head\[i\]);/;/@what heads have is not evicted for memory
-memory-yields@kmod/core/log/reclaim.c@s/ \&\& !READ_ONCE(m->pool->memory.wanted))/)/@leases do not yield for memory
+memory-yields@kmod/core/log/reclaim.c@s/(m->refused || READ_ONCE(m->pool->memory.wanted))/m->refused/@leases do not yield for memory
 memory-reserve@kmod/core/log/memory.c@s/kvc_seg_can_go(m, /kvc_seg_evictable(m, /@memory is evicted from reserves
 memory-rises@kmod/core/pool.c@s/^\tkvc_memory_back(p);/\t;/@nobody is told of a higher limit
 memory-attach@kmod/core/log/recover.c@s/^\tmake_memory(p, .*/\t(void)make_memory;/@an attach takes more memory than it may

@@ -22,8 +22,6 @@
  */
 #include "log/log.h"
 
-#define PART		64U	/* segments that are looked at while the leases are locked */
-
 struct kvc_keep {
 	struct os_atomic leases;
 	u32	gseg, slot, epoch;	/* whose, and of what */
@@ -200,11 +198,15 @@ bool kvc_seg_leased(struct kvc_member *m, const struct kvc_seg *seg)
 
 /* Which yield */
 
-/* @limit in segments of @m, whose part of the pool's @all segments it is; not less than one */
-static u32 share_of(const struct kvc_member *m, u64 limit, u64 all)
+/* @limit in segments of @m, as the member's part of the pool is; not less than one. Domains locked. */
+static u32 share_of(const struct kvc_member *m, u64 limit)
 {
-	u64 size = m->pool->super.segment_size, segs = limit / size + !!(limit % size);
+	const struct kvc_super *s = &m->pool->super;
+	u64 all = 0, segs = limit / s->segment_size + !!(limit % s->segment_size);
+	u32 i;
 
+	for (i = 0; i < s->nr_members; i++)
+		all += s->members[i].nr_segments;
 	return segs >= all ? m->nr_segs : (u32)((segs * m->nr_segs + all - 1) / all);
 }
 
@@ -214,42 +216,18 @@ static void note_shares(struct kvc_member *m)
 	u32 quarter = m->nr_segs < KVC_SEGMENTS_FEW ? 0 : m->nr_segs / 4, nr = 0, i;
 	const struct kvc_super *s = &m->pool->super;
 	struct kvc_leases *l = &m->leases;
-	u64 all = 0;
 
 	os_lock(&m->pool->domains.lock);
-	for (i = 0; i < s->nr_members; i++)
-		all += s->members[i].nr_segments;
 	for (i = 0; i < KVC_TENANTS_MAX; i++)
 		nr += s->tenants[i].flags & KVC_TENANT_USED ? 1 : 0;
 	for (i = 0; i < KVC_TENANTS_MAX; i++) {
 		l->tenants[i].epoch = s->tenants[i].epoch;
 		l->tenants[i].share = 0;
 		if (s->tenants[i].flags & KVC_TENANT_USED)
-			l->tenants[i].share = s->limits[i].leased ? share_of(m, s->limits[i].leased, all) :
-					      quarter / nr;
+			l->tenants[i].share = s->limits[i].leased ? share_of(m, s->limits[i].leased) : quarter / nr;
 	}
 	os_unlock(&m->pool->domains.lock);
 	l->nr_tenants = nr;
-}
-
-/* Does anybody keep more than his share, or one that was removed anything? Member locked, shares noted. */
-static bool any_over(struct kvc_leases *l)
-{
-	bool over = false;
-	u32 counted = 0, i;
-
-	os_lock(&l->lock);
-	for (i = 0; i < KVC_TENANTS_MAX; i++) {
-		const struct kvc_lessee *t = &l->tenants[i];
-
-		if (t->whose != t->epoch)
-			continue;
-		counted += t->keeps;
-		over |= t->keeps > t->share;
-	}
-	over |= counted < l->keeps;
-	os_unlock(&l->lock);
-	return over;
 }
 
 /* By how many segments its tenant is over its share. One that was removed has none. */
@@ -273,85 +251,35 @@ static u32 least_excess(const struct kvc_leases *l, const struct kvc_seg *seg)
 	return least;
 }
 
-/* May the leases of anything on @m yield? @last: those who are refused have nothing else to hope for. Member locked. */
-static bool any_yields(struct kvc_member *m, bool last)
-{
-	if (!READ_ONCE(m->leases.keeps) || (!last && READ_ONCE(m->leases.keeps) <= m->nr_segs / 2))
-		return false;
-	note_shares(m);
-	return (last || m->leases.nr_tenants > 1) && any_over(&m->leases);
-}
-
-/* By how much those who keep the segment are over their shares; 0: it does not yield. Member locked, and leases. */
-static u32 excess_on(struct kvc_member *m, const struct kvc_seg *seg)
-{
-	if (!seg->keeps || !kvc_seg_could_go(m, seg) || kvc_quota_keeps(m->pool, seg))
-		return 0;
-	return least_excess(&m->leases, seg);
-}
-
-/* What was found to yield so far */
-struct kvc_yielding {
-	struct kvc_seg *seg;
-	u32	excess;
-	u64	since;
-};
-
-static void look_at(struct kvc_member *m, u32 from, bool last, struct kvc_yielding *y)
-{
-	u32 end = min(m->nr_segs, from + PART), excess, i;
-
-	os_lock(&m->lock);
-	os_lock(&m->leases.lock);
-	for (i = from; i < end; i++) {
-		struct kvc_seg *seg = &m->segs[i];
-
-		excess = last || seg != m->newest ? excess_on(m, seg) : 0;
-		if (excess > y->excess || (excess && excess == y->excess && seg->keeps->since < y->since))
-			*y = (struct kvc_yielding){ .seg = seg, .excess = excess, .since = seg->keeps->since };
-	}
-	os_unlock(&m->leases.lock);
-	os_unlock(&m->lock);
-}
-
 /*
- * The segment whose leases yield next, or NULL. The locks are dropped after every few segments, so that stores and
- * leases go on; who takes the segment looks at its leases again. By who executes the member's work, no lock held.
+ * The segment whose leases yield next, or NULL. @last: those who are refused on @m have nothing else to hope for.
+ * Member locked.
  */
 struct kvc_seg *kvc_lease_next(struct kvc_member *m, bool last)
 {
-	struct kvc_yielding y = { 0 };
-	bool any;
-	u32 i;
-
-	os_lock(&m->lock);
-	any = any_yields(m, last);
-	os_unlock(&m->lock);
-	for (i = 0; any && i < m->nr_segs; i += PART) {
-		look_at(m, i, last, &y);
-		os_relax();
-	}
-	return y.seg;
-}
-
-/* Is there one for those who are refused? Member locked. */
-bool kvc_lease_any(struct kvc_member *m)
-{
 	struct kvc_leases *l = &m->leases;
-	u32 gseg = m->list[KVC_S_SEALED].first, i;
-	bool any = false;
+	struct kvc_seg *seg, *next = NULL;
+	u32 excess, most = 0, gseg;
 
-	if (!any_yields(m, true))
-		return false;
-	while (!any && gseg != KVC_NONE) {
-		os_lock_inner(&l->lock);
-		for (i = 0; !any && i < PART && gseg != KVC_NONE; i++) {
-			any = excess_on(m, kvc_seg(m->pool, gseg));
-			gseg = kvc_seg(m->pool, gseg)->next;
+	if (!last && READ_ONCE(l->keeps) <= m->nr_segs / 2)
+		return NULL;
+	note_shares(m);
+	if (!last && l->nr_tenants < 2)
+		return NULL;
+	os_lock(&l->lock);
+	for (gseg = m->list[KVC_S_SEALED].first; gseg != KVC_NONE; gseg = seg->next) {
+		seg = kvc_seg(m->pool, gseg);
+		if (!seg->keeps || !kvc_seg_could_go(m, seg) || kvc_quota_keeps(m->pool, seg) ||
+		    (!last && seg == m->newest))
+			continue;
+		excess = least_excess(l, seg);
+		if (excess > most || (next && excess == most && seg->keeps->since < next->keeps->since)) {
+			most = excess;
+			next = seg;
 		}
-		os_unlock_inner(&l->lock);
 	}
-	return any;
+	os_unlock(&l->lock);
+	return next;
 }
 
 /* The segment gets state @to, in which nobody leases it, and the leases on it yield; false: somebody keeps it. */

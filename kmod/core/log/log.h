@@ -74,7 +74,6 @@ int kvc_lease_take(struct kvc_pool *p, u32 gseg, const struct kvc_domain *d, str
 void kvc_leasing_end(struct kvc_leasing *by);
 bool kvc_seg_leased(struct kvc_member *m, const struct kvc_seg *seg);
 struct kvc_seg *kvc_lease_next(struct kvc_member *m, bool last);
-bool kvc_lease_any(struct kvc_member *m);
 bool kvc_lease_yield(struct kvc_member *m, struct kvc_seg *seg, bool last);
 bool kvc_lease_end(struct kvc_member *m, struct kvc_seg *seg);
 void kvc_keeps_free(struct kvc_seg *seg);

@@ -31,7 +31,7 @@ static bool memory_hope(struct kvc_member *m)
 		hope = has_pages(m, kvc_seg(p, gseg));
 	for (gseg = m->list[KVC_S_SEALED].first; !hope && gseg != KVC_NONE; gseg = kvc_seg(p, gseg)->next)
 		hope = has_pages(m, kvc_seg(p, gseg)) && kvc_seg_can_go(m, kvc_seg(p, gseg));
-	return hope || kvc_lease_any(m);
+	return hope || kvc_lease_next(m, true);
 }
 
 /*

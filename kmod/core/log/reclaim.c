@@ -95,11 +95,11 @@ static struct kvc_seg *propose(struct kvc_member *m)
 	memory = !seg && !short_of_segments(m);
 	if (memory)
 		seg = kvc_memory_victim(m);
+	else if (!seg)
+		seg = kvc_lease_next(m, false);
 	os_unlock(&m->lock);
 	if (!seg && memory)
 		return NULL;
-	if (!seg)
-		seg = kvc_lease_next(m, false);
 	if (!seg)
 		return kvc_victim_choose(m);
 	kvc_victim_plan(m, seg);
@@ -123,25 +123,8 @@ static struct kvc_seg *take_any(struct kvc_member *m)
 	struct kvc_seg *seg = short_of_segments(m) ? oldest_sealed(m, false, NULL) : kvc_memory_victim(m);
 
 	m->survey->nr = 0;
-	return take(m, seg, true) ? seg : NULL;
-}
-
-/* The same, where leases have to yield for who was refused. The lock is dropped meanwhile: then something may go. */
-static struct kvc_seg *take_leased(struct kvc_member *m)
-	os_must_hold(&m->lock)
-{
-	struct kvc_seg *seg, *any;
-
-	if (!m->refused && !READ_ONCE(m->pool->memory.wanted))
-		return NULL;
-	os_unlock(&m->lock);
-	seg = kvc_lease_next(m, true);
-	os_lock(&m->lock);
-	if (!seg || !reclaimable(m))
-		return NULL;
-	any = take_any(m);
-	if (any)
-		return any;
+	if (!seg && (m->refused || READ_ONCE(m->pool->memory.wanted)))
+		seg = kvc_lease_next(m, true);
 	return take(m, seg, true) ? seg : NULL;
 }
 
@@ -286,8 +269,6 @@ static int choose(struct kvc_member *m)
 		goto out;
 	if (!take(m, seg, false))
 		seg = take_any(m);
-	if (!seg)
-		seg = take_leased(m);
 	if (!seg && m->spills && short_of_segments(m))
 		seg = spilled(m);
 	if (seg) {

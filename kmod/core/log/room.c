@@ -23,7 +23,7 @@ bool kvc_member_hope(struct kvc_member *m)
 	gseg = m->list[KVC_S_SEALED].first;
 	for (; !hope && gseg != KVC_NONE; gseg = kvc_seg(p, gseg)->next)
 		hope = kvc_seg_can_go(m, kvc_seg(p, gseg));
-	hope = hope || (m->refused && kvc_lease_any(m));
+	hope = hope || (m->refused && kvc_lease_next(m, true));
 	if (hope)
 		m->hopeless = false;
 	return hope;
