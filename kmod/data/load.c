@@ -163,9 +163,7 @@ static void load_end(struct kvctx_op *op, int err)
 	kvc_load_end(op->session->pool->core, &op->load.page, err);
 	kvctx_io_free(op);
 	kvctx_mem_free(op->load.scratch);
-	/* few have one, and freeing nothing costs more than looking */
-	if (unlikely(op->load.again))
-		kfree(op->load.again);
+	kfree(op->load.again);
 }
 
 static u32 load_flags(const struct kvctx_op *op)
@@ -261,7 +259,8 @@ void kvctx_load_finish(struct kvctx_op *op)
 		kvctx_op_process(op, load_work);
 		return;
 	}
-	load_end(op, 0);
+	/* it has nothing else to let go of */
+	kvc_load_end(op->session->pool->core, &op->load.page, 0);
 	kvctx_op_complete(op, op->call.length, load_flags(op));
 }
 

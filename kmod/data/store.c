@@ -104,7 +104,8 @@ static void store_finish(struct kvctx_op *op)
 		kvctx_op_bottom(op);
 		return;
 	}
-	kvctx_io_free(op);
+	if (unlikely(op->io.bounces))
+		kvctx_io_free(op);
 	kvc_store_commit(core, &op->store.page);
 	/* Lost meanwhile? Nothing was published, and the flush that told of it may be over */
 	if (!kvc_member_online(core, op->io.member))
