@@ -439,7 +439,11 @@ TEST_F(events, tell_the_state)
 		for (int i = 0; i < n; i++) {
 			const struct kvctx_event *e = &self->got[i];
 
-			ASSERT_GT(KEYS, e->key.qualifier);
+			/* what the setup stored, or another test in a keyspace of this number, may have to go */
+			if (e->key.qualifier >= KEYS) {
+				EXPECT_EQ(KVCTX_EVENT_EVICTED, e->kind);
+				continue;
+			}
 			if (e->kind == KVCTX_EVENT_DELETED)
 				EXPECT_EQ(here[e->key.qualifier], e->length);
 			here[e->key.qualifier] = e->kind == KVCTX_EVENT_STORED ? (int)e->length : -ENOENT;
