@@ -110,10 +110,11 @@ static int kvctx_msg_limits(struct sk_buff *skb, const struct kvc_limits *l)
 
 int kvctx_msg_tenant(struct sk_buff *skb, struct kvctx_tenant *t)
 {
-	const struct kvc_super_tenant *config = &kvc_super_of(t->pool->core)->tenants[t->slot];
+	struct kvc_pool *core = t->pool->core;
+	const struct kvc_super_tenant *config = &kvc_super_of(core)->tenants[t->slot];
 	u64 pages, bytes;
 
-	kvc_tenant_usage(t->pool->core, t->slot, &pages, &bytes);
+	kvc_tenant_usage(core, t->slot, &pages, &bytes);
 	if (nla_put_string(skb, KVCTX_A_POOL, t->pool->name) ||
 	    nla_put_string(skb, KVCTX_A_TENANT, t->name) ||
 	    nla_put_u32(skb, KVCTX_A_UID, config->uid) ||
@@ -125,9 +126,11 @@ int kvctx_msg_tenant(struct sk_buff *skb, struct kvctx_tenant *t)
 	    nla_put_u32(skb, KVCTX_A_TENANT_FLAGS, t->flags) ||
 	    nla_put_u64_64bit(skb, KVCTX_A_TENANT_PAGES, pages, KVCTX_A_PAD) ||
 	    nla_put_u64_64bit(skb, KVCTX_A_TENANT_BYTES, bytes, KVCTX_A_PAD) ||
-	    nla_put_u64_64bit(skb, KVCTX_A_TENANT_PINNED, kvc_tenant_pinned(t->pool->core, t->slot), KVCTX_A_PAD))
+	    nla_put_u64_64bit(skb, KVCTX_A_TENANT_PINNED, kvc_tenant_pinned(core, t->slot), KVCTX_A_PAD) ||
+	    nla_put_u64_64bit(skb, KVCTX_A_TENANT_LEASED, kvc_tenant_leased(core, t->slot), KVCTX_A_PAD) ||
+	    nla_put_u32(skb, KVCTX_A_TENANT_KEYSPACES, kvc_tenant_keyspaces(core, t->slot)))
 		return -EMSGSIZE;
-	return kvctx_msg_limits(skb, &kvc_super_of(t->pool->core)->limits[t->slot]);
+	return kvctx_msg_limits(skb, &kvc_super_of(core)->limits[t->slot]);
 }
 
 static int kvctx_msg_path(struct sk_buff *skb, const struct kvctx_path *path)

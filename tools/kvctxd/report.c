@@ -136,6 +136,8 @@ int kvd_report_tenant(struct nl_msg *msg, struct kvd_tenant *t)
 	err = err ?: nla_put_u64(msg, KVCTX_A_TENANT_PAGES, pages);
 	err = err ?: nla_put_u64(msg, KVCTX_A_TENANT_BYTES, bytes);
 	err = err ?: nla_put_u64(msg, KVCTX_A_TENANT_PINNED, kvc_tenant_pinned(core, t->slot));
+	err = err ?: nla_put_u64(msg, KVCTX_A_TENANT_LEASED, kvc_tenant_leased(core, t->slot));
+	err = err ?: nla_put_u32(msg, KVCTX_A_TENANT_KEYSPACES, kvc_tenant_keyspaces(core, t->slot));
 	err = err ?: nla_put_u32(msg, KVCTX_A_TENANT_FLAGS, flags & KVC_TENANT_VERIFIED ? KVCTX_TENANT_VERIFIED : 0);
 	return err ?: report_limits(msg, &limits);
 }

@@ -38,7 +38,8 @@
  *   POOL    POOL UUID CAPACITY SEGMENT_SIZE CHUNK_SIZE PAGE_LEN_MAX STATE ATTACH_BYTES ATTACH_US DISCARD_RATE
  *           WRITE_BUDGET, with a budget WRITE_BUDGET_LEFT, and one nested KVCTX_A_MEMBER a member
  *   TENANT  POOL TENANT UID GID MODE SESSIONS DEV_MAJOR DEV_MINOR TENANT_FLAGS TENANT_PAGES TENANT_BYTES
- *           TENANT_PINNED and one u64 or u32 KVCTX_L_* a limit, nested in KVCTX_A_LIMITS
+ *           TENANT_PINNED TENANT_LEASED TENANT_KEYSPACES and one u64 or u32 KVCTX_L_* a limit, nested in
+ *           KVCTX_A_LIMITS
  *   PEER    POOL PEER and one nested KVCTX_A_PATH a member
  *   STATS   POOL and one u64 KVCTX_S_* a counter, nested in KVCTX_A_STATS
  *
@@ -109,6 +110,8 @@ enum kvctx_genl_attr {
 	KVCTX_A_TENANT_BYTES,		/* u64: their bytes */
 	KVCTX_A_LIMITS,			/* nested KVCTX_L_* */
 	KVCTX_A_TENANT_PINNED,		/* u64: bytes of memory that its sessions have pinned */
+	KVCTX_A_TENANT_LEASED,		/* u64: bytes of the segments that its leases keep now, whole ones */
+	KVCTX_A_TENANT_KEYSPACES,	/* u32: keyspaces that it has now */
 	__KVCTX_A_MAX,
 };
 #define KVCTX_A_MAX (__KVCTX_A_MAX - 1)
