@@ -18,6 +18,8 @@ static const struct out_column columns[] = {
 	{ "verified", "VERIFIED", FORM_TEXT },
 	{ "bytes", "BYTES", FORM_SIZE },
 	{ "quota", "QUOTA", FORM_SIZE },
+	{ "leased", "LEASED", FORM_SIZE },
+	{ "keyspaces", "KEYSPACES", FORM_NUMBER },
 	{ "node", "NODE", FORM_TEXT },
 	{ NULL }
 };
@@ -34,6 +36,8 @@ static const struct out_column show_columns[] = {
 	{ "pages", "pages", FORM_NUMBER },
 	{ "bytes", "bytes", FORM_SIZE },
 	{ "pinned", "memory pinned", FORM_SIZE },
+	{ "leased", "leased", FORM_SIZE },
+	{ "keyspaces", "keyspaces", FORM_NUMBER },
 	{ "quota", "quota", FORM_SIZE },
 	{ "reserve", "reserve", FORM_SIZE },
 	{ "write_budget", "write budget a day", FORM_SIZE },

@@ -41,6 +41,14 @@ static const struct family tenant_families[] = {
 	{ "tenant_sessions", "sessions", "Open sessions." },
 	{ "tenant_pages", "pages", "Pages in the index." },
 	{ "tenant_bytes", "bytes", "Bytes of these pages." },
+	{ "tenant_pinned_bytes", "pinned", "Bytes of memory that its sessions have pinned." },
+	{ "tenant_leased_bytes", "leased", "Bytes of the segments that its leases keep." },
+	{ "tenant_keyspaces", "keyspaces", "Keyspaces that it has." },
+	{ "tenant_quota_bytes", "quota", "Bytes of pages that it may have, 0: no limit." },
+	{ "tenant_reserve_bytes", "reserve", "Bytes of its pages that no other tenant evicts, 0: none." },
+	{ "tenant_max_pinned_bytes", "max_pinned", "Bytes of memory that its sessions may pin, 0: no limit." },
+	{ "tenant_max_leased_bytes", "max_leased", "Bytes of segments that its leases may keep, 0: no limit." },
+	{ "tenant_max_keyspaces", "max_keyspaces", "Keyspaces that it may have, 0: no limit." },
 	{ NULL }
 };
 

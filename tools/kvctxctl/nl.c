@@ -54,6 +54,8 @@ static const struct nla_policy policy[KVCTX_A_MAX + 1] = {
 	[KVCTX_A_TENANT_BYTES] = { .type = NLA_U64 },
 	[KVCTX_A_LIMITS] = { .type = NLA_NESTED },
 	[KVCTX_A_TENANT_PINNED] = { .type = NLA_U64 },
+	[KVCTX_A_TENANT_LEASED] = { .type = NLA_U64 },
+	[KVCTX_A_TENANT_KEYSPACES] = { .type = NLA_U32 },
 };
 
 static int on_object(struct nl_msg *msg, void *arg)

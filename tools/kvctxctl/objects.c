@@ -199,6 +199,8 @@ struct json_object *object_tenant(const struct nl_object *o)
 	add_u64(obj, "pages", o->attrs[KVCTX_A_TENANT_PAGES]);
 	add_u64(obj, "bytes", o->attrs[KVCTX_A_TENANT_BYTES]);
 	add_u64(obj, "pinned", o->attrs[KVCTX_A_TENANT_PINNED]);
+	add_u64(obj, "leased", o->attrs[KVCTX_A_TENANT_LEASED]);
+	add_u32(obj, "keyspaces", o->attrs[KVCTX_A_TENANT_KEYSPACES]);
 	add_u32(obj, "major", o->attrs[KVCTX_A_DEV_MAJOR]);
 	add_u32(obj, "minor", o->attrs[KVCTX_A_DEV_MINOR]);
 	if (o->attrs[KVCTX_A_TENANT_FLAGS])

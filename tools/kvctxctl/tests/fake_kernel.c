@@ -221,6 +221,8 @@ static void push_tenant(const struct nlmsghdr *rq, const char *pool, const char 
 		nla_put_u64(msg, KVCTX_A_TENANT_PAGES, 10 + minor);
 		nla_put_u64(msg, KVCTX_A_TENANT_BYTES, (10 + minor) * 4096);
 		nla_put_u64(msg, KVCTX_A_TENANT_PINNED, (uint64_t)minor << 12);
+		nla_put_u64(msg, KVCTX_A_TENANT_LEASED, (uint64_t)minor << 19);
+		nla_put_u32(msg, KVCTX_A_TENANT_KEYSPACES, (uint32_t)minor * 3);
 		put_limits(msg, minor);
 	}
 	push(msg);

@@ -276,6 +276,7 @@ def test_tenant_show():
     assert t == good("tenant", "list", "ctx0", "-o", "json").json()["tenants"][1], t
     text = good("tenant", "show", "ctx0", "llama").out
     assert re.search(r"^memory pinned +4.0 KiB$", text, re.M), text
+    assert re.search(r"^leased +512.0 KiB$", text, re.M) and re.search(r"^keyspaces +3$", text, re.M), text
     assert re.search(r"^quota +1.0 GiB$", text, re.M) and re.search(r"^urgent operations +no$", text, re.M), text
     text = good("tenant", "show", "ctx0", "default").out
     assert re.search(r"^quota +off$", text, re.M) and re.search(r"^urgent operations +yes$", text, re.M), text
@@ -294,12 +295,12 @@ def test_tenant_list():
     r = good("tenant", "list")
     assert r.log == ["tenants dump version 1"], r
     assert r.out.splitlines()[2].split() == ["ctx0", "llama", "1001", "2001", "0640", "1", "required", "44.0", "KiB",
-                                             "1.0", "GiB", "/dev/kvctx/ctx0/llama"], r
+                                             "1.0", "GiB", "512.0", "KiB", "3", "/dev/kvctx/ctx0/llama"], r
     r = good("tenant", "list", "ctx1", "-o", "json")
     assert r.log == ["tenants dump version 1", "  pool=ctx1"], r
     assert r.json() == {"format": 1, "tenants": [{
         "pool": "ctx1", "tenant": "default", "uid": 1002, "gid": 2002, "mode": 0o640, "sessions": 2, "pages": 12,
-        "bytes": 12 * 4096, "pinned": 8192, "major": 240, "minor": 2, "require_verified": False, "quota": 2 << 30, "reserve": 2 << 20,
+        "bytes": 12 * 4096, "pinned": 8192, "leased": 1 << 20, "keyspaces": 6, "major": 240, "minor": 2, "require_verified": False, "quota": 2 << 30, "reserve": 2 << 20,
         "write_budget": 2 << 40, "max_pinned": 4 << 30, "max_leased": 4 << 20, "max_keyspaces": 14, "no_urgent": False,
         "node": "/dev/kvctx/ctx1/default"}]}, r
     assert [t["require_verified"] for t in good("tenant", "list", "-o", "json").json()["tenants"]] == [False, True, False]

@@ -196,8 +196,9 @@ def opened(daemon, **more):
     return c
 
 
-def sqe(opcode, length=0, nr_segs=0, segs=0, crcs=0, user_data=1, flags=0, mem=0, key=b"k", offset=0, keys=0, nr_keys=0):
-    return struct.pack("<BBHIQ40sQQQQIIIIQQII", opcode, 0, nr_segs, flags, user_data, key, offset, length, segs, 0, 0, 0, 0,
+def sqe(opcode, length=0, nr_segs=0, segs=0, crcs=0, user_data=1, flags=0, mem=0, key=b"k", offset=0, keys=0, nr_keys=0,
+        lease_ms=0):
+    return struct.pack("<BBHIQ40sQQQQIIIIQQII", opcode, 0, nr_segs, flags, user_data, key, offset, length, segs, 0, 0, lease_ms, 0,
                        mem, crcs, keys, nr_keys, 0)
 
 
@@ -413,6 +414,24 @@ def test_tenant_limits(daemon):
     daemon.ctl("tenant", "remove", "kv0", "llama")
     daemon.ctl("tenant", "add", "kv0", "again")
     expect([0, 0, 0, 0, 0, 0, False], limits("again"), "of who got the slot")
+
+
+def test_tenant_usage(daemon):
+    """What its leases keep, and keyspaces, as long as it has them."""
+    tenant = lambda name="default": daemon.json("tenant", "show", "kv0", name)["tenant"]
+    expect((0, 0), (tenant()["leased"], tenant()["keyspaces"]))
+    daemon.ctl("tenant", "add", "kv0", "other")
+    c = opened(daemon)
+    expect(1, tenant()["keyspaces"])
+    store(c, b"one", 4096)
+    expect(0, tenant()["leased"])
+    expect(1, c.ask(IOC["SUBMIT"], submit(sqe(6, key=b"one", lease_ms=60000)))[0])
+    segment = daemon.json("pool", "show", "kv0")["pool"]["segment_size"]
+    until(lambda: tenant()["leased"] == segment, "the lease")
+    expect((0, 0), (tenant("other")["leased"], tenant("other")["keyspaces"]))
+    c.close()
+    until(lambda: not tenant()["leased"], "the end of the lease with its session")
+    expect(1, tenant()["keyspaces"], "that has a page")
 
 
 def test_tenant_memory(daemon):
