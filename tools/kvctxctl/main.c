@@ -3,7 +3,7 @@
  * kvctxctl: the operator's tool of kvctx. This file parses the command line against the table and dispatches.
  *
  * Words that do not begin with '-' name the command, then its arguments; options may stand anywhere. The parser
- * first collects both, then finds the command, then checks that what was collected fits it.
+ * first collects the words, then finds the command, then collects the options, then checks that all fits it.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -32,17 +32,25 @@ static __printf(3, 4) int usage(const struct ctl_command *cmd, const char *what,
 	return CTL_USAGE;
 }
 
-/* The option that @text (without its dashes) names; @len bytes of it are the name */
-static int find_option(const char *text, size_t len, bool letter)
+/*
+ * The option that @text (without its dashes) names; @len bytes of it are the name. Options may share a letter: it is that
+ * of the option that @cmd takes. With each of them goes a value, or with none, so words are told from values before.
+ */
+static int find_option(const struct ctl_command *cmd, const char *text, size_t len, bool letter)
 {
+	int found = -1;
+
 	for (int i = 0; i < OPT_NR; i++) {
 		const struct ctl_option *o = &ctl_options[i];
 
-		if (letter ? o->letter && o->letter == *text :
-			     strlen(o->name) == len && !memcmp(o->name, text, len))
+		if (!letter && strlen(o->name) == len && !memcmp(o->name, text, len))
 			return i;
+		if (!letter || !o->letter || o->letter != *text)
+			continue;
+		if (found < 0 || (cmd && cmd->options >> i & 1))
+			found = i;
 	}
-	return -1;
+	return found;
 }
 
 static bool is_number(const char *text)
@@ -50,50 +58,71 @@ static bool is_number(const char *text)
 	return text && *text && !text[strspn(text, "0123456789.")];
 }
 
-/* One option at argv[*i], its value possibly in the word after it */
-static int parse_option(struct ctl *c, char **argv, int *i)
+/* One option at argv[*i], its value possibly in the word after it, which is taken then. @shown: as it was written */
+static int take_option(const struct ctl_command *cmd, char **argv, int *i, const char **value, char *shown, size_t size)
 {
 	bool is_long = argv[*i][1] == '-';
-	const char *text = argv[*i] + 1 + is_long, *value = NULL, *why;
+	const char *text = argv[*i] + 1 + is_long;
 	size_t len = is_long ? strcspn(text, "=") : 1;
-	int id = find_option(text, len, !is_long);
-	const struct ctl_option *o = &ctl_options[id < 0 ? 0 : id];
-	char shown[64];
+	int id = find_option(cmd, text, len, !is_long);
 
-	snprintf(shown, sizeof(shown), "%.*s", (int)(len + 1 + is_long), argv[*i]);
+	snprintf(shown, size, "%.*s", (int)(len + 1 + is_long), argv[*i]);
+	*value = text[len] ? text + len + is_long : NULL;
+	if (id < 0 || ctl_options[id].kind == KIND_FLAG || *value)
+		return id;
+	if (argv[*i + 1] && (!ctl_options[id].value_optional || is_number(argv[*i + 1])))
+		*value = argv[++*i];
+	return id;
+}
+
+static int parse_option(struct ctl *c, char **argv, int *i)
+{
+	const char *value, *why;
+	char shown[64];
+	int id = take_option(c->cmd, argv, i, &value, shown, sizeof(shown));
+	const struct ctl_option *o = &ctl_options[id < 0 ? 0 : id];
+
 	if (id < 0)
 		return usage(NULL, shown, "no such option");
-	if (text[len])
-		value = text + len + is_long;
 	c->opt[id].set = true;
 	if (o->kind == KIND_FLAG)
 		return value ? usage(NULL, shown, "takes no value") : CTL_OK;
-	if (!value && (!o->value_optional || is_number(argv[*i + 1])))
-		value = argv[*i + 1] ? argv[++*i] : NULL;
 	if (!value)
 		return o->value_optional ? CTL_OK : usage(NULL, shown, "needs a value (%s)", o->meta);
 	why = ctl_value_parse(o->kind, value, &c->opt[id]);
 	return why ? usage(NULL, shown, "'%.40s': %s", value, why) : CTL_OK;
 }
 
-static int collect(struct ctl *c, struct words *w, char **argv)
+static bool is_word(const char *arg)
+{
+	return arg[0] != '-' || !arg[1];
+}
+
+static void collect_words(struct words *w, char **argv)
 {
 	bool only_words = false;
+	const char *value;
+	char shown[64];
 
 	for (int i = 1; argv[i]; i++) {
-		int status = CTL_OK;
-
-		if (only_words || argv[i][0] != '-' || !argv[i][1])
+		if (only_words || is_word(argv[i]))
 			w->word[w->nr++] = argv[i];
 		else if (!strcmp(argv[i], "--"))
 			only_words = true;
 		else
-			status = parse_option(c, argv, &i);
-		if (status)
-			return status;
+			take_option(NULL, argv, &i, &value, shown, sizeof(shown));
 	}
+}
+
+static int collect_options(struct ctl *c, char **argv)
+{
+	int status = CTL_OK;
+
+	for (int i = 1; argv[i] && strcmp(argv[i], "--") && !status; i++)
+		if (!is_word(argv[i]))
+			status = parse_option(c, argv, &i);
 	c->json = c->opt[OPT_OUTPUT].text && !strcmp(c->opt[OPT_OUTPUT].text, "json");
-	return CTL_OK;
+	return status;
 }
 
 static const struct ctl_noun *find_noun(const char *word)
@@ -184,7 +213,6 @@ static int dispatch(struct ctl *c, struct words *w)
 		c->cmd = find_command(&version);
 		return check_options(c) ?: c->cmd->run(c);
 	}
-	c->cmd = w->nr ? find_command(w) : NULL;
 	if (!c->cmd)
 		return no_command(c, w);
 	if (c->opt[OPT_HELP].set) {
@@ -195,6 +223,13 @@ static int dispatch(struct ctl *c, struct words *w)
 	c->nr_args = w->nr - 1 - !!c->cmd->verb;
 	status = check_options(c) ?: check_args(c);
 	return status ?: c->cmd->run(c);
+}
+
+static int parse(struct ctl *c, struct words *w, char **argv)
+{
+	collect_words(w, argv);
+	c->cmd = w->nr ? find_command(w) : NULL;
+	return collect_options(c, argv) ?: dispatch(c, w);
 }
 
 /* For the build only: completion and man page from the table */
@@ -223,7 +258,7 @@ int main(int argc, char **argv)
 	if (argc == 3 && !strcmp(argv[1], "--generate"))
 		status = generate(argv[2]);
 	else
-		status = collect(&c, &w, argv) ?: dispatch(&c, &w);
+		status = parse(&c, &w, argv);
 	free(w.word);
 	if (fflush(stdout) || ferror(stdout)) {
 		ctl_error("output", "%s", strerror(errno));

@@ -165,6 +165,8 @@ def test_where():
     bad(FAILED, ": ", "exporter", "--listen", "nobody.invalid:1")
     bad(FAILED, ": ", "exporter", "--listen", "no-such-port")
     bad(USAGE, "needs a value", "exporter", "--listen")
+    bad(FAILED, "No such file or directory", "exporter", "-l", tool.DIR + "/none/s")
+    bad(USAGE, ["-l", "not a number"], "connect", "-t", "tcp", "-n", "x", "-l", "/none/s")
     tool.put(tool.image("file", 1), 0, b"x")
     bad(FAILED, "in use", "exporter", "--listen", tool.DIR + "/file")
     assert os.path.exists(tool.DIR + "/file")
