@@ -87,7 +87,7 @@ check "detach" kvctxctl pool detach t
 
 # What a tenant requires
 kvctxctl pool attach "$a" > /dev/null
-verified() { kvctxctl tenant list t -o json | grep -A 10 "\"$1\"" | grep -q "\"require_verified\": *$2"; }
+verified() { kvctxctl tenant list t -o json | grep -A 12 "\"$1\"" | grep -q "\"require_verified\": *$2"; }
 check "add a tenant that requires verified pages" kvctxctl tenant add t strict --require-verified
 check "the list shows it" verified strict true
 check "others do not" verified default false
