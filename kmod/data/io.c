@@ -453,7 +453,7 @@ void kvctx_io_scatter(struct kvctx_op *op)
 	}
 }
 
-void kvctx_io_free(struct kvctx_op *op)
+void kvctx_io_free_bounces(struct kvctx_op *op)
 {
 	struct kvctx_bounce *b;
 

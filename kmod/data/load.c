@@ -141,20 +141,12 @@ static int load_deliver(struct kvctx_op *op)
 {
 	struct kvctx_load_again *a = op->load.again;
 	struct kvctx_cursor from, to = a->to;
-	struct kvctx_run run;
-	u32 left;
 
 	kvctx_cursor_init(&from, &a->piece);
 	if (kvctx_cursor_crc(&from, a->length) != load_crc(op, a->pos))
 		return -EBADMSG;
 	kvctx_cursor_init(&from, &a->piece);
-	for (left = a->length; left; left -= run.length) {
-		kvctx_cursor_run(&from, &run);
-		run.length = min(run.length, left);
-		kvctx_cursor_advance(&from, run.length);
-		kvctx_cursor_write(&to, page_address(run.page) + run.offset, run.length);
-		cond_resched();
-	}
+	kvctx_cursor_copy(&to, &from, a->length);
 	return 0;
 }
 

@@ -31,6 +31,7 @@
 
 #define ALLOC_ORDER	(21 - PAGE_SHIFT)	/* 2 MiB: what an IOMMU or a PRP list likes best */
 #define PIN_BATCH	2048
+#define COPY_STEP	(64U << 10)
 
 static_assert(!IS_ENABLED(CONFIG_HIGHMEM));
 
@@ -546,6 +547,22 @@ void kvctx_cursor_zero(struct kvctx_cursor *c, u64 n)
 		p = mem_cursor_next(c, n, &step);
 		if (p)
 			memset(p, 0, step);
+		cond_resched();
+	}
+}
+
+/* From one to the other, as read() and write() would. May sleep. */
+void kvctx_cursor_copy(struct kvctx_cursor *to, struct kvctx_cursor *from, u32 n)
+{
+	u32 step;
+	void *p;
+
+	for (; n; n -= step) {
+		p = mem_cursor_next(from, min(n, COPY_STEP), &step);
+		if (p)
+			kvctx_cursor_write(to, p, step);
+		else
+			kvctx_cursor_zero(to, step);
 		cond_resched();
 	}
 }

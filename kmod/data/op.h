@@ -104,6 +104,7 @@ void kvctx_cursor_advance(struct kvctx_cursor *c, u64 n);
 void kvctx_cursor_read(struct kvctx_cursor *c, void *buf, u32 n);
 void kvctx_cursor_write(struct kvctx_cursor *c, const void *buf, u32 n);
 void kvctx_cursor_zero(struct kvctx_cursor *c, u64 n);
+void kvctx_cursor_copy(struct kvctx_cursor *to, struct kvctx_cursor *from, u32 n);
 u32 kvctx_cursor_crc(struct kvctx_cursor *c, u32 n);
 
 /* path.c */
@@ -367,7 +368,14 @@ void kvctx_io_submit(struct kvctx_op *op, blk_opf_t opf);
 void kvctx_io_put(struct kvctx_op *op);
 int kvctx_io_result(struct kvctx_op *op);
 void kvctx_io_scatter(struct kvctx_op *op);
-void kvctx_io_free(struct kvctx_op *op);
+void kvctx_io_free_bounces(struct kvctx_op *op);
+
+/* Few transfers have anything to free. */
+static inline void kvctx_io_free(struct kvctx_op *op)
+{
+	if (unlikely(op->io.bounces))
+		kvctx_io_free_bounces(op);
+}
 
 /*
  * store.c, load.c: start an operation, in the context of its caller. 0: taken over; an error completes it

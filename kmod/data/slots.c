@@ -9,7 +9,6 @@
 
 #include "op.h"
 
-#define COPY_STEP	(64U << 10)
 #define COPY_HERE_MAX	(256U << 10)	/* longer copies are left to pool->io_wq */
 
 static void slot_copy(struct kvctx_op *op)
@@ -20,18 +19,10 @@ static void slot_copy(struct kvctx_op *op)
 		.length = op->call.length,
 	};
 	struct kvctx_cursor from, to;
-	struct kvctx_run run;
-	u32 left;
 
 	kvctx_cursor_init(&from, &piece);
 	kvctx_cursor_init(&to, op->mem.user);
-	for (left = op->call.length; left; left -= run.length) {
-		kvctx_cursor_run(&from, &run);
-		run.length = min(run.length, COPY_STEP);
-		kvctx_cursor_advance(&from, run.length);
-		kvctx_cursor_write(&to, page_address(run.page) + run.offset, run.length);
-		cond_resched();
-	}
+	kvctx_cursor_copy(&to, &from, op->call.length);
 	kvctx_slot_copied(s->slots, &op->call);
 }
 

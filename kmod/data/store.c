@@ -104,8 +104,7 @@ static void store_finish(struct kvctx_op *op)
 		kvctx_op_bottom(op);
 		return;
 	}
-	if (unlikely(op->io.bounces))
-		kvctx_io_free(op);
+	kvctx_io_free(op);
 	kvc_store_commit(core, &op->store.page);
 	/* Lost meanwhile? Nothing was published, and the flush that told of it may be over */
 	if (!kvc_member_online(core, op->io.member))
@@ -125,8 +124,6 @@ static int store_copy(struct kvctx_op *op)
 {
 	struct kvctx_pool *p = op->session->pool;
 	struct kvctx_cursor from, to;
-	struct kvctx_run run;
-	u32 left;
 
 	op->store.copy = kvctx_mem_alloc(op->io.bytes, NULL);
 	if (IS_ERR(op->store.copy)) {
@@ -136,12 +133,7 @@ static int store_copy(struct kvctx_op *op)
 	op->store.copied = (struct kvctx_piece){ .mem = op->store.copy, .length = op->io.bytes };
 	kvctx_cursor_init(&from, op->io.pieces);
 	kvctx_cursor_init(&to, &op->store.copied);
-	for (left = op->io.bytes; left; left -= run.length) {
-		kvctx_cursor_run(&to, &run);
-		kvctx_cursor_advance(&to, run.length);
-		kvctx_cursor_read(&from, page_address(run.page), run.length);
-		cond_resched();
-	}
+	kvctx_cursor_copy(&to, &from, op->io.bytes);
 	op->io.pieces = &op->store.copied;
 	percpu_counter_add(&p->counters.bounced_blocks,
 			   op->io.bytes / kvctx_io_unit(p->members[op->io.member].bdev));

@@ -39,7 +39,7 @@ room-promised@kmod/core/index/index.h@s/kvc_buckets_\(promise\|kept\)(&kvc_shard
 directory-bare@kmod/core/index/bucket.c@s/^\t\tmemcpy(dir->chunk, .*/\t\t;/@a bigger directory lacks the chunks of the smaller
 directory-first@kmod/core/index/bucket.c@s/t->dir->room \* sizeof/t->nr_chunks * sizeof/@the first directory is used before it has a chunk
 sweep-short@kmod/core/index/index.c@s/there = number < sh->table.nr;/there = number + 1 < sh->table.nr;/@a sweep leaves out the last bucket
-event-silent@kmod/core/log/own.c@/KVC_EVENT_EVICTED/d@nobody hears of evictions
+event-silent@kmod/core/policy/request.c@/KVC_EVENT_EVICTED/d@nobody hears of evictions
 event-moves@kmod/core/index/index.c@s/READ_ONCE(d->events)) \&\& !e->copy/READ_ONCE(d->events))/@a page that moves is told as stored
 event-lost@kmod/core/index/event.c@s/l->lost += ahead - KVC_EVENTS_MAX;/;/@nobody learns of events that were overwritten
 event-skips@kmod/core/index/event.c@s/if (ahead > KVC_EVENTS_MAX)/if (0)/@who is too late gets newer events for older ones
@@ -148,7 +148,7 @@ discard-tells@kmod/core/log/discard.c@s/^\tif (m->wanted)/\tif (0)/@who waits fo
 streams@kmod/core/log/reclaim.c@s/KVC_STREAM_NEW + KVC_HEAD_MOVE/KVC_STREAM_NEW/@moved pages go to the stream of new ones
 budget-none@kmod/core/policy/budget.c@/^bool kvc_budget_admits/,/^}/s/if (!is_spent(.*/if (1)/@the write budget is not kept
 budget-all@kmod/core/policy/budget.c@s/if (seen_before(p, d, key))/if (0)/@pages seen before are not admitted
-budget-evicted@kmod/core/log/own.c@s/^\t\t\tkvc_budget_note(.*/\t\t\t;/@evicted pages are not remembered
+budget-evicted@kmod/core/policy/request.c@s/^\t\t\tkvc_budget_note(.*/\t\t\t;/@evicted pages are not remembered
 budget-fraction@kmod/core/policy/budget.c@s/k->part += seconds .*/;/@fractions of bytes are lost
 budget-grows@kmod/core/policy/budget.c@s/(u64)min_t(s64, (s64)more, (s64)limit - n)/more/@the budget grows beyond a day's
 budget-debt@kmod/core/policy/budget.c@s/if (n < -(s64)limit)/if (0)/@debts grow without bound

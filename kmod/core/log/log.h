@@ -157,7 +157,6 @@ int kvc_header_next(struct kvc_member *m, struct kvc_work *w);
 void kvc_header_done(struct kvc_member *m, struct kvc_work *w, int err);
 
 /* own.c */
-bool kvc_page_evict(struct kvc_pool *p, u32 entry, const struct os_atomic *leases);
 u32 kvc_own_count(struct kvc_member *m, u32 slot, bool *closing);
 bool kvc_own_trim(struct kvc_member *m, u32 slot);
 void kvc_own_adopt(struct kvc_member *m);

@@ -153,6 +153,8 @@ void kvc_request_claims(struct kvc_pool *p, struct kvc_entry *e, u32 id);
 bool kvc_request_lasts(struct kvc_pool *p, u32 id, u32 depth);
 void kvc_request_lost(struct kvc_pool *p, u32 id, u32 depth);
 void kvc_page_lose(struct kvc_pool *p, u32 bucket, u32 entry);	/* leaves the index, not replaced; shard locked */
+/* Unless it is leased, if @leases of its segment are given: a lease is taken with the shard's lock. Did it leave? */
+bool kvc_page_evict(struct kvc_pool *p, u32 entry, const struct os_atomic *leases);
 void kvc_request_loads(struct kvc_pool *p, struct kvc_entry *e, u32 bucket);
 u32 kvc_request_age(struct kvc_pool *p, u32 id, u64 now);	/* U32_MAX: forgotten */
 u32 kvc_request_worth(const struct kvc_pool *p, const struct kvc_request *r, u32 class, u64 now);

@@ -568,3 +568,27 @@ void kvc_page_lose(struct kvc_pool *p, u32 bucket, u32 entry)
 	kvc_request_lost(p, kvc_mark_id(e->mark), kvc_known_depth(e));
 	kvc_page_drop(p, bucket, entry);
 }
+
+bool kvc_page_evict(struct kvc_pool *p, u32 entry, const struct os_atomic *leases)
+{
+	u32 bucket = kvc_entry_bucket(p, entry);
+	struct kvc_shard *sh = kvc_shard(p, bucket);
+	bool leaves;
+
+	os_lock(&sh->lock);
+	leaves = kvc_entry(p, entry)->state == KVC_E_LIVE && (!leases || !os_atomic_read(leases));
+	if (leaves) {
+		struct kvc_domain *d = kvc_domain(p, kvc_entry(p, entry)->domain);
+
+		os_trace(page_evicted, p->super.pool_name, d->slot, kvc_entry_seg(p, entry)->member,
+			 kvc_gseg_local(kvc_gseg(p, kvc_entry_seg(p, entry))), -1, (u32)kvc_entry(p, entry)->length, 0);
+		kvc_page_lose(p, bucket, entry);
+		if (!READ_ONCE(d->dead)) {
+			kvc_budget_note(p, d, kvc_entry(p, entry)->key);
+			sh->evicted++;
+			kvc_event(d, KVC_EVENT_EVICTED, kvc_entry(p, entry));
+		}
+	}
+	os_unlock(&sh->lock);
+	return leaves;
+}
