@@ -4,7 +4,7 @@
 
 CTL_SRC		:= main table help util out nl nl_socket objects peers cmd_pool cmd_attach cmd_scan cmd_destroy grow cmd_format \
 		   cmd_tenant cmd_module cmd_fabrics cmd_stat metrics cmd_exporter media signature scan cmd_check check_report cmd_dump
-CTL_OBJS	:= $(CTL_SRC:%=$(O)/obj/tools/kvctxctl/%.o) $(O)/obj/tools/common/size.o \
+CTL_OBJS	:= $(CTL_SRC:%=$(O)/obj/tools/kvctxctl/%.o) $(O)/obj/tools/common/size.o $(O)/obj/tools/common/limits.o \
 		   $(O)/obj/libkvctx/engine/format.o $(O)/obj/libkvctx/engine/file.o
 CTL_PKGS	:= libnl-genl-3.0 libnl-3.0 json-c blkid
 CTL_SYS_PKGS	:= libnvme libkmod	# which the tests replace
@@ -16,6 +16,7 @@ PROGRAMS	+= $(CTL)
 CHECKS		+= check-ctl
 INSTALLS	+= install-ctl
 
+$(O)/obj/tools/common/limits.o: OBJ_CFLAGS = $(call pkg,libnl-3.0)
 $(O)/obj/tools/kvctxctl/%.o: OBJ_CFLAGS = $(KVC_CORE_CFLAGS) $(call pkg,$(CTL_PKGS) $(CTL_SYS_PKGS))
 
 $(CTL): $(CTL_OBJS) $(KVC_CORE_LIB)

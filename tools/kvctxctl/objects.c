@@ -6,6 +6,7 @@
 #include <linux/kvctx_genl.h>
 #include <netlink/attr.h>
 
+#include "../common/limits.h"
 #include "nl.h"
 #include "out.h"
 
@@ -159,21 +160,11 @@ struct json_object *object_pool(const struct nl_object *o)
 	return obj;
 }
 
-static const struct nla_policy limit_policy[KVCTX_L_MAX + 1] = {
-	[KVCTX_L_QUOTA] = { .type = NLA_U64 },
-	[KVCTX_L_RESERVE] = { .type = NLA_U64 },
-	[KVCTX_L_WRITE_BUDGET] = { .type = NLA_U64 },
-	[KVCTX_L_PINNED] = { .type = NLA_U64 },
-	[KVCTX_L_LEASED] = { .type = NLA_U64 },
-	[KVCTX_L_KEYSPACES] = { .type = NLA_U32 },
-	[KVCTX_L_FLAGS] = { .type = NLA_U32 },
-};
-
 static void add_limits(struct json_object *obj, struct nlattr *nest)
 {
 	struct nlattr *l[KVCTX_L_MAX + 1];
 
-	if (!nest || nla_parse_nested(l, KVCTX_L_MAX, nest, limit_policy) < 0)
+	if (!nest || nla_parse_nested(l, KVCTX_L_MAX, nest, limits_policy) < 0)
 		return;
 	add_u64(obj, "quota", l[KVCTX_L_QUOTA]);
 	add_u64(obj, "reserve", l[KVCTX_L_RESERVE]);

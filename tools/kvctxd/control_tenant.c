@@ -8,19 +8,10 @@
 #include <errno.h>
 #include <string.h>
 
+#include "../common/limits.h"
 #include "control.h"
 #include "engine.h"
 #include "pools.h"
-
-static struct nla_policy control_limits_policy[KVCTX_L_MAX + 1] = {
-	[KVCTX_L_QUOTA] = { .type = NLA_U64 },
-	[KVCTX_L_RESERVE] = { .type = NLA_U64 },
-	[KVCTX_L_WRITE_BUDGET] = { .type = NLA_U64 },
-	[KVCTX_L_PINNED] = { .type = NLA_U64 },
-	[KVCTX_L_LEASED] = { .type = NLA_U64 },
-	[KVCTX_L_KEYSPACES] = { .type = NLA_U32 },
-	[KVCTX_L_FLAGS] = { .type = NLA_U32 },
-};
 
 static int control_tenant(struct control_request *rq, struct kvd_pool *p, struct kvd_tenant **out)
 {
@@ -66,7 +57,7 @@ static int control_limits(struct control_request *rq, struct kvc_limits *l)
 
 	if (!rq->attrs[KVCTX_A_LIMITS])
 		return 0;
-	if (nla_parse_nested(a, KVCTX_L_MAX, rq->attrs[KVCTX_A_LIMITS], control_limits_policy) < 0)
+	if (nla_parse_nested(a, KVCTX_L_MAX, rq->attrs[KVCTX_A_LIMITS], limits_policy) < 0)
 		return kvd_answer_refuse(rq, -EINVAL, "the limits are malformed");
 	control_take_u64(&l->quota, a[KVCTX_L_QUOTA]);
 	control_take_u64(&l->reserve, a[KVCTX_L_RESERVE]);
