@@ -174,10 +174,25 @@ static bool limit_tenant(struct sim *s, u32 i)
 	return true;
 }
 
-/* Sessions pin memory and let go of it; nobody is asked who has too much already. */
+/* Who holds all that a tenant may have knows how many there are. */
+static void check_keyspaces(struct sim *s, u32 tenant)
+{
+	struct kvc_domain *d[SIM_KEYSPACES];
+	u32 nr, i;
+
+	for (i = 0; i < SIM_KEYSPACES; i++)
+		d[i] = sim_domain(s, model_key(s, tenant, i, 0));
+	nr = kvc_tenant_keyspaces(s->pool, s->tenants[tenant].slot);
+	sim_check(nr == SIM_KEYSPACES, "tenant %s has %u keyspaces", s->tenants[tenant].name, nr);
+	for (i = 0; i < SIM_KEYSPACES; i++)
+		kvc_domain_put(s->pool, d[i]);
+}
+
+/* Sessions pin memory and let go of it; nobody is asked who has too much already. And what else a tenant has */
 void op_pin(struct sim *s)
 {
-	struct mtenant *t = &s->tenants[rng_below(&s->rng, SIM_TENANTS)];
+	u32 i = rng_below(&s->rng, SIM_TENANTS);
+	struct mtenant *t = &s->tenants[i];
 	u64 bytes = rng_below(&s->rng, 700), most = t->limits.pinned ? t->limits.pinned : ~0ULL;
 	int r;
 
@@ -197,6 +212,7 @@ void op_pin(struct sim *s)
 	}
 	sim_check(kvc_tenant_pinned(s->pool, t->slot) == t->pinned, "tenant %s has %llu pinned, not %llu", t->name,
 		  (unsigned long long)kvc_tenant_pinned(s->pool, t->slot), (unsigned long long)t->pinned);
+	check_keyspaces(s, i);
 }
 
 /* Is what its superblocks say of it known? A change that nobody took is settled by the next attach. */
