@@ -17,10 +17,15 @@ static int control_tenant(struct control_request *rq, struct kvd_pool *p, struct
 {
 	const char *name = control_text(rq, KVCTX_A_TENANT);
 
-	if (!name)
-		return kvd_answer_refuse(rq, -EINVAL, "the request lacks the name of the tenant");
+	if (!name) {
+		kvd_answer_refuse(rq, -EINVAL, "the request lacks the name of the tenant");
+		return -EINVAL;
+	}
 	*out = kvd_tenant_find(p, name);
-	return *out ? 0 : kvd_refuse(rq->why, -ENOENT, "no tenant named %s", name);
+	if (*out)
+		return 0;
+	kvd_refuse(rq->why, -ENOENT, "no tenant named %s", name);
+	return -ENOENT;
 }
 
 static int control_refuse_add(struct control_request *rq, struct kvd_pool *p, const char *name, int err)
