@@ -118,14 +118,16 @@ static int submit_copy(void **to, u64 from, size_t bytes)
 /* LOAD gets its CRCs when the page was found; those of a STORE, and the keys of a MATCH, are copied now. */
 static int submit_get_arrays(struct kvctx_op *op, const struct kvctx_sqe *sqe)
 {
-	u32 nr = DIV_ROUND_UP(op->call.length, kvc_chunk_size(op->session->pool->core));
+	u32 nr;
 
 	if (!(sqe->crcs | sqe->nr_keys) || sqe->opcode == KVCTX_OP_LOAD) {
 		op->call.crcs_to = sqe->crcs;
 		return 0;
 	}
-	if (sqe->crcs)
+	if (sqe->crcs) {
+		nr = DIV_ROUND_UP(op->call.length, kvc_chunk_size(op->session->pool->core));
 		return submit_copy((void **)&op->call.crcs, sqe->crcs, nr * sizeof(*op->call.crcs));
+	}
 	op->call.nr_keys = sqe->nr_keys;
 	return submit_copy((void **)&op->call.keys, sqe->keys, sqe->nr_keys * sizeof(*op->call.keys));
 }
