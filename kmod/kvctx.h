@@ -161,6 +161,7 @@ struct kvctx_pool {
 	u32 sessions;				/* under kvctx_mutex */
 	bool online;				/* recovered: members can be lost */
 	bool stopping;				/* detach: no background work any more, only flushes, no requests */
+	bool may_signal;			/* a member's driver may signal who submits; see data/send.c */
 	u64 attach_bytes, attach_us;		/* what recovery read, and how long it took */
 	atomic_t losses;			/* members lost since attach */
 	struct kvctx_flush *last_flush;		/* of kvctx_pool_flush() */

@@ -7,6 +7,7 @@
  * lets flushes of the member end, the world is told. Flushes wait between the two bits, so none reports success for
  * what was just lost.
  */
+#include <linux/blk-mq.h>
 #include <linux/slab.h>
 
 #include "ctrl.h"
@@ -56,6 +57,18 @@ int kvctx_member_alloc(struct kvctx_pool *p, u32 index)
 	return kvctx_worker_init(m);
 }
 
+/*
+ * Is it NVMe/TCP, which sends by a socket (data/send.c), or may that be below? Its requests may sleep, those of other
+ * transports do not. What has no requests (multipath, device mapper) may stand on it.
+ */
+static bool kvctx_may_signal(struct block_device *bdev)
+{
+	struct request_queue *q = bdev_get_queue(bdev);
+
+	return !queue_is_mq(q) ||
+	       (q->tag_set->flags & BLK_MQ_F_BLOCKING && !strncmp(bdev->bd_disk->disk_name, "nvme", 4));
+}
+
 /* A member takes its place, which was allocated. @dev is NULL if it is missing. */
 void kvctx_member_enter(struct kvctx_pool *p, u32 index, struct kvctx_device *dev)
 {
@@ -64,6 +77,8 @@ void kvctx_member_enter(struct kvctx_pool *p, u32 index, struct kvctx_device *de
 	if (dev) {
 		m->dev = dev;
 		m->bdev = dev->bdev;
+		if (kvctx_may_signal(dev->bdev))
+			WRITE_ONCE(p->may_signal, true);
 		/* pairs with the acquire in kvctx_failed() */
 		smp_store_release(&m->state, 0);
 	} else if (!kvc_super_hole(kvc_super_of(p->core), index)) {

@@ -64,14 +64,14 @@ static int lease_match_tell(const struct kvctx_lookup *m, u64 present, u64 lens)
 
 static long lease_match_user(struct kvctx_session *s, struct kvctx_match *arg, struct kvctx_lookup *m)
 {
-	struct blk_plug plug;
+	struct kvctx_sending sending;
 	int err;
 
 	if (copy_from_user(m->keys, u64_to_user_ptr(arg->keys), m->nr_keys * sizeof(*m->keys)))
 		return -EFAULT;
-	blk_start_plug(&plug);
+	kvctx_sending_begin(&sending, s->pool);
 	err = kvctx_match_find(m);
-	blk_finish_plug(&plug);
+	kvctx_sending_end(&sending);
 	if (err)
 		return err;
 	/* when the leases have an end: the caller's memory may keep us waiting */
@@ -116,7 +116,7 @@ static s32 lease_match_op(struct kvctx_op *op)
 	struct kvctx_lookup m = lease_lookup(op->session);
 	struct kvctx_found *answer;
 	struct kvctx_cursor c;
-	struct blk_plug plug;
+	struct kvctx_sending sending;
 	u32 bytes;
 	int err;
 
@@ -125,9 +125,9 @@ static s32 lease_match_op(struct kvctx_op *op)
 		return err;
 	if (op->call.deadline <= os_now())
 		return -ETIME;
-	blk_start_plug(&plug);
+	kvctx_sending_begin(&sending, op->session->pool);
 	answer = kvctx_match_answer(&m, &op->call, &bytes);
-	blk_finish_plug(&plug);
+	kvctx_sending_end(&sending);
 	if (!answer)
 		return -ENOMEM;
 	kvctx_cursor_init(&c, op->mem.user);

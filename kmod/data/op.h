@@ -339,6 +339,29 @@ bool kvctx_send_weed(struct kvctx_member *m, bool late);
 u32 kvctx_send_cancel(struct kvctx_member *m, const struct kvctx_session *s, u64 user_data);
 void kvctx_send_init(struct kvctx_member *m);
 
+bool kvctx_signals_block(sigset_t *blocked);
+void kvctx_signals_restore(sigset_t *blocked);
+
+/* A caller sends: bios are gathered, and no transport's signal reaches it */
+struct kvctx_sending {
+	struct blk_plug plug;
+	sigset_t blocked;		/* the caller's signals, when guarded */
+	bool guarded;
+};
+
+static inline void kvctx_sending_begin(struct kvctx_sending *s, const struct kvctx_pool *p)
+{
+	blk_start_plug(&s->plug);
+	s->guarded = unlikely(READ_ONCE(p->may_signal)) && kvctx_signals_block(&s->blocked);
+}
+
+static inline void kvctx_sending_end(struct kvctx_sending *s)
+{
+	blk_finish_plug(&s->plug);
+	if (unlikely(s->guarded))
+		kvctx_signals_restore(&s->blocked);
+}
+
 /*
  * Send a bio that is complete, with REQ_NOWAIT, of an operation that moves. Its end, in any context, may come before
  * this returns. Never waits for the device.

@@ -20,8 +20,49 @@
  * Who changes what kvctx_req_unwanted() looks at calls kvctx_send_weed() afterwards; who lets a bio wait looks under
  * the lock. So none slips in behind. An operation that has given up has its error in io.error, set under the lock: no
  * bio of it waits any more, neither one that is made later nor one that comes back from the device later.
+ *
+ * A transport may send in the context of who submits. NVMe/TCP does, in Linux 6.12 without MSG_NOSIGNAL, and a socket
+ * that the target has closed has a SIGPIPE for who writes to it: it would end a client for what a target did. So
+ * callers send between kvctx_sending_begin() and _end(). Where a member may be such a device the signal is blocked
+ * there, and what came of it taken away. io_uring sends what its commands submit when they have all returned, out of
+ * our hands.
  */
+#include <linux/sched/signal.h>
+
 #include "op.h"
+
+/* false: there is nothing to restore */
+bool kvctx_signals_block(sigset_t *blocked)
+{
+	sigset_t pipe;
+
+	if (sigismember(&current->blocked, SIGPIPE))
+		return false;
+	siginitset(&pipe, sigmask(SIGPIPE));
+	sigprocmask(SIG_BLOCK, &pipe, blocked);
+	return true;
+}
+
+/* One SIGPIPE that this thread was sent, and nobody else */
+static void signals_take(void)
+{
+	struct sighand_struct *sighand = rcu_dereference_protected(current->sighand, true);
+	kernel_siginfo_t info;
+	enum pid_type type;
+	sigset_t others;
+
+	siginitsetinv(&others, sigmask(SIGPIPE));
+	spin_lock_irq(&sighand->siglock);
+	dequeue_signal(&others, &info, &type);
+	spin_unlock_irq(&sighand->siglock);
+}
+
+void kvctx_signals_restore(sigset_t *blocked)
+{
+	if (unlikely(sigismember(&current->pending.signal, SIGPIPE)))
+		signals_take();
+	sigprocmask(SIG_SETMASK, blocked, NULL);
+}
 
 /* Ended without the device; @b may be gone */
 static void send_drop(struct kvctx_bio *b)

@@ -259,16 +259,16 @@ long kvctx_submit(struct kvctx_session *s, const struct kvctx_submit *arg, struc
 	const struct kvctx_sqe __user *user = u64_to_user_ptr(arg->sqes);
 	ktime_t now = ktime_get();
 	u64 timeout_ns = arg->timeout_ns;
-	struct blk_plug plug;
+	struct kvctx_sending sending;
 	u32 done = 0;
 	long ret = 0;
 
 	ret = kvctx_submit_check(arg);
 	if (ret)
 		return ret;
-	blk_start_plug(&plug);
+	kvctx_sending_begin(&sending, s->pool);
 	/* requests are then allocated so many at a time */
-	plug.nr_ios = min_t(u32, arg->nr, PLUG_IOS);
+	sending.plug.nr_ios = min_t(u32, arg->nr, PLUG_IOS);
 	while (done < arg->nr) {
 		ret = submit_some(s, user + done, arg->nr - done, now, from);
 		if (ret < 0)
@@ -278,7 +278,7 @@ long kvctx_submit(struct kvctx_session *s, const struct kvctx_submit *arg, struc
 			break;
 		cond_resched();
 	}
-	blk_finish_plug(&plug);
+	kvctx_sending_end(&sending);
 	if (!done)
 		return ret;
 	if (arg->wait_nr)
