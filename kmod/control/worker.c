@@ -18,11 +18,16 @@
  * before its turn comes is used as it is (core/log/discard.c). A device that refuses a discard is not asked again until
  * the next attach.
  */
+#include <linux/moduleparam.h>
 #include <linux/sched/mm.h>
 
 #include "ctrl.h"
 
-#define KVCTX_RETRY		(HZ / 10)	/* when memory was short */
+static unsigned int member_patience = 30;
+module_param(member_patience, uint, 0644);
+MODULE_PARM_DESC(member_patience, "Seconds in which a member whose device fails all transfers, but is there, is not lost");
+
+#define KVCTX_RETRY		(HZ / 10)	/* when memory was short, or a device out of reach */
 
 #define KVCTX_DISCARD_STEP_MIN	(1ULL << 20)
 #define KVCTX_DISCARD_STEP_MAX	(32ULL << 20)
@@ -74,11 +79,37 @@ int kvctx_pool_flush(struct kvctx_pool *p)
 
 /* Work items */
 
+/*
+ * A transfer failed: does the device answer to nobody, so that it is worth while to wait until @until? It does when it
+ * reads a superblock. Not at detach, which would wait for that.
+ */
+static bool kvctx_out_of_reach(struct kvctx_member *m, unsigned long until)
+{
+	return time_before(jiffies, until) && !READ_ONCE(m->pool->stopping) && !kvctx_failed(m) &&
+	       kvctx_io(m->bdev, REQ_OP_READ, kvc_super_offset(0, bdev_nr_bytes(m->bdev)), m->move_buf,
+			KVC_SUPER_BYTES);
+}
+
+/*
+ * A summary or a header, which cost the member when they cannot be written: while its device is out of reach each is
+ * tried again. The bytes and their place stay, so it does not matter what became of the earlier tries.
+ */
 static int kvctx_write(struct kvctx_member *m, const struct kvc_work *w)
 {
+	unsigned long until = jiffies + READ_ONCE(member_patience) * HZ;
+	bool told = false;
+	int err;
+
 	kvctx_count_written(m->pool, &m->pool->counters.meta_written, w->len);
-	return kvctx_io(m->bdev, REQ_OP_WRITE | REQ_SYNC | REQ_META | REQ_PREFLUSH | REQ_FUA, w->offset, w->buf,
-			w->len);
+	while ((err = kvctx_io(m->bdev, REQ_OP_WRITE | REQ_SYNC | REQ_META | REQ_PREFLUSH | REQ_FUA, w->offset, w->buf,
+			       w->len)) && kvctx_out_of_reach(m, until)) {
+		if (!told)
+			pr_warn("kvctx: pool %s: member %u (%s) is out of reach, error %d; lost in %u s\n",
+				m->pool->name, m->index, m->dev->path, -err, READ_ONCE(member_patience));
+		told = true;
+		schedule_timeout_idle(KVCTX_RETRY);
+	}
+	return err;
 }
 
 /* A member that leaves moves its pages to others; its worker does that, with its buffer. */
