@@ -3,7 +3,7 @@
 # The tests of the contract, which run natively and in the guest, those of kvctx.ko, and the target that runs both there.
 
 CONTRACT_TESTS	:= abi data match events replace cancel session edges slots blocked faults
-KTESTS		:= $(CONTRACT_TESTS) limits pages parked tags restless prio scatter throughput p2p uring peers
+KTESTS		:= $(CONTRACT_TESTS) limits pages outage parked tags restless prio scatter throughput p2p uring peers
 KTEST_PROGS	:= $(KTESTS:%=$(O)/selftests/%)
 KTEST_HARNESS	:= $(O)/obj/selftests/kvctx/harness.o $(O)/obj/selftests/kvctx/excused.o
 CONTRACT_PROGS	:= $(CONTRACT_TESTS:%=$(O)/selftests/%) $(O)/selftests/library $(O)/selftests/pages $(O)/selftests/limits
