@@ -162,6 +162,11 @@ struct kvctx_key kt_key(uint64_t n)
 	return key;
 }
 
+struct kvctx_key kt_page_key(uint64_t n)
+{
+	return (struct kvctx_key){ .digest = "pages of the test scripts", .qualifier = n };
+}
+
 struct kvctx_sqe kt_sqe(enum kvctx_opcode op, struct kvctx_key key)
 {
 	static uint64_t serial;

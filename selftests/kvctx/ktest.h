@@ -74,6 +74,9 @@ int kt_do(struct kt *k, const struct kvctx_sqe *sqe, uint32_t *flags);
 /* A key that no other test process run in this boot uses */
 struct kvctx_key kt_key(uint64_t n);
 
+/* That of page @n of the test scripts, the same in every run (pages.c) */
+struct kvctx_key kt_page_key(uint64_t n);
+
 struct kvctx_sqe kt_sqe(enum kvctx_opcode op, struct kvctx_key key);
 /* STORE or LOAD of @seg; kt_range() adds more than one piece */
 struct kvctx_sqe kt_io(enum kvctx_opcode op, struct kvctx_key key, const struct kvctx_seg *segs, unsigned int nr_segs);

@@ -52,9 +52,8 @@ static void tell(void)
 
 static void begin(struct kt *k, unsigned int lane, bool store, uint64_t page)
 {
-	struct kvctx_key key = { .digest = "pages of the test scripts", .qualifier = page };
 	struct kvctx_seg seg = kt_seg(KVCTX_MEM_ARENA, lane * SLOT, PAGE);
-	struct kvctx_sqe sqe = kt_io(store ? KVCTX_OP_STORE : KVCTX_OP_LOAD, key, &seg, 1);
+	struct kvctx_sqe sqe = kt_io(store ? KVCTX_OP_STORE : KVCTX_OP_LOAD, kt_page_key(page), &seg, 1);
 	int ret;
 
 	if (store)

@@ -9,6 +9,8 @@
 # - a member that comes back before the transport gives up was never lost, and serves again without an attach;
 # - one that was given up is told (event, pool show), and found again by an attach where its content is as it was left.
 . "$(dirname "$0")/lib.sh"
+# shellcheck source=selftests/kvctx/grow.sh
+. "$here/grow.sh"
 
 mb=256
 near=$(nvmet_null_blk near $mb)
@@ -35,11 +37,7 @@ controller() {
 }
 live() { [ "$(cat "$(controller)/state")" = live ]; }
 broken() { ! live; }
-attach() { kvctxctl pool attach "$near" "$far"; }
-detach() { until_true 60 kvctxctl pool detach t; }
-fresh() { kvctxctl pool format t "$near" "$far" --force --segment-size 2M && attach; }
-state_of() { kvctxctl pool show t -o json | tr -d ' \t\n' | grep -oE "\"index\":$1,.*" | grep -oE '"state":"[a-z]+"' | head -n 1; }
-state_is() { [ "$(state_of "$1")" = "\"state\":\"$2\"" ]; }
+fresh() { kvctxctl pool format t "$near" "$far" --force --segment-size 2M && attach "$near" "$far"; }
 
 # work loads|both: the client begins, and has loaded something
 work() {
@@ -117,7 +115,7 @@ for i in 1 2 3 4 5 6 7 8; do
 	check "gone under stores, $i: $(tail -n 1 $totals)" ended 'wrong=0 .*bad=0 eio=0 enodev=0 other=0 .*left=0'
 done
 check "gone under stores: the member was never lost" state_is 1 online
-check "detach" detach
+check "detach" until_true 60 detach
 
 # What waits is ended soon, the member stays
 nvmet_disconnect far
@@ -143,16 +141,16 @@ check "given up for now, under stores: a flush is done when it is back" prints f
 check "given up for now, under stores: it ends" rest
 check "given up for now, under stores: $(tail -n 1 $totals)" ended 'wrong=0 .*bad=0 .*enodev=0 other=0 .*left=0'
 check "given up for now, under stores: the member was never lost" state_is 1 online
-check "detach" detach
-check "attach" attach
+check "detach" until_true 60 detach
+check "attach" attach "$near" "$far"
 check "its pages are found again" prints 'wrong=0 bad=0 .*gone=0 errors=0' pages load 0 $pages 100000
-check "detach" detach
+check "detach" until_true 60 detach
 
 # The transport gives up: the device is gone
 nvmet_disconnect far
 far=$(connect $never 5)
 check "connect, for five seconds without the target" test -b "$far"
-check "attach" attach
+check "attach" attach "$near" "$far"
 work both
 ctl_genl events 1 120 > /tmp/outage.events & listener=$!
 sleep 1
@@ -168,11 +166,11 @@ check "given up: $(tail -n 1 $totals)" ended 'wrong=0 .*bad=0 .*other=0 .*left=0
 ln -s "$nvmet_cfg/subsystems/$nqn" "$export_dir/$nqn"
 far=$(connect $never 3600)
 check "given up: the target is back" test -b "$far"
-check "detach" detach
-check "attach" attach
+check "detach" until_true 60 detach
+check "attach" attach "$near" "$far"
 check "its pages are found again" prints 'wrong=0 bad=0 .*gone=0 errors=0' pages load 0 $pages 100000
 check "the member is online" state_is 1 online
-check "detach" detach
+check "detach" until_true 60 detach
 
 # The namespace is taken away, and comes back. What is looked for on the device below shall be there once
 dd if=/dev/zero of="$far" bs=1M count=$mb oflag=direct status=none
@@ -193,10 +191,10 @@ come_back() {
 }
 come_back
 check "it is back ($far)" test -b "$far"
-check "detach" detach
-check "attach" attach
+check "detach" until_true 60 detach
+check "attach" attach "$near" "$far"
 check "as it was: every page is there" all_right
-check "detach" detach
+check "detach" until_true 60 detach
 
 # Blocks that cannot be read: what is on them fails, and nothing else
 bad_page=0
@@ -206,7 +204,7 @@ done
 pages flip "/dev/${far_backing##*/}" $bad_page 5000 > /dev/null
 badblocks() { echo "$1$((bad_at / 512))-$((bad_at / 512 + 7))" > "$nvmet_null_cfg/farback/badblocks"; }
 check "a block of page $bad_page is bad, at $bad_at" badblocks +
-check "attach" attach
+check "attach" attach "$near" "$far"
 check "bad block: its page fails, and no other" \
 	prints "right=$((pages - 1)) wrong=0 bad=0 missing=0 gone=1 errors=0" pages load 0 $pages 100000
 work loads
@@ -216,7 +214,7 @@ check "bad block: $(tail -n 1 $totals)" ended 'wrong=0 missing=0 bad=0 eio=[1-9]
 check "bad block: the member is online" state_is 1 online
 check "the block is good" badblocks -
 check "every page is there" all_right
-check "detach" detach
+check "detach" until_true 60 detach
 
 # swap_for MB: another namespace, with the same bytes as far as they go
 swap_for() {
@@ -230,23 +228,23 @@ swap_for() {
 }
 swap_for $((mb / 2))
 check "it is back with half its size ($far)" test -b "$far"
-check "which is refused" refuses 1 'too small' attach
+check "which is refused" refuses 1 'too small' attach "$near" "$far"
 swap_for $((mb * 3 / 2))
 check "it is back and larger ($far)" test -b "$far"
-check "attach" attach
+check "attach" attach "$near" "$far"
 check "larger: every page is there" all_right
-check "detach" detach
+check "detach" until_true 60 detach
 
 echo 0 > "$namespace/enable"
 dd if=/dev/zero of="/dev/${far_backing##*/}" bs=1M count=$mb oflag=direct status=none
 printf %s "/dev/${far_backing##*/}" > "$namespace/device_path"
 come_back
 check "it is back with nothing on it ($far)" test -b "$far"
-check "which is no member" refuses 1 'no kvctx superblock|no member of a pool' attach
+check "which is no member" refuses 1 'no kvctx superblock|no member of a pool' attach "$near" "$far"
 check "and misses" refuses 1 'missing' kvctxctl pool attach "$near"
 check "without it" prints degraded kvctxctl pool attach "$near" --degraded
 check "its pages are told to be gone" prints 'wrong=0 bad=0 missing=0 gone=[1-9][0-9]* errors=0' pages load 0 $pages 100000
-check "detach" detach
+check "detach" until_true 60 detach
 
 nvmet_teardown
 check "unload" until_true 60 kvctxctl unload

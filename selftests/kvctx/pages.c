@@ -31,13 +31,6 @@ static void die(const char *what, int err)
 	exit(1);
 }
 
-static struct kvctx_key page_key(uint64_t n)
-{
-	struct kvctx_key key = { .digest = "pages of the test scripts", .qualifier = n };
-
-	return key;
-}
-
 static void session(struct kt *k)
 {
 	int ret = kt_open(k, O_RDWR, 0x77, DEPTH * SLOT, 2 * DEPTH);
@@ -95,7 +88,7 @@ static void transfer(struct kt *k, bool load, uint64_t from, uint64_t nr, uint32
 			else
 				kt_fill(k->arena + at, size, n + b);
 			segs[b] = kt_seg(KVCTX_MEM_ARENA, at, size);
-			sqes[b] = kt_io(load ? KVCTX_OP_LOAD : KVCTX_OP_STORE, page_key(n + b), &segs[b], 1);
+			sqes[b] = kt_io(load ? KVCTX_OP_LOAD : KVCTX_OP_STORE, kt_page_key(n + b), &segs[b], 1);
 			sqes[b].user_data = n + b;
 			sqes[b].flags = flags;
 		}
@@ -118,7 +111,7 @@ static void hang(struct kt *k)
 	for (uint64_t n = 1UL << 40;; n++) {
 		for (int i = 0; i < DEPTH; i++) {
 			segs[i] = kt_seg(KVCTX_MEM_ARENA, i * SLOT, KT_MIB);
-			sqes[i] = kt_io(n % 2 ? KVCTX_OP_LOAD : KVCTX_OP_STORE, page_key(n / 2 * DEPTH + i), &segs[i], 1);
+			sqes[i] = kt_io(n % 2 ? KVCTX_OP_LOAD : KVCTX_OP_STORE, kt_page_key(n / 2 * DEPTH + i), &segs[i], 1);
 		}
 		kt_submit(k, sqes, DEPTH, 1);
 		while (kt_reap(k, &cqe))
@@ -136,7 +129,7 @@ static void stick(uint64_t sessions, uint32_t size)
 		session(&k);
 		for (int i = 0; i < DEPTH; i++) {
 			segs[i] = kt_seg(KVCTX_MEM_ARENA, i * SLOT, size);
-			sqes[i] = kt_io(KVCTX_OP_LOAD, page_key(i), &segs[i], 1);
+			sqes[i] = kt_io(KVCTX_OP_LOAD, kt_page_key(i), &segs[i], 1);
 		}
 		if (kt_submit(&k, sqes, DEPTH, 0) != DEPTH)
 			die("submit", EIO);
@@ -149,7 +142,7 @@ static void stick(uint64_t sessions, uint32_t size)
 static void take_leases(struct kt *k, uint64_t from, uint64_t nr)
 {
 	for (uint64_t n = from; n < from + nr; n++) {
-		struct kvctx_sqe sqe = kt_sqe(KVCTX_OP_LEASE, page_key(n));
+		struct kvctx_sqe sqe = kt_sqe(KVCTX_OP_LEASE, kt_page_key(n));
 		int res;
 
 		sqe.lease_ms = 60000;
@@ -194,7 +187,7 @@ static void delete(struct kt *k, uint64_t from, uint64_t nr)
 	unsigned long deleted = 0, missing = 0, errors = 0;
 
 	for (uint64_t n = from; n < from + nr; n++) {
-		int res = kt_op(k, KVCTX_OP_DELETE, page_key(n));
+		int res = kt_op(k, KVCTX_OP_DELETE, kt_page_key(n));
 
 		if (!res)
 			deleted++;

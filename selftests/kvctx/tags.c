@@ -48,7 +48,7 @@ static void prepare(uint8_t opcode, uint64_t from, unsigned int nr, uint64_t tim
 {
 	for (unsigned int i = 0; i < nr; i++) {
 		uint64_t n = from + shuffled(i, nr);
-		struct kvctx_key key = { .digest = "pages of the test scripts", .qualifier = n };
+		struct kvctx_key key = kt_page_key(n);
 
 		if (opcode == KVCTX_OP_STORE)
 			kt_fill(k->arena + i * SLOT, PAGE, n);
@@ -144,7 +144,7 @@ static void prepare_large(uint64_t from, unsigned int nr)
 	static struct kvctx_seg pieces[LARGE_PAGES][PIECES];
 
 	for (unsigned int i = 0; i < nr; i++) {
-		struct kvctx_key key = { .digest = "pages of the test scripts", .qualifier = from + i };
+		struct kvctx_key key = kt_page_key(from + i);
 
 		for (unsigned int j = 0; j < PIECES; j++)
 			pieces[i][j] = kt_seg(KVCTX_MEM_ARENA, i * LARGE_SLOT + j * 1024U,
@@ -225,7 +225,7 @@ static void flood(struct kt *k, uint64_t from, unsigned int nr)
 
 	segs[0] = kt_seg(KVCTX_MEM_ARENA, 1, LARGE);
 	for (unsigned int i = 0; i < nr; i++) {
-		struct kvctx_key key = { .digest = "pages of the test scripts", .qualifier = from + i % LARGE_PAGES };
+		struct kvctx_key key = kt_page_key(from + i % LARGE_PAGES);
 
 		sqes[i] = kt_io(KVCTX_OP_LOAD, key, segs, 1);
 		sqes[i].flags = KVCTX_OP_NO_VERIFY;
@@ -245,7 +245,7 @@ static int twice(struct kt *k, uint64_t from, unsigned int nr)
 	struct kvctx_cqe cqe;
 
 	for (unsigned int i = 0; i < nr; i++) {
-		struct kvctx_key key = { .digest = "pages of the test scripts", .qualifier = from + i };
+		struct kvctx_key key = kt_page_key(from + i);
 
 		halves[i][0] = kt_seg(KVCTX_MEM_ARENA, i * (SMALL / 2), SMALL / 2);
 		halves[i][1] = halves[i][0];
