@@ -80,8 +80,8 @@ int kvctx_pool_flush(struct kvctx_pool *p)
 /* Work items */
 
 /*
- * A transfer failed: does the device answer to nobody, so that it is worth while to wait until @until? It does when it
- * reads a superblock. Not at detach, which would wait for that.
+ * A transfer failed: is that because the device answers nobody, so that it is worth while to try again until @until?
+ * One that reads a superblock does answer. Not at detach, which would wait for that.
  */
 static bool kvctx_out_of_reach(struct kvctx_member *m, unsigned long until)
 {
