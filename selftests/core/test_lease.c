@@ -93,12 +93,16 @@ static void flood_of_single_pages(void **state)
 	rig_free(r);
 }
 
-/* A tenant alone may lease all there is. Only who is refused has leases yield, the longest-held first. */
+/*
+ * A tenant alone may lease all there is. Only who is refused has leases yield, the longest-held first; that they can is
+ * hope enough, also before the worker has looked.
+ */
 static void alone(void **state)
 {
 	struct rig *r = rig_new(1, SEGS, KVC_SEGMENT_MIN, KVC_CHUNK_MIN);
 	struct kvc_lease l[SEGS];
 	struct kvc_store st;
+	struct kvc_work w;
 	u32 n = 0, last, i;
 	int ret;
 
@@ -116,6 +120,10 @@ static void alone(void **state)
 	assert_int_equal(kept(r, r->d), n);
 	assert_true(n > SEGS - 6);
 	assert_int_equal(rig_stats(r).evicted_pages, 0);
+	while (r->pool->members[0].list[KVC_S_SEALING].count)
+		assert_true(rig_step(r, 0, &w));
+	assert_int_equal(lasting(l, n), n);
+	assert_int_equal(rig_begin(r, r->d, n, kvc_page_max(r->pool), &st), -EAGAIN);
 	rig_work(r);
 	last = lasting(l, n);
 	assert_in_range(n - last, 1, 4);
