@@ -55,6 +55,14 @@ class RowTest(unittest.TestCase):
                        name="kvctx.vllm")
         self.assertEqual((row["ratio"], row["unit"]), (4.0, "ms"))
 
+    def test_lookups_of_each_shape_are_rows_and_have_no_bar(self):
+        row, = compare([300000], [100000], op="lookup", cpu=(None, None))
+        wanted = {"case": "lmcache.64k.1", "op": "lookup", "unit": "keys/s", "ratio": 3.0, "our_cpu": None}
+        self.assertEqual({k: row[k] for k in wanted}, wanted)
+        self.assertRegex(report.table([row])[1], "lmcache.64k.1 +lookup .* 300000 .* 100000 keys/s +3.00")
+        self.assertEqual(report.judge([row], 0), report.judge([], 0))
+        self.assertFalse(any(line.startswith("plot") for line in report.picture([row], "a.svg")))
+
     def test_no_processor_time_is_no_figure(self):
         row, = compare([3], [2], cpu=(None, 0.1))
         self.assertIsNone(row["our_cpu"])

@@ -3,9 +3,9 @@
 
 Options: adapter, the object for --l2-adapter, in which every "@DIR@" is replaced by a new directory for each run below
 dir, and @KEYS@ by how many keys the run has; pids, servers of the adapter.
-Requests: {size, keys, in_flight, rounds}: store, look up and load. The bench's own time is taken: its clock is replaced
-by one that notes processor time as well. {lookup: N}: a lookup of N keys at once, half of which are there, with an
-adapter that stays open; the bench's function for it is called.
+Requests: {size, keys, in_flight, rounds}: store, look up and load; of what is looked up half is there. The bench's own
+time is taken: its clock is replaced by one that notes processor time as well. {lookup: N}: a lookup of N keys at once,
+half of which are there, with an adapter that stays open; the bench's function for it is called.
 """
 
 import argparse
@@ -91,7 +91,14 @@ class Side:
             args.func(args)
         finally:
             shutil.rmtree(place, ignore_errors=True)
-        return {"store": self.told("Store"), "load": self.told("Load")}
+        return {"store": self.told("Store"), "lookup": self.told_lookup(), "load": self.told("Load")}
+
+    def told_lookup(self):
+        result, wall, cpu = self.results["Lookup"]
+        found = sum(result.success_counts[WARMUP:])
+        if found != result.expected_hit_count or result.timed_out_rounds:
+            raise RuntimeError(f"Lookup: found {found} keys of {result.expected_hit_count}")
+        return figures(len(result.round_durations[WARMUP:]) * result.keys_per_round, wall, cpu)
 
     def told(self, operation):
         result, wall, cpu = self.results[operation]
