@@ -10,7 +10,9 @@
 # mutations of locks the threads under ThreadSanitizer. A mutation that no test
 # notices, or that does not apply any more, is a failure. MUTATE_SIM_SECONDS
 # (60) bounds the simulation of each; JOBS mutations (as many as processors) are
-# tried at a time. The first test that fails is enough.
+# tried at a time. The first test that fails is enough. Behind the name stands
+# what is known of the simulation alone: the seconds of one core that it took,
+# by mutate.seen; "unseen", it is in mutate.unseen; or "-", in neither.
 #
 # With --sim the simulation has to notice alone, without the unit tests; how long
 # that took is told. mutate.unseen lists what it cannot see, and why.
@@ -271,6 +273,7 @@ if [ "${1:-}" = --sim ]; then
 fi
 names=$*
 unseen=selftests/core/mutate.unseen
+seen=selftests/core/mutate.seen
 
 # prepare DIR: a copy of what is built
 prepare() {
@@ -341,6 +344,13 @@ expected() {
 	[ -n "$sim" ] && [ -z "$names" ] && grep -q "^$1[[:space:]]" "$unseen"
 }
 
+# alone NAME: what is known of the simulation alone; with --sim that is tried
+alone() {
+	[ -z "$sim" ] || return
+	awk -v name="$1" '$1 == name { how = FILENAME ~ /unseen$/ ? "unseen" : $2 " s" }
+		END { printf "sim %-7s ", how ? how : "-" }' "$seen" "$unseen"
+}
+
 # try DIR NAME FILE SCRIPT TEXT: one mutation, taken back afterwards
 try() {
 	local dir=$1 name=$2 file=$3 how
@@ -357,7 +367,7 @@ try() {
 	fi
 	case $? in
 	0)
-		printf 'caught  %-22s %s (%s)\n' "$name" "$5" "$how" ;;
+		printf 'caught  %-22s %s%s (%s)\n' "$name" "$(alone "$name")" "$5" "$how" ;;
 	1)
 		echo "FAILED  $name: no test noticed that $5" ;;
 	*)
