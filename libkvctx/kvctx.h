@@ -567,7 +567,7 @@ int kvctx_release(struct kvctx *ctx, uint32_t lease);
  * @user_data: of operations that were submitted to the handle's queue, or by kvctx_submit_sqes(); or of a batch
  *
  * Operations that wait for space, for their turn at a device, or for a slot (kvctx_stage()) complete with -ECANCELED.
- * Others go on.
+ * One that waits for space and is being tried again just then is not counted: it starts, or ends so. Others go on.
  *
  * Context: MT-Safe.
  *

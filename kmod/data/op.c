@@ -142,11 +142,11 @@ void kvctx_req_go(struct kvctx_req *req, int err)
 }
 
 /* What slots and single commands of io_uring are told of has no user_data. */
-bool kvctx_req_named(const struct kvctx_req *req, const void *session)
+const void *kvctx_req_owner(const struct kvctx_req *req)
 {
 	const struct kvctx_op *op = container_of(req, struct kvctx_op, call);
 
-	return op->session == session && (!op->to.done || (op->to.uring && op->to.uring->batch));
+	return !op->to.done || (op->to.uring && op->to.uring->batch) ? op->session : NULL;
 }
 
 /* Go on with an operation in process context. */

@@ -244,7 +244,7 @@ u32 kvctx_send_cancel(struct kvctx_member *m, const struct kvctx_session *s, u64
 		return 0;
 	spin_lock_irq(&m->send.lock);
 	list_for_each_entry_safe(b, next, &m->send.bios, node) {
-		if (b->op->call.user_data != user_data || !kvctx_req_named(&b->op->call, s))
+		if (b->op->call.user_data != user_data || kvctx_req_owner(&b->op->call) != s)
 			continue;
 		/* once, however many of its bios are here */
 		nr += !cmpxchg(&b->op->io.error, 0, -ECANCELED);

@@ -62,7 +62,7 @@ static void slot_fill_done(struct kvctx_op *fill, s32 res, u32 flags)
 
 static const struct kvctx_op_kind slot_fill_kind = { .go = slot_fill_go, .finish = kvctx_load_finish };
 
-static struct kvctx_req *slot_fill(struct kvctx_slots *t, const struct kvc_load *page, void *batch)
+static struct kvctx_req *slot_fill_new(struct kvctx_slots *t, const struct kvc_load *page, void *batch)
 {
 	struct kvctx_op *spare = NULL, *fill = kvctx_op_alloc(t->session, &spare);
 
@@ -119,7 +119,7 @@ static void slot_hit(struct kvctx_slots *t)
 }
 
 static const struct kvctx_slots_ops slot_ops = {
-	.fill = slot_fill, .discard = slot_fill_discard, .begin = slot_fill_begin, .recall = slot_fill_recall,
+	.fill = slot_fill_new, .discard = slot_fill_discard, .begin = slot_fill_begin, .recall = slot_fill_recall,
 	.hurry = slot_fill_hurry, .copy = slot_copy_start, .hit = slot_hit,
 };
 

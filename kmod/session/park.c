@@ -20,6 +20,9 @@
  * A STORE of a peer's memory goes to the members that reach the peer only. When these are full it is passed by all of
  * its tenant that can go elsewhere, in the order in which they wait, and by those that come: reqs[0] has the passed
  * ones. They come first when the queue is tried again.
+ *
+ * CANCEL: who is being tried again is in no queue, and may start at any moment, on which nobody who cancels waits. The
+ * queue remembers its name, and that a CANCEL named it: then it does not go back.
  */
 #include "session/wait.h"
 
@@ -86,6 +89,9 @@ static struct kvctx_req *park_next(struct kvctx_queue *q)
 	list_for_each_entry_safe(req, next, &q->reqs[1], wait.node) {
 		if (~(req->barred | q->full)) {
 			kvctx_queue_out(q, req);
+			q->tried.owner = kvctx_req_owner(req);
+			q->tried.user_data = req->user_data;
+			q->tried.cancelled = false;
 			found = req;
 			break;
 		}
@@ -104,7 +110,7 @@ static int park_again(struct kvctx_queue *q, struct kvctx_req *req)
 
 	os_atomic_inc(&q->waiting);
 	os_lock_task(&q->lock);
-	err = kvctx_queue_add(q, any, req, any);
+	err = q->tried.cancelled ? -ECANCELED : kvctx_queue_add(q, any, req, any);
 	if (err) {
 		os_atomic_dec(&q->waiting);
 	} else if (!any) {

@@ -104,7 +104,10 @@ static bool queue_is_among(u64 user_data, const u64 *names, u32 nr)
 	return from < nr && names[from] == user_data;
 }
 
-/* End those of the session that wait here under one of these user_data, which ascend. How many? */
+/*
+ * End those of the session that wait here under one of these user_data, which ascend. How many? One that is being tried
+ * just now is not counted: it is started, or ends.
+ */
 u32 kvctx_queue_cancel_all(struct kvctx_queue *q, const void *session, const u64 *names, u32 nr_names)
 {
 	struct kvctx_req *req, *next;
@@ -117,12 +120,13 @@ u32 kvctx_queue_cancel_all(struct kvctx_queue *q, const void *session, const u64
 	os_lock_task(&q->lock);
 	for (i = 0; i < ARRAY_SIZE(q->reqs); i++) {
 		list_for_each_entry_safe(req, next, &q->reqs[i], wait.node) {
-			if (!kvctx_req_named(req, session) || !queue_is_among(req->user_data, names, nr_names))
+			if (kvctx_req_owner(req) != session || !queue_is_among(req->user_data, names, nr_names))
 				continue;
 			queue_out_to(q, req, -ECANCELED, &out);
 			nr++;
 		}
 	}
+	q->tried.cancelled |= q->tried.owner == session && queue_is_among(q->tried.user_data, names, nr_names);
 	os_unlock_task(&q->lock);
 	queue_drop(q, &out);
 	return nr;

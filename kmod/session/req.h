@@ -63,7 +63,7 @@ int kvctx_req_attempt(struct kvctx_req *req);	/* 0: taken over; -EAGAIN: again w
 void kvctx_req_go(struct kvctx_req *req, int err);	/* its turn came, or never will */
 /* Would nobody take the result any more, or can it not be had? 0, or why. The lock of what it waits in */
 int kvctx_req_unwanted(struct kvctx_req *req);
-/* Is it of that session, which knows it by its user_data? The same lock */
-bool kvctx_req_named(const struct kvctx_req *req, const void *session);
+/* The session that knows it by its user_data, or NULL. The same lock, or its owner's */
+const void *kvctx_req_owner(const struct kvctx_req *req);
 
 #endif

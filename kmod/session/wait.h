@@ -18,6 +18,11 @@ struct kvctx_queue {
 	struct os_atomic passed;	/* in it, but in nobody's way, see park.c */
 	u64 full;			/* members without space for one of these; read without the lock, too */
 	u64 until;			/* the earliest deadline among them */
+	struct {			/* who is, or was last, being tried again, see park.c */
+		const void *owner;	/* kvctx_req_owner() */
+		u64 user_data;
+		bool cancelled;		/* a CANCEL named it meanwhile */
+	} tried;
 	void (*drop)(struct kvctx_req *req, int err);	/* the end of one that gives up; never changes; no lock */
 };
 

@@ -135,9 +135,9 @@ int kvctx_req_unwanted(struct kvctx_req *req)
 }
 
 /* What slots are told of has no user_data. */
-bool kvctx_req_named(const struct kvctx_req *req, const void *session)
+const void *kvctx_req_owner(const struct kvctx_req *req)
 {
 	const struct kve_op *op = container_of(req, struct kve_op, call);
 
-	return op->session == session && !op->done;
+	return op->done ? NULL : op->session;
 }

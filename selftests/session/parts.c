@@ -167,9 +167,9 @@ int kvctx_req_unwanted(struct kvctx_req *req)
 	return READ_ONCE(op_of(req)->unwanted);
 }
 
-bool kvctx_req_named(const struct kvctx_req *req, const void *session)
+const void *kvctx_req_owner(const struct kvctx_req *req)
 {
-	return container_of(req, struct op, req)->session == session;
+	return container_of(req, struct op, req)->session;
 }
 
 int main(void)

@@ -316,6 +316,34 @@ static void test_giving_up(void)
 	EXPECT(!kvctx_park_retry(&space) && ended(&ops[4], 0));
 }
 
+static int cancelled_meanwhile(struct op *op)
+{
+	EXPECT(!kvctx_queue_cancel(&space.of[0], &a_session, op->req.user_data));
+	return take_room(op);
+}
+
+/* A CANCEL that comes while an operation is in the hands of who tries it again: it starts, or does not wait on. */
+static void test_cancel_of_the_tried(void)
+{
+	begin_space(0);
+	EXPECT(store(0) == 1 && store(1) == 1 && store(2) == 1);
+	ops[0].attempt = cancelled_meanwhile;
+	EXPECT(kvctx_park_retry(&space) && ended(&ops[0], -ECANCELED) && waits(1) && waits(2));
+	ops[1].attempt = cancelled_meanwhile;
+	os_atomic_set(&room, 1);
+	EXPECT(kvctx_park_retry(&space) && ended(&ops[1], 0) && waits(2));
+	/* that was not about those that come after it, though they have its name */
+	EXPECT(store(1) == 1);
+	EXPECT(kvctx_park_retry(&space) && waits(1) && waits(2));
+	os_atomic_set(&room, 2);
+	EXPECT(!kvctx_park_retry(&space) && ended(&ops[2], 1) && ended(&ops[1], 2) && space_idle());
+	/* nor of those that can go to full members only */
+	memset(rooms, 0, sizeof(rooms));
+	EXPECT(store_into(3, 1) == 1);
+	ops[3].attempt = cancelled_meanwhile;
+	EXPECT(!kvctx_park_retry(&space) && ended(&ops[3], -ECANCELED) && space_idle());
+}
+
 /* Several names at once, also such as nobody has */
 static void test_many_names(void)
 {
@@ -531,6 +559,7 @@ void test_waits(void)
 	test_tenants_turns();
 	test_giving_up();
 	test_giving_up_passed();
+	test_cancel_of_the_tried();
 	test_many_names();
 	test_turns();
 	test_long_turns();

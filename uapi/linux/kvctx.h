@@ -442,7 +442,8 @@ enum kvctx_prio {
  * @key: page key; zero for RELEASE, PUT, FLUSH, MATCH, CANCEL
  * @offset: LOAD: first byte of the range inside the page; CANCEL: user_data of operations of this session that are to
  *	end. Those that wait for space, for their turn at a device, or in part for a place in its queue, complete with
- *	-ECANCELED, and nothing was done; others go on, and are not counted; others 0
+ *	-ECANCELED, and nothing was done. One that is being tried again just then is not counted: it starts, or
+ *	ends so. Others go on, and are not counted; others 0
  * @length: STORE: bytes of the page; LOAD: bytes of the range; MATCH: room for the answer, at least that of
  *	&struct kvctx_found; others 0. Equals the sum of the segments' lengths
  * @segs: nr_segs > 0: user address of struct kvctx_seg[nr_segs], read during SUBMIT only; STORE, LOAD, MATCH with 0:

@@ -2,6 +2,11 @@
 /*
  * On-media format of a pool member: structures, encoders, decoders and validators.
  *
+ *	format.c	extents and their records		format_super.c	superblocks
+ *
+ * Nothing here knows of a pool in memory, or calls anything of the engine: it is given bytes, and gives bytes. Who
+ * includes it sees the CPU's form; the structures on media are format_media.h's, for the encoders and their sizes.
+ *
  * A member is laid out as
  *
  *	0              superblock slot 0 (64 KiB: header, members, tenants, their limits)

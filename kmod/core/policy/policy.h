@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR LGPL-2.1-or-later */
 /*
  * What pages are worth: request.c says whose they are, value.c what that is worth,
- * victim.c which segment goes; quota.c whose may. Included by engine.h, which has the locks.
+ * victim.c which segment goes; quota.c whose may, budget.c which stores are worth a write. Included by engine.h, which
+ * has the locks.
+ *
+ * By the floors of engine.h it calls the index, and of the log what tells of segments and tombstones (segment.c,
+ * tomb.c); nothing of the format. The log does what is decided here.
  *
  * Vocabulary
  *   request	a prompt, as MATCH named its keys; has an id
