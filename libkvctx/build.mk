@@ -91,7 +91,7 @@ $(LIB_TESTPROGS): $(LIB_TEST)/%: $(O)/obj/libkvctx/tests/%.o $(LIB_FAKED)
 	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) $(LIB_LDFLAGS) -o $@ $^ $(LIBKVCTX_KEYS) $(call pkglibs,cmocka)
 
 # Who serves a path: the whole library
-LIB_WHOLE	:= $(LIB_TEST)/whole/test_paths $(LIB_TEST)/whole/test_socket
+LIB_WHOLE	:= $(addprefix $(LIB_TEST)/whole/test_,paths socket info)
 $(LIB_WHOLE): $(LIB_TEST)/whole/%: $(O)/obj/libkvctx/tests/%.o $(LIBKVCTX_A)
 	@mkdir -p $(@D)
 	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ $(LIBKVCTX_LIBS) $(call pkglibs,cmocka)

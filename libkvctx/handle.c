@@ -99,6 +99,10 @@ static int start_session(struct kvctx *ctx, const struct kvctx_params *p)
 	ret = kvctx_sys_ioctl(ctx->file, KVCTX_IOC_SETUP, &s);
 	if (ret)
 		return ret;
+	/* some of it is known only now */
+	ret = kvctx_sys_ioctl(ctx->file, KVCTX_IOC_INFO, &ctx->info);
+	if (ret)
+		return ret;
 	ctx->entries = s.cq_entries;
 	return map_session(ctx, &s);
 }

@@ -280,7 +280,7 @@ int kvctx_fd(const struct kvctx *ctx);
  * kvctx_get_info() - limits, masks and geometry
  * @ctx: handle; owns the structure returned
  *
- * Read once, by kvctx_open().
+ * Read by kvctx_open(); later its @features alone may gain KVCTX_FEAT_UNREGISTERED, in kvctx_mem_register().
  *
  * Context: MT-Safe.
  *

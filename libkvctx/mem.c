@@ -7,6 +7,15 @@
 
 #include "handle.h"
 
+/* A server in user space may use it without having registered it with io_uring, and says so from then on. */
+static void look_at_features(struct kvctx *ctx)
+{
+	struct kvctx_info info = { .size = sizeof(info) };
+
+	if (ctx->info.features & KVCTX_FEAT_PROCESS && !kvctx_sys_ioctl(ctx->file, KVCTX_IOC_INFO, &info))
+		__atomic_store_n(&ctx->info.features, info.features, __ATOMIC_RELAXED);
+}
+
 int kvctx_mem_register(struct kvctx *ctx, void *addr, size_t len, uint32_t *id)
 {
 	struct kvctx_mem_register arg = {
@@ -28,6 +37,7 @@ int kvctx_mem_register(struct kvctx *ctx, void *addr, size_t len, uint32_t *id)
 	reg->len = len;
 	reg->id = arg.id;
 	*id = arg.id;
+	look_at_features(ctx);
 	pthread_mutex_lock(&ctx->lock);
 	reg->next = ctx->regs;
 	ctx->regs = reg;
