@@ -553,7 +553,7 @@ def test_events_that_were_lost_are_made_up_for_in_parts(make, monkeypatch):
     session, asked = one.manager._link.session, []
     told, match = session.events, session.match
     lost = iter([1])
-    monkeypatch.setattr("kvctx.vllm.manager._AUDIT", 3)
+    monkeypatch.setattr("kvctx.vllm.announcer._AUDIT", 3)
     monkeypatch.setattr(session, "events", lambda: told()._replace(events=[], lost=next(lost, 0)))
     monkeypatch.setattr(session, "match", lambda pages, **how: asked.append(len(pages)) or match(pages, **how))
     for n in range(4):
