@@ -532,6 +532,29 @@ def test_events_of_what_has_gone(make, monkeypatch):
     assert (event.keys, event.removed) == ([key(0)], True)
 
 
+def test_events_of_chunks_with_several_pages(make):
+    """One a rank: a chunk is there when all are, and has gone with the first of them."""
+    from kvctx.vllm.keys import page_keys
+    one, two = make(world=2, rank=0, events=True), make(world=2, rank=1)
+
+    def announced():
+        time.sleep(0.05)
+        one.step()
+        return [(e.keys, e.removed) for e in one.manager.take_events()]
+
+    keys = [key(1), key(2)]
+    one.store(keys, gpu([0, 1, 2, 3]))
+    assert not announced()
+    two.store(keys, gpu([0, 1, 2, 3]))
+    one.manager.complete_store(keys, fake.ReqContext("r"))
+    assert announced() == [(keys, False)]
+    session = one.worker._link.session
+    session.delete(page_keys([key(2)], [1])).check()
+    assert announced() == [([key(2)], True)]
+    session.delete(page_keys([key(2)], [0]) + page_keys([key(1)], [0])).check()
+    assert announced() == [([key(1)], True)]
+
+
 def test_events_of_what_came_back(make):
     """Gone and stored again between two answers: it is there."""
     one = make(events=True)
@@ -799,8 +822,8 @@ def test_tier_does_not_wait_to_submit_more_than_is_copied_at_once():
 
 def tier(path, rows=8, row=4096, **options):
     from kvctx.vllm import KvctxTier
-    memory = bytearray(rows * row)
-    spec = SimpleNamespace(config=config(path), kv_events_config=SimpleNamespace(enable_kv_cache_events=True))
+    memory, events = bytearray(rows * row), options.pop("events", True)
+    spec = SimpleNamespace(config=config(path), kv_events_config=SimpleNamespace(enable_kv_cache_events=events))
     return KvctxTier(spec, memoryview(memory).cast("B", (rows, row)), "KvctxTier", path=path, **options), memory
 
 
@@ -821,8 +844,9 @@ def test_tier(path):
     t.drain_jobs()
     (result,) = t.get_finished_jobs()
     assert (result.job_id, result.success, result.transfer_bytes) == (1, True, 8192)
-    (event,) = t.take_events()
-    assert (event.keys, event.removed, event.locality) == ([key(1), key(2)], False, fake.Locality.LOCAL)
+    assert t.has_pending_work() and not t.take_events()
+    t.on_schedule_end(None)
+    assert t.take_events() == [told([key(1), key(2)], False)] and not t.has_pending_work()
     keys = [key(1), key(2), key(3)]
     assert [t.lookup(k, context) for k in keys] == [RETRY] * 3
     t.on_schedule_end(None)
@@ -837,6 +861,103 @@ def test_tier(path):
     t.shutdown()
     t._primary_kv_view.release()  # as vLLM does
     memory.extend(b"nobody holds it any more")
+
+
+def told(keys, removed):
+    """What a KvctxTier announces."""
+    return fake.OffloadingEvent(keys, fake.Medium.STORAGE, removed, fake.Locality.LOCAL, "KvctxTier", True)
+
+
+def stored(t, n, keys, rows):
+    """Of a tier, at the end of the step that hears of it."""
+    t.submit_store(job(n, keys, rows, False))
+    t.drain_jobs()
+    assert [r.success for r in t.get_finished_jobs()] == [True]
+    t.on_schedule_end(None)
+
+
+def test_tier_tells_what_has_gone(path, monkeypatch):
+    from kvctx.vllm.keys import page_keys
+    t, _ = tier(path, enable_kv_events=True, locality="LOCAL")
+    keys, session = [key(n) for n in range(4)], t._link.session
+    stored(t, 1, keys, range(4))
+    assert t.take_events() == [told(keys, False)]
+    stored(t, 2, keys[:1], [0])
+    assert not t.take_events(), "it was announced"
+    session.delete(page_keys(keys[2:3], [0])).check()
+    time.sleep(0.05)
+    t.on_schedule_end(None)
+    assert t.take_events() == [told(keys[2:3], True)] and not t.take_events()
+    stored(t, 3, keys[2:3], [2])
+    assert t.take_events() == [told(keys[2:3], False)], "it is back"
+    monkeypatch.setattr(session, "info", session.info._replace(features=()))
+    session.delete(page_keys(keys[1:2], [0])).check()
+    t.on_schedule_end(None)
+    assert not t.take_events(), "by a server that tells nothing"
+    t.submit_load(job(4, keys[:2], [5, 6], True))
+    t.drain_jobs()
+    assert [r.successful_keys for r in t.get_finished_jobs()] == [keys[:1]]
+    for n in range(2):
+        t.lookup(keys[1], fake.ReqContext("r"))
+        t.on_schedule_end(None)
+    assert t.take_events() == [told(keys[1:2], True)], "found out by a request"
+    t.shutdown()
+
+
+@pytest.mark.process
+def test_tier_tells_evictions(tmp_path):
+    """In a pool for some chunks, of which many are stored: what was announced and not revoked is what is there."""
+    from kvctx.vllm.keys import page_keys
+    kvctx.create_pool(tmp_path / "small", 20 << 18, segment_bytes=1 << 18)
+    t, _ = tier(os.path.join(tmp_path, "small", "default"), 8, 1 << 16, enable_kv_events=True, locality="LOCAL")
+    keys, here, gone = [key(n) for n in range(200)], set(), 0
+    for n in range(25):
+        stored(t, n, keys[8 * n:8 * n + 8], range(8))
+        for event in t.take_events():
+            assert here.isdisjoint(event.keys) is not event.removed, "told once"
+            here = here.difference(event.keys) if event.removed else here.union(event.keys)
+            gone += len(event.keys) if event.removed else 0
+        time.sleep(0.03)
+    t.on_schedule_end(None)
+    for event in t.take_events():
+        here = here.difference(event.keys) if event.removed else here.union(event.keys)
+    assert gone > 100
+    assert here == {k for k, n in zip(keys, t._link.session.query(page_keys(keys, [0]))) if n >= 0}
+    t.shutdown()
+
+
+@pytest.mark.parametrize("on,engine", [(False, True), (True, False)])
+def test_tier_announces_when_both_want_it(path, on, engine):
+    t, _ = tier(path, enable_kv_events=on, events=engine)
+    stored(t, 1, [key(1)], [1])
+    assert not t.has_pending_work() and not list(t.take_events())
+    t.shutdown()
+
+
+def test_tier_catches_up_when_the_server_is_back(daemon):
+    from kvctx.vllm.keys import page_keys
+    t, _ = tier(os.path.join(daemon.pool.path, "default"), enable_kv_events=True, locality="LOCAL")
+    end = time.monotonic() + 30
+    stored(t, 1, [key(1), key(2)], [1, 2])
+    while t.has_pending_work() and time.monotonic() < end:
+        t.on_schedule_end(None)
+    assert t.take_events() == [told([key(1), key(2)], False)]
+    t._link.flush()
+    daemon.end(9)
+    t.submit_store(job(2, [key(3)], [3], False))
+    t.drain_jobs()
+    assert [r.success for r in t.get_finished_jobs()] == [False]
+    assert not t.has_pending_work(), "no steps for its sake"
+    daemon.start()
+    with kvctx.Session(os.path.join(daemon.pool.path, "default"), keyspace=t._link._described) as s:
+        s.delete(page_keys([key(2)], [0])).check()
+    events = []
+    while not events and time.monotonic() < end:
+        t.on_schedule_end(None)
+        events += t.take_events()
+        time.sleep(0.03)
+    assert events == [told([key(2)], True)], "nobody told this session: it was asked for"
+    t.shutdown()
 
 
 def test_errors_in_words():

@@ -70,8 +70,9 @@ class Announcer:
         return [_name(*page) for page in pages[::len(pages) // len(keys)]] if keys else []
 
     def _emit(self, keys: List[bytes], removed: bool) -> None:
+        """vLLM keeps what it knows of a chunk until the removal that it was told to expect."""
         if keys:
-            self._events.append(OffloadingEvent(keys=keys, removed=removed, **self._place))
+            self._events.append(OffloadingEvent(keys=keys, removed=removed, removal_expected=True, **self._place))
 
     def step(self) -> None:
         """Take answers, and ask kvctx for what was stored since the last step, and for what has gone."""

@@ -3,8 +3,9 @@
 
 vLLM's primary tier is a region of host memory, of which a row has all workers' parts of a chunk. A row is a page here,
 in one piece; the region is registered once. Lookups are finder.py's, transfers transfers.py's; leases last from the
-lookup until the row is loaded, and a load that fails is a miss for the requests that wait for it. vLLM tells no tier
-that weights change: what was stored is found again after a reset.
+lookup until the row is loaded, and a load that fails is a miss for the requests that wait for it. What is stored, and
+what has gone, is announced by announcer.py. vLLM tells no tier that weights change: what was stored is found again
+after a reset.
 
 Threads. All calls are vLLM's, in the scheduler's thread; none of them waits for kvctxd but drain_jobs() and
 shutdown(): lookups are asked in a thread of asker.py, jobs submitted in one of transfers.py.
@@ -20,6 +21,7 @@ from vllm.v1.kv_offload.base import Locality, LookupResult, Medium, OffloadingEv
 from vllm.v1.kv_offload.tiering.base import JobResult, SecondaryTierManager
 
 from .. import Keys, Session
+from .announcer import Announcer
 from .asker import Asker
 from .finder import Finder
 from .keys import describe, page_keys
@@ -31,7 +33,7 @@ class KvctxTier(SecondaryTierManager):
     """See above. An entry of secondary_tiers has:
 
     type: "KvctxTier". module_path: "kvctx.vllm". path and the other options of link.Options, but for staging_bytes and
-    peer_memory, which it has no use for. enable_kv_events: announce what was stored.
+    peer_memory, which it has no use for. enable_kv_events: announce what was stored, and what has gone.
     locality: "LOCAL" or "REMOTE", for kv_load_tiers and events.
     """
 
@@ -45,14 +47,15 @@ class KvctxTier(SecondaryTierManager):
         first = ctypes.c_char.from_buffer(primary_kv_view.cast("B"))
         self._address, self._nbytes = ctypes.addressof(first), primary_kv_view.nbytes
         del first
-        events = enable_kv_events and offloading_spec.kv_events_config.enable_kv_cache_events
-        self._events: Optional[List[OffloadingEvent]] = [] if events else None
         opts = Options(**options)
         described = describe(offloading_spec.config, opts.keyspace, row_bytes=self.block_size_bytes)
         self._link = Link(opts, described, "tier", self._register)
         self._transfers = Transfers(self._link)
         self._asker = Asker()
         self._finder = Finder(self._link, self._asker, self._pages_of, opts.lease_seconds)
+        self._announcer: Optional[Announcer] = None
+        if enable_kv_events and offloading_spec.kv_events_config.enable_kv_cache_events:
+            self._announcer = Announcer(self._link, self._asker, self._pages_of, self.medium, self.locality, tier_type)
 
     def _register(self, session: Session) -> None:
         most = session.info.page_len_max
@@ -67,7 +70,11 @@ class KvctxTier(SecondaryTierManager):
 
     def lookup(self, key: bytes, req_context: Any) -> LookupResult:
         found = self._finder.lookup(key, req_context.req_id)
-        return LookupResult.RETRY if found is None else LookupResult.HIT if found else LookupResult.MISS
+        if found is None:
+            return LookupResult.RETRY
+        if not found and self._announcer:
+            self._announcer.missing(key)
+        return LookupResult.HIT if found else LookupResult.MISS
 
     def submit_store(self, job_metadata: Any) -> None:
         self._start(job_metadata, False)
@@ -93,18 +100,16 @@ class KvctxTier(SecondaryTierManager):
             self._finder.miss(bad)
         else:
             self._finder.forget(good)
-            self._announce(good)
+            if self._announcer:
+                self._announcer.stored(good)
         return JobResult(job_id=job.id, success=not job.failed, successful_keys=good if job.load else None,
                          transfer_time=job.seconds, transfer_bytes=sum(res for res in job.results if res > 0))
 
-    def _announce(self, keys: List[bytes]) -> None:
-        if self._events is not None and keys:
-            self._events.append(OffloadingEvent(keys=keys, medium=self.medium, removed=False, locality=self.locality,
-                                                ownership=self.tier_type))
+    def has_pending_work(self) -> bool:
+        return bool(self._announcer and self._announcer.busy())
 
     def take_events(self) -> Iterable[OffloadingEvent]:
-        events, self._events = self._events or [], [] if self._events is not None else None
-        return events
+        return self._announcer.take() if self._announcer else ()
 
     def on_new_request(self, req_context: Any) -> RequestOffloadingContext:
         return RequestOffloadingContext()
@@ -114,6 +119,8 @@ class KvctxTier(SecondaryTierManager):
 
     def on_schedule_end(self, context: Any) -> None:
         self._finder.flush()
+        if self._announcer:
+            self._announcer.step()
 
     def drain_jobs(self) -> None:
         self._transfers.wait()
