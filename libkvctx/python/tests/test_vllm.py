@@ -104,7 +104,7 @@ class Engine:
 
     def __init__(self, path, **changes):
         from kvctx.vllm import KvctxOffloadingSpec
-        self.caches = KvCaches(changes.get("groups", 1))
+        self.caches = changes.pop("caches", None) or KvCaches(changes.get("groups", 1))
         self.spec = KvctxOffloadingSpec(config(path, **changes))
         self.worker, self.manager = self.spec.get_worker(self.caches), self.spec.get_manager()
         self.jobs = 0
@@ -411,6 +411,194 @@ def test_load_that_fails_ends_the_job_of_a_stock_connector(make):
     lose(one, key(1))
     assert not one.load([key(1), key(2)], gpu([4, 5, 6, 7])).success
     assert one.worker.failed_loads() == {}
+
+
+class GpuCaches:
+    """As KvCaches, of a device."""
+
+    def __init__(self, device):
+        tensors = [device.rows(BLOCKS, size, 64) for size in SIZES]
+        device.PeerSession.begin(tensors)
+        self.tensors = [SimpleNamespace(tensor=t) for t in tensors]
+        self.group_data_refs = [[SimpleNamespace(tensor_idx=n, page_size_bytes=size) for n, size in enumerate(SIZES)]]
+
+    def fill(self, block, value):
+        for t in self.tensors:
+            t.tensor.values[block] = value
+
+    def values(self):
+        """One number a block, where it has it in all places; the room behind blocks has nothing."""
+        assert not any(t.tensor.storage[:, -64:].any() for t in self.tensors)
+        found = [set().union(*(t.tensor.values[b].tolist() for t in self.tensors)) for b in range(BLOCKS)]
+        return [v.pop() if len(v) == 1 else v for v in found]
+
+
+@pytest.fixture
+def device(monkeypatch):
+    """fakes/device.py in the place of torch and of the module's sessions."""
+    pytest.importorskip("numpy")
+    import device
+    monkeypatch.setitem(sys.modules, "torch", device.torch())
+    monkeypatch.delitem(sys.modules, "kvctx.vllm.staging", raising=False)
+    monkeypatch.setattr("kvctx.vllm.link.Session", device.PeerSession)
+    yield device
+    assert not any(s.peers for s in device.PeerSession.sessions if not s.closed), "a session is left"
+    assert "kvctx-staging" not in [thread.name for thread in threading.enumerate()]
+    sys.modules.pop("kvctx.vllm.staging")
+
+
+@pytest.fixture
+def gpu_engine(device, path):
+    """An engine with its tensors on a device, one chunk's room in host memory, and 1 to 8 in its blocks 0 to 7."""
+    engines = []
+
+    def make(peer_memory=True, path=path, **changes):
+        extra = {"peer_memory": peer_memory, "staging_bytes": CHUNK, **changes.pop("extra", {})}
+        one = Engine(path, caches=GpuCaches(device), extra=extra, **changes)
+        engines.append(one)
+        one.worker.failures_wanted = True
+        one.peers, one.host = device.PeerSession, one.worker._staging._host.values
+        for b in range(8):
+            one.caches.fill(b, b + 1)
+        return one
+
+    yield make
+    for one in engines:
+        one.end()
+        assert not len(one.worker._transfers)
+
+
+FOUR, STORED, LOADED = [key(n) for n in range(4)], list(range(8)), list(range(8, 16))
+DIRECT = [(load, n) for load in (False, True) for n in range(4)]
+
+
+def test_chunks_of_a_gpu_pass_through_host_memory(gpu_engine):
+    one = gpu_engine(peer_memory=False)
+    assert one.store(FOUR, gpu(STORED)).transfer_size == one.load(FOUR, gpu(LOADED)).transfer_size == 4 * CHUNK
+    assert one.caches.values() == list(range(1, 9)) * 2
+    assert not one.peers.went and not any(s.peers for s in one.peers.sessions), "nobody asked for it"
+    assert one.host.any()
+
+
+def test_chunks_of_a_gpu_move_without_host_memory(gpu_engine):
+    one = gpu_engine()
+    assert one.worker._link.session.peers == one.peers.memory, "registered, each once"
+    assert one.store(FOUR, gpu(STORED)).transfer_size == one.load(FOUR, gpu(LOADED)).transfer_size == 4 * CHUNK
+    assert one.worker.failed_loads() == {}
+    assert one.caches.values() == list(range(1, 9)) * 2
+    assert one.peers.went == DIRECT and not one.host.any()
+
+
+@pytest.mark.parametrize("stored", [{}, {1: errno.EREMOTEIO, 2: errno.EREMOTEIO}, {0: errno.EPERM, 3: errno.EREMOTEIO}])
+@pytest.mark.parametrize("loaded", [{}, {1: errno.EREMOTEIO, 3: errno.EREMOTEIO}, {n: errno.EPERM for n in range(4)}])
+def test_chunks_without_a_path_are_staged(gpu_engine, stored, loaded):
+    """Of one job, some directly and some through host memory; either way they can be loaded in either."""
+    one = gpu_engine()
+    one.peers.aside = {n: -e for n, e in stored.items()}
+    assert one.store(FOUR, gpu(STORED)).transfer_size == 4 * CHUNK
+    one.peers.aside = {n: -e for n, e in loaded.items()}
+    assert one.load(FOUR, gpu(LOADED)).transfer_size == 4 * CHUNK
+    assert one.worker.failed_loads() == {}
+    assert one.caches.values() == list(range(1, 9)) * 2
+    assert one.peers.went == [(load, n) for load, n in DIRECT if n not in (loaded if load else stored)]
+
+
+def test_part_of_a_chunk_without_a_path_is_staged(gpu_engine):
+    one = gpu_engine()
+    one.store(FOUR[:3], gpu([0, 1, 2, 3, 4, 5]))
+    one.peers.aside = {0: -errno.EREMOTEIO}
+    assert one.load(FOUR[:3], gpu([10, 11, 12, 13], first=1)).transfer_size == 2 * CHUNK
+    assert one.caches.values()[8:] == [0, 0, 2, 3, 4, 5, 0, 0]
+    one.peers.aside = {2: -errno.EREMOTEIO}
+    assert one.load(FOUR[:3], gpu([8, 9, 14, 15], first=1)).success
+    assert one.caches.values()[8:] == [2, 3, 2, 3, 4, 5, 4, 5]
+
+
+def test_chunks_that_fail_on_their_way_to_a_gpu_are_not_staged(gpu_engine):
+    """They would fail again; and one that is staged may fail there."""
+    one = gpu_engine()
+    one.store(FOUR, gpu(STORED))
+    one.peers.aside = {0: -errno.EBADMSG, 1: -errno.EREMOTEIO, 3: -errno.EREMOTEIO}
+    lose(one, key(3))
+    one.host[:] = 0
+    one.load([key(0), key(2)], gpu([8, 9, 10, 11]))
+    assert not one.host.any() and one.worker.failed_loads() == {one.jobs: {8, 9}}
+    one.load(FOUR, gpu(LOADED))
+    assert one.worker.failed_loads() == {one.jobs: {8, 9, 14, 15}}
+    assert one.caches.values()[8:] == [0, 0, 3, 4, 5, 6, 0, 0]
+
+
+def test_lengths_are_compared_before_chunks_move_to_a_gpu(gpu_engine):
+    one = gpu_engine(parallel=STAGES)
+    one.store(FOUR, gpu(STORED))
+    from kvctx.vllm.keys import page_keys
+    one.worker._link.session.store(page_keys([key(1)], [0]), [bytes(CHUNK + 512)], replace=True)
+    one.peers.aside = {2: -errno.EREMOTEIO}
+    one.load(FOUR, gpu(LOADED))
+    assert one.worker.failed_loads() == {one.jobs: {10, 11}}
+    assert one.caches.values()[8:] == [1, 2, 0, 0, 5, 6, 7, 8]
+
+
+def test_memory_of_a_gpu_that_is_out_of_reach(gpu_engine, device, monkeypatch, caplog):
+    """Of its tensors all are registered, or none."""
+    begin = device.PeerSession.begin
+
+    def refuse(tensors):
+        begin(tensors)
+        device.PeerSession.refused = [max(device.PeerSession.memory)]
+
+    monkeypatch.setattr(device.PeerSession, "begin", refuse)
+    one = gpu_engine()
+    assert one.worker._link.session.peers == [] and "out of reach" in caplog.text
+    one.store(FOUR, gpu(STORED))
+    assert one.load(FOUR, gpu(LOADED)).transfer_size == 4 * CHUNK
+    assert one.caches.values() == list(range(1, 9)) * 2 and not one.peers.went
+
+
+@pytest.mark.process
+def test_memory_of_a_gpu_is_registered_with_the_module_only(gpu_engine, monkeypatch, caplog):
+    """Who else serves a pool would read it as the host's."""
+    monkeypatch.setattr("kvctx.vllm.link.Session", kvctx.Session)
+    monkeypatch.setattr(kvctx.Session, "register", lambda s, buffer, register=kvctx.Session.register: (
+        seen.append(buffer), register(s, buffer))[1])
+    seen = []
+    one = gpu_engine()
+    assert "module" in caplog.text and not set(seen).intersection(one.peers.memory)
+    one.store(FOUR, gpu(STORED))
+    assert one.load(FOUR, gpu(LOADED)).success and one.caches.values() == list(range(1, 9)) * 2
+
+
+def test_memory_of_a_gpu_is_registered_anew_when_the_server_is_back(gpu_engine, daemon):
+    one = gpu_engine(path=os.path.join(daemon.pool.path, "default"))
+    one.store(FOUR, gpu(STORED))
+    one.worker._link.flush()
+    old = one.worker._link.session
+    daemon.end(9)
+    one.load(FOUR, gpu(LOADED))
+    assert one.worker.failed_loads() == {one.jobs: set(LOADED)} and one.worker._link.session is None
+    daemon.start()
+    for _ in range(300):
+        if one.worker._link.session:
+            break
+        time.sleep(0.1)
+    assert old.closed and one.worker._link.session.peers == one.peers.memory
+    one.peers.went.clear()
+    one.peers.aside = {1: -errno.EREMOTEIO}
+    assert one.load(FOUR, gpu(LOADED)).success and one.worker.failed_loads() == {}
+    assert one.caches.values() == list(range(1, 9)) * 2
+    assert one.peers.went == [(True, 0), (True, 2), (True, 3)]
+
+
+def test_chunks_of_a_gpu_wait_for_its_stream(gpu_engine, device, monkeypatch):
+    one = gpu_engine()
+    monkeypatch.setattr(device.Event, "pending", threading.Event())
+    output = one.manager.prepare_store(FOUR, fake.ReqContext("r"))
+    one.worker.submit_store(1, gpu(STORED), output.store_spec)
+    time.sleep(0.1)
+    assert not one.peers.went and not list(one.worker.get_finished()), "the blocks are not computed yet"
+    device.Event.pending.set()
+    one.worker.wait({1})
+    assert [r.success for r in one.worker.get_finished()] == [True] and one.peers.went == DIRECT[:4]
 
 
 class Connected:

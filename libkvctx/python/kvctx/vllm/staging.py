@@ -2,8 +2,9 @@
 """Chunks of device memory: gathered on the device, and moved through pinned host memory that kvctx reaches.
 
 With the option peer_memory the tensors' storage is registered with the module as peer memory, and pages move without
-the host's memory where there is a path; what has none (-EREMOTEIO) goes the usual way. Nobody verifies what a device
-wrote to peer memory itself, which is why it is an option.
+the host's memory where there is a path; what has none (-EREMOTEIO), or may not take it since nobody would verify it
+(-EPERM), goes the usual way. Nobody verifies what a device moved to or from peer memory itself, which is why it is an
+option.
 
 Threads. start() is called by the worker's thread, and notes what the device has to finish first. Jobs are done one
 after the other by one thread, with a stream of its own.
@@ -15,16 +16,18 @@ import queue
 import threading
 from array import array
 from contextlib import nullcontext
-from typing import Any, List
+from typing import Any, List, Optional
 
 import torch
 
 from .. import Error, Session
+from ..memory import View
 from .keys import Pages, page_keys
 from .link import Link, Options, logger
 from .transfers import Job, Transfers
 
 _ALIGN = 4096
+_STAGE = (-errno.EREMOTEIO, -errno.EPERM)  # of a chunk that does not move directly, and does through host memory
 
 
 class Staging:
@@ -32,7 +35,8 @@ class Staging:
 
     def __init__(self, layout: Any, link: Link, transfers: Transfers, options: Options, rank: int) -> None:
         self._layout, self._link, self._transfers, self._rank = layout, link, transfers, rank
-        self._peer_wanted, self._peer = options.peer_memory, False
+        self._peer_wanted = options.peer_memory
+        self._peer: Optional[Session] = None  # that reaches the tensors
         self._cuda = layout.device.type == "cuda"
         page = layout.per_chunk * max(layout.block_bytes)
         self._slot = -(-page // _ALIGN) * _ALIGN
@@ -48,15 +52,23 @@ class Staging:
     def register(self, session: Session) -> None:
         """Pin what a new session has to reach."""
         session.register((self._host.data_ptr(), self._host.numel()))
-        self._peer = False
-        if not self._peer_wanted:
-            return
+        self._peer = session if self._peer_wanted and self._register_tensors(session) else None
+
+    def _register_tensors(self, session: Session) -> bool:
+        """All of them, or none, which is no error."""
+        if session.info.backend != "module":
+            logger.warning("kvctx: 'peer_memory' is for the module alone: chunks pass through host memory")
+            return False
+        done: List[Any] = []
         try:
             for address, nbytes in self._layout.ranges:
-                session.register((address, nbytes))
-            self._peer = True
+                done.append(session.register((address, nbytes)))
         except Error as e:
             logger.warning("kvctx: the KV tensors are out of reach (%s): chunks pass through host memory", e)
+            for registration in done:
+                registration.close()
+            return False
+        return True
 
     def start(self, job: Job, pages: Pages) -> None:
         """Begin a job. What the current stream has to do with its blocks is done before."""
@@ -101,9 +113,9 @@ class Staging:
             return
         if job.load:
             todo = self._fitting(session, job, pages, todo)
-        if self._peer:
+        if self._peer is session:
             self._move_peer(session, job, pages, todo)
-            todo = [n for n in todo if job.results[n] == -errno.EREMOTEIO]
+            todo = [n for n in todo if job.results[n] in _STAGE]
         for at in range(0, len(todo), self._slots):
             self._move_staged(session, job, pages, todo[at:at + self._slots])
         if -errno.ENODEV in job.results:
@@ -125,10 +137,11 @@ class Staging:
         return [n for n, here, want in zip(todo, told, lengths) if here == want]
 
     def _move_peer(self, session: Session, job: Job, pages: Pages, todo: List[int]) -> None:
+        """As a device's memory, or the library would stage what has no path, as if the memory were the host's."""
         for n in todo:
             addrs, lens = array("Q"), array("I")
             self._layout.place(job.about[n], addrs, lens)
-            self._call(session, job, pages, [n], [list(zip(addrs, lens))])
+            self._call(session, job, pages, [n], [[View(a, size, device=True) for a, size in zip(addrs, lens)]])
 
     def _move_staged(self, session: Session, job: Job, pages: Pages, todo: List[int]) -> None:
         slots = [self._host[i * self._slot:i * self._slot + self._layout.nbytes(job.about[n])]
