@@ -10,8 +10,9 @@ import tempfile
 import time
 
 import pytest
-from engines import PROMPTS, apart, connector, run, start
+from engines import PROMPTS, Router, apart, connector, run, start
 from kvctxd import Daemon
+from vllm.config.kv_events import KVEventsConfig
 
 import kvctx
 import kvctx.vllm.transfers as transfers
@@ -156,6 +157,42 @@ def test_pool_too_small(truth, here):
     assert answer["hashes"] == [truth[32]] * 3
     assert answer["stored"] > CHUNKS, "what was evicted is stored again"
     assert 0 < apart(pages, path) < CHUNKS
+
+
+def told(engine, pipe):
+    """Three rounds, and a router that hears of them: what it believes to be there at the end, and what is."""
+    from kvctx.vllm.keys import page_keys
+    router = Router(engine)
+    hashes = []
+    for _ in range(3):
+        hashes.append(engine.round()[0])
+        router.hear()
+    session = engine.scheduler().connector.connector_scheduler.manager._link.session
+    chunks = {event.block_hashes[-1]: set(event.block_hashes) for event in router.stored}
+    for _ in range(50):  # a step hears what the one before has evicted
+        pages = page_keys([last + bytes(4) for last in chunks], [0])
+        there = set().union(*(blocks for blocks, n in zip(chunks.values(), session.query(pages)) if n > 0))
+        if there == router.here:
+            break
+        engine.ask(PROMPTS[0][:9], tokens=1)
+        router.hear()
+    router.close()
+    return {"hashes": hashes, "told": [(e.token_ids, len(e.block_hashes)) for e in router.stored],
+            "gone": router.gone, "believed": router.here, "there": there}
+
+
+def test_routers_hear_what_was_stored_and_what_has_gone(truth, here):
+    """Chunks of two blocks in a pool that is too small, with all that vLLM can tell of them: some are evicted before
+    they could be announced."""
+    path = os.path.join(here, "kv0", "default")
+    kvctx.create_pool(os.path.dirname(path), 9 * 256 * 1024, segment_bytes=256 * 1024)
+    events = KVEventsConfig(enable_kv_cache_events=True, publisher="zmq", endpoint=f"ipc://{here}/events")
+    answer = run(told, kv_transfer_config=connector(path, 64, self_describing_kv_events=True), kv_events_config=events)
+    assert answer["hashes"] == [truth[32]] * 3
+    chunks = [prompt[at:at + 64] for prompt in PROMPTS for at in range(0, 384, 64)]
+    assert all(tokens in chunks and blocks == 2 for tokens, blocks in answer["told"])
+    assert answer["gone"] > 0 and 2 * len(answer["told"]) == answer["gone"] + len(answer["believed"]), "each told once"
+    assert answer["believed"] == answer["there"] != set()
 
 
 def test_two_engines_share_a_pool(truth, daemon):

@@ -13,12 +13,16 @@ import time
 import traceback
 
 os.environ.update(VLLM_CPU_KVCACHE_SPACE="1", HF_HUB_OFFLINE="1", VLLM_NO_USAGE_STATS="1",
-                  VLLM_CPU_OMP_THREADS_BIND="nobind", OMP_NUM_THREADS="1", VLLM_LOGGING_LEVEL="WARNING")
+                  VLLM_CPU_OMP_THREADS_BIND="nobind", OMP_NUM_THREADS="1", VLLM_LOGGING_LEVEL="WARNING",
+                  VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES="0")
 os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
 
+import msgspec  # noqa: E402
 import vllm.v1.engine.llm_engine  # noqa: E402,F401
 import vllm.v1.worker.cpu_worker  # noqa: E402,F401
+import zmq  # noqa: E402
 from vllm import LLM, SamplingParams  # noqa: E402
+from vllm.distributed.kv_events import BlockStored, KVEventBatch  # noqa: E402
 
 import kvctx.vllm.connector  # noqa: E402
 import kvctx.vllm.link  # noqa: E402
@@ -72,11 +76,51 @@ class Engine:
         from vllm.distributed.kv_transfer import get_kv_transfer_group
         return get_kv_transfer_group().connector_worker
 
+    def scheduler(self):
+        return self.llm.llm_engine.engine_core.engine_core.scheduler
+
     def worker(self):
         return self.connector().worker
 
     def end(self):
         self.llm.llm_engine.engine_core.shutdown()
+
+
+class Router:
+    """Hears an engine's events of the medium STORAGE, as routers do: by ZeroMQ, where its kv_events_config says.
+
+    stored: the events of that kind. here: hashes of the blocks that it believes to be there. gone: how many it was told
+    of that are not there any more.
+    """
+
+    def __init__(self, engine):
+        publisher = engine.scheduler().kv_event_publisher
+        self._socket = zmq.Context.instance().socket(zmq.SUB)
+        self._socket.connect(publisher.get_publisher_config().endpoint)
+        self._socket.subscribe(b"")
+        self.stored, self.here, self.gone = [], set(), 0
+        for _ in range(600):
+            publisher.publish(KVEventBatch(ts=0.0, events=[]))
+            if self._socket.poll(100):
+                return
+        raise AssertionError("the router hears nothing")
+
+    def hear(self):
+        while self._socket.poll(300):
+            batch = msgspec.msgpack.decode(self._socket.recv_multipart()[2], type=KVEventBatch)
+            for event in batch.events:
+                if getattr(event, "medium", None) != "STORAGE":
+                    continue
+                if isinstance(event, BlockStored):
+                    self.stored.append(event)
+                    self.here.update(event.block_hashes)
+                else:
+                    assert self.here.issuperset(event.block_hashes), "never told"
+                    self.here.difference_update(event.block_hashes)
+                    self.gone += len(event.block_hashes)
+
+    def close(self):
+        self._socket.close()
 
 
 class Run:
