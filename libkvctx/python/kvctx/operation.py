@@ -12,7 +12,7 @@ Invariants. A part is in Reaper.parts from before it is submitted until its last
 buffers that the library was told of are held by it as long. Parts that find no room wait in Reaper.waiting, in order,
 and are submitted by the reaper when others have completed. Nothing calls the library with the lock held, nor a
 callback. A part is in Reaper.out from before it is submitted; what a signal's handler raises may come between any two
-calls of a thread that submits, so nothing is counted.
+calls of a thread that submits, so nothing is counted. Who submits is in Reaper.starting from before a part is known.
 """
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ import asyncio
 import ctypes
 import errno
 import os
-import sys
 import threading
 import time
 from array import array
@@ -218,8 +217,9 @@ class Reaper:
         self._parts: Dict[int, Part] = {}
         self._waiting: Deque[Part] = deque()
         self._next = 1
-        self._out: Set[int] = set()  # numbers of parts that are submitted, or being so
+        self._out: Set[int] = set()  # numbers of parts that are, or are being, submitted; one comes or goes unlocked
         self._doubt: Set[int] = set()  # of those that may not be, see _interrupted()
+        self._starting: Set[object] = set()  # calls of start(); "finally" cannot wait for the lock, so none is taken
         self._stop = False
         self._thread: Optional[threading.Thread] = None
         self._at_end: Optional[Callable[[], None]] = None
@@ -241,7 +241,9 @@ class Reaper:
         if not parts:
             op._end()
             return op
+        call = object()
         try:
+            self._starting.add(call)
             if self._enlist(op, parts):
                 self._submit_now(parts)
         except Error:
@@ -251,6 +253,8 @@ class Reaper:
             while not self._interrupted(parts):
                 pass
             raise
+        finally:
+            self._starting.discard(call)
         return op
 
     def _enlist(self, op: Operation, parts: List[Part]) -> bool:
@@ -384,7 +388,8 @@ class Reaper:
     def _run(self) -> None:
         cqes = (_lib.Cqe * _TAKE)()
         while self._idle():
-            doubt = set(self._doubt)
+            with self._lock:
+                doubt = set(self._doubt)
             ready = lib.kvctx_wait(self._handle, 1, _LOOK_NS)
             taken = lib.kvctx_take(self._handle, cqes, _TAKE)
             for n in range(taken):
@@ -409,21 +414,10 @@ class Reaper:
                 left = _DRAIN_S if end is None else end - time.monotonic()
                 if left <= 0:
                     return False
-                if not self._is_starting():
+                if not self._starting:
                     self._settle()
                 self._cond.wait_for(lambda: not self._parts, min(left, _DRAIN_S))
         return True
-
-    def _is_starting(self) -> bool:
-        """Whether a thread is inside start()."""
-        code = Reaper.start.__code__
-        for frame in sys._current_frames().values():
-            at: Any = frame
-            while at is not None:
-                if at.f_code is code and at.f_locals.get("self") is self:
-                    return True
-                at = at.f_back
-        return False
 
     def _settle(self) -> None:
         """Nobody is inside start(): what is not out and does not wait was left by one who was interrupted again before

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """Session: one tenant with one keyspace, and the calls on it.
 
-Threads. Every method may be called from any thread; the GIL is released while the library runs. close() waits for the
-calls of other threads. Callbacks of operations may use methods that do not wait for operations.
+Threads. Every method may be called from any thread; the GIL, where there is one, is released while the library runs.
+close() waits for the calls of other threads. Callbacks of operations may use methods that do not wait for operations.
 
 Signals. A handler, or Ctrl-C, may raise in any method: what was called is done, not begun, or in flight with its memory
 held, and the session goes on. A handler may not close a session that its thread is in (RuntimeError).
@@ -45,9 +45,8 @@ AHEAD_MS = 10_000  # match(prefetch=True) without a lease: slots stay so long
 _EVENT = struct.Struct("=32sQII")
 _EVENT_KINDS = {number: name.lower() for name, number in _lib.EVENTS.items()}
 _LOOK_S = 0.001  # close() looks so often whether calls of other threads have ended
-_ENDING = {"close", "_close", "__exit__", "__del__", "_is_inside", "_close_all"}
 
-_open: weakref.WeakSet = weakref.WeakSet()
+_open: Dict[int, weakref.ref] = {}  # sessions, by id(); no WeakSet, which another thread may change while it is read
 _never_freed: List[Any] = []
 
 KeysLike = Union[Keys, KeyLike, Iterable[KeyLike]]
@@ -66,16 +65,19 @@ class Registration:
     until its own end. A context manager.
     """
 
-    def __init__(self, session: Session, id: int, held: View) -> None:
+    def __init__(self, session: Session, key: object, id: int, held: View) -> None:
         self.id, self.address, self.nbytes = id, held.address, held.nbytes
+        self._key = key
         self._session: Optional[Session] = session
 
     def close(self) -> None:
-        """Let go of it. Raises Busy while operations use it; nothing when it is closed, or the session is."""
+        """Let go of it. Raises Busy while operations use it; nothing when it is closed, or the session is.
+
+        Nothing, either, while another thread closes it.
+        """
         session = self._session
-        if session is not None:
-            session._unregister(self.id)
-        self._session = None
+        if session is not None and session._unregister(self._key, self.id):
+            self._session = None
 
     def __enter__(self) -> Registration:
         return self
@@ -105,7 +107,7 @@ class Session:
         self._handle: Optional[int] = None
         self._pid = os.getpid()
         self._lock = threading.Lock()  # for _ending
-        self._inside: Dict[int, int] = {}  # calls, by the thread that makes them
+        self._inside: Dict[object, int] = {}  # calls, and the threads that make them: see _enter()
         self._ending = False
         self.path = os.fspath(path)
         if not (0 < entries < 1 << 32 and 0 <= slots < 1 << 32 and 0 <= slot_bytes < 1 << 32
@@ -115,7 +117,7 @@ class Session:
                              timeout_ns=0 if timeout is None else max(1, int(timeout * 1e9)), slot_bytes=slot_bytes,
                              nr_slots=slots)
         params.keyspace[:] = _keyspace(keyspace)
-        self._registered: Dict[int, View] = {}
+        self._registered: Dict[object, View] = {}  # by the keys of their Registrations: a number is another's soon
         out = ctypes.c_void_p()
         check(lib.kvctx_open(os.fsencode(self.path), os.O_RDONLY if readonly else os.O_RDWR, params, out), self.path)
         assert out.value is not None
@@ -126,39 +128,48 @@ class Session:
         self._reaper = Reaper(out.value, entries)
         self._stage = Stage(out.value, self.info.page_len_max)
         self._handle = out.value
-        _open.add(self)
+        _open[id(self)] = weakref.ref(self)
 
     # Who is inside
 
-    def _enter(self) -> int:
-        """The handle, which stays until _leave(); not in a child, and not when the session is closed."""
+    def _enter(self, call: object) -> int:
+        """The handle, which stays until the call leaves; not in a child, and not when the session is closed.
+
+        Each call is noted in _inside while it lasts, whatever a signal's handler raises in it:
+
+            call = object()
+            try:
+                handle = self._enter(call)
+                ...
+            finally:
+                self._inside.pop(call, None)  # a function of C: what a handler raises comes behind it
+        """
         if os.getpid() != self._pid:
             raise Error(errno.EBADF, f"{self.path}: the session belongs to the process before fork()")
-        # what a signal's handler raises can come behind any call: there is none from here to the caller's "try"
-        me = threading.get_ident()
-        depth = self._inside.get(me, 0)
-        self._inside[me] = depth + 1
-        if self._handle is not None and not self._ending:
-            return self._handle
-        self._leave()
-        raise Error(errno.EBADF, f"{self.path}: the session is closed")
+        # noted first, then asked whether it ends; close() does it the other way round, so one sees the other: to a dict
+        # things are done one after the other, by the GIL or a lock of its own
+        self._inside[call] = threading.get_ident()
+        handle = self._handle
+        if handle is None or self._ending:
+            raise Error(errno.EBADF, f"{self.path}: the session is closed")
+        return handle
 
-    def _leave(self) -> None:
-        me = threading.get_ident()
-        depth = self._inside.get(me, 0)
-        if depth > 1:
-            self._inside[me] = depth - 1
-        else:
-            self._inside.pop(me, None)
+    def _is_inside(self) -> bool:
+        """Whether the caller's thread is in a call.
 
-    def _is_inside(self, thread: int) -> bool:
-        """Whether a thread is, or only seems so since a handler's exception came when it was about to leave."""
-        frame, here = sys._current_frames().get(thread), sys._getframe().f_code.co_filename
-        while frame is not None:
-            if (frame.f_code.co_filename == here and frame.f_code.co_name not in _ENDING
-                    and frame.f_locals.get("self") is self):
+        In Python 3.9 what a handler raises can come between a call's end and its "finally", and the call stays noted.
+        This thread's stack tells.
+        """
+        me = threading.get_ident()
+        noted = [each for each, thread in list(self._inside.items()) if thread == me]
+        frame: Any = sys._getframe(1)  # of this function itself it would be a cycle, which keeps the session
+        here = frame.f_code.co_filename
+        while noted and frame is not None:
+            if frame.f_code.co_filename == here and any(frame.f_locals.get("call") is each for each in noted):
                 return True
             frame = frame.f_back
+        for each in noted:
+            self._inside.pop(each, None)
         return False
 
     def close(self) -> None:
@@ -176,14 +187,14 @@ class Session:
             if handle is not None:
                 lib.kvctx_close(handle)
             return
-        if threading.get_ident() in self._inside and self._is_inside(threading.get_ident()):
+        if self._is_inside():
             raise RuntimeError("a signal's handler closes a session that is in a call of the same thread")
         with self._lock:
             if self._handle is None or self._ending:
                 return
             self._ending = True
         try:
-            while any(map(self._is_inside, list(self._inside))):
+            while list(self._inside):  # a copy is made under the dict's lock: see _enter()
                 if by is not None and time.monotonic() > by:
                     _never_freed.append(self)
                     return
@@ -204,7 +215,7 @@ class Session:
     def _close_handle(self) -> None:
         handle, self._handle = self._handle, None
         lib.kvctx_close(handle)
-        _open.discard(self)
+        _open.pop(id(self), None)
         registered, self._registered = self._registered, {}
         left = self._reaper.abandon(-errno.ECANCELED)
         _never_freed.extend([*left, registered, self._stage.memory] if left else [])
@@ -230,10 +241,11 @@ class Session:
 
     def fileno(self) -> int:
         """The session's descriptor: poll() tells by it that completions came, which the session takes itself."""
+        call = object()
         try:
-            return lib.kvctx_fd(self._enter())
+            return lib.kvctx_fd(self._enter(call))
         finally:
-            self._leave()
+            self._inside.pop(call, None)
 
     # Memory
 
@@ -245,38 +257,50 @@ class Session:
 
         Raises Error: EFAULT, ENOMEM (also: over RLIMIT_MEMLOCK, or mem_max registrations), EREMOTEIO.
         """
-        held = view(buffer, True, self._peers())
-        id = ctypes.c_uint32()
-        handle = self._enter()
+        held, id = view(buffer, True, self._peers()), ctypes.c_uint32()
+        key, call = object(), object()
         try:
+            handle = self._enter(call)
+            self._registered[key] = held  # before, since a signal's handler may raise behind the call
             check(lib.kvctx_mem_register(handle, held.address, held.nbytes, id), "register")
-            self._registered[id.value] = held
-        finally:
-            self._leave()
-        return Registration(self, id.value, held)
-
-    def _unregister(self, id: int) -> None:
-        if self.closed:
-            return
-        handle = self._enter()
-        held = self._registered.pop(id, None)  # before, since another may get the number as soon as it is free
-        try:
-            check(lib.kvctx_mem_unregister(handle, id), "unregister")
         except Error:
-            if held is not None:
-                self._registered[id] = held
+            self._registered.pop(key, None)
             raise
         finally:
-            self._leave()
+            self._inside.pop(call, None)
+        return Registration(self, key, id.value, held)
+
+    def _unregister(self, key: object, id: int) -> bool:
+        """Whether it is over; False: another thread is at it."""
+        if self.closed:
+            return True
+        call = object()
+        try:
+            handle = self._enter(call)
+            held = self._registered.pop(key, None)  # one gets it, and nobody a number that is another's
+            if held is None:
+                return False
+            try:
+                check(lib.kvctx_mem_unregister(handle, id), "unregister")
+            except BaseException as e:  # of a signal's handler: it may be done, and is not tried again
+                self._registered[key if isinstance(e, Error) else object()] = held
+                raise
+        except Error:
+            if not self.closed:
+                raise
+        finally:
+            self._inside.pop(call, None)
+        return True
 
     @property
     def arena(self) -> Optional[memoryview]:
         """The session's own pinned memory, or None. It must not be used when the session is closed."""
         size = ctypes.c_size_t()
+        call = object()
         try:
-            start = lib.kvctx_arena(self._enter(), size)
+            start = lib.kvctx_arena(self._enter(call), size)
         finally:
-            self._leave()
+            self._inside.pop(call, None)
         if not start:
             return None
         whole = memoryview((ctypes.c_char * size.value).from_address(start)).cast("B")
@@ -369,8 +393,9 @@ class Session:
         n, ok = len(keys), 0
         _check_numbers(n, depth, prio, offset)
         res, cqe_flags = array("i", bytes(4 * n)), array("I", bytes(4 * n))
-        handle = self._enter()
+        call = object()
         try:
+            handle = self._enter(call)
             for page, size, some in packed.cut(n, _sizes(n, _lib.BATCH_RUN_MAX)):
                 part = keys if size == n else keys[page:page + size]
                 b = self._batch(opcode, part, some, depth and depth + page, flags, prio, offset)
@@ -378,7 +403,7 @@ class Session:
                 b.cqe_flags = cqe_flags.buffer_info()[0] + 4 * page
                 ok += check(self._run_batch(handle, b, some))
         finally:
-            self._leave()
+            self._inside.pop(call, None)
         return Results(res, cqe_flags, ok)
 
     def _run_batch(self, handle: int, b: _lib.Batch, packed: Packed) -> int:
@@ -400,8 +425,9 @@ class Session:
         res, cqe_flags = array("i", bytes(4 * n)), array("I", bytes(4 * n))
         op = Operation((self, packed))
         op._finish = lambda: Results(res, cqe_flags, op._ok)
-        self._enter()
+        call = object()
         try:
+            self._enter(call)
             parts: List[Part] = []
             for page, size, some in packed.cut(n, _sizes(n, self._reaper.part_pages)):
                 part = keys if size == n else keys[page:page + size]
@@ -411,7 +437,7 @@ class Session:
                 parts.append(BatchPart(op, b, page, res, (part, cqe_flags), some, self._stage))
             return self._reaper.start(op, parts)
         finally:
-            self._leave()
+            self._inside.pop(call, None)
 
     # Index
 
@@ -429,8 +455,9 @@ class Session:
         ms = int(lease * 1000 + 0.5) or (1 if lease > 0 else 0)
         n, count, prefetched, leases = len(names), 0, 0, []
         words, lengths = array("Q", bytes(8 * ((n + 63) // 64))), array("I", bytes(4 * n))
-        handle = self._enter()
+        call = object()
         try:
+            handle = self._enter(call)
             step = self.info.match_max & ~63
             for at in range(0, n, step):
                 part = names if n <= step else names[at:at + step]
@@ -448,7 +475,7 @@ class Session:
                 lib.kvctx_release(handle, id)
             raise
         finally:
-            self._leave()
+            self._inside.pop(call, None)
         return Match(self, count, _leading(words, n), Present(words, n), lengths, prefetched, tuple(leases))
 
     def _match(self, handle: int, keys: Keys, where: Tuple[int, int], ms: int, all: bool,
@@ -492,11 +519,13 @@ class Session:
     def _release(self, lease: int) -> None:
         if self.closed or os.getpid() != self._pid:
             return
-        handle = self._enter()
+        call = object()
         try:
-            ret = lib.kvctx_release(handle, lease)
+            ret = lib.kvctx_release(self._enter(call), lease)
+        except Error:  # it was closed meanwhile
+            return
         finally:
-            self._leave()
+            self._inside.pop(call, None)
         if ret != -errno.EINVAL:  # it has run out
             check(ret, "release")
 
@@ -516,18 +545,19 @@ class Session:
         """Begin query(): an Operation whose result is that of query()."""
         return self._submit_each(_lib.OP_QUERY, as_keys(keys))
 
-    def _each(self, opcode: int, call: Any, keys: Keys) -> Results:
+    def _each(self, opcode: int, function: Any, keys: Keys) -> Results:
         """One operation a key: together, or one by one where that is soon done or nothing can wait for the reaper."""
         n = len(keys)
         soon = n == 1 or opcode == _lib.OP_QUERY and self.info.backend != "daemon"
-        handle = self._enter()
+        call = object()
         try:
+            handle = self._enter(call)
             if not soon and not self._reaper.mine():
                 op = self._submit_each(opcode, keys)
             else:
-                return Results(array("i", [call(handle, keys.address + _lib.KEY_BYTES * i) for i in range(n)]))
+                return Results(array("i", [function(handle, keys.address + _lib.KEY_BYTES * i) for i in range(n)]))
         finally:
-            self._leave()
+            self._inside.pop(call, None)
         return op.result()
 
     def _submit_each(self, opcode: int, keys: Keys) -> Operation:
@@ -543,21 +573,23 @@ class Session:
                 ctypes.memmove(ctypes.byref(sqe, _lib.Sqe.key.offset), keys.address + _lib.KEY_BYTES * (page + i),
                                _lib.KEY_BYTES)
             parts.append(SqePart(op, sqes, page, res, None, keys))
-        self._enter()
+        call = object()
         try:
+            self._enter(call)
             return self._reaper.start(op, parts)
         finally:
-            self._leave()
+            self._inside.pop(call, None)
 
     # The rest
 
     def flush(self) -> None:
         """Make durable what completed before the call, and wait. Raises Error: EIO, Gone."""
-        handle = self._enter()
+        call = object()
         try:
+            handle = self._enter(call)
             check(lib.kvctx_flush(handle), "flush")
         finally:
-            self._leave()
+            self._inside.pop(call, None)
 
     def submit_flush(self) -> Operation:
         """Begin flush(): an Operation whose result is None. It covers what was complete before this call."""
@@ -570,20 +602,22 @@ class Session:
         op._finish = finish
         sqes = (_lib.Sqe * 1)()
         sqes[0].opcode, sqes[0].timeout_ns = _lib.OP_FLUSH, self._timeout_ns
-        self._enter()
+        call = object()
         try:
+            self._enter(call)
             return self._reaper.start(op, [SqePart(op, sqes, 0, res, None, None)])
         finally:
-            self._leave()
+            self._inside.pop(call, None)
 
     def usage(self) -> Usage:
         """What the tenant has in the pool now, in all its keyspaces."""
         values = [ctypes.c_uint64() for _ in range(3)]
-        handle = self._enter()
+        call = object()
         try:
+            handle = self._enter(call)
             check(lib.kvctx_usage(handle, *values), "usage")
         finally:
-            self._leave()
+            self._inside.pop(call, None)
         return Usage(*(v.value for v in values))
 
     def gone(self) -> bool:
@@ -611,22 +645,24 @@ class Session:
         """
         room = (_lib.Event * min(most, self.info.events_max))()
         lost = ctypes.c_uint64()
-        handle = self._enter()
+        call = object()
         try:
+            handle = self._enter(call)
             nr = check(lib.kvctx_events(handle, room, len(room), lost), "events")
         finally:
-            self._leave()
+            self._inside.pop(call, None)
         told = memoryview(room).cast("B")[:nr * _EVENT.size]
         return Events([Event(_EVENT_KINDS.get(kind, "other"), Key(digest, qualifier), length)
                        for digest, qualifier, kind, length in _EVENT.iter_unpack(told)], lost.value)
 
     def drain(self, timeout: Optional[float] = None) -> bool:
         """Wait until no operation is in flight: their memory may go then. timeout in seconds; False: it was over."""
-        self._enter()
+        call = object()
         try:
+            self._enter(call)
             return self._reaper.drain(timeout)
         finally:
-            self._leave()
+            self._inside.pop(call, None)
 
 
 def _check_numbers(n: int, depth: int, prio: int, offset: int) -> None:
@@ -663,7 +699,7 @@ def _close_all() -> None:
     """Close what is open, each whatever a signal's handler raised in the one before: that is raised then."""
     by, stopped = time.monotonic() + CLOSE_SECONDS, None
     try:
-        for session in list(_open):
+        for session in filter(None, [known() for known in list(_open.values())]):
             try:
                 session._close(by)
             except BaseException as e:
