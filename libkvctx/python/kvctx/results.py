@@ -96,7 +96,7 @@ class Match:
                  leases: Tuple[int, ...]) -> None:
         self.count, self.prefix, self.present, self.lengths = count, prefix, present, lengths
         self.prefetched = prefetched
-        self._session, self._leases = session, leases
+        self._session, self._leases = session, list(leases)
 
     @property
     def leased(self) -> bool:
@@ -104,8 +104,11 @@ class Match:
 
     def release(self) -> None:
         """End the lease; nothing when it has ended, or run out, or the session is closed."""
-        leases, self._leases = self._leases, ()
-        for lease in leases:
+        while self._leases:
+            try:
+                lease = self._leases.pop()  # one thread gets it: another match may have its number soon
+            except IndexError:
+                return
             self._session._release(lease)
 
     def __len__(self) -> int:

@@ -111,14 +111,18 @@ class KvctxHiCache(HiCacheStorage):
             logger.error("kvctx: %s failed, further failures of this kind are only counted: %s", what, error,
                          exc_info=None if isinstance(error, kvctx.Error) else error)
 
+    def _count(self, what: str, pages: int) -> None:
+        with self._lock:
+            self.counts[what] += pages
+
     def _tell(self, what: str, results: Sequence[int], good: Sequence[bool]) -> None:
         """Count pages that failed, by reason. A page that is not there is none."""
         for res in {r for r, ok in zip(results, good) if not ok}:
             pages = sum(r == res for r in results)
             if res == 0:
-                self.counts["unadmitted"] += pages
+                self._count("unadmitted", pages)
             elif res == -errno.ENOENT:
-                self.counts["missed"] += pages
+                self._count("missed", pages)
             elif res > 0:
                 self._failed(what, ValueError(f"a page has {res} bytes, another number was expected"), pages)
             else:
@@ -280,7 +284,8 @@ class KvctxHiCache(HiCacheStorage):
     def register_mem_pool_host(self, mem_pool_host: Any) -> None:
         """SGLang's: the host pool of KV. Opens the session; raises kvctx.Error when that fails."""
         super().register_mem_pool_host(mem_pool_host)
-        old, self._session = self._session, None
+        with self._lock:
+            old, self._session = self._session, None
         if old is not None:
             old.close()
         with self._lock:
@@ -345,7 +350,7 @@ class KvctxHiCache(HiCacheStorage):
 
     def _judge(self, s: kvctx.Session, store: bool, results: Sequence[int], sizes: Sequence[int]) -> List[bool]:
         good = [r == size for r, size in zip(results, sizes)]
-        self.counts["stored" if store else "loaded"] += sum(good)
+        self._count("stored" if store else "loaded", sum(good))
         if not all(good):
             self._tell("store" if store else "load", results, good)
             if -errno.ENODEV in results:

@@ -618,3 +618,18 @@ def test_a_call_on_the_session_before_does_not_end_the_one_after(daemon, l1):
         assert a._link.mended == 1
     finally:
         a.close()
+
+
+def test_what_was_gone_is_not_said_of_the_session_after(adapter, monkeypatch):
+    """Another thread mends it between the question and the answer."""
+    link = adapter._link
+    old = link.session
+
+    def slow(s):
+        assert s is old and link.mend() is None
+        return True
+
+    with monkeypatch.context() as m:
+        m.setattr(kvctx.Session, "gone", slow)
+        link.failed(kvctx.Gone())
+    assert not link.lost and link.mended == 1 and link.session is not old and not link.session.closed

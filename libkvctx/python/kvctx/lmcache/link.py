@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from typing import Any, Dict, NamedTuple, Optional
 
 from ..errors import Error, Gone
@@ -60,6 +61,7 @@ class Link:
     def __init__(self, params: Params, arena: Any) -> None:
         self.params, self.arena = params, arena
         self.registered, self.trouble, self.lost, self.mended = 0, "", False, 0
+        self._lock = threading.Lock()  # for lost, which is said of one session
         params.make_pool()
         self.session = self._open()
 
@@ -93,17 +95,22 @@ class Link:
             self._doubt()
 
     def _doubt(self) -> None:
-        if not self.lost and self.session.gone():
-            self.lost = True
+        session = self.session
+        if self.lost or not session.gone():
+            return
+        with self._lock:
+            if self.session is session:
+                self.lost = True
 
     def mend(self) -> Optional[str]:
         """Make another session. None: done, or why not."""
         self.session.close()
         try:
-            self.session = self._open()
+            session = self._open()
         except Error as e:
             return str(e)
-        self.lost = False
+        with self._lock:
+            self.session, self.lost = session, False
         self.mended += 1
         return None
 
