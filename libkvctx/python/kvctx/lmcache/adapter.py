@@ -147,8 +147,9 @@ class KvctxL2Adapter(L2AdapterInterface):
             self._stores.end(task, L2StoreResult(False, 0))
             return
         new: Sequence[int] = range(len(keys))
-        if not result.all_ok or any(flags & _NOT_WRITTEN for flags in result.flags or ()):
-            new = [n for n, res in enumerate(result.data) if res > 0 and not result.flags[n] & _NOT_WRITTEN]
+        told: Sequence[int] = result.flags or [0] * len(keys)
+        if not result.all_ok or any(flags & _NOT_WRITTEN for flags in told):
+            new = [n for n, res in enumerate(result.data) if res > 0 and not told[n] & _NOT_WRITTEN]
         total = 0
         if new:
             names, sizes = _keys.names(pages), [lens[n] for n in new]

@@ -40,7 +40,7 @@ class Params(NamedTuple):
         made = cls(**params)
         for name, value in made._asdict().items():
             kind = str if name in ("path", "keyspace") else int
-            if not isinstance(value, kind) or isinstance(value, bool) or kind is int and value < 0:
+            if not isinstance(value, kind) or isinstance(value, bool) or isinstance(value, int) and value < 0:
                 raise ValueError(f"kvctx: adapter_params has {name}={value!r}")
         return made
 

@@ -101,12 +101,12 @@ class Link:
         """The session, or None."""
         return self._session
 
-    def lost(self, session: Session) -> None:
+    def lost(self, session: Optional[Session]) -> None:
         """Somebody got ENODEV from this session, which goes on if that was a member's alone.
 
         Short; may be called by callbacks, and again, but not for each page.
         """
-        if self._session is not session or not session.gone():
+        if session is None or self._session is not session or not session.gone():
             return
         with self._lock:
             if self._session is not session or self._closing.is_set():
@@ -122,7 +122,7 @@ class Link:
         while not self._closing.wait(delay):
             delay = min(delay * 2, _AGAIN_MAX_S)
             try:
-                session = self._open()
+                session: Optional[Session] = self._open()
             except OSError as e:
                 logger.debug("kvctx: %s: %s", self._options.path, e)
                 continue

@@ -14,6 +14,7 @@ import time
 from array import array
 from collections import deque
 from dataclasses import dataclass, field
+from operator import methodcaller
 from typing import Any, Callable, Deque, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from .. import Error, Keys, Session
@@ -112,7 +113,7 @@ class Transfers:
     def _submit_all(self, job: Job, parts: List[Part], session: Optional[Session]) -> None:
         for part in parts:
             if part.lengths:
-                self._begin(job, part, session, lambda s, part=part: s.submit_query(part.keys), self._comparer)
+                self._begin(job, part, session, methodcaller("submit_query", part.keys), self._comparer)
             else:
                 self._load_or_store(job, part, session)
         self._step(job)
@@ -170,7 +171,7 @@ class Transfers:
                 elif length < 0:
                     self._take(job, page, session, [length])
                 else:
-                    self._begin(job, page, session, lambda s, page=page: s.submit_delete(page.keys), self._dropper)
+                    self._begin(job, page, session, methodcaller("submit_delete", page.keys), self._dropper)
         return take
 
     def _dropper(self, job: Job, part: Part, session: Session) -> Callable[[Any], None]:

@@ -35,7 +35,7 @@ class Layer(NamedTuple):
 
 class Chunk(NamedTuple):
     """A chunk of a transfer, or a part of one. index: of its key. skip: blocks of the chunk before the first here."""
-    index: int
+    index: int  # type: ignore[assignment]  # a tuple's own index() is not wanted
     group: int
     blocks: List[int]
     skip: int
