@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import venv
+import zipfile
 
 import pytest
 
@@ -99,8 +100,9 @@ def installed(tmp_path_factory):
     return str(dir / "bin" / "python")
 
 
-def run_installed(python, *arguments):
+def run_installed(python, *arguments, **environment):
     env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "KVCTX", "LD_"))}
+    env.update(environment)
     return subprocess.run([python, *arguments], capture_output=True, text=True, cwd="/", timeout=60, env=env)
 
 
@@ -120,6 +122,27 @@ def test_the_wheel_says_its_version(installed):
     r = run_installed(installed, "-c", "import kvctx, importlib.metadata as m; "
                       "print(kvctx.__version__ == m.version('kvctx'), m.files('kvctx'))")
     assert r.stdout.startswith("True") and "py.typed" in r.stdout and "libisal" in r.stdout, r.stderr
+
+
+def test_a_wheel_for_a_system_that_has_the_library(tmp_path):
+    """Nothing of it is inside; KVCTX_LIBRARY names one, or it is on the loader's path."""
+    pip = os.path.join(os.path.dirname(os.environ["KVCTX_WHEEL"]), "..", "python", "build-env", "bin", "pip")
+    subprocess.run([pip, "--disable-pip-version-check", "-q", "wheel", "--no-deps", "--no-build-isolation",
+                    "-C", "cmake.define.KVCTX_SYSTEM=ON", "-C", f"build-dir={tmp_path / 'build'}",
+                    "-w", tmp_path / "wheel", os.path.dirname(PACKAGE)], check=True)
+    wheel, = (tmp_path / "wheel").iterdir()
+    with zipfile.ZipFile(wheel) as z:
+        names = z.namelist()
+        z.extractall(tmp_path / "installed")
+    here = {n for n in names if n.startswith("kvctx/")}
+    assert "kvctx/py.typed" in here and not [n for n in names if n.startswith("kvctx/lib/") or ".so" in n]
+    with zipfile.ZipFile(os.environ["KVCTX_WHEEL"]) as z:
+        assert here == {n for n in z.namelist() if n.startswith("kvctx/") and not n.startswith("kvctx/lib/")}
+    library = os.environ["KVCTX_LIBRARY"]
+    for way in ({"KVCTX_LIBRARY": library}, {"LD_LIBRARY_PATH": os.path.dirname(library)}):
+        r = run_installed(sys.executable, "-m", "kvctx", "--tmp", str(tmp_path), PYTHONPATH=str(tmp_path / "installed"),
+                          **way)
+        assert r.returncode == 0 and "self-test: 64 pages" in r.stdout, r.stderr
 
 
 def readme_python():
