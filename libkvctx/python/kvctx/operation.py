@@ -433,7 +433,7 @@ class Reaper:
         """
         with self._lock:
             self._stop = True
-            if self.mine() or self._thread is None:
+            if self.mine():
                 self._at_end = at_end
             self._cond.notify_all()
         if self._thread is None:

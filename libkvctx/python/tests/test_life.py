@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """A process's life: fork(), the interpreter's end with operations in flight, what the environment names."""
 import errno
+import gc
 import os
 import signal
 import sys
 import threading
 import time
+import weakref
 from array import array
 
 import pytest
@@ -306,3 +308,19 @@ def test_close_waits_for_a_call_of_another_thread(pool, monkeypatch):
     s.close()
     assert ended == [-errno.ENOENT] and s.closed
     thread.join()
+
+
+def test_a_session_that_was_closed_goes_with_its_last_name(pool):
+    """Nothing in it refers to itself, so memory does not wait for the collector."""
+    gc.disable()
+    try:
+        s = pool.session()
+        s.store(["a"], [bytes(4096)]).check()
+        s.match(["a"], lease=5).release()
+        s.register(bytearray(4096)).close()
+        s.close()
+        there = weakref.ref(s)
+        del s
+        assert there() is None
+    finally:
+        gc.enable()
