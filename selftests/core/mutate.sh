@@ -186,6 +186,7 @@ prefix-late@kmod/core/policy/request.c@s/READ_ONCE(r->when) >= READ_ONCE(rq->lat
 prefix-loads@kmod/core/policy/request.c@s/min(loads + 1, KVC_SHARED_MAX)/1/@loads are not counted
 prefix-fresh@kmod/core/policy/victim.c@s/part->fresh || (/(/@pages loaded lately are moved only when they are worth more than others
 prefix-carried@kmod/core/policy/victim.c@/^void kvc_victim_plan/,/^}/s/^\tconsider(.*/\t(void)seg; (void)lost;/@of a segment that goes whatever it costs nothing is moved
+prefix-overtaken@kmod/core/log/reclaim.c@/^static struct kvc_seg \*take_any/,/^}/s/^\tkvc_victim_plan(m, seg);/\t;/@nothing is moved of what goes in the place of a victim that was leased meanwhile
 prefix-anchor@kmod/core/policy/request.c@s/if (a->anchored)/if (0)/@a document that comes back behind another question is not known
 prefix-takes-over@kmod/core/policy/request.c@s/if (!by_tail || f->depth >= ANCHORED)/if (0)/@the first question about a document is taken for the last
 prefix-gap@kmod/core/policy/value.c@s/return gap \&\& gap <= .* ? /return 0 ? /@what came back after long is not expected again

@@ -117,7 +117,10 @@ static bool take(struct kvc_member *m, struct kvc_seg *seg, bool last)
 	return true;
 }
 
-/* What goes when the policy has no wish that can be fulfilled, or NULL. Member locked. */
+/*
+ * What goes when the policy has no wish that can be fulfilled, or NULL. It may just have been overtaken, so of this one
+ * too is moved what is worth it. Member locked, but not all the time.
+ */
 static struct kvc_seg *take_any(struct kvc_member *m)
 {
 	struct kvc_seg *seg = short_of_segments(m) ? oldest_sealed(m, false, NULL) : kvc_memory_victim(m);
@@ -125,7 +128,12 @@ static struct kvc_seg *take_any(struct kvc_member *m)
 	m->survey->nr = 0;
 	if (!seg && (m->refused || READ_ONCE(m->pool->memory.wanted)))
 		seg = kvc_lease_next(m, true);
-	return take(m, seg, true) ? seg : NULL;
+	if (!seg)
+		return NULL;
+	os_unlock(&m->lock);
+	kvc_victim_plan(m, seg);
+	os_lock(&m->lock);
+	return reclaimable(m) && take(m, seg, true) ? seg : NULL;
 }
 
 /* With @seg, which was taken. Member locked. */
@@ -269,6 +277,9 @@ static int choose(struct kvc_member *m)
 		goto out;
 	if (!take(m, seg, false))
 		seg = take_any(m);
+	/* it may have got room, or been lost, meanwhile */
+	if (!seg && !reclaimable(m))
+		goto out;
 	if (!seg && m->spills && short_of_segments(m))
 		seg = spilled(m);
 	if (seg) {
