@@ -33,7 +33,7 @@
  *   sim_super.c  superblocks        sim_budget.c  the write budget
  *   sim_window.c  what others do meanwhile  sim_image.c  what is on media
  *   sim_listen.c  events          sim_lease.c  which leases may yield
- *   sim_listen.c  events        sim_quota.c  quotas and reserves
+ *   sim_quota.c  quotas and reserves          sim_hot.c  what is loaded again and again
  */
 #ifndef SIM_H
 #define SIM_H
@@ -64,6 +64,7 @@ struct sim_cfg {
 	u32	discards;		/* 0: never, n: at one of n times when there is nothing else to do */
 	u32	windows;		/* of 10,000 windows those in which something happens; 0: none */
 	u32	images;			/* 0: never, n: media is looked at after one of n writes that change it */
+	u32	hot;			/* so many keys are loaded again and again; 0: none */
 };
 
 /* What happened, for --verbose and to see that the rates are sane */
@@ -74,7 +75,7 @@ struct sim_counts {
 		added, add_cuts, add_fails, left, left_failed, leave_cuts, stuck, went,
 		super_cuts, histories, unadmitted, rolled_back, misread, windows, stalls,
 		stall_cuts, images, buried, buried_away, replaced, taken, yielded, crowds,
-		limits_set, limits_refused, quotas_seen, quotas_full, reserves_seen, dropped;
+		limits_set, limits_refused, quotas_seen, quotas_full, reserves_seen, dropped, hot_loads, hot_evicted;
 	struct bus_counts bus;
 };
 
@@ -97,8 +98,15 @@ struct place {
 	u64	offset;			/* 0: not known */
 };
 
+/* Loads of a page in this life, none long after the one before */
+struct mload {
+	u32	version;		/* 0: none */
+	u64	first, last;		/* s->placed then */
+};
+
 struct mkey {
 	u32	tenant, keyspace, id;
+	struct mload loaded;
 	struct mstate cur;		/* as the engine has to see it now */
 	struct place at, before;	/* before: ahead of the last move */
 	bool	pending;		/* a store is under way */
@@ -263,7 +271,7 @@ struct sim {
 	struct rng bus_rng;
 	struct rng fault_rng;
 	struct rng window_rng;
-	struct rng quota_rng, memory_rng;
+	struct rng quota_rng, memory_rng, hot_rng;
 	struct sim_cfg cfg;
 	struct sim_counts n;
 	struct bus *bus;
@@ -303,6 +311,11 @@ struct sim {
 	struct mversion *versions;
 	u32	nr_versions, versions_room;
 	u64	placed;			/* blocks given to pages, ever */
+	struct {
+		u64	next;		/* s->placed, when the next of the hot keys is loaded */
+		u32	turn;		/* whose turn that is */
+		u64	begun;		/* s->placed at the attach */
+	} hot;
 	bool	failed[SIM_MEMBERS_MAX];	/* also where none is */
 	struct grow grow;
 	struct op *super_op;		/* the superblock that is being written */
@@ -385,6 +398,7 @@ void ops_note_failures(struct sim *s);
 struct kvc_domain *sim_domain(struct sim *s, const struct mkey *k);
 void sim_keyspace(const struct sim *s, u8 keyspace[KVC_KEYSPACE_LEN], u32 n);
 void ops_random(struct sim *s);
+void ops_store_key(struct sim *s, struct mkey *k);
 void ops_delete_key(struct sim *s, struct mkey *k);
 void ops_retry(struct sim *s);
 void ops_drop_waiters(struct sim *s);
@@ -397,6 +411,7 @@ bool ops_in_index(struct sim *s, const struct mkey *k);	/* as the engine says */
 bool ops_present(const struct sim *s, const struct mkey *k);
 void ops_check_miss(const struct sim *s, const struct mkey *k, int r, const char *what);
 void op_load(struct sim *s);
+void ops_load_key(struct sim *s, struct mkey *k);
 void op_query(struct sim *s);
 void op_match(struct sim *s);
 void op_lease(struct sim *s);
@@ -496,6 +511,12 @@ void life_format(struct sim *s);
 void life_attach(struct sim *s);
 void life_vanish(struct sim *s);	/* one of the members, if there is another left */
 void life_end(struct sim *s);
+
+/* sim_hot.c */
+void hot_begin(struct sim *s);		/* of a life */
+void hot_step(struct sim *s);
+void hot_loaded(struct sim *s, struct mkey *k);
+void hot_evicted(struct sim *s, struct mkey *k);
 
 /* sim_listen.c */
 void sim_listen(struct sim *s);

@@ -413,6 +413,7 @@ void life_attach(struct sim *s)
 	compare_again(s);
 	sim_attached(s);
 	sim_listen(s);
+	hot_begin(s);
 	sim_trace(s, "attached: %llu pages", (unsigned long long)s->stats.pages);
 }
 

@@ -152,7 +152,7 @@ static void phase_step(struct sim *s)
 	ph->kind = s->cfg.misreads ? rng_range(&s->rng, PHASE_DELETES, PHASE_STORES) : rng_below(&s->rng, NR_PHASES);
 	if (!s->cfg.roomy && rng_chance(&s->rng, 3000))
 		ph->members = BIT_ULL(rng_below(&s->rng, s->cfg.nr_members));
-	if (s->cfg.scatters)
+	if (s->cfg.scatters || s->cfg.hot)
 		ph->members = 0;
 	if (rng_chance(&s->rng, 3000))
 		phase_stall(s, rng_below(&s->rng, s->cfg.nr_members));
@@ -168,6 +168,7 @@ static void step(struct sim *s)
 	s->lost = false;
 	phase_step(s);
 	lose_members(s);
+	hot_step(s);
 	if (s->cfg.memory && rng_chance(&s->rng, 200))
 		kvc_index_limit(s->pool, kvc_index_bytes(s->pool) / 100 * rng_range(&s->rng, 90, 120));
 	if (n < 35) {
@@ -238,6 +239,7 @@ static void run_seed(u64 seed, bool verbose, struct total *total)
 	s->window_rng.state = rng_mix(seed + 4);
 	s->quota_rng.state = rng_mix(seed + 5);
 	s->memory_rng.state = rng_mix(seed + 6);
+	s->hot_rng.state = rng_mix(seed + 7);
 	s->bus = bus_new(&s->bus_rng);
 	sim_configure(s);
 	sim_trace(s, "%u members, segments of %llu, chunks of %u, %s%s%s%s%s%s%s%s%s%s%s", s->cfg.nr_members,
@@ -328,6 +330,8 @@ static void print_faults(const struct sim_counts *n)
 	       (unsigned long long)n->quotas_seen, (unsigned long long)n->quotas_full,
 	       (unsigned long long)n->reserves_seen);
 	printf("sim: %llu pages dropped in attaches for want of memory\n", (unsigned long long)n->dropped);
+	printf("sim: %llu loads of hot pages, of which %llu were evicted later\n", (unsigned long long)n->hot_loads,
+	       (unsigned long long)n->hot_evicted);
 	printf("sim: %llu pools with numbers near their limits and beyond\n", (unsigned long long)n->limits);
 }
 

@@ -518,6 +518,7 @@ static void vanished(struct sim *s, struct mkey *k, struct victims *v)
 			  "%s was evicted with the newest page of its member", model_name(k));
 	sim_trace(s, "evicted %s v%u from member %u segment %llu", model_name(k), k->cur.version, k->at.member,
 		  (unsigned long long)seg);
+	hot_evicted(s, k);
 	model_event(s, k, (struct mstate){ 0 }, true);
 	budget_evicted(s, k);
 	s->n.evicted++;

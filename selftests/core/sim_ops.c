@@ -374,20 +374,24 @@ static u32 random_length(struct sim *s)
 	return rng_chance(&s->rng, 5000) ? 0 : max + 1;
 }
 
-static void op_store(struct sim *s)
+void ops_store_key(struct sim *s, struct mkey *k)
 {
-	struct mkey *k = model_random_key(s);
-	struct op *op;
+	struct op *op = op_new(s, OP_STORE, k);
 
-	if (!k)
-		return;
-	op = op_new(s, OP_STORE, k);
 	op->length = random_length(s);
 	op->depth = rng_below(&s->rng, 100);
 	op->members = s->phase.members ?: KVC_ANY_MEMBER;
 	op->killed = rng_chance(&s->rng, 200);
 	op->replace = rng_chance(&s->rng, 1500);
 	store_try(op);
+}
+
+static void op_store(struct sim *s)
+{
+	struct mkey *k = model_random_key(s);
+
+	if (k)
+		ops_store_key(s, k);
 }
 
 void ops_retry(struct sim *s)
@@ -489,6 +493,9 @@ static const struct mix {
 	[PHASE_STORES]	= { 700,  60, 10,  80, 80, 20, 30 },
 };
 
+/* Nothing is read but what sim_hot.c says */
+static const struct mix mix_unread = { .store = 850, .query = 20, .delete = 60, .flush = 60 };
+
 static void op_rare(struct sim *s)
 {
 	if (rng_chance(&s->rng, 1000))
@@ -504,7 +511,7 @@ static void op_rare(struct sim *s)
 
 void ops_random(struct sim *s)
 {
-	const struct mix *m = &mixes[s->phase.kind];
+	const struct mix *m = s->cfg.hot ? &mix_unread : &mixes[s->phase.kind];
 	u32 n = rng_below(&s->rng, 1000);
 
 	if (s->cfg.grow && !s->admin && rng_chance(&s->rng, 200)) {

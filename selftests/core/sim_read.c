@@ -111,9 +111,8 @@ struct mkey *ops_stored_key(struct sim *s)
 	return k;
 }
 
-void op_load(struct sim *s)
+void ops_load_key(struct sim *s, struct mkey *k)
 {
-	struct mkey *k = ops_stored_key(s);
 	struct kvc_domain *d;
 	u8 key[KVC_KEY_LEN];
 	struct kvc_load ld;
@@ -121,8 +120,6 @@ void op_load(struct sim *s)
 	u32 bytes;
 	int r;
 
-	if (!k)
-		return;
 	key_make(key, k->id);
 	d = sim_domain(s, k);
 	r = kvc_load_begin(s->pool, d, key, &ld);
@@ -136,6 +133,7 @@ void op_load(struct sim *s)
 	sim_check(!k->at.offset || (ld.member == k->at.member && ld.offset == k->at.offset),
 		  "load of %s v%u: at member %u, %llu, should be %u, %llu", model_name(k), k->cur.version, ld.member,
 		  (unsigned long long)ld.offset, k->at.member, (unsigned long long)k->at.offset);
+	hot_loaded(s, k);
 	op = op_new(s, OP_LOAD, k);
 	sim_check(ld.no_crcs == sim_no_crcs(s, k->cur.version), "load of %s v%u: no_crcs is %d", model_name(k),
 		  k->cur.version, ld.no_crcs);
@@ -151,6 +149,14 @@ void op_load(struct sim *s)
 		sim_fail("the test itself is out of memory");
 	dev_read(s->devs[ld.member], ld.offset + (u64)op->first_chunk * s->cfg.chunk_size, op->buf, op->buf_len,
 		 load_io_done, op);
+}
+
+void op_load(struct sim *s)
+{
+	struct mkey *k = ops_stored_key(s);
+
+	if (k)
+		ops_load_key(s, k);
 }
 
 void op_query(struct sim *s)

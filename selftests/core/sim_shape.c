@@ -135,6 +135,34 @@ static void scatterers(struct sim *s)
 	c->typical_len = rng_range(r, 40000, 120000);
 }
 
+/* Some pages are loaded again and again, and nothing keeps them from staying but what is stored. Drawn apart, too. */
+static void devotees(struct sim *s)
+{
+	struct sim_cfg *c = &s->cfg;
+	struct rng *r = &s->hot_rng;
+	u32 i;
+
+	plain(s);
+	c->nr_members = rng_range(r, 1, 2);
+	for (i = 0; i < c->nr_members; i++)
+		c->nr_segs[i] = rng_range(r, 16, 30);
+	c->lives = rng_range(r, 1, 2);
+	c->steps = rng_range(r, 1500, 4000);
+	c->nr_keys = rng_range(r, 100, 250);
+	c->typical_len = rng_range(r, 9000, 60000);
+	c->hot = rng_range(r, 1, 5);
+	c->alloc_fails = false;
+	c->leases = false;
+	c->tenants = false;
+	c->leaves = false;
+	c->hoards = false;
+	c->quotas = false;
+	c->scatters = false;
+	c->budget = false;
+	c->crowded = false;
+	c->memory = false;
+}
+
 void sim_configure(struct sim *s)
 {
 	struct sim_cfg *c = &s->cfg;
@@ -187,5 +215,7 @@ void sim_configure(struct sim *s)
 	if (c->quotas && rng_chance(&s->quota_rng, 7000))
 		scatterers(s);
 	c->memory = !c->roomy && rng_chance(&s->memory_rng, 1500);
+	if (rng_chance(&s->hot_rng, 1000))
+		devotees(s);
 	set_faults(s);
 }
