@@ -266,6 +266,7 @@ LIST
 
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
+plain=(CFLAGS="-O1 -Wno-error" O=build)
 tsan=(CFLAGS="-O1 -g -fsanitize=thread -Wno-tsan -Wno-error" LDFLAGS=-fsanitize=thread)
 sim=
 if [ "${1:-}" = --sim ]; then
@@ -273,6 +274,7 @@ if [ "${1:-}" = --sim ]; then
 	shift
 fi
 names=$*
+noticed=selftests/core/mutate.noticed
 unseen=selftests/core/mutate.unseen
 seen=selftests/core/mutate.seen
 
@@ -303,37 +305,55 @@ fails() {
 	! (cd "$1" && timeout "$2" "${@:3}") > "$1/log" 2>&1
 }
 
-# The tests, in the order of their cost; prints the first that fails. 1: none, 2: does not build
-caught() {
-	local dir=$1 seconds=${MUTATE_SIM_SECONDS:-60} plain=(CFLAGS="-O1 -Wno-error" O=build)
+# Each of them: does it fail? Prints how; 1: it passes, 2: it does not build
+threads_fail() {
+	build "$1" O=build/tsan "${tsan[@]}" build/tsan/test/core-threads || return 2
+	fails "$1" 120 build/tsan/test/core-threads --seconds 5 || return 1
+	echo "threads: $(why "$1" 'ThreadSanitizer: [a-z ]*\|threads: .*\|invariant broken.*')"
+}
 
-	if [[ $2 == lock-* ]]; then
-		build "$dir" O=build/tsan "${tsan[@]}" build/tsan/test/core-threads || return 2
-		fails "$dir" 120 build/tsan/test/core-threads --seconds 5 || return 1
-		echo "threads: $(why "$dir" 'ThreadSanitizer: [a-z ]*\|threads: .*\|invariant broken.*')"
-		return 0
-	fi
-	build "$dir" "${plain[@]}" build/test/core-unit || return 2
-	if fails "$dir" 120 env CMOCKA_TEST_ABORT=1 build/test/core-unit; then
-		echo "unit: $(sed -n 's/^\[ RUN *\] //p' "$dir/log" | tail -n 1)"
-		return 0
-	fi
-	build "$dir" "${plain[@]}" build/test/sim || return 2
-	if fails "$dir" $((seconds + 60)) build/test/sim --seconds "$seconds"; then
-		echo "sim: $(why "$dir" 'seed [0-9]*: .*\|invariant broken.*')"
-		return 0
-	fi
-	build "$dir" "${plain[@]}" build/test/core-fuzz || return 2
-	if fails "$dir" 60 build/test/core-fuzz --seconds 10; then
-		echo "fuzz: $(head -n 1 "$dir/log")"
-		return 0
-	fi
-	return 1
+# units_fail DIR [GROUP]
+units_fail() {
+	build "$1" "${plain[@]}" build/test/core-unit || return 2
+	fails "$1" 120 env CMOCKA_TEST_ABORT=1 build/test/core-unit "${@:2}" || return 1
+	echo "unit: $(sed -n 's/^\[ RUN *\] //p' "$1/log" | tail -n 1)"
+}
+
+sim_fails() {
+	build "$1" "${plain[@]}" build/test/sim || return 2
+	fails "$1" $((seconds + 60)) build/test/sim --seconds "$seconds" || return 1
+	echo "sim: $(why "$1" 'seed [0-9]*: .*\|invariant broken.*')"
+}
+
+fuzzers_fail() {
+	build "$1" "${plain[@]}" build/test/core-fuzz || return 2
+	fails "$1" 60 build/test/core-fuzz --seconds 10 || return 1
+	echo "fuzz: $(head -n 1 "$1/log")"
+}
+
+# caught DIR NAME: by the test that noticed it before, else by any, in the order of their cost; prints how. 1, 2: as above
+caught() {
+	local tests=(units_fail sim_fails fuzzers_fail) first test group status=1
+
+	first=$(awk -v name="$2" '$1 == name { print $2 }' $noticed)
+	[[ $2 != lock-* ]] || tests=(threads_fail)
+	case $first in
+	'') ;;
+	sim) tests=(sim_fails units_fail fuzzers_fail) ;;
+	*) tests=("units_fail $first" "${tests[@]}") ;;
+	esac
+	for test in "${tests[@]}"; do
+		read -r test group <<< "$test"
+		"$test" "$1" ${group:+"$group"}
+		status=$?
+		[ $status = 1 ] || break
+	done
+	return $status
 }
 
 # simulated DIR: the simulation alone; prints how long it took to notice, of one core, and what
 simulated() {
-	local dir=$1 seconds=${MUTATE_SIM_SECONDS:-60} TIMEFORMAT=%U
+	local dir=$1 TIMEFORMAT=%U
 
 	build "$dir" CFLAGS="-O1 -Wno-error" O=build build/test/sim || return 2
 	{ time fails "$dir" $((seconds + 60)) build/test/sim --seconds "$seconds"; } 2> "$dir/time" || return 1
@@ -392,14 +412,14 @@ worker() {
 	done < <(mutations)
 }
 
-jobs=${JOBS:-$(nproc)}
+jobs=${JOBS:-$(nproc)} seconds=${MUTATE_SIM_SECONDS:-60}
 ulimit -c 0
 prepare "$tmp/none"
 echo "mutate: the tests pass without any mutation?"
 if [ -n "$sim" ]; then
-	how=$(MUTATE_SIM_SECONDS=10 simulated "$tmp/none")
+	how=$(seconds=10; simulated "$tmp/none")
 else
-	how=$(MUTATE_SIM_SECONDS=10 caught "$tmp/none" none)
+	how=$(seconds=10; caught "$tmp/none" none)
 fi
 if [ $? != 1 ]; then
 	echo "mutate: they do not: ${how:-does not build}"
