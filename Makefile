@@ -66,12 +66,12 @@ KERNEL		?= 7.2
 REQUESTS	?=
 TRACE		?=
 
-CHECKS		+= check-licences
+CHECKS		+= check-licences check-mutations
 # The long ones begin first
 CHECKS_LONG	:= check-lib check-contract check-core check-kvctxd check-python check-ctl check-replay
 CHECKS_ALL	:= --together $(CHECKS_LONG) $(filter-out $(CHECKS_LONG),$(CHECKS)) --apart
 
-.PHONY: all help programs testprogs asanprogs tsanprogs checkprogs guestprogs deps setup guest check check-licences check-vm test try demo install clean
+.PHONY: all help programs testprogs asanprogs tsanprogs checkprogs guestprogs deps setup guest check check-licences check-mutations check-vm test try demo install clean
 all: programs $(if $(NATIVE_MODULE),module)
 	@echo "Built in $(O)/. 'make help' tells the other targets."
 
@@ -146,6 +146,10 @@ check: deps
 
 check-licences:
 	@selftests/licences
+
+# That each would still break something, without building it
+check-mutations:
+	@selftests/mutations selftests/core/mutate.sh selftests/kvctx/crash-process-mutate selftests/kvctx/crash-mutate
 
 test:
 	@selftests/all deps setup guest checkprogs $(CHECKS_ALL) check-kmod check-vm check-insn check-crash $(KERNELS:%=check-guest-%)
