@@ -567,11 +567,12 @@ TEST_F(session, killed_clients)
 				_exit(1);
 			for (uint64_t n = 0;; n++) {
 				for (int i = 0; i < 64; i++) {
-					segs[i] = kt_seg(0, i * KT_MIB, 200000);
+					/* what is in flight at once shares no memory */
+					segs[i] = kt_seg(0, i * KT_MIB + n % 4 * (KT_MIB / 4), 200000);
 					sqes[i] = kt_io(n % 2 ? KVCTX_OP_LOAD : KVCTX_OP_STORE,
 							kt_key(50000 + n / 2 * 64 + i), &segs[i], 1);
 				}
-				kt_submit(&k, sqes, 64, n % 4 == 3 ? 64 : 0);
+				kt_submit(&k, sqes, 64, n % 4 == 3 ? 256 : 0);
 				while (kt_reap(&k, &cqe))
 					;
 			}
