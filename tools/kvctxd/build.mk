@@ -21,7 +21,9 @@ $(KVCTXD): $(KVCTXD_OBJS) $(KVCTXD_SHARED) $(LIBKVCTX_A)
 # Its tests, with sanitizers on both sides
 KVCTXD_CLIENT	:= $(O)/test/kvctxd-client
 TESTPROGS	+= $(KVCTXD_CLIENT)
-ASAN_PROGS	+= $(KVCTXD) $(KVCTXD_CLIENT) $(CTL) $(CONTRACT_PROGS) $(CRASH_FS)
+KVCTXD_CHECKED	:= $(KVCTXD) $(KVCTXD_CLIENT) $(CTL) $(CONTRACT_PROGS)
+ASAN_PROGS	+= $(KVCTXD_CHECKED) $(CRASH_FS)
+TSAN_PROGS	+= $(KVCTXD_CHECKED)
 CHECKS		+= check-kvctxd
 
 $(O)/obj/tools/kvctxd/tests/%.o: OBJ_CFLAGS := -pthread -Ilibkvctx
@@ -29,13 +31,16 @@ $(KVCTXD_CLIENT): $(O)/obj/tools/kvctxd/tests/client.o $(LIBKVCTX_A)
 	@mkdir -p $(@D)
 	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ $(LIBKVCTX_LIBS)
 
-.PHONY: check-kvctxd check-kvctxd-run
-check-kvctxd:
-	@$(MAKE) --no-print-directory $(ASAN) check-kvctxd-run
+.PHONY: check-kvctxd check-kvctxd-run kvctxd-programs
+kvctxd-programs: $(KVCTXD_CHECKED)
 
-check-kvctxd-run: $(KVCTXD) $(KVCTXD_CLIENT) $(CTL) $(CONTRACT_PROGS) $(CRASH_FS)
+check-kvctxd:
+	@$(MAKE) --no-print-directory $(TSAN) kvctxd-programs
+	@$(MAKE) --no-print-directory $(ASAN) TSAN_O=$(O)/tsan check-kvctxd-run
+
+check-kvctxd-run: $(KVCTXD_CHECKED) $(CRASH_FS)
 	@selftests/floors tools/kvctxd/kvctxd.h $(KVCTXD_OBJS)
-	@python3 tools/kvctxd/tests/run.py $(O)
+	@python3 tools/kvctxd/tests/run.py $(O) $(TSAN_O)
 
 .PHONY: install-kvctxd
 UNITDIR		?= $(PREFIX)/lib/systemd/system

@@ -303,13 +303,13 @@ static int threads(uint64_t nr)
 	return 0;
 }
 
-static volatile bool taken_enough;
+static bool taken_enough;
 
 static void *taker(void *arg)
 {
 	struct kvctx_cqe some[64];
 
-	while (!taken_enough)
+	while (!__atomic_load_n(&taken_enough, __ATOMIC_RELAXED))
 		kvctx_take(ctx, some, 64);
 	return arg;
 }
@@ -342,7 +342,7 @@ static int readers(void)
 		for (uint32_t i = 0; i < NR; i++)
 			bad += res[i] != -ENOENT;
 	}
-	taken_enough = true;
+	__atomic_store_n(&taken_enough, true, __ATOMIC_RELAXED);
 	pthread_join(t, NULL);
 	printf("bad: %u\n", bad);
 	free(keys);

@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: GPL-2.0
 """Tests of kvctxd: run it on a pool in a file, be its clients, honest and not, and kill both.
 
-usage: run.py O [WORD]...
+usage: run.py O TSAN [WORD]...
 
-O is the build folder; with WORDs only tests whose name has one of them are run. A test is a function whose name begins
-with test_; it gets a daemon that runs. After each one the daemon has to end in order, without a word from a sanitizer.
+O is the build folder, TSAN the one with ThreadSanitizer; with WORDs only tests whose name has one of them are run. A test
+is a function whose name begins with test_; it gets a daemon that runs, from TSAN if the name begins with test_tsan_, as
+its clients then do too. After each one the daemon has to end in order, without a word from a sanitizer.
 Ends with a line "kvctxd: N passed, N failed, N skipped".
 """
 import array
@@ -31,7 +32,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + "/../../kvctxctl
 
 import prometheus  # noqa: E402
 
-O = sys.argv[1]
+O, TSAN = sys.argv[1:3]
 TENANT = "default"
 
 IOC = {name: 0xB500 + nr for nr, name in enumerate(
@@ -65,17 +66,22 @@ def until(condition, what, seconds=20):
 class Daemon:
     """One kvctxd with a pool kv0; can be killed and started again."""
 
-    def __init__(self, folder, *args):
-        self.folder, self.args = folder, args
+    def __init__(self, folder, tsan=False):
+        self.folder, self.args = folder, ()
+        self.tsan = tsan
         self.run = folder + "/run"
         self.pool = folder + "/pools/kv0"
         self.log = folder + "/log"
         self.process = None
 
+    def program(self, name):
+        """How to call it, built as the daemon is. ThreadSanitizer cannot do with every address that the kernel chooses."""
+        return ["setarch", "-R", f"{TSAN}/{name}"] if self.tsan else [f"{O}/{name}"]
+
     def start(self):
         with open(self.log, "ab") as log:
-            self.process = subprocess.Popen(
-                [O + "/bin/kvctxd", "--run", self.run, "--pools", self.folder + "/pools", *self.args], stderr=log)
+            self.process = subprocess.Popen([*self.program("bin/kvctxd"), "--run", self.run, "--pools", self.folder + "/pools",
+                                             *self.args], stderr=log)
         until(lambda: self.answers() or self.process.poll() is not None, "somebody at the tenant's socket")
         expect(None, self.process.poll(), self.said())
 
@@ -113,7 +119,7 @@ class Daemon:
         self.process.wait()
 
     def ctl(self, *args, ok=True, timeout=60):
-        p = subprocess.run([O + "/bin/kvctxctl", *args, "--socket", self.run + "/control"],
+        p = subprocess.run([*self.program("bin/kvctxctl"), *args, "--socket", self.run + "/control"],
                            capture_output=True, text=True, timeout=timeout, check=False)
         if ok:
             expect(0, p.returncode, p.stderr)
@@ -133,7 +139,7 @@ class Daemon:
 
 
 def client(daemon, *args, **more):
-    return subprocess.Popen([O + "/test/kvctxd-client", daemon.node(), *args], stdin=subprocess.PIPE,
+    return subprocess.Popen([*daemon.program("test/kvctxd-client"), daemon.node(), *args], stdin=subprocess.PIPE,
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **more)
 
 
@@ -1016,17 +1022,37 @@ def test_many_processes(daemon):
         expect("bad: 0\n", one.communicate(timeout=100)[0])
 
 
-def test_contract(daemon):
+def contract(daemon):
     programs = os.environ.get("CONTRACT_ONLY", "abi data match events replace cancel session edges slots blocked library").split()
     bad = []
     for program in programs:
-        p = subprocess.run([f"{O}/selftests/{program}"], capture_output=True, text=True, timeout=300, check=False,
-                           env={**os.environ, "KVCTX_NODE": daemon.node(), "KVCTX_PATIENCE": "5"})
+        p = subprocess.run(daemon.program("selftests/" + program), capture_output=True, text=True, timeout=300, check=False,
+                           env={**os.environ, "KVCTX_NODE": daemon.node(), "KVCTX_PATIENCE": "10" if daemon.tsan else "5"})
         if p.returncode or "# Totals:" not in p.stdout:
             bad.append(program + "\n" + "\n".join(line for line in (p.stdout + p.stderr).split("\n")
                                                   if not line.startswith("ok ")))
     if bad:
         raise Failed("\n".join(bad))
+
+
+def test_contract(daemon):
+    contract(daemon)
+
+
+def test_tsan_contract(daemon):
+    contract(daemon)
+
+
+def test_tsan_clients(daemon):
+    """What is tested above, of threads that meet: those of clients and of the daemon, of connections and of control."""
+    test_control_of_pools(daemon)
+    test_tenant_limits(daemon)
+    test_members_of_a_directory(daemon)
+    test_threads_share_a_session(daemon)
+    test_threads_share_a_session_that_only_reads(daemon)
+    test_many_processes(daemon)
+    test_killed_clients(daemon)
+    test_sigterm_with_sessions(daemon)
 
 
 # Hostile clients
@@ -1360,18 +1386,22 @@ def test_hostile_messages(daemon):
     print(f"# {sent} hostile messages, SEED={seed}")
 
 
-def make_pool(path):
-    code = subprocess.run([O + "/test/kvctxd-client", path, "create"], capture_output=True, text=True, check=False)
+def make_pool(daemon):
+    code = subprocess.run([*daemon.program("test/kvctxd-client"), daemon.pool, "create"], capture_output=True, text=True,
+                          check=False)
     expect(0, code.returncode, code.stdout)
 
 
 def run(test):
+    tsan = test.__name__.startswith("test_tsan_")
+    if tsan and subprocess.run(["setarch", "-R", "true"], stderr=subprocess.DEVNULL, check=False).returncode:
+        raise Skip("no permission to fix addresses")
     folder = tempfile.mkdtemp(prefix="kvd.", dir="/tmp")
     os.chmod(folder, 0o755)
-    daemon = Daemon(folder)
+    daemon = Daemon(folder, tsan)
     try:
         os.mkdir(folder + "/pools")
-        make_pool(daemon.pool)
+        make_pool(daemon)
         daemon.start()
         test(daemon)
         if daemon.process.poll() is None:
@@ -1385,7 +1415,7 @@ def run(test):
 def main():
     passed = failed = skipped = 0
     for name, test in [(k, v) for k, v in globals().items() if k.startswith("test_")]:
-        if sys.argv[2:] and not any(word in name for word in sys.argv[2:]):
+        if sys.argv[3:] and not any(word in name for word in sys.argv[3:]):
             continue
         start = time.monotonic()
         try:
