@@ -99,11 +99,11 @@ static uint8_t *seg_ptr(struct kt *k, uint8_t **base, const uint32_t *mem, const
 	return k->arena;
 }
 
-/* 188 pieces: the page is right, the gaps between the pieces stay as they were, and it loads in one piece too */
-static void scattered(struct __test_metadata *_metadata, struct kt *k, uint64_t n, const uint32_t *piece,
+/* @nr pieces: the page is right, the gaps between the pieces stay as they were, and it loads in one piece too */
+static void scattered(struct __test_metadata *_metadata, struct kt *k, uint64_t n, unsigned int nr, const uint32_t *piece,
 		      unsigned int nr_piece, uint32_t gap)
 {
-	static struct kvctx_seg segs[188];
+	struct kvctx_seg *segs = calloc(nr, sizeof(*segs));
 	uint32_t mem[3] = { KVCTX_MEM_ARENA }, total, pos = 0, flags;
 	uint8_t *base[3] = { k->arena }, *whole = k->arena + 48 * KT_MIB;
 	struct kvctx_sqe sqe;
@@ -116,11 +116,11 @@ static void scattered(struct __test_metadata *_metadata, struct kt *k, uint64_t 
 		ASSERT_EQ(0, kt_ioctl(k->file, KVCTX_IOC_MEM_REGISTER, &reg));
 		mem[m] = reg.id;
 	}
-	total = scatter(segs, 188, piece, nr_piece, mem, gap);
+	total = scatter(segs, nr, piece, nr_piece, mem, gap);
 	kt_fill(whole, total, n);
-	for (int i = 0; i < 188; pos += segs[i++].length)
+	for (unsigned int i = 0; i < nr; pos += segs[i++].length)
 		memcpy(seg_ptr(k, base, mem, &segs[i]), whole + pos, segs[i].length);
-	sqe = kt_io(KVCTX_OP_STORE, kt_key(n), segs, 188);
+	sqe = kt_io(KVCTX_OP_STORE, kt_key(n), segs, nr);
 	ASSERT_EQ((int)total, kt_do(k, &sqe, NULL));
 
 	memset(whole, 0, total);
@@ -130,16 +130,16 @@ static void scattered(struct __test_metadata *_metadata, struct kt *k, uint64_t 
 	memset(k->arena, 0xee, 16 * KT_MIB);
 	memset(base[1], 0xee, 16 * KT_MIB);
 	memset(base[2], 0xee, 16 * KT_MIB);
-	sqe = kt_io(KVCTX_OP_LOAD, kt_key(n), segs, 188);
+	sqe = kt_io(KVCTX_OP_LOAD, kt_key(n), segs, nr);
 	ASSERT_EQ((int)total, kt_do(k, &sqe, &flags));
 	EXPECT_EQ(KVCTX_CQE_VERIFIED, flags);
 	pos = 0;
-	for (int i = 0; i < 188; pos += segs[i++].length) {
+	for (unsigned int i = 0; i < nr; pos += segs[i++].length) {
 		uint8_t *p = seg_ptr(k, base, mem, &segs[i]);
 
-		ASSERT_EQ(0, memcmp(p, whole + pos, segs[i].length)) TH_LOG("piece %d", i);
+		ASSERT_EQ(0, memcmp(p, whole + pos, segs[i].length)) TH_LOG("piece %u", i);
 		for (uint32_t g = 0; g < gap; g++) {
-			ASSERT_EQ(0xee, p[segs[i].length + g]) TH_LOG("gap behind piece %d", i);
+			ASSERT_EQ(0xee, p[segs[i].length + g]) TH_LOG("gap behind piece %u", i);
 		}
 	}
 	for (int m = 1; m < 3; m++) {
@@ -148,23 +148,38 @@ static void scattered(struct __test_metadata *_metadata, struct kt *k, uint64_t 
 		ASSERT_EQ(0, kt_ioctl(k->file, KVCTX_IOC_MEM_UNREGISTER, &un));
 		free(base[m] - 8 * m);
 	}
+	free(segs);
 }
 
 TEST_F(data, scatter_188_aligned)
 {
 	static const uint32_t piece[] = { 8192, 131072, 65536, 16384 };
 
-	scattered(_metadata, &self->k, 400, piece, 4, 0);
-	scattered(_metadata, &self->k, 401, piece, 4, 4096);
+	scattered(_metadata, &self->k, 400, 188, piece, 4, 0);
+	scattered(_metadata, &self->k, 401, 188, piece, 4, 4096);
 }
 
 TEST_F(data, scatter_188_unaligned)
 {
 	static const uint32_t mla[] = { 18432 }, odd[] = { 1, 4097, 511, 3, 20000, 513, 7, 65535 };
 
-	scattered(_metadata, &self->k, 402, mla, 1, 0);
-	scattered(_metadata, &self->k, 403, mla, 1, 512);
-	scattered(_metadata, &self->k, 404, odd, 8, 5);
+	scattered(_metadata, &self->k, 402, 188, mla, 1, 0);
+	scattered(_metadata, &self->k, 403, 188, mla, 1, 512);
+	scattered(_metadata, &self->k, 404, 188, odd, 8, 5);
+}
+
+/* As many pieces as an operation may have, none beside the one before it */
+TEST_F(data, scatter_as_many_as_there_may_be)
+{
+	static const uint32_t blocks[] = { 4096, 8192 }, odd[] = { 1, 4097, 511, 3, 8000, 513, 7, 4096 };
+	struct kvctx_info info = { .size = sizeof(info) };
+
+	ASSERT_EQ(0, kt_ioctl(self->k.file, KVCTX_IOC_INFO, &info));
+	ASSERT_LE(4096, info.segs_max);
+	/* then a third of it has room in each of the memories */
+	ASSERT_GE(5000, info.segs_max);
+	scattered(_metadata, &self->k, 405, info.segs_max, blocks, 2, 0);
+	scattered(_metadata, &self->k, 406, info.segs_max, odd, 8, 5);
 }
 
 TEST_F(data, ranges)
