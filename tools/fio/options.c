@@ -19,7 +19,7 @@ struct fio_option kvctx_fio_options[] = {
 		.def = "default", .help = "Name of the tenant of pool",
 	}, {
 		.name = "keyspace", .lname = "kvctx keyspace", .type = FIO_OPT_STR_STORE, OFF(keyspace), GROUP,
-		.def = "fio", .help = "Keyspace of the pages, at most 16 characters",
+		.def = "fio", .help = "Keyspace of the pages: these bytes, at most 16",
 	}, {
 		.name = "page", .lname = "kvctx page size", .type = FIO_OPT_STR_VAL, OFF(page), GROUP, .def = "0",
 		.help = "Bytes of a page; writes have this size, reads any that stays inside a page (default: bs)",
