@@ -419,7 +419,7 @@ void ops_drop_waiters(struct sim *s)
 
 void ops_delete_key(struct sim *s, struct mkey *k)
 {
-	u64 marks[SIM_MEMBERS_MAX];
+	u64 marks[SIM_MEMBERS_MAX] = { 0 };	/* of a member that is added meanwhile: nothing */
 	bool present, pending, ran;
 	u32 takes;
 	struct kvc_domain *d;
