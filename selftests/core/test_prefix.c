@@ -577,7 +577,8 @@ struct busy {
 	u32	nr_members, lost;
 };
 
-static int store_bare(struct rig *r, u32 id, u32 length)
+/* *seg: which of its member it goes to, from any number on; unless it fails */
+static int store_bare_to(struct rig *r, u32 id, u32 length, u64 *seg)
 {
 	struct kvc_store st;
 	u8 key[KVC_KEY_LEN];
@@ -588,8 +589,16 @@ static int store_bare(struct rig *r, u32 id, u32 length)
 	if (ret)
 		return ret;
 	st.no_crcs = true;
+	*seg = st.offset / KVC_SEGMENT_MIN;
 	kvc_store_commit(r->pool, &st);
 	return 0;
+}
+
+static int store_bare(struct rig *r, u32 id, u32 length)
+{
+	u64 seg;
+
+	return store_bare_to(r, id, length, &seg);
 }
 
 static void *load_hot(void *arg)
@@ -748,19 +757,6 @@ static void lease_all_cold(void)
 	os_window = lease_all_cold;
 }
 
-static void store_at(struct rig *r, u32 id)
-{
-	struct kvc_store st;
-	u8 key[KVC_KEY_LEN];
-
-	key_make(key, id);
-	if (kvc_store_begin(r->pool, r->d, key, 4096, 0, KVC_ANY_MEMBER, &st))
-		return;
-	st.no_crcs = true;
-	overtaking.seg[id] = st.offset / KVC_SEGMENT_MIN;
-	kvc_store_commit(r->pool, &st);
-}
-
 /* @left: which of the times. How many hot pages were missed */
 static u32 hot_pages_overtaken(u32 left)
 {
@@ -770,7 +766,7 @@ static u32 hot_pages_overtaken(u32 left)
 
 	overtaking.r = b.r;
 	for (i = 0; i < OVERTAKEN; i++) {
-		store_at(b.r, i);
+		store_bare_to(b.r, i, 4096, &overtaking.seg[i]);
 		for (hot = 0; hot < i && hot < 10 * APART; hot += APART) {
 			b.lost += rig_query(b.r, b.r->d, hot) < 0;
 			/* not all the time: what was loaded since the segment was chosen stays anyway */
