@@ -917,7 +917,7 @@ def test_nothing_waits_for_a_server_that_is_stopped(daemon):
         stopped.timed(m.reset_cache)
     assert stopped.longest < 1, "the machine may be busy"
     one.store([key(3)], gpu([0, 1]))
-    assert one.lookup([key(3)], "t") == [HIT]
+    assert any(one.lookup([key(3)], f"request {n}") == [HIT] for n in range(100)), "soon: other calls were waiting first"
     while m.has_pending_work():
         one.step()
     assert [key(3)] in [e.keys for e in m.take_events()]
@@ -995,6 +995,7 @@ def test_options(path, tmp_path):
 def test_tier_does_not_wait_to_submit_more_than_is_copied_at_once():
     daemon = Daemon(256 << 20)
     try:
+        before = set(threading.enumerate())
         t, memory = tier(daemon.path, 64, 1 << 20)
         keys = [key(n) for n in range(64)]
         with Stopped(daemon) as stopped:
@@ -1003,7 +1004,7 @@ def test_tier_does_not_wait_to_submit_more_than_is_copied_at_once():
         t.drain_jobs()
         assert [(r.success, r.transfer_bytes) for r in t.get_finished_jobs()] == [(True, 64 << 20)]
         t.shutdown()
-        assert "kvctx-transfers" not in [thread.name for thread in threading.enumerate()]
+        assert "kvctx-transfers" not in [thread.name for thread in set(threading.enumerate()) - before]
     finally:
         daemon.remove()
 

@@ -119,14 +119,17 @@ def check(path, end):
 def main(folder):
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder)
-    path, end = os.path.join(folder, "kv0", "default"), 0
+    path, end, ever = os.path.join(folder, "kv0", "default"), 0, 0
     seconds = random.Random(5)
     for n in range(KILLS):
         end = killed_writer(path, end, seconds.uniform(0.02, 0.5))
         found, loaded, wrong = check(path, end)
-        bad = wrong or loaded != found or not found
+        bad = wrong or loaded != found
+        ever += found
         print(f"{'FAILED' if bad else 'ok'} kill {n}: of {end} pages {found} are found, {loaded} loaded, {wrong} wrong",
               flush=True)
+    # one that is killed early has nothing durable
+    print(f"{'ok' if ever else 'FAILED'} pages were found", flush=True)
     shutil.rmtree(folder)
 
 
