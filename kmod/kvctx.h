@@ -3,6 +3,7 @@
  * What the parts of kvctx.ko share.
  *
  *   main.c base.c bio.c   load and unload; what both sides stand on
+ *   cipher.c              keys of tenants
  *   trace.h trace.c       tracepoints
  *   control/              pools, members, tenants, as the operator asks for them by netlink (control/ctrl.h)
  *   data/                 sessions and their operations (data/data.h)
@@ -10,13 +11,13 @@
  *   core/                 the engine (core/core.h), which all may call
  *
  * Floors, lowest first; a file calls only what is below it.
- *   1  base bio trace session/sqe session/tree
- *   2  data/path data/cq session/call session/lease
+ *   1  base bio cipher trace session/sqe session/tally session/tree
+ *   2  data/debug data/path data/cq session/call session/lease
  *   3  data/mem data/events
  *   4  data/register
  *   5  data/op
  *   6  session/queue session/slots data/send
- *   7  session/park session/turn session/match
+ *   7  session/park session/turn session/pace session/match
  *   8  data/wait
  *   9  data/io
  *  10  data/load data/store
@@ -62,7 +63,8 @@
 
 #include "compat.h"
 #include "core/core.h"
-#include "session/wait.h"
+#include "session/pace.h"
+#include "session/tally.h"
 
 #define KVCTX_COUNT_BATCH	(16 << 20)	/* bytes that a processor keeps to itself */
 
@@ -179,7 +181,10 @@ struct kvctx_pool {
 	unsigned long impatient_until;		/* data side: in jiffies, sessions end without a wait */
 	struct kvctx_park space;		/* data side: STOREs and DELETEs that wait for some, see data/wait.c */
 	struct delayed_work space_work;		/* tries them again */
+	struct kvctx_pace pace;			/* data side: tenants' operations that may not begin yet */
+	struct delayed_work pace_work;		/* lets those begin that may */
 	struct work_struct sweep;		/* of all queues: some of those that wait gave up */
+	struct dentry *debug;			/* see data/debug.c */
 };
 
 struct kvctx_tenant {
@@ -190,7 +195,9 @@ struct kvctx_tenant {
 	char name[KVCTX_NAME_MAX];
 	u32 minor;
 	u32 sessions;				/* under kvctx_mutex */
+	struct kvctx_cipher *cipher;		/* the same; NULL: its key was not found, or none is needed */
 	struct device *dev;
+	struct kvctx_tally *tally;		/* what its operations came to */
 };
 
 /* Who goes over the members asks once; what is below is complete. */
@@ -215,6 +222,15 @@ void kvctx_worker_kick(struct kvctx_member *m);		/* no lock, any context */
 void kvctx_leave_look(struct kvctx_pool *p);		/* the same */
 void kvctx_space(struct kvctx_pool *p);			/* ops->space: retry what is parked; any context, no sleep */
 void kvctx_flush_start(struct kvctx_flush *f);
+
+/* cipher.c */
+struct kvctx_cipher *kvctx_cipher_find(const char *name);
+struct kvctx_cipher *kvctx_cipher_get(struct kvctx_cipher *c);
+void kvctx_cipher_put(struct kvctx_cipher *c);
+bool kvctx_cipher_valid(const struct kvctx_cipher *c);
+int kvctx_cipher_check(struct kvctx_cipher *c, u8 check[KVC_KEY_CHECK]);
+int kvctx_cipher_run(struct kvctx_cipher *c, bool encrypt, const u8 *nonce, u32 block, u32 nr, struct page *page,
+		     u32 offset);
 
 /* bio.c. I/O is synchronous and of whole blocks, @buf of kvmalloc(). No lock; any context that may sleep */
 void kvctx_bio_stream(struct bio *bio, u32 stream);

@@ -14,6 +14,7 @@
  *   op_immediate  SUBMIT answered it: refused, or of a kind that moves no bytes. No other stage, but for op_submitted
  *                 of one that was refused when it was started
  *   op_submitted  it was understood, and is started
+ *   op_paced      its tenant has as many in flight, or moved as many bytes, as it may
  *   op_parked     there is no space for it
  *   op_queued     it waits for its turn at a member
  *   op_sent       its bytes go to the device, or come from there
@@ -71,6 +72,7 @@ DECLARE_EVENT_CLASS(kvctx_stage,
 		     TP_ARGS(req, member, result))
 
 KVCTX_STAGE(op_submitted);
+KVCTX_STAGE(op_paced);
 KVCTX_STAGE(op_parked);
 KVCTX_STAGE(op_queued);
 KVCTX_STAGE(op_sent);

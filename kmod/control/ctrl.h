@@ -99,17 +99,21 @@ struct kvctx_tenant_params {
 	u32 uid, gid, mode;
 	u32 flags;			/* KVCTX_TENANT_* */
 	struct kvc_limits limits;
+	const char *key;		/* its name; NULL: the tenant's pages are not encrypted */
 };
 
 int kvctx_nodes_init(const struct file_operations *fops);	/* of the nodes; no lock */
 void kvctx_nodes_exit(void);					/* no lock */
-int kvctx_tenants_create(struct kvctx_pool *p);			/* kvctx_mutex, too */
+struct kvctx_cipher **kvctx_tenants_keys(struct kvctx_pool *p);	/* the pool is locked */
+void kvctx_tenants_keys_free(struct kvctx_cipher **keys);	/* no lock */
+int kvctx_tenants_create(struct kvctx_pool *p, struct kvctx_cipher **keys);	/* kvctx_mutex, too */
 void kvctx_tenants_destroy(struct kvctx_pool *p);		/* kvctx_mutex, too */
 struct kvctx_tenant *kvctx_tenant_find(struct kvctx_pool *p, const char *name);	/* or kvctx_mutex */
 struct kvctx_tenant *kvctx_tenant_add(struct kvctx_pool *p, const struct kvctx_tenant_params *params,
 				      struct netlink_ext_ack *extack);
 int kvctx_tenant_set(struct kvctx_tenant *t, u32 flags, struct netlink_ext_ack *extack);
 int kvctx_tenant_limit(struct kvctx_tenant *t, const struct kvc_limits *limits, struct netlink_ext_ack *extack);
+int kvctx_tenant_unlock(struct kvctx_tenant *t, struct netlink_ext_ack *extack);
 int kvctx_tenant_remove(struct kvctx_tenant *t, struct netlink_ext_ack *extack);
 
 /* genl.c */
@@ -129,6 +133,8 @@ void kvctx_event_member(u8 cmd, struct kvctx_member *m);	/* no lock */
 /* genl_msg.c: attributes of the objects; -EMSGSIZE when @skb is full. Or kvctx_mutex */
 size_t kvctx_msg_pool_size(u32 nr_members);
 int kvctx_msg_pool(struct sk_buff *skb, struct kvctx_pool *p);
+int kvctx_msg_tenant_stats(struct sk_buff *skb, struct kvctx_tenant *t);
+u32 kvctx_msg_tenant_stats_size(void);
 int kvctx_msg_tenant(struct sk_buff *skb, struct kvctx_tenant *t);
 int kvctx_msg_peer(struct sk_buff *skb, struct kvctx_pool *p, struct pci_dev *pdev);
 int kvctx_msg_stats(struct sk_buff *skb, struct kvctx_pool *p);

@@ -66,6 +66,9 @@ static const struct nla_policy kvctx_limits_policy[] = {
 	[KVCTX_L_LEASED] = { .type = NLA_U64 },
 	[KVCTX_L_KEYSPACES] = { .type = NLA_U32 },
 	[KVCTX_L_FLAGS] = NLA_POLICY_MASK(NLA_U32, KVCTX_LIMIT_NO_URGENT),
+	[KVCTX_L_BANDWIDTH] = { .type = NLA_U64 },
+	[KVCTX_L_INFLIGHT] = { .type = NLA_U32 },
+	[KVCTX_L_WEIGHT] = NLA_POLICY_MAX(NLA_U32, KVC_WEIGHT_MAX),
 };
 
 static const struct nla_policy kvctx_tenant_add_policy[] = {
@@ -76,6 +79,7 @@ static const struct nla_policy kvctx_tenant_add_policy[] = {
 	[KVCTX_A_MODE] = NLA_POLICY_MASK(NLA_U32, 0777),
 	[KVCTX_A_TENANT_FLAGS] = NLA_POLICY_MASK(NLA_U32, KVCTX_TENANT_VERIFIED),
 	[KVCTX_A_LIMITS] = NLA_POLICY_NESTED(kvctx_limits_policy),
+	[KVCTX_A_TENANT_KEY] = { .type = NLA_NUL_STRING, .len = KVC_KEY_NAME_MAX - 1 },
 };
 
 static const struct nla_policy kvctx_tenant_set_policy[] = {
@@ -83,6 +87,7 @@ static const struct nla_policy kvctx_tenant_set_policy[] = {
 	[KVCTX_A_TENANT] = { .type = NLA_NUL_STRING, .len = KVCTX_NAME_MAX - 1 },
 	[KVCTX_A_TENANT_FLAGS] = NLA_POLICY_MASK(NLA_U32, KVCTX_TENANT_VERIFIED),
 	[KVCTX_A_LIMITS] = NLA_POLICY_NESTED(kvctx_limits_policy),
+	[KVCTX_A_TENANT_UNLOCK] = { .type = NLA_FLAG },
 };
 
 /* Before and after each request */
@@ -306,6 +311,12 @@ static void kvctx_take_u64(u64 *value, const struct nlattr *attr)
 		*value = nla_get_u64(attr);
 }
 
+static void kvctx_take_u32(u32 *value, const struct nlattr *attr)
+{
+	if (attr)
+		*value = nla_get_u32(attr);
+}
+
 /* The limits in @l with what the request gives instead */
 static int kvctx_limits_of(struct genl_info *info, struct kvc_limits *l)
 {
@@ -323,14 +334,29 @@ static int kvctx_limits_of(struct genl_info *info, struct kvc_limits *l)
 	kvctx_take_u64(&l->write_budget, attrs[KVCTX_L_WRITE_BUDGET]);
 	kvctx_take_u64(&l->pinned, attrs[KVCTX_L_PINNED]);
 	kvctx_take_u64(&l->leased, attrs[KVCTX_L_LEASED]);
-	if (attrs[KVCTX_L_KEYSPACES])
-		l->keyspaces = nla_get_u32(attrs[KVCTX_L_KEYSPACES]);
+	kvctx_take_u64(&l->bandwidth, attrs[KVCTX_L_BANDWIDTH]);
+	kvctx_take_u32(&l->keyspaces, attrs[KVCTX_L_KEYSPACES]);
+	kvctx_take_u32(&l->inflight, attrs[KVCTX_L_INFLIGHT]);
+	kvctx_take_u32(&l->weight, attrs[KVCTX_L_WEIGHT]);
 	if (attrs[KVCTX_L_FLAGS])
 		l->flags = nla_get_u32(attrs[KVCTX_L_FLAGS]) & KVCTX_LIMIT_NO_URGENT ? KVC_LIMIT_NO_URGENT : 0;
 	if (kvc_limits_ok(l))
 		return 0;
 	NL_SET_BAD_ATTR(info->extack, nest);
 	return kvctx_refuse(info->extack, NULL, -EINVAL, "reserve: at most the quota, write budget: 1M to 1E");
+}
+
+static int kvctx_key_name_of(struct genl_info *info, struct kvctx_tenant_params *params)
+{
+	const struct nlattr *attr = info->attrs[KVCTX_A_TENANT_KEY];
+
+	if (!attr)
+		return 0;
+	params->key = nla_data(attr);
+	if (kvc_key_name_ok(params->key))
+		return 0;
+	NL_SET_BAD_ATTR(info->extack, attr);
+	return kvctx_refuse(info->extack, NULL, -EINVAL, "a key's name is 1 to 47 printable characters, no spaces");
 }
 
 static int kvctx_do_add_tenant(struct sk_buff *skb, struct genl_info *info)
@@ -348,6 +374,8 @@ static int kvctx_do_add_tenant(struct sk_buff *skb, struct genl_info *info)
 	err = kvctx_tenant_ids(info, &params);
 	if (!err)
 		err = kvctx_limits_of(info, &params.limits);
+	if (!err)
+		err = kvctx_key_name_of(info, &params);
 	if (err)
 		return err;
 	t = kvctx_tenant_add(p, &params, info->extack);
@@ -380,16 +408,19 @@ static struct kvctx_tenant *kvctx_tenant_of(struct genl_info *info)
 static int kvctx_do_set_tenant(struct sk_buff *skb, struct genl_info *info)
 {
 	const struct nlattr *flags = info->attrs[KVCTX_A_TENANT_FLAGS], *nest = info->attrs[KVCTX_A_LIMITS];
+	bool unlock = info->attrs[KVCTX_A_TENANT_UNLOCK];
 	struct kvctx_tenant *t = kvctx_tenant_of(info);
 	struct kvc_limits limits;
 	int err;
 
 	if (IS_ERR(t))
 		return PTR_ERR(t);
-	if (!flags && !nest)
+	if (!flags && !nest && !unlock)
 		return kvctx_missing_attr(info, KVCTX_A_TENANT_FLAGS, "limits or flags of the tenant");
 	limits = kvc_super_of(t->pool->core)->limits[t->slot];
 	err = kvctx_limits_of(info, &limits);
+	if (!err && unlock)
+		err = kvctx_tenant_unlock(t, info->extack);
 	if (!err && flags)
 		err = kvctx_tenant_set(t, nla_get_u32(flags), info->extack);
 	if (!err && nest)
@@ -429,6 +460,12 @@ static int kvctx_dump_start_tenants(struct netlink_callback *cb)
 	return kvctx_dump_start(cb);
 }
 
+static int kvctx_dump_start_tenant_stats(struct netlink_callback *cb)
+{
+	cb->min_dump_alloc = (u32)(NLMSG_ALIGN(GENL_HDRLEN) + NLMSG_HDRLEN + kvctx_msg_tenant_stats_size());
+	return kvctx_dump_start_tenants(cb);
+}
+
 /* May the caller read the tenant's node, as it was made? */
 static bool kvctx_tenant_readable(const struct kvctx_tenant *t)
 {
@@ -464,6 +501,8 @@ static int kvctx_fill(struct sk_buff *skb, u8 cmd, struct kvctx_pool *p, void *w
 		return kvctx_msg_stats(skb, p);
 	case KVCTX_CMD_PEER_GET:
 		return kvctx_msg_peer(skb, p, what);
+	case KVCTX_CMD_TENANT_STATS_GET:
+		return kvctx_msg_tenant_stats(skb, what);
 	default:
 		return kvctx_msg_tenant(skb, what);
 	}
@@ -504,6 +543,7 @@ static int kvctx_each_pool(struct sk_buff *skb, struct netlink_callback *cb, u32
 		pci_dev_put(pdev);
 		return err;
 	case KVCTX_CMD_TENANT_GET:
+	case KVCTX_CMD_TENANT_STATS_GET:
 		list_for_each_entry(t, &p->tenants, node) {
 			if (!cb->args[1] && !kvctx_tenant_readable(t))
 				continue;
@@ -574,6 +614,7 @@ static const struct genl_split_ops kvctx_ops[] = {
 	KVCTX_DO(KVCTX_CMD_POOL_SET, kvctx_do_set_pool, kvctx_pool_set_policy, KVCTX_CHANGES),
 	KVCTX_DO(KVCTX_CMD_POOL_ADD, kvctx_do_add_member, kvctx_pool_add_policy, KVCTX_CHANGES),
 	KVCTX_DO(KVCTX_CMD_POOL_REMOVE, kvctx_do_remove_member, kvctx_pool_remove_policy, KVCTX_CHANGES),
+	KVCTX_DUMP(KVCTX_CMD_TENANT_STATS_GET, kvctx_dump_start_tenant_stats, kvctx_pool_policy),
 };
 
 static struct genl_family kvctx_family __ro_after_init = {

@@ -48,7 +48,9 @@ int kvctx_msg_member(struct sk_buff *skb, struct kvctx_member *m)
 	    nla_put_u32(skb, KVCTX_M_STATE, kvctx_member_state(m)) ||
 	    nla_put_u32(skb, KVCTX_M_SEGMENTS, segments) ||
 	    nla_put_u32(skb, KVCTX_M_SEGMENTS_FREE, free) ||
-	    nla_put_u64_64bit(skb, KVCTX_M_BYTES, kvc_member_bytes(m->pool->core, m->index), KVCTX_M_PAD))
+	    nla_put_u64_64bit(skb, KVCTX_M_BYTES, kvc_member_bytes(m->pool->core, m->index), KVCTX_M_PAD) ||
+	    nla_put_u64_64bit(skb, KVCTX_M_INFLIGHT, kvctx_turn_inflight(&m->turn), KVCTX_M_PAD) ||
+	    nla_put_u32(skb, KVCTX_M_WAITING, os_atomic_read(&m->turn.queue.waiting)))
 		return -EMSGSIZE;
 	nla_nest_end(skb, nest);
 	return 0;
@@ -57,8 +59,8 @@ int kvctx_msg_member(struct sk_buff *skb, struct kvctx_member *m)
 /* Enough for the pool object with so many members and the longest paths */
 size_t kvctx_msg_pool_size(u32 nr_members)
 {
-	size_t member = nla_total_size(0) + 4 * nla_total_size(4) + nla_total_size(KVCTX_PATH_MAX) +
-			nla_total_size(KVC_UUID_LEN) + 2 * nla_total_size_64bit(8);
+	size_t member = nla_total_size(0) + 5 * nla_total_size(4) + nla_total_size(KVCTX_PATH_MAX) +
+			nla_total_size(KVC_UUID_LEN) + 3 * nla_total_size_64bit(8);
 
 	return nla_total_size(KVCTX_NAME_MAX) + nla_total_size(KVC_UUID_LEN) + 8 * nla_total_size_64bit(8) +
 	       2 * nla_total_size(4) + nr_members * member;
@@ -102,10 +104,70 @@ static int kvctx_msg_limits(struct sk_buff *skb, const struct kvc_limits *l)
 	    nla_put_u64_64bit(skb, KVCTX_L_PINNED, l->pinned, KVCTX_L_PAD) ||
 	    nla_put_u64_64bit(skb, KVCTX_L_LEASED, l->leased, KVCTX_L_PAD) ||
 	    nla_put_u32(skb, KVCTX_L_KEYSPACES, l->keyspaces) ||
-	    nla_put_u32(skb, KVCTX_L_FLAGS, l->flags & KVC_LIMIT_NO_URGENT ? KVCTX_LIMIT_NO_URGENT : 0))
+	    nla_put_u32(skb, KVCTX_L_FLAGS, l->flags & KVC_LIMIT_NO_URGENT ? KVCTX_LIMIT_NO_URGENT : 0) ||
+	    nla_put_u64_64bit(skb, KVCTX_L_BANDWIDTH, l->bandwidth, KVCTX_L_PAD) ||
+	    nla_put_u32(skb, KVCTX_L_INFLIGHT, l->inflight) ||
+	    nla_put_u32(skb, KVCTX_L_WEIGHT, l->weight ?: KVC_WEIGHT))
 		return -EMSGSIZE;
 	nla_nest_end(skb, nest);
 	return 0;
+}
+
+static int kvctx_msg_latencies(struct sk_buff *skb, const struct kvctx_tally *t)
+{
+	struct kvctx_genl_latency l;
+	u32 kind, prio;
+
+	for (kind = 0; kind < KVCTX_TALLY_KINDS; kind++)
+		for (prio = 0; prio < KVCTX_TALLY_PRIOS; prio++)
+			if (kvctx_tally_latency(t, kind, prio, &l) && nla_put(skb, KVCTX_T_LATENCY, sizeof(l), &l))
+				return -EMSGSIZE;
+	return 0;
+}
+
+/* What the message of one tenant may need */
+u32 kvctx_msg_tenant_stats_size(void)
+{
+	return 2 * nla_total_size(KVCTX_NAME_MAX) + nla_total_size(KVCTX_T_MAX * nla_total_size_64bit(sizeof(u64))) +
+	       KVCTX_TALLY_KINDS * KVCTX_TALLY_PRIOS * nla_total_size(sizeof(struct kvctx_genl_latency));
+}
+
+int kvctx_msg_tenant_stats(struct sk_buff *skb, struct kvctx_tenant *t)
+{
+	const struct kvctx_lane *lane = &t->pool->pace.of[t->slot];
+	struct nlattr *nest;
+	u32 i;
+
+	if (nla_put_string(skb, KVCTX_A_POOL, t->pool->name) || nla_put_string(skb, KVCTX_A_TENANT, t->name))
+		return -EMSGSIZE;
+	nest = nla_nest_start(skb, KVCTX_A_TENANT_STATS);
+	if (!nest)
+		return -EMSGSIZE;
+	for (i = KVCTX_T_STORES; i < KVCTX_TALLY_NR; i++)
+		if (nla_put_u64_64bit(skb, i, kvctx_tally_sum(t->tally, i), KVCTX_T_PAD))
+			return -EMSGSIZE;
+	if (nla_put_u64_64bit(skb, KVCTX_T_EVICTED_PAGES, kvc_tenant_evicted(t->pool->core, t->slot), KVCTX_T_PAD) ||
+	    nla_put_u64_64bit(skb, KVCTX_T_INFLIGHT, os_atomic_read(&lane->inflight), KVCTX_T_PAD) ||
+	    nla_put_u64_64bit(skb, KVCTX_T_WAITING, os_atomic_read(&lane->queue.waiting), KVCTX_T_PAD) ||
+	    kvctx_msg_latencies(skb, t->tally))
+		return -EMSGSIZE;
+	nla_nest_end(skb, nest);
+	return 0;
+}
+
+static u32 kvctx_key_state(const struct kvctx_tenant *t)
+{
+	if (!t->cipher)
+		return KVCTX_KEY_MISSING;
+	return kvctx_cipher_valid(t->cipher) ? KVCTX_KEY_USED : KVCTX_KEY_ENDED;
+}
+
+static int kvctx_msg_key(struct sk_buff *skb, const struct kvctx_tenant *t)
+{
+	if (!(t->flags & KVCTX_TENANT_ENCRYPTED))
+		return 0;
+	return nla_put_string(skb, KVCTX_A_TENANT_KEY, kvc_super_of(t->pool->core)->keys[t->slot].name) ?:
+	       nla_put_u32(skb, KVCTX_A_TENANT_KEY_STATE, kvctx_key_state(t));
 }
 
 int kvctx_msg_tenant(struct sk_buff *skb, struct kvctx_tenant *t)
@@ -128,7 +190,10 @@ int kvctx_msg_tenant(struct sk_buff *skb, struct kvctx_tenant *t)
 	    nla_put_u64_64bit(skb, KVCTX_A_TENANT_BYTES, bytes, KVCTX_A_PAD) ||
 	    nla_put_u64_64bit(skb, KVCTX_A_TENANT_PINNED, kvc_tenant_pinned(core, t->slot), KVCTX_A_PAD) ||
 	    nla_put_u64_64bit(skb, KVCTX_A_TENANT_LEASED, kvc_tenant_leased(core, t->slot), KVCTX_A_PAD) ||
-	    nla_put_u32(skb, KVCTX_A_TENANT_KEYSPACES, kvc_tenant_keyspaces(core, t->slot)))
+	    nla_put_u32(skb, KVCTX_A_TENANT_KEYSPACES, kvc_tenant_keyspaces(core, t->slot)) ||
+	    kvctx_msg_key(skb, t) ||
+	    (kvc_super_of(core)->limits[t->slot].write_budget &&
+	     nla_put_u64_64bit(skb, KVCTX_A_WRITE_BUDGET_LEFT, kvc_tenant_budget_left(core, t->slot), KVCTX_A_PAD)))
 		return -EMSGSIZE;
 	return kvctx_msg_limits(skb, &kvc_super_of(core)->limits[t->slot]);
 }

@@ -407,18 +407,23 @@ static int kvctx_configure(struct kvctx_pool *p, const struct kvctx_gathering *g
 
 static int kvctx_publish(struct kvctx_pool *p, struct netlink_ext_ack *extack)
 {
+	struct kvctx_cipher **keys = kvctx_tenants_keys(p);
 	int err;
 
+	if (!keys)
+		return -ENOMEM;
 	mutex_lock(&kvctx_mutex);
-	err = kvctx_tenants_create(p);
+	err = kvctx_tenants_create(p, keys);
 	if (!err) {
 		list_move_tail(&p->node, &kvctx_pools);
 		kvctx_generation++;
 		kvctx_members_online(p);
 	}
 	mutex_unlock(&kvctx_mutex);
+	kvctx_tenants_keys_free(keys);
 	if (err)
 		return kvctx_refuse(extack, NULL, err, "device nodes cannot be created, error %d", -err);
+	kvctx_debug_add(p);
 	return 0;
 }
 
@@ -575,6 +580,7 @@ int kvctx_pool_detach(struct kvctx_pool *p, struct netlink_ext_ack *extack)
 	err = kvctx_unpublish(p, extack);
 	if (err)
 		return err;
+	kvctx_debug_remove(p);
 	WRITE_ONCE(p->stopping, true);
 	kvc_pool_rest(p->core);
 	/* what could not be written is lost, and only told to the log: nobody asked for it to be kept */

@@ -102,11 +102,14 @@ static void kvctx_tenant_destroy(struct kvctx_tenant *t)
 	xa_erase(&kvctx_minors, t->minor);
 	device_unregister(t->dev);
 	list_del(&t->node);
+	os_free(t->tally);
+	kvctx_cipher_put(t->cipher);
 	kfree(t);
 	kvctx_generation++;
 }
 
-static struct kvctx_tenant *kvctx_tenant_create(struct kvctx_pool *p, u32 slot)
+/* @cipher: of its key, whose reference it takes over if it is made; or NULL */
+static struct kvctx_tenant *kvctx_tenant_create(struct kvctx_pool *p, u32 slot, struct kvctx_cipher *cipher)
 {
 	const struct kvc_super_tenant *config = &kvc_super_of(p->core)->tenants[slot];
 	struct kvctx_tenant *t = kzalloc(sizeof(*t), GFP_KERNEL);
@@ -117,8 +120,12 @@ static struct kvctx_tenant *kvctx_tenant_create(struct kvctx_pool *p, u32 slot)
 		return ERR_PTR(-ENOMEM);
 	t->pool = p;
 	t->slot = slot;
-	t->flags = config->flags & KVC_TENANT_VERIFIED ? KVCTX_TENANT_VERIFIED : 0;
+	t->flags = (config->flags & KVC_TENANT_VERIFIED ? KVCTX_TENANT_VERIFIED : 0) |
+		   (config->flags & KVC_TENANT_ENCRYPTED ? KVCTX_TENANT_ENCRYPTED : 0);
 	strscpy(t->name, config->name);
+	t->tally = kvctx_tally_new();
+	if (!t->tally)
+		goto err_free;
 	err = xa_alloc_cyclic(&kvctx_minors, &t->minor, t, XA_LIMIT(0, KVCTX_MINORS - 1), &kvctx_next_minor,
 			      GFP_KERNEL);
 	if (err < 0)
@@ -129,6 +136,7 @@ static struct kvctx_tenant *kvctx_tenant_create(struct kvctx_pool *p, u32 slot)
 		err = PTR_ERR(t->dev);
 		goto err_minor;
 	}
+	t->cipher = cipher;
 	list_add_tail(&t->node, &p->tenants);
 	kvctx_generation++;
 	return t;
@@ -136,6 +144,7 @@ static struct kvctx_tenant *kvctx_tenant_create(struct kvctx_pool *p, u32 slot)
 err_minor:
 	xa_erase(&kvctx_minors, t->minor);
 err_free:
+	os_free(t->tally);
 	kfree(t);
 	return ERR_PTR(err);
 }
@@ -146,25 +155,6 @@ void kvctx_tenants_destroy(struct kvctx_pool *p)
 
 	list_for_each_entry_safe(t, next, &p->tenants, node)
 		kvctx_tenant_destroy(t);
-}
-
-/* Nodes for all tenants of the superblock, or for none */
-int kvctx_tenants_create(struct kvctx_pool *p)
-{
-	const struct kvc_super *super = kvc_super_of(p->core);
-	struct kvctx_tenant *t;
-	u32 slot;
-
-	for (slot = 0; slot < KVC_TENANTS_MAX; slot++) {
-		if (!(super->tenants[slot].flags & KVC_TENANT_USED))
-			continue;
-		t = kvctx_tenant_create(p, slot);
-		if (IS_ERR(t)) {
-			kvctx_tenants_destroy(p);
-			return PTR_ERR(t);
-		}
-	}
-	return 0;
 }
 
 struct kvctx_tenant *kvctx_tenant_find(struct kvctx_pool *p, const char *name)
@@ -189,6 +179,125 @@ static int kvctx_refuse_add(struct kvctx_pool *p, const char *name, int err, str
 	default:
 		return kvctx_refuse(extack, NULL, err, "tenant %s cannot be added, error %d", name, -err);
 	}
+}
+
+static int kvctx_refuse_key(int err, const char *name, struct netlink_ext_ack *extack)
+{
+	switch (err) {
+	case -ENOKEY:
+		return kvctx_refuse(extack, NULL, err, "no key %s in your keyrings: keyctl padd user %s @u", name,
+				    name);
+	case -EKEYREVOKED:
+	case -EKEYEXPIRED:
+		return kvctx_refuse(extack, NULL, err, "key %s was revoked, or has expired", name);
+	case -EKEYREJECTED:
+		return kvctx_refuse(extack, NULL, err, "key %s is not 64 bytes for AES-256-XTS", name);
+	case -EOPNOTSUPP:
+		return kvctx_refuse(extack, NULL, err, "this kernel has no xts(aes)");
+	default:
+		return kvctx_refuse(extack, NULL, err, "key %s cannot be used, error %d", name, -err);
+	}
+}
+
+/* The key of that name, and what tells it from others */
+static struct kvctx_cipher *kvctx_key_find(const char *name, u8 check[KVC_KEY_CHECK],
+					   struct netlink_ext_ack *extack)
+{
+	struct kvctx_cipher *c = kvctx_cipher_find(name);
+	int err;
+
+	if (IS_ERR(c)) {
+		kvctx_refuse_key(PTR_ERR(c), name, extack);
+		return c;
+	}
+	err = kvctx_cipher_check(c, check);
+	if (!err)
+		return c;
+	kvctx_cipher_put(c);
+	return ERR_PTR(kvctx_refuse_key(err, name, extack));
+}
+
+/* The key that the tenant was added with, if the caller has it; NULL: its pages are not encrypted */
+static struct kvctx_cipher *kvctx_tenant_key(struct kvctx_pool *p, u32 slot, struct netlink_ext_ack *extack)
+{
+	const struct kvc_super *super = kvc_super_of(p->core);
+	const struct kvc_super_key *key = &super->keys[slot];
+	struct kvctx_cipher *c;
+	u8 check[KVC_KEY_CHECK];
+
+	if (!(super->tenants[slot].flags & KVC_TENANT_ENCRYPTED))
+		return NULL;
+	c = kvctx_key_find(key->name, check, extack);
+	if (IS_ERR(c) || !memcmp(check, key->check, sizeof(check)))
+		return c;
+	kvctx_cipher_put(c);
+	return ERR_PTR(kvctx_refuse(extack, NULL, -EKEYREJECTED,
+				    "key %s is not the one that tenant %s was added with", key->name,
+				    super->tenants[slot].name));
+}
+
+/* The tenant is opened with the key from now on; sessions that are open keep what they have. The pool is locked. */
+int kvctx_tenant_unlock(struct kvctx_tenant *t, struct netlink_ext_ack *extack)
+{
+	struct kvctx_cipher *c = kvctx_tenant_key(t->pool, t->slot, extack);
+
+	if (!c)
+		return kvctx_refuse(extack, NULL, -EINVAL, "pages of tenant %s are not encrypted", t->name);
+	if (IS_ERR(c))
+		return PTR_ERR(c);
+	mutex_lock(&kvctx_mutex);
+	swap(t->cipher, c);
+	kvctx_generation++;
+	mutex_unlock(&kvctx_mutex);
+	kvctx_cipher_put(c);
+	return 0;
+}
+
+/* Of all tenants of the superblock, those keys that the caller has. To be freed with the next; NULL: no memory. */
+struct kvctx_cipher **kvctx_tenants_keys(struct kvctx_pool *p)
+{
+	struct kvctx_cipher **keys = kcalloc(KVC_TENANTS_MAX, sizeof(*keys), GFP_KERNEL), *c;
+	const struct kvc_super *super = kvc_super_of(p->core);
+	u32 slot;
+
+	for (slot = 0; keys && slot < KVC_TENANTS_MAX; slot++) {
+		c = kvctx_tenant_key(p, slot, NULL);
+		if (IS_ERR(c))
+			pr_notice("kvctx: %s: tenant %s is locked: its key %s, error %ld\n", p->name,
+				  super->tenants[slot].name, super->keys[slot].name, -PTR_ERR(c));
+		else
+			keys[slot] = c;
+	}
+	return keys;
+}
+
+void kvctx_tenants_keys_free(struct kvctx_cipher **keys)
+{
+	u32 slot;
+
+	for (slot = 0; slot < KVC_TENANTS_MAX; slot++)
+		kvctx_cipher_put(keys[slot]);
+	kfree(keys);
+}
+
+/* Nodes for all tenants of the superblock, or for none. Takes the @keys that it uses. */
+int kvctx_tenants_create(struct kvctx_pool *p, struct kvctx_cipher **keys)
+{
+	const struct kvc_super *super = kvc_super_of(p->core);
+	struct kvctx_tenant *t;
+	u32 slot;
+
+	for (slot = 0; slot < KVC_TENANTS_MAX; slot++) {
+		if (!(super->tenants[slot].flags & KVC_TENANT_USED))
+			continue;
+		t = kvctx_tenant_create(p, slot, keys[slot]);
+		if (IS_ERR(t)) {
+			kvctx_tenants_destroy(p);
+			return PTR_ERR(t);
+		}
+		keys[slot] = NULL;
+	}
+	return 0;
 }
 
 static u32 kvctx_media_flags(u32 flags)
@@ -237,14 +346,14 @@ static int kvctx_tenant_write(struct kvctx_pool *p, struct netlink_ext_ack *exta
  * slots on media alternate.
  */
 static int kvctx_tenant_record(struct kvctx_pool *p, const struct kvctx_tenant_params *params,
-			       struct netlink_ext_ack *extack)
+			       const struct kvc_super_key *key, struct netlink_ext_ack *extack)
 {
 	static const struct kvc_limits none;
 	int slot, err;
 
 	mutex_lock(&kvctx_mutex);
-	slot = kvc_tenant_add(p->core, params->name, params->uid, params->gid, params->mode,
-			      kvctx_media_flags(params->flags));
+	slot = kvc_tenant_add_keyed(p->core, params->name, params->uid, params->gid, params->mode,
+				    kvctx_media_flags(params->flags), key);
 	mutex_unlock(&kvctx_mutex);
 	if (slot < 0)
 		return kvctx_refuse_add(p, params->name, slot, extack);
@@ -261,14 +370,27 @@ static int kvctx_tenant_record(struct kvctx_pool *p, const struct kvctx_tenant_p
 struct kvctx_tenant *kvctx_tenant_add(struct kvctx_pool *p, const struct kvctx_tenant_params *params,
 				      struct netlink_ext_ack *extack)
 {
-	int slot = kvctx_tenant_record(p, params, extack);
+	struct kvctx_cipher *cipher = NULL;
+	struct kvc_super_key key = {};
 	struct kvctx_tenant *t;
+	int slot;
 
-	if (slot < 0)
+	if (params->key) {
+		strscpy(key.name, params->key);
+		cipher = kvctx_key_find(key.name, key.check, extack);
+		if (IS_ERR(cipher))
+			return ERR_CAST(cipher);
+	}
+	slot = kvctx_tenant_record(p, params, cipher ? &key : NULL, extack);
+	if (slot < 0) {
+		kvctx_cipher_put(cipher);
 		return ERR_PTR(slot);
+	}
 	mutex_lock(&kvctx_mutex);
-	t = kvctx_tenant_create(p, (u32)slot);
+	t = kvctx_tenant_create(p, (u32)slot, cipher);
 	mutex_unlock(&kvctx_mutex);
+	if (IS_ERR(t))
+		kvctx_cipher_put(cipher);
 	if (IS_ERR(t)) {
 		kvctx_tenant_forget(p, params->name);
 		kvctx_refuse_add(p, params->name, (int)PTR_ERR(t), extack);
@@ -291,7 +413,7 @@ static int kvctx_tenant_flags(struct kvctx_tenant *t, u32 flags, struct netlink_
 		err = kvctx_tenant_busy(t, extack);
 	} else {
 		kvc_tenant_set(t->pool->core, t->name, kvctx_media_flags(flags));
-		t->flags = flags;
+		t->flags = flags | (t->flags & KVCTX_TENANT_ENCRYPTED);
 		kvctx_generation++;
 	}
 	mutex_unlock(&kvctx_mutex);

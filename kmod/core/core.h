@@ -23,7 +23,8 @@
  *   - a segment's bytes are not handed out again while a hold exists, nor before its new header is durable
  *   - pages moved by reclaim are durable in their new place before the old segment's header is replaced
  *   - a tombstone is kept while any segment may still hold a record of the page it killed
- *   - memory per page: 64 bytes, 4 per chunk, up to 10 for the hash table; entry memory is freed with the segment
+ *   - memory per page: 64 bytes, 4 per chunk, up to 10 for the hash table, and 16 for a nonce once a tenant has a key;
+ *     entry memory is freed with the segment
  * Not promised: that an evicted page stays away. A later attach may find it again while its segment's old header is in
  * place, even with a newer page of the key stored and evicted since; but never with a durable delete in between.
  *
@@ -85,6 +86,7 @@ void kvc_index_limit(struct kvc_pool *p, u64 bytes);
 u64 kvc_index_bytes(const struct kvc_pool *p);
 void kvc_stats_get(struct kvc_pool *p, struct kvc_stats *st);
 void kvc_tenant_usage(const struct kvc_pool *p, u32 slot, u64 *pages, u64 *bytes);	/* now, in the index */
+u64 kvc_tenant_evicted(const struct kvc_pool *p, u32 slot);	/* its pages, since attach */
 void kvc_member_segments(struct kvc_pool *p, u32 member, u32 *total, u32 *free);
 
 /*
@@ -137,9 +139,10 @@ void kvc_recover_finish(struct kvc_pool *p);
  * A removed tenant's pages are not found from then on, but what it deleted is still protected: the tenant may be back
  * after a power cut. When the superblock that is without it was written to all members that are there,
  * kvc_tenants_gone() lets go of what it had; it looks at every page of the pool, and needs no other lock.
- * add: slot number, -EEXIST, -ENOSPC, -EINVAL (name, mode, flags). set, limit, remove: 0, -ENOENT, -EINVAL; limit,
- * which allocates, -ENOMEM too.
- * Flags are KVC_TENANT_VERIFIED or none. limit: also -ENOSPC, and nothing changes, when not all reserves can be kept,
+ * add: slot number, -EEXIST, -ENOSPC, -EINVAL (name, mode, flags, name of the key); with a key, which allocates,
+ * -ENOMEM. set, limit, remove: 0, -ENOENT, -EINVAL; limit, which allocates, -ENOMEM too.
+ * Flags are KVC_TENANT_VERIFIED or none. With a key all pages of the tenant are encrypted with it, for as long as the
+ * tenant is there. limit: also -ENOSPC, and nothing changes, when not all reserves can be kept,
  * which are a quarter more in segments, beside the segments that are kept free and open; or when there are too few
  * segments for one more tenant with a quota or a reserve: see quota.c. A tenant that is over its new quota has pages
  * evicted by and by.
@@ -147,15 +150,27 @@ void kvc_recover_finish(struct kvc_pool *p);
 const struct kvc_super *kvc_super_of(const struct kvc_pool *p);
 void kvc_super_touch(struct kvc_pool *p);
 int kvc_tenant_add(struct kvc_pool *p, const char *name, u32 uid, u32 gid, u32 mode, u32 flags);
+int kvc_tenant_add_keyed(struct kvc_pool *p, const char *name, u32 uid, u32 gid, u32 mode, u32 flags,
+			 const struct kvc_super_key *key);
 int kvc_tenant_set(struct kvc_pool *p, const char *name, u32 flags);
 int kvc_tenant_limit(struct kvc_pool *p, const char *name, const struct kvc_limits *limits);
 int kvc_tenant_remove(struct kvc_pool *p, const char *name);
 /*
  * Limits that the caller enforces. no_urgent: where it says, as long as the pool is there, that the tenant's operations
- * may not be urgent. pin: a session of it is about to pin memory, 0, or -EDQUOT, when all of them together would have
- * more than the tenant may, and nothing was counted; unpin: it has let go of what was counted.
+ * may not be urgent; paced: likewise, that it has a pace; pace: which. weight: of its turns. pin: a session of it is
+ * about to pin memory, 0, or -EDQUOT, when all of them together would have more than the tenant may, and nothing was
+ * counted; unpin: it has let go of what was counted.
  */
+struct kvc_pace {
+	u64	bandwidth;		/* bytes a second; 0: no limit */
+	u32	inflight;		/* operations; 0: no limit */
+	u32	generation;		/* another one after each change, also of the tenant */
+};
+
 const bool *kvc_tenant_no_urgent(const struct kvc_pool *p, u32 slot);
+u32 kvc_tenant_weight(const struct kvc_pool *p, u32 slot);
+const bool *kvc_tenant_paced(const struct kvc_pool *p, u32 slot);
+struct kvc_pace kvc_tenant_pace(const struct kvc_pool *p, u32 slot);
 int kvc_tenant_pin(struct kvc_pool *p, u32 slot, u64 bytes);
 void kvc_tenant_unpin(struct kvc_pool *p, u32 slot, u64 bytes);
 u64 kvc_tenant_pinned(struct kvc_pool *p, u32 slot);
@@ -166,11 +181,12 @@ int kvc_pool_set(struct kvc_pool *p, const struct kvc_settings *settings);
 /*
  * Write budget, see budget.c. The caller tells the seconds, from any origin, before a store (cheap when nothing is to
  * be done), and every byte that it writes for the pool. What stores of a tenant with a budget of its own write is
- * counted here. left: bytes of the pool's; 0 also without a budget.
+ * counted here. left: bytes of the pool's, or of a tenant's own; 0 also without a budget.
  */
 void kvc_budget_tick(struct kvc_pool *p, u64 now);
 void kvc_budget_spend(struct kvc_pool *p, u64 bytes);
 u64 kvc_budget_left(const struct kvc_pool *p);
+u64 kvc_tenant_budget_left(const struct kvc_pool *p, u32 slot);
 
 /*
  * Domains. open: finds or makes the domain of a tenant's keyspace and takes a reference: 0, -ENODEV (there is no such
@@ -194,6 +210,8 @@ u32 kvc_tenant_keyspaces(struct kvc_pool *p, u32 slot);	/* that it has now */
  * Store. begin reserves the place and makes the key pending: the caller writes the page to [offset, offset + blocks),
  * sets the CRC of each chunk, then commits (publishes; cannot fail) or aborts. Who does not know the CRCs sets no_crcs
  * before the commit: the page is marked, and nobody checks it. The page goes to one of @members, a mask by number.
+ * What the caller writes for a tenant with a key is encrypted, which is the caller's to do, with a nonce that it sets
+ * too; CRCs are of what is written.
  * begin: 0, -EEXIST (present: DEDUP), -EINPROGRESS (pending by another: DEDUP), -EAGAIN (no space yet: reclaim was
  * asked for, wait for ops->space), -ENOSPC (nothing evictable; at the tenant's quota: nothing of its own), -EDQUOT (the
  * write budget is spent and the key was not seen before; now it was), -ENODEV (none of the members online, or
@@ -232,6 +250,7 @@ int kvc_replace_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC
 int kvc_store_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN], u32 length, u32 depth,
 		    u64 members, struct kvc_store *st);
 void kvc_store_crc(struct kvc_pool *p, const struct kvc_store *st, u32 chunk, u32 crc);
+void kvc_store_nonce(struct kvc_pool *p, const struct kvc_store *st, const u8 nonce[KVC_NONCE_LEN]);
 void kvc_store_commit(struct kvc_pool *p, struct kvc_store *st);
 void kvc_store_abort(struct kvc_pool *p, struct kvc_store *st);
 
@@ -253,7 +272,9 @@ struct kvc_load {
 };
 
 int kvc_load_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN], struct kvc_load *ld);
+int kvc_load_look(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN], struct kvc_load *ld);
 u32 kvc_load_crc(struct kvc_pool *p, const struct kvc_load *ld, u32 chunk);
+const u8 *kvc_load_nonce(struct kvc_pool *p, const struct kvc_load *ld);	/* of a tenant with a key */
 void kvc_load_end(struct kvc_pool *p, struct kvc_load *ld, int status);
 
 /* Length of a present page, or -ENOENT, -ENODEV. */

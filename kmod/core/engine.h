@@ -14,8 +14,8 @@
  * Floors, lowest first; a file calls only what is below it.
  *   1  format format_super table bucket value event base
  *   2  domain budget index quota
- *   3  entry request tenant
- *   4  segment
+ *   3  entry request
+ *   4  segment tenant
  *   5  tomb lease discard own
  *   6  room memory load victim
  *   7  member store delete
@@ -109,7 +109,9 @@ struct kvc_eblock {
 	u32	gseg;
 	u32	id;
 	u32	next;		/* of the segment, block id */
-	u32	pad[13];
+	u32	pad;
+	u8	(*nonces)[KVC_NONCE_LEN]; /* of each entry; NULL: none is of an encrypted page */
+	u8	reserved[48 - sizeof(void *)];
 };
 
 os_static_assert(sizeof(struct kvc_entry) == 64, "memory of a page");
@@ -172,6 +174,7 @@ struct kvc_seg {
 	u32	pending;		/* stores and moves begun, not ended */
 	u32	pending_blocks;		/* log blocks reserved for them */
 	u32	nr_entries, nr_eblocks;
+	u32	nr_nonces;		/* entry blocks that have room for nonces */
 	u32	first_eblock, last_eblock;
 	struct kvc_cursor log_cursor;	/* every entry before it is logged or dead */
 	u32	nr_crcs, crc_room;
@@ -306,6 +309,7 @@ struct kvc_domain {
 	u32	id, slot, epoch;
 	bool	dead;			/* its tenant was removed */
 	bool	gone;			/* and every superblock says so; set under domains.lock */
+	bool	encrypted;		/* its pages are */
 	u8	keyspace[KVC_KEYSPACE_LEN];
 	struct os_atomic refs;
 	struct list_head node;		/* domains.lock: of its slot's, or of the dead */
@@ -373,7 +377,11 @@ struct kvc_memory {
 /* What sessions of a tenant's slot have beside pages, and what they must not */
 struct kvc_account {
 	u64	pinned;			/* bytes; domains.lock */
-	bool	no_urgent;		/* written under domains.lock */
+	bool	no_urgent;		/* written under domains.lock, as the next */
+	u32	weight;			/* never 0 */
+	bool	paced;			/* pace is not all zeros */
+	struct kvc_pace pace;
+	struct os_atomic64 evicted;	/* pages */
 	struct kvc_bucket budget;	/* of what it stores */
 };
 
@@ -407,6 +415,7 @@ struct kvc_pool {
 	u64	salt_seed;
 	u64	recovered_pages;
 	bool	resting;		/* nothing is stored any more: flushes close logs; set once */
+	bool	nonces;			/* entry blocks have room for them; set once, before a page is encrypted */
 	struct kvc_member *members;	/* KVC_MEMBERS_MAX */
 	struct os_atomic nr_members;	/* of these are there, or were, or are holes; see member.c */
 	struct kvc_table eblocks;

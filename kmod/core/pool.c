@@ -112,7 +112,7 @@ void kvc_pool_destroy(struct kvc_pool *p)
 
 	for (i = 0; i < kvc_nr_members(p); i++)
 		kvc_member_exit(&p->members[i]);
-	kvc_table_destroy(&p->eblocks, os_free);
+	kvc_table_destroy(&p->eblocks, kvc_eblock_free);
 	kvc_domains_destroy(p);
 	kvc_budget_destroy(&p->budget);
 	kvc_requests_destroy(p);

@@ -40,7 +40,14 @@ void kvc_super_touch(struct kvc_pool *p)
 /* What is known of a slot's limits outside of the superblock. Domains locked, or nobody else is there. */
 static void know_limits(struct kvc_pool *p, u32 slot)
 {
-	WRITE_ONCE(p->accounts[slot].no_urgent, p->super.limits[slot].flags & KVC_LIMIT_NO_URGENT);
+	const struct kvc_limits *l = &p->super.limits[slot];
+
+	WRITE_ONCE(p->accounts[slot].no_urgent, l->flags & KVC_LIMIT_NO_URGENT);
+	WRITE_ONCE(p->accounts[slot].weight, l->weight ?: KVC_WEIGHT);
+	WRITE_ONCE(p->accounts[slot].pace.bandwidth, l->bandwidth);
+	WRITE_ONCE(p->accounts[slot].pace.inflight, l->inflight);
+	WRITE_ONCE(p->accounts[slot].pace.generation, p->accounts[slot].pace.generation + 1);
+	WRITE_ONCE(p->accounts[slot].paced, l->bandwidth || l->inflight);
 }
 
 /* Its bucket, full at first; 0, -ENOMEM. Allocates, takes budget.lock */
@@ -61,6 +68,7 @@ int kvc_tenants_init(struct kvc_pool *p)
 	for (i = 0; i < KVC_TENANTS_MAX && !r; i++) {
 		know_limits(p, i);
 		r = limit_budget(p, i, p->super.limits[i].write_budget);
+		p->nonces |= p->super.tenants[i].flags & KVC_TENANT_ENCRYPTED;
 	}
 	return r;
 }
@@ -76,15 +84,30 @@ static int find_tenant(const struct kvc_pool *p, const char *name)
 	return -ENOENT;
 }
 
-int kvc_tenant_add(struct kvc_pool *p, const char *name, u32 uid, u32 gid, u32 mode, u32 flags)
+static void set_key(struct kvc_pool *p, int slot, const struct kvc_super_key *key)
+{
+	struct kvc_super_key *k = &p->super.keys[slot];
+
+	memset(k, 0, sizeof(*k));
+	if (!key)
+		return;
+	memcpy(k->name, key->name, strnlen(key->name, KVC_KEY_NAME_MAX - 1));
+	memcpy(k->check, key->check, KVC_KEY_CHECK);
+}
+
+int kvc_tenant_add_keyed(struct kvc_pool *p, const char *name, u32 uid, u32 gid, u32 mode, u32 flags,
+			 const struct kvc_super_key *key)
 {
 	struct kvc_super_tenant *t;
 	int i;
 
-	if (!kvc_name_ok(name) || (mode & ~0777U) || (flags & ~KVC_TENANT_VERIFIED))
+	if (!kvc_name_ok(name) || (mode & ~0777U) || (flags & ~KVC_TENANT_VERIFIED) ||
+	    (key && !kvc_key_name_ok(key->name)))
 		return -EINVAL;
 	if (find_tenant(p, name) >= 0)
 		return -EEXIST;
+	if (key && kvc_nonces_begin(p))
+		return -ENOMEM;
 	for (i = 0; i < KVC_TENANTS_MAX; i++) {
 		t = &p->super.tenants[i];
 		/* A slot whose epochs are used up is never given away again. */
@@ -96,12 +119,20 @@ int kvc_tenant_add(struct kvc_pool *p, const char *name, u32 uid, u32 gid, u32 m
 		t->uid = uid;
 		t->gid = gid;
 		t->mode = mode;
-		t->flags = KVC_TENANT_USED | flags;
+		t->flags = KVC_TENANT_USED | flags | (key ? KVC_TENANT_ENCRYPTED : 0);
+		set_key(p, i, key);
+		if (key)
+			p->super.incompat |= KVC_INCOMPAT_KEYS;
 		kvc_super_raise(p);
 		os_unlock(&p->domains.lock);
 		return i;
 	}
 	return -ENOSPC;
+}
+
+int kvc_tenant_add(struct kvc_pool *p, const char *name, u32 uid, u32 gid, u32 mode, u32 flags)
+{
+	return kvc_tenant_add_keyed(p, name, uid, gid, mode, flags, NULL);
 }
 
 int kvc_tenant_set(struct kvc_pool *p, const char *name, u32 flags)
@@ -113,7 +144,7 @@ int kvc_tenant_set(struct kvc_pool *p, const char *name, u32 flags)
 	if (flags & ~KVC_TENANT_VERIFIED)
 		return -EINVAL;
 	os_lock(&p->domains.lock);
-	p->super.tenants[slot].flags = KVC_TENANT_USED | flags;
+	p->super.tenants[slot].flags = (p->super.tenants[slot].flags & ~KVC_TENANT_VERIFIED) | flags;
 	kvc_super_raise(p);
 	os_unlock(&p->domains.lock);
 	return 0;
@@ -170,7 +201,9 @@ int kvc_tenant_remove(struct kvc_pool *p, const char *name)
 	kvc_domains_kill(p, (u32)slot);
 	t->flags = 0;
 	memset(&p->super.limits[slot], 0, sizeof(p->super.limits[slot]));
+	set_key(p, slot, NULL);
 	know_limits(p, (u32)slot);
+	os_atomic64_set(&p->accounts[slot].evicted, 0);
 	if (READ_ONCE(p->quota.on))
 		kvc_quota_plan(p);
 	if (t->epoch < U32_MAX)
@@ -182,9 +215,33 @@ int kvc_tenant_remove(struct kvc_pool *p, const char *name)
 	return 0;
 }
 
+u64 kvc_tenant_evicted(const struct kvc_pool *p, u32 slot)
+{
+	return os_atomic64_read(&p->accounts[slot].evicted);
+}
+
 const bool *kvc_tenant_no_urgent(const struct kvc_pool *p, u32 slot)
 {
 	return &p->accounts[slot].no_urgent;
+}
+
+u32 kvc_tenant_weight(const struct kvc_pool *p, u32 slot)
+{
+	return READ_ONCE(p->accounts[slot].weight);
+}
+
+const bool *kvc_tenant_paced(const struct kvc_pool *p, u32 slot)
+{
+	return &p->accounts[slot].paced;
+}
+
+struct kvc_pace kvc_tenant_pace(const struct kvc_pool *p, u32 slot)
+{
+	const struct kvc_pace *pace = &p->accounts[slot].pace;
+
+	return (struct kvc_pace){
+		READ_ONCE(pace->bandwidth), READ_ONCE(pace->inflight), READ_ONCE(pace->generation),
+	};
 }
 
 int kvc_tenant_pin(struct kvc_pool *p, u32 slot, u64 bytes)

@@ -19,6 +19,7 @@ int kvctx_data_init(void)
 	err = kvctx_peers_init();
 	if (err)
 		goto err_wq;
+	kvctx_debug_init();
 	return 0;
 
 err_wq:
@@ -30,6 +31,7 @@ err_op:
 
 void kvctx_data_exit(void)
 {
+	kvctx_debug_exit();
 	kvctx_peers_exit();
 	destroy_workqueue(kvctx_session_wq);
 	kvctx_op_exit();

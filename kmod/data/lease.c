@@ -93,6 +93,8 @@ long kvctx_match(struct kvctx_session *s, struct kvctx_match *arg)
 	ret = kvctx_match_check(arg);
 	if (ret)
 		return ret;
+	if (unlikely(s->cipher) && !kvctx_cipher_valid(s->cipher))
+		return -ENOKEY;
 	m.flags = arg->flags;
 	m.nr_keys = arg->nr_keys;
 	m.lease_ms = arg->lease_ms;

@@ -19,6 +19,9 @@
  * Peer memory is neither checked nor zeroed: the CPU does not touch it. Its operations are framed as those without
  * verification, and refused where a block would have to be bounced. Pages stored without CRCs are not checked either.
  *
+ * Pages of a tenant with a key are read into scratch memory as a whole, as far as they are read: whole blocks, each of
+ * which is decrypted there when the chunks have been checked; what was asked for is copied from there.
+ *
  * Reclaim waits for the hold that kvc_load_begin() takes; no lock is held meanwhile.
  */
 #include <linux/slab.h>
@@ -40,6 +43,39 @@ static void load_frame_back(struct kvctx_op *op, u32 *n, struct kvctx_piece piec
 		op->mem.user[op->mem.nr + (*n)++] = piece;
 }
 
+/* All that is read goes to memory of ours, which is there when it is our turn and not before. */
+static int load_seal(struct kvctx_op *op)
+{
+	op->load.scratch = kvctx_mem_alloc(op->io.bytes, NULL);
+	if (IS_ERR(op->load.scratch)) {
+		op->load.scratch = NULL;
+		return -ENOMEM;
+	}
+	op->load.sealed = (struct kvctx_piece){ .mem = op->load.scratch, .length = op->io.bytes };
+	op->io.pieces = &op->load.sealed;
+	return 0;
+}
+
+/* And from there, decrypted, to the caller */
+static int load_open(struct kvctx_op *op)
+{
+	u32 block = ((u32)op->call.offset - op->load.head) / KVC_BLOCK;
+	struct kvctx_session *s = op->session;
+	struct kvctx_cursor from, to;
+	int err;
+
+	kvctx_cursor_init(&from, &op->load.sealed);
+	err = kvctx_cursor_crypt(&from, s->cipher, false, kvc_load_nonce(s->pool->core, &op->load.page), block,
+				 op->load.sealed.length);
+	if (err)
+		return err;
+	kvctx_cursor_init(&from, &op->load.sealed);
+	kvctx_cursor_advance(&from, op->load.head);
+	kvctx_cursor_init(&to, op->mem.user);
+	kvctx_cursor_copy(&to, &from, op->call.length);
+	return 0;
+}
+
 /*
  * Decide what to read and where the part that is not the caller's goes. In scratch memory the tail lies as it lies
  * inside a page of the transfer, so that only the block where it meets the caller's memory is bounced.
@@ -47,7 +83,7 @@ static void load_frame_back(struct kvctx_op *op, u32 *n, struct kvctx_piece piec
 static int load_frame(struct kvctx_op *op)
 {
 	const struct kvc_load *ld = &op->load.page;
-	u32 unit = kvctx_io_unit(op->session->pool->members[ld->member].bdev);
+	u32 unit = op->session->cipher ? KVC_BLOCK : kvctx_io_unit(op->session->pool->members[ld->member].bdev);
 	u32 chunk = op->load.verify ? kvc_chunk_size(op->session->pool->core) : 0;
 	struct kvctx_frame f = kvctx_frame_of(op->call.offset, op->call.length, ld->length, chunk, unit);
 	struct kvctx_piece head = { .length = f.head }, tail = { .length = f.tail };
@@ -58,6 +94,8 @@ static int load_frame(struct kvctx_op *op)
 	op->io.member = ld->member;
 	op->io.offset = ld->offset + f.start;
 	op->io.bytes = f.bytes;
+	if (unlikely(op->session->cipher))
+		return 0;
 	if (op->load.verify && head.length + tail.length) {
 		tail.offset = PAGE_ALIGN(head.length) + offset_in_page(f.head + op->call.length);
 		op->load.scratch = kvctx_mem_alloc(tail.offset + tail.length, NULL);
@@ -172,6 +210,8 @@ static void load_checked(struct kvctx_op *op, int err)
 		kvctx_turn_take(op);
 		return;
 	}
+	if (!err && unlikely(op->session->cipher))
+		err = load_open(op);
 	if (err) {
 		kvctx_cursor_init(&c, op->mem.user);
 		kvctx_cursor_zero(&c, op->call.length);
@@ -247,7 +287,7 @@ static const struct kvctx_op_kind load_again_kind = { .go = load_again_go, .fini
 /* Any context */
 void kvctx_load_finish(struct kvctx_op *op)
 {
-	if (op->io.error || op->io.bounces || op->load.verify) {
+	if (op->io.error || op->io.bounces || op->load.verify || op->session->cipher) {
 		kvctx_op_process(op, load_work);
 		return;
 	}
@@ -257,13 +297,13 @@ void kvctx_load_finish(struct kvctx_op *op)
 }
 
 /* The page was found: can it be had in this way? */
-static int load_allowed(struct kvctx_op *op)
+static __always_inline int load_allowed(struct kvctx_op *op)
 {
 	const struct kvc_load *ld = &op->load.page;
 
 	if (op->call.offset > ld->length || op->call.length > ld->length - op->call.offset)
 		return -ERANGE;
-	if (op->mem.p2p && !(kvctx_io_members(op) & BIT_ULL(ld->member)))
+	if (op->mem.p2p && (op->session->cipher || !(kvctx_io_members(op) & BIT_ULL(ld->member))))
 		return -EREMOTEIO;
 	if (op->call.crcs_to && ld->no_crcs)
 		return -EOPNOTSUPP;
@@ -302,11 +342,30 @@ void kvctx_load_go(struct kvctx_op *op, int err)
 		return;
 	}
 	atomic_set(&op->io.pending, 1);
-	kvctx_io_submit(op, REQ_OP_READ);
+	if (unlikely(op->session->cipher))
+		err = load_seal(op);
+	if (err)
+		cmpxchg(&op->io.error, 0, err);
+	else
+		kvctx_io_submit(op, REQ_OP_READ);
 	kvctx_io_put(op);
 }
 
 static const struct kvctx_op_kind load_kind = { .go = kvctx_load_go, .finish = kvctx_load_finish };
+
+/* The page was found: can it be had in this way? Tell its CRCs, unless the caller has those of another. */
+static __always_inline int load_found(struct kvctx_op *op)
+{
+	int err;
+
+	op->load.verify = !(op->call.flags & KVCTX_OP_NO_VERIFY) && !op->mem.p2p && !op->load.page.no_crcs;
+	err = load_allowed(op);
+	if (err || !op->call.crcs_to)
+		return err;
+	if (op->load.told)
+		return op->load.told == op->load.page.seq ? 0 : -ENOENT;
+	return load_tell_crcs(op);
+}
 
 /* Find the page, and see that it can be had in this way. An error ends op->load. */
 int kvctx_load_begin(struct kvctx_op *op)
@@ -317,12 +376,25 @@ int kvctx_load_begin(struct kvctx_op *op)
 	if (err)
 		return err;
 	op->kind = &load_kind;
-	op->load.verify = !(op->call.flags & KVCTX_OP_NO_VERIFY) && !op->mem.p2p && !op->load.page.no_crcs;
-	err = load_allowed(op);
-	if (!err && op->call.crcs_to)
-		err = load_tell_crcs(op);
+	err = load_found(op);
 	if (err)
 		load_end(op, err);
+	return err;
+}
+
+/*
+ * Tell the CRCs of the page now, where the caller's memory is, of an operation that may begin later: it moves that page
+ * then or none.
+ */
+int kvctx_load_tell(struct kvctx_op *op)
+{
+	int err = kvc_load_look(op->session->pool->core, op->session->domain, op->call.key, &op->load.page);
+
+	if (err)
+		return err;
+	err = load_found(op);
+	op->load.told = op->load.page.seq;
+	load_end(op, 0);
 	return err;
 }
 
@@ -331,9 +403,13 @@ int kvctx_load_move(struct kvctx_op *op)
 {
 	int err = load_frame(op);
 
-	if (err)
+	if (err) {
 		load_end(op, err);
-	else
-		kvctx_turn_take(op);
-	return err;
+		return err;
+	}
+	/* of a part of chunks whole ones are read */
+	if (unlikely(op->call.pace.counts))
+		kvctx_pace_charge(&op->session->pool->pace, &op->call, op->io.bytes);
+	kvctx_turn_take(op);
+	return 0;
 }

@@ -580,3 +580,21 @@ u32 kvctx_cursor_crc(struct kvctx_cursor *c, u32 n)
 	}
 	return kvc_crc_finish(crc);
 }
+
+/* En- or decrypt whole blocks of a page, from number @block on, in memory of ours. 0, -ENOKEY, -ENOMEM, -EIO. Sleeps */
+int kvctx_cursor_crypt(struct kvctx_cursor *c, struct kvctx_cipher *cipher, bool encrypt, const u8 *nonce, u32 block,
+		       u64 n)
+{
+	struct kvctx_run run;
+	int err = 0;
+	u32 step;
+
+	for (; n && !err; n -= step, block += step / KVC_BLOCK) {
+		kvctx_cursor_run(c, &run);
+		step = min_t(u64, n, run.length);
+		err = kvctx_cipher_run(cipher, encrypt, nonce, block, step / KVC_BLOCK, run.page, run.offset);
+		kvctx_cursor_advance(c, step);
+		cond_resched();
+	}
+	return err;
+}

@@ -27,6 +27,7 @@ struct kvctx_op *kvctx_op_alloc(struct kvctx_session *s, struct kvctx_op **spare
 		return NULL;
 	memset(op, 0, offsetof(struct kvctx_op, inline_pieces));
 	op->session = s;
+	op->call.tenant = s->slot;
 	op->mem.user = op->inline_pieces + 1;
 	return op;
 }
@@ -109,15 +110,40 @@ int kvctx_req_unwanted(struct kvctx_req *req)
 	return op->mem.p2p && op_lost_peer(op) ? -ENODEV : 0;
 }
 
+/* Apart, as few have a pace */
+static noinline void op_leave_pace(struct kvctx_op *op)
+{
+	struct kvctx_pool *p = op->session->pool;
+
+	if (kvctx_pace_leave(&p->pace, &op->call, op->io.bytes))
+		mod_delayed_work(p->io_wq, &p->pace_work, 0);
+}
+
+/* Apart, as few have somebody else who takes their result. Fills of slots are nobody's operations. */
+static noinline void op_done(struct kvctx_op *op, s32 res, u32 flags)
+{
+	if (op->to.uring)
+		kvctx_tally_count(op->session->tally, &op->call, res, flags, os_now());
+	op->to.done(op, res, flags);
+}
+
 /* The end of an operation that was started. The session may be gone on return. Any context. */
 void kvctx_op_complete(struct kvctx_op *op, s32 res, u32 flags)
 {
+	u64 now;
+
 	os_trace_op(op_completed, &op->call, -1, res);
+	if (unlikely(op->call.pace.counts))
+		op_leave_pace(op);
 	kvctx_op_put_pieces(op);
-	if (unlikely(op->to.done))
-		op->to.done(op, res, flags);
-	else
+	if (unlikely(op->to.done)) {
+		op_done(op, res, flags);
+	} else {
+		/* what else is wanted is looked up behind this call, to be in registers that it does not save */
+		now = os_now();
+		kvctx_tally_count(op->session->tally, &op->call, res, flags, now);
 		op = kvctx_cq_post(op->session, op->call.user_data, res, flags, op);
+	}
 	if (op)
 		kvctx_op_discard(op);
 }
@@ -139,6 +165,20 @@ void kvctx_req_go(struct kvctx_req *req, int err)
 	struct kvctx_op *op = kvctx_op_of(req);
 
 	op->kind->go(op, err);
+}
+
+u32 kvctx_req_weight(const struct kvctx_req *req)
+{
+	const struct kvctx_op *op = container_of(req, struct kvctx_op, call);
+
+	return kvc_tenant_weight(op->session->pool->core, req->tenant);
+}
+
+struct kvc_pace kvctx_req_pace(const struct kvctx_req *req)
+{
+	const struct kvctx_op *op = container_of(req, struct kvctx_op, call);
+
+	return kvc_tenant_pace(op->session->pool->core, req->tenant);
 }
 
 /* What slots and single commands of io_uring are told of has no user_data. */

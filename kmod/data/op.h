@@ -17,6 +17,8 @@
  *
  *   state    owner      entered by               left when                              by calling
  *   NEW      submit.c   kvctx_op_alloc()         room, memory and pieces are there      the start of its opcode
+ *   PACED    wait.c     kvctx_pace()             its tenant may have more               kind->attempt()
+ *                                                it gives up (wait.c)                   kvctx_op_complete()
  *   PARKED   wait.c     kvctx_attempt()          there may be space                     kind->attempt()
  *                                                it gives up (wait.c)                   kvctx_op_complete()
  *   QUEUED   wait.c     kvctx_turn_take()        it is its turn, or it gives up         kind->go()
@@ -106,6 +108,12 @@ void kvctx_cursor_write(struct kvctx_cursor *c, const void *buf, u32 n);
 void kvctx_cursor_zero(struct kvctx_cursor *c, u64 n);
 void kvctx_cursor_copy(struct kvctx_cursor *to, struct kvctx_cursor *from, u32 n);
 u32 kvctx_cursor_crc(struct kvctx_cursor *c, u32 n);
+int kvctx_cursor_crypt(struct kvctx_cursor *c, struct kvctx_cipher *cipher, bool encrypt, const u8 *nonce, u32 block,
+		       u64 n);
+
+/* debug.c */
+void kvctx_debug_init(void);
+void kvctx_debug_exit(void);
 
 /* path.c */
 struct kvctx_path_found {
@@ -155,10 +163,12 @@ struct kvctx_cq {
 struct kvctx_session {
 	struct kvctx_tenant *tenant;
 	struct kvctx_pool *pool;
-	const bool *no_urgent;		/* the engine's word on this tenant */
+	const bool *no_urgent, *paced;	/* the engine's word on this tenant */
+	struct kvctx_tally_shard *tally;	/* where its operations count */
 	u16 slot;			/* the tenant's */
 	u32 losses_seen;		/* of members, see struct kvctx_flush */
 	struct kvctx_rights rights;
+	struct kvctx_cipher *cipher;	/* of a tenant whose pages are encrypted, from SETUP on; else NULL */
 	bool ready;			/* published by SETUP with release order */
 	bool dying;			/* set by close; nothing is parked any more */
 	struct mutex setup_lock;	/* SETUP, EVENTS */
@@ -246,6 +256,7 @@ struct kvctx_uring {
 /* How an operation came, when not by the ioctl */
 struct kvctx_from {
 	struct kvctx_uring *uring;
+	bool may_wait;			/* it was marked to be cancelled, if it has to */
 	/* The caller's pieces; NULL: they are what sqe->segs says */
 	int (*pieces)(struct kvctx_op *op, struct kvctx_from *from);
 };
@@ -302,9 +313,11 @@ struct kvctx_op {
 		struct {
 			struct kvc_load page;
 			bool verify;		/* the chunks are checked */
+			u64 told;		/* seq of the page whose CRCs its caller has; 0: none */
 			u32 head;		/* bytes read in front of the caller's range */
 			u32 span;		/* bytes read, without padding */
 			struct kvctx_mem *scratch;
+			struct kvctx_piece sealed;	/* all of it, when the page is encrypted */
 			struct kvctx_load_again *again;	/* a chunk is read once more */
 		} load;
 	};
@@ -378,6 +391,7 @@ static inline void kvctx_send(struct kvctx_member *m, struct kvctx_bio *b)
 void kvctx_wait_init(struct kvctx_pool *p);
 void kvctx_wait_exit(struct kvctx_pool *p);
 int kvctx_attempt(struct kvctx_op *op, bool behind);
+int kvctx_pace(struct kvctx_op *op);
 void kvctx_turn_take(struct kvctx_op *op);
 void kvctx_turn_end(struct kvctx_op *op);
 bool kvctx_turn_take_back(struct kvctx_op *op, u32 member);
@@ -407,6 +421,7 @@ int kvctx_store_start(struct kvctx_op *op);
 int kvctx_delete_start(struct kvctx_op *op);
 int kvctx_flush_op_start(struct kvctx_op *op);
 int kvctx_load_begin(struct kvctx_op *op);
+int kvctx_load_tell(struct kvctx_op *op);
 int kvctx_load_move(struct kvctx_op *op);
 void kvctx_load_go(struct kvctx_op *op, int err);
 void kvctx_load_finish(struct kvctx_op *op);

@@ -132,16 +132,30 @@ static void session_setup_undo(struct kvctx_session *s)
 	if (s->domain)
 		kvc_domain_put(s->pool->core, s->domain);
 	s->domain = NULL;
+	kvctx_cipher_put(s->cipher);
+	s->cipher = NULL;
+}
+
+/* The key as it is now: who has opened a session keeps to it. */
+static int session_setup_cipher(struct kvctx_session *s)
+{
+	if (!s->rights.encrypted)
+		return 0;
+	mutex_lock(&kvctx_mutex);
+	s->cipher = kvctx_cipher_get(s->tenant->cipher);
+	mutex_unlock(&kvctx_mutex);
+	return s->cipher && kvctx_cipher_valid(s->cipher) ? 0 : -ENOKEY;
 }
 
 static int session_setup_all(struct kvctx_session *s, struct kvctx_setup *arg)
 {
 	int err;
 
-	err = kvc_domain_open(s->pool->core, s->tenant->slot, arg->keyspace, &s->domain);
-	if (err)
-		return err;
-	err = kvctx_cq_setup(&s->cq, roundup_pow_of_two(arg->cq_entries));
+	err = session_setup_cipher(s);
+	if (!err)
+		err = kvc_domain_open(s->pool->core, s->tenant->slot, arg->keyspace, &s->domain);
+	if (!err)
+		err = kvctx_cq_setup(&s->cq, roundup_pow_of_two(arg->cq_entries));
 	if (!err)
 		err = session_setup_eventfd(s, arg);
 	if (!err)
@@ -388,9 +402,12 @@ static int session_open(struct inode *inode, struct file *file)
 	s->pool = s->tenant->pool;
 	s->slot = (u16)s->tenant->slot;
 	s->no_urgent = kvc_tenant_no_urgent(s->pool->core, s->slot);
+	s->paced = kvc_tenant_paced(s->pool->core, s->slot);
+	s->tally = kvctx_tally_join(s->tenant->tally);
 	s->losses_seen = atomic_read(&s->pool->losses);
 	s->rights = (struct kvctx_rights){
 		.rdonly = !(file->f_mode & FMODE_WRITE), .verified = s->tenant->flags & KVCTX_TENANT_VERIFIED,
+		.encrypted = s->tenant->flags & KVCTX_TENANT_ENCRYPTED,
 		.page_max = kvc_page_max(s->pool->core),
 	};
 	mutex_init(&s->setup_lock);

@@ -48,6 +48,8 @@ static void slot_fill_go(struct kvctx_op *fill, int err)
 		kvctx_turn_end(fill);
 		err = -ETIME;
 	}
+	if (!err && unlikely(READ_ONCE(*fill->session->paced)))
+		kvctx_pace_charge(&fill->session->pool->pace, &fill->call, fill->io.bytes);
 	kvctx_load_go(fill, err);
 }
 
@@ -118,9 +120,21 @@ static void slot_hit(struct kvctx_slots *t)
 	percpu_counter_inc(&s->pool->counters.slot_hits);
 }
 
+static bool slot_may_read_ahead(struct kvctx_slots *t)
+{
+	struct kvctx_session *s = t->session;
+	struct kvc_pace limit;
+
+	if (likely(!READ_ONCE(*s->paced)))
+		return true;
+	limit = kvc_tenant_pace(s->pool->core, s->slot);
+	return kvctx_pace_has_room(&s->pool->pace, s->slot, &limit);
+}
+
 static const struct kvctx_slots_ops slot_ops = {
 	.fill = slot_fill_new, .discard = slot_fill_discard, .begin = slot_fill_begin, .recall = slot_fill_recall,
 	.hurry = slot_fill_hurry, .copy = slot_copy_start, .hit = slot_hit,
+	.may_read_ahead = slot_may_read_ahead,
 };
 
 /* PREFETCH, GET */

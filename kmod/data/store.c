@@ -10,6 +10,9 @@
  * Some devices compute something over what they send, and fail when it changes meanwhile, for all who use them (stable
  * writes: NVMe/TCP with digests, protection information, parity). They are sent a copy, and the CRCs are its.
  *
+ * A page of a tenant with a key is copied too, and what is sent and has CRCs is the copy, encrypted (cipher.c). Its
+ * nonce is drawn here, for each STORE.
+ *
  * Pages from peer memory, and those of callers who say so (NO_VERIFY), are not read by the CPU: they get the CRCs that
  * the caller sent, or none. Otherwise the caller's CRCs are compared.
  *
@@ -19,6 +22,7 @@
  * STORE and DELETE may find no space and wait (wait.c). FLUSH is started at once and never waits to be started, so
  * it has no deadline to miss.
  */
+#include <linux/random.h>
 #include <linux/slab.h>
 
 #include "op.h"
@@ -26,13 +30,14 @@
 /* Shall nobody be able to change what the device is sent? Of a peer's memory there is no copy. */
 static bool store_copies(const struct kvctx_op *op)
 {
-	return bdev_stable_writes(op->session->pool->members[op->io.member].bdev) && !op->mem.p2p;
+	return op->session->cipher ||
+	       (bdev_stable_writes(op->session->pool->members[op->io.member].bdev) && !op->mem.p2p);
 }
 
 /* Does the CPU read the page, to compute its CRCs? */
 static bool store_reads(const struct kvctx_op *op)
 {
-	return !op->mem.p2p && !(op->call.flags & KVCTX_OP_NO_VERIFY);
+	return op->session->cipher || (!op->mem.p2p && !(op->call.flags & KVCTX_OP_NO_VERIFY));
 }
 
 static void store_crcs(struct kvctx_op *op)
@@ -140,6 +145,19 @@ static int store_copy(struct kvctx_op *op)
 	return 0;
 }
 
+static int store_encrypt(struct kvctx_op *op)
+{
+	u8 nonce[KVC_NONCE_LEN];
+	struct kvctx_cursor c;
+
+	if (!op->session->cipher)
+		return 0;
+	get_random_bytes(nonce, sizeof(nonce));
+	kvc_store_nonce(op->session->pool->core, &op->store.page, nonce);
+	kvctx_cursor_init(&c, &op->store.copied);
+	return kvctx_cursor_crypt(&c, op->session->cipher, true, nonce, 0, op->io.bytes);
+}
+
 /* Send, and compute or take over the CRCs. The caller holds a count of io.pending. */
 static inline void store_send(struct kvctx_op *op)
 {
@@ -152,7 +170,7 @@ static inline void store_send(struct kvctx_op *op)
 static void store_copy_work(struct work_struct *work)
 {
 	struct kvctx_op *op = container_of(work, struct kvctx_op, run.work);
-	int err = store_copy(op);
+	int err = store_copy(op) ?: store_encrypt(op);
 
 	if (err) {
 		cmpxchg(&op->io.error, 0, err);
@@ -224,6 +242,8 @@ static const struct kvctx_op_kind store_kind = {
 
 int kvctx_store_start(struct kvctx_op *op)
 {
+	if (op->mem.p2p && op->session->cipher)
+		return -EREMOTEIO;
 	if (op->mem.p2p) {
 		op->call.barred = ~kvctx_io_members(op);
 		if (!~op->call.barred)

@@ -24,6 +24,14 @@ struct submit_opcode {
 	s32 (*now)(struct kvctx_session *s, const struct kvctx_sqe *sqe);
 };
 
+/* What begins, of that which moves pages: a tenant's pace may have it wait before */
+static const struct kvctx_op_kind submit_paced[KVCTX_OPS] = {
+	[KVCTX_OP_STORE]	= { .attempt = kvctx_store_start },
+	[KVCTX_OP_LOAD]		= { .attempt = kvctx_load_start },
+	[KVCTX_OP_PREFETCH]	= { .attempt = kvctx_prefetch_start },
+	[KVCTX_OP_GET]		= { .attempt = kvctx_prefetch_start },
+};
+
 static s32 submit_query(struct kvctx_session *s, const struct kvctx_sqe *sqe)
 {
 	struct kvctx_key key = sqe->key;
@@ -132,8 +140,22 @@ static int submit_get_arrays(struct kvctx_op *op, const struct kvctx_sqe *sqe)
 	return submit_copy((void **)&op->call.keys, sqe->keys, sqe->nr_keys * sizeof(*op->call.keys));
 }
 
+/* Apart, as few have a pace */
+static noinline int submit_pace(struct kvctx_op *op)
+{
+	int err = 0;
+
+	/* that can be done now only */
+	if (op->call.crcs_to)
+		err = kvctx_load_tell(op);
+	if (err)
+		return err;
+	op->kind = &submit_paced[op->call.opcode];
+	return kvctx_pace(op);
+}
+
 /* 0: taken over, and maybe ended */
-static int submit_start(struct kvctx_session *s, const struct kvctx_sqe *sqe, u32 opcode, u64 deadline,
+static int submit_start(struct kvctx_session *s, const struct kvctx_sqe *sqe, u32 opcode, ktime_t now, u64 deadline,
 			struct kvctx_from *from, struct kvctx_op **spare)
 {
 	struct kvctx_op *op = kvctx_op_alloc(s, spare);
@@ -151,6 +173,7 @@ static int submit_start(struct kvctx_session *s, const struct kvctx_sqe *sqe, u3
 	op->call.length = sqe->length;
 	op->call.depth = sqe->depth;
 	op->call.lease_ms = sqe->lease_ms;
+	op->call.since = now;
 	op->call.deadline = deadline;
 	if (from) {
 		/* the command counts the operations that are to report to it */
@@ -163,7 +186,10 @@ static int submit_start(struct kvctx_session *s, const struct kvctx_sqe *sqe, u3
 		err = from && from->pieces ? from->pieces(op, from) : submit_get_pieces(op, sqe);
 	if (!err) {
 		os_trace_op(op_submitted, &op->call, -1, 0);
-		err = submit_opcodes[opcode].start(op);
+		if (unlikely(READ_ONCE(*s->paced)) && submit_paced[opcode].attempt && (!from || from->may_wait))
+			err = submit_pace(op);
+		else
+			err = submit_opcodes[opcode].start(op);
 	}
 	if (err) {
 		if (from)
@@ -205,10 +231,12 @@ static s32 submit_one(struct kvctx_session *s, const struct kvctx_sqe *sqe, ktim
 		if (os_now() >= deadline)
 			return -ETIME;
 	}
+	if (unlikely(s->cipher) && kvctx_rules[opcode].keyed && !kvctx_cipher_valid(s->cipher))
+		return -ENOKEY;
 	if (submit_opcodes[opcode].now)
 		return submit_opcodes[opcode].now(s, sqe);
 	do {
-		res = submit_start(s, sqe, opcode, deadline, from, spare);
+		res = submit_start(s, sqe, opcode, now, deadline, from, spare);
 		if (!res)
 			return -EIOCBQUEUED;
 	} while (res == -ERESTART && !submit_fault_in_crcs(s, sqe));
@@ -222,8 +250,10 @@ s32 kvctx_submit_sqe(struct kvctx_session *s, const struct kvctx_sqe *sqe, struc
 	s32 res = submit_one(s, sqe, ktime_get(), from, &unused);
 
 	kvctx_op_discard_all(unused);
-	if (res != -EIOCBQUEUED)
+	if (res != -EIOCBQUEUED) {
 		os_trace(op_immediate, s, sqe, res);
+		kvctx_tally_refused(s->tally, sqe->opcode, res);
+	}
 	return res;
 }
 
@@ -244,6 +274,7 @@ static long submit_some(struct kvctx_session *s, const struct kvctx_sqe __user *
 		res = submit_one(s, &sqes[i], now, from, &spare);
 		if (res != -EIOCBQUEUED) {
 			os_trace(op_immediate, s, &sqes[i], res);
+			kvctx_tally_refused(s->tally, sqes[i].opcode, res);
 			kvctx_cq_post(s, sqes[i].user_data, res, 0, NULL);
 		}
 	}

@@ -24,8 +24,9 @@
  * they are not looked up by address, then, but searched in the queues, where they name their command. A command says
  * first that it is cancelled and then has the queues searched, by one work item for all of them: there may be many. Who
  * queues an operation looks under the queue's lock. What does not wait goes on to its end, and so do URGENT commands
- * that wait for a place in a device's queue: the device has others of the kind. Commands that may wait are marked for
- * it before they start, and from then on completed, never returned.
+ * that wait for a place in a device's queue, or for their turn there: the device has others of the kind. Commands that
+ * may wait, for their tenant's pace too, are marked for it before they start, and from then on completed, never
+ * returned. Those that are not marked do not wait for their pace, should it have changed meanwhile.
  */
 #include <linux/uaccess.h>
 
@@ -156,11 +157,14 @@ static int uring_single_read(const struct kvctx_uring_op *u, bool fixed, struct 
 	}
 }
 
-/* For space, or in a queue at the device. What waits for a page on its way to a slot does not wait long. */
+/*
+ * For its tenant's pace, for space, or in a queue at the device. What waits for a page on its way to a slot does not
+ * wait long.
+ */
 static bool uring_single_may_wait(const struct kvctx_session *s, const struct kvctx_sqe *sqe)
 {
 	return sqe->opcode == KVCTX_OP_STORE || sqe->opcode == KVCTX_OP_DELETE || sqe->prio > KVCTX_PRIO_URGENT ||
-	       !kvctx_session_urgent(s);
+	       !kvctx_session_urgent(s) || READ_ONCE(*s->paced);
 }
 
 static int uring_single(struct kvctx_session *s, struct io_uring_cmd *cmd, unsigned int issue_flags)
@@ -180,6 +184,7 @@ static int uring_single(struct kvctx_session *s, struct io_uring_cmd *cmd, unsig
 		return res;
 	uring_init(cmd, issue_flags, uring_single_done);
 	marked = uring_single_may_wait(s, &sqe);
+	one.from.may_wait = marked;
 	if (marked)
 		io_uring_cmd_mark_cancelable(cmd, issue_flags);
 	percpu_counter_inc(inflight);
@@ -199,7 +204,7 @@ static void uring_batch_done(struct kvctx_op *op, s32 res, u32 flags)
 static int uring_batch(struct kvctx_session *s, struct io_uring_cmd *cmd, unsigned int issue_flags)
 {
 	struct kvctx_uring *u = uring_of(cmd);
-	struct kvctx_from from = { .uring = u };
+	struct kvctx_from from = { .uring = u, .may_wait = true };
 	struct kvctx_uring_submit payload;
 	struct kvctx_submit arg;
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What lets operations go on that wait for space (session/park.c) or for a turn at a member's device (session/turn.c):
- * a work item of the pool, and one of each member. The latter looks after the deadlines of bios, too (send.c). Neither
- * ever waits for a device: a member that does not answer keeps up nobody who wants another one.
+ * What lets operations go on that wait for their tenant's pace (session/pace.c), for space (session/park.c) or for a
+ * turn at a member's device (session/turn.c): two work items of the pool, and one of each member. The latter looks
+ * after the deadlines of bios, too (send.c). None of them ever waits for a device: a member that does not answer keeps
+ * up nobody who wants another one.
  *
  * Who waits gives up (session/queue.c) with -ECANCELED when its session closes, a CANCEL names it, or its io_uring
  * command was cancelled; with -ENODEV when it names memory of a peer that is gone.
@@ -28,7 +29,6 @@ int kvctx_attempt(struct kvctx_op *op, bool behind)
 	struct kvctx_pool *p = op->session->pool;
 	int err = -EAGAIN;
 
-	op->call.tenant = op->session->slot;
 	if (kvctx_park_at_once(&p->space, &op->call, behind))
 		err = op->kind->attempt(op);
 	if (err != -EAGAIN)
@@ -39,6 +39,43 @@ int kvctx_attempt(struct kvctx_op *op, bool behind)
 	percpu_counter_inc(&p->counters.store_waits);
 	wait_tick(p, &p->space_work);
 	return 0;
+}
+
+/*
+ * Call kind->attempt() when its tenant's pace lets @op begin. 0: it was taken over; otherwise it completes with the
+ * error.
+ */
+int kvctx_pace(struct kvctx_op *op)
+{
+	struct kvctx_pool *p = op->session->pool;
+	int ret = kvctx_pace_enter(&p->pace, &op->call);
+
+	if (ret < 0)
+		return ret;
+	if (!ret) {
+		/* @op may be gone */
+		wait_tick(p, &p->pace_work);
+		return 0;
+	}
+	ret = op->kind->attempt(op);
+	if (ret) {
+		kvctx_pace_leave(&p->pace, &op->call, false);
+		op->call.pace.counts = false;
+	}
+	return ret;
+}
+
+static void wait_pace_work(struct work_struct *work)
+{
+	struct kvctx_pool *p = container_of(to_delayed_work(work), struct kvctx_pool, pace_work);
+	struct blk_plug plug;
+	bool again;
+
+	blk_start_plug(&plug);
+	again = kvctx_pace_run(&p->pace);
+	blk_finish_plug(&plug);
+	if (again)
+		wait_tick(p, &p->pace_work);
 }
 
 static void wait_space_work(struct work_struct *work)
@@ -77,7 +114,7 @@ void kvctx_turn_take(struct kvctx_op *op)
 {
 	struct kvctx_turn *t = turn_of(op);
 
-	if (unlikely(!kvctx_turn_at_once(t, op->call.prio))) {
+	if (unlikely(!kvctx_turn_at_once(t, &op->call))) {
 		wait_turn(op, t);
 		return;
 	}
@@ -123,8 +160,10 @@ static void wait_turn_work(struct work_struct *work)
 s32 kvctx_cancel(struct kvctx_session *s, const struct kvctx_sqe *sqe)
 {
 	struct kvctx_pool *p = s->pool;
-	u32 i, nr = kvctx_queue_cancel(&p->space.of[s->tenant->slot], s, sqe->offset);
+	/* in the order in which operations pass them */
+	u32 i, nr = kvctx_queue_cancel(&p->pace.of[s->slot].queue, s, sqe->offset);
 
+	nr += kvctx_queue_cancel(&p->space.of[s->slot], s, sqe->offset);
 	for (i = 0; i < KVC_MEMBERS_MAX; i++) {
 		nr += kvctx_queue_cancel(&p->members[i].turn.queue, s, sqe->offset);
 		nr += kvctx_send_cancel(&p->members[i], s, sqe->offset);
@@ -137,6 +176,7 @@ void kvctx_sweep(struct kvctx_pool *p)
 {
 	u32 i;
 
+	kvctx_pace_weed(&p->pace);
 	kvctx_park_weed(&p->space);
 	for (i = 0; i < KVC_MEMBERS_MAX; i++) {
 		kvctx_queue_weed(&p->members[i].turn.queue, false);
@@ -153,8 +193,10 @@ void kvctx_wait_init(struct kvctx_pool *p)
 {
 	u32 i;
 
+	kvctx_pace_init(&p->pace);
 	kvctx_park_init(&p->space);
 	INIT_DELAYED_WORK(&p->space_work, wait_space_work);
+	INIT_DELAYED_WORK(&p->pace_work, wait_pace_work);
 	INIT_WORK(&p->sweep, wait_sweep_work);
 	for (i = 0; i < KVC_MEMBERS_MAX; i++) {
 		kvctx_turn_init(&p->members[i].turn);
@@ -168,6 +210,7 @@ void kvctx_wait_exit(struct kvctx_pool *p)
 {
 	u32 i;
 
+	cancel_delayed_work_sync(&p->pace_work);
 	cancel_delayed_work_sync(&p->space_work);
 	for (i = 0; i < KVC_MEMBERS_MAX; i++) {
 		cancel_work_sync(&p->members[i].send.work);

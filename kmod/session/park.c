@@ -88,10 +88,7 @@ static struct kvctx_req *park_next(struct kvctx_queue *q)
 	os_lock_task(&q->lock);
 	list_for_each_entry_safe(req, next, &q->reqs[1], wait.node) {
 		if (~(req->barred | q->full)) {
-			kvctx_queue_out(q, req);
-			q->tried.owner = kvctx_req_owner(req);
-			q->tried.user_data = req->user_data;
-			q->tried.cancelled = false;
+			kvctx_queue_try(q, req);
 			found = req;
 			break;
 		}

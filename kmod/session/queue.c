@@ -16,12 +16,27 @@
  */
 #include "session/wait.h"
 
+/* Has a CANCEL named it while it was on its way from one queue to another, and in neither of them? */
+static bool queue_missed(struct kvctx_req *req)
+{
+	const struct kvctx_tried *tried;
+
+	if (likely(!req->pace.on_way))
+		return false;
+	req->pace.on_way = false;
+	tried = req->wait.tried;
+	return READ_ONCE(tried->cancelled) && tried->user_data == req->user_data &&
+	       tried->owner == kvctx_req_owner(req);
+}
+
 /* 0, or why @req shall not wait. Behind those of its rank, or in @front of them. */
 int kvctx_queue_add(struct kvctx_queue *q, u32 rank, struct kvctx_req *req, bool front)
 {
 	int err = kvctx_req_unwanted(req);
 
 	os_assert_locked(&q->lock);
+	if (!err && queue_missed(req))
+		err = -ECANCELED;
 	if (err)
 		return err;
 	req->wait.queued = true;
@@ -36,8 +51,19 @@ void kvctx_queue_out(struct kvctx_queue *q, struct kvctx_req *req)
 {
 	os_assert_locked(&q->lock);
 	list_del(&req->wait.node);
+	if (q->turns)
+		list_del(&req->wait.turn);
 	req->wait.queued = false;
 	os_atomic_dec(req->wait.passed ? &q->passed : &q->waiting);
+}
+
+/* Out of the queue, to be tried. The queue remembers whom a CANCEL may name meanwhile. */
+void kvctx_queue_try(struct kvctx_queue *q, struct kvctx_req *req)
+{
+	kvctx_queue_out(q, req);
+	q->tried.owner = kvctx_req_owner(req);
+	q->tried.user_data = req->user_data;
+	WRITE_ONCE(q->tried.cancelled, false);
 }
 
 /* Out of the queue, to the list of those to be dropped */
@@ -126,7 +152,8 @@ u32 kvctx_queue_cancel_all(struct kvctx_queue *q, const void *session, const u64
 			nr++;
 		}
 	}
-	q->tried.cancelled |= q->tried.owner == session && queue_is_among(q->tried.user_data, names, nr_names);
+	if (q->tried.owner == session && queue_is_among(q->tried.user_data, names, nr_names))
+		WRITE_ONCE(q->tried.cancelled, true);
 	os_unlock_task(&q->lock);
 	queue_drop(q, &out);
 	return nr;

@@ -28,6 +28,7 @@ struct kvctx_req {
 	};
 	u32 lease_ms;
 	u8 key[KVC_KEY_LEN] __aligned(8);
+	u64 since;			/* SUBMIT took it then, os_now() */
 	u64 deadline;			/* OS_NEVER: none */
 	union {
 		u32 *crcs;		/* STORE: the caller's, a copy; NULL: none came */
@@ -38,15 +39,30 @@ struct kvctx_req {
 
 	struct {			/* under the lock of what it waits in, see wait.h */
 		struct list_head node;
+		struct list_head turn;	/* among those of its tenant and rank, see turn.c */
 		bool queued;
 		bool passed;		/* those behind it go before it, see park.c */
 		bool waited;		/* it is not in the hands of who submitted it any more */
 		int err;		/* why it waits no longer */
 		u32 bytes;		/* for a turn: that it will move */
-		u64 since;		/* likewise */
+		union {
+			u64 since;	/* likewise */
+			const struct kvctx_tried *tried;	/* while pace.on_way */
+		};
 	} wait;
+	struct {			/* see pace.c */
+		bool counts;		/* it is in flight, by its tenant's limit */
+		bool on_way;		/* from its lane to what it waits for next; wait.tried says who that is */
+		u32 bytes;		/* that it was charged for */
+	} pace;
 	struct kvctx_slot *slot;	/* that it waits for, copies from or fills, see slots.h */
 };
+
+/* Of a queue where priorities have a rank each */
+static inline u32 kvctx_req_rank(const struct kvctx_req *req)
+{
+	return req->prio - KVCTX_PRIO_URGENT;
+}
 
 /* A key as the engine wants it: the same bytes on every machine. Converts in place. */
 static inline const u8 *kvctx_key_bytes(struct kvctx_key *key)
@@ -63,6 +79,9 @@ int kvctx_req_attempt(struct kvctx_req *req);	/* 0: taken over; -EAGAIN: again w
 void kvctx_req_go(struct kvctx_req *req, int err);	/* its turn came, or never will */
 /* Would nobody take the result any more, or can it not be had? 0, or why. The lock of what it waits in */
 int kvctx_req_unwanted(struct kvctx_req *req);
+/* Of its tenant. The same lock, or none */
+u32 kvctx_req_weight(const struct kvctx_req *req);	/* never 0 */
+struct kvc_pace kvctx_req_pace(const struct kvctx_req *req);
 /* The session that knows it by its user_data, or NULL. The same lock, or its owner's */
 const void *kvctx_req_owner(const struct kvctx_req *req);
 

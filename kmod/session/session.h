@@ -30,6 +30,7 @@
 struct kvctx_rights {
 	bool rdonly;			/* it may not write */
 	bool verified;			/* the tenant refuses what would not verify */
+	bool encrypted;			/* its pages are: what is on media has CRCs, what callers see has none */
 	u32 page_max;			/* bytes of the longest page */
 };
 
@@ -37,6 +38,7 @@ struct kvctx_rights {
 struct kvctx_rule {
 	bool known;
 	bool writes;			/* refused in a read-only session */
+	bool keyed;			/* refused when the key of an encrypted tenant may not be used any more */
 	u8 prio;			/* what KVCTX_PRIO_DEFAULT means */
 	u32 flags;			/* KVCTX_OP_* */
 	u32 fields;			/* of those that not every opcode uses, see sqe.c */

@@ -245,6 +245,7 @@ static int slot_fill(struct kvctx_slots *t, const struct slot_want *w)
 	fill->prio = w->prio;
 	memcpy(fill->key, w->key, sizeof(fill->key));
 	fill->length = w->load.length;
+	fill->since = os_now();
 	fill->deadline = OS_NEVER;
 	os_lock_task(&t->lock);
 	err = slot_take(t, fill, w);
@@ -313,7 +314,7 @@ u32 kvctx_slots_prefetch(struct kvctx_slots *t, const struct kvctx_key *keys, u3
 {
 	u32 i;
 
-	for (i = 0; i < nr; i++) {
+	for (i = 0; i < nr && t->ops->may_read_ahead(t); i++) {
 		struct slot_want w = {
 			.key = (const u8 *)&keys[i], .lease_ms = lease_ms, .prio = KVCTX_PRIO_BACKGROUND,
 			.batch = batch,

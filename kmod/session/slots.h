@@ -52,6 +52,7 @@ struct kvctx_slots_ops {
 	void (*hurry)(struct kvctx_req *fill);		/* one that was recalled goes on, with another priority */
 	void (*copy)(struct kvctx_req *load);		/* from its slot to the caller; kvctx_slot_copied() follows */
 	void (*hit)(struct kvctx_slots *t);		/* counts a page that was here, or on its way */
+	bool (*may_read_ahead)(struct kvctx_slots *t);	/* has its tenant bytes left for that? See pace.c */
 };
 
 /* NULL: no memory. Freed by os_free() when there is no operation and no fill any more */

@@ -19,27 +19,30 @@ enum {
 
 const struct kvctx_rule kvctx_rules[KVCTX_OPS] = {
 	[KVCTX_OP_STORE] = {
-		.known = true, .writes = true, .prio = KVCTX_PRIO_NORMAL,
+		.known = true, .keyed = true, .writes = true, .prio = KVCTX_PRIO_NORMAL,
 		.flags = KVCTX_OP_NOWAIT | KVCTX_OP_NO_VERIFY | KVCTX_OP_REPLACE,
 		.fields = F_KEY | F_SEGS | F_DEPTH | F_PRIO | F_CRCS,
 	},
 	[KVCTX_OP_LOAD] = {
-		.known = true, .prio = KVCTX_PRIO_URGENT,
+		.known = true, .keyed = true, .prio = KVCTX_PRIO_URGENT,
 		.flags = KVCTX_OP_NO_VERIFY | KVCTX_OP_NO_SLOT,
 		.fields = F_KEY | F_SEGS | F_OFFSET | F_PRIO | F_CRCS,
 	},
 	[KVCTX_OP_DELETE] = { .known = true, .writes = true, .flags = KVCTX_OP_NOWAIT, .fields = F_KEY },
-	[KVCTX_OP_QUERY] = { .known = true, .fields = F_KEY },
+	[KVCTX_OP_QUERY] = { .known = true, .keyed = true, .fields = F_KEY },
 	[KVCTX_OP_PREFETCH] = {
-		.known = true, .prio = KVCTX_PRIO_BACKGROUND, .fields = F_KEY | F_LEASE_MS | F_PRIO,
+		.known = true, .keyed = true, .prio = KVCTX_PRIO_BACKGROUND, .fields = F_KEY | F_LEASE_MS | F_PRIO,
 	},
-	[KVCTX_OP_GET] = { .known = true, .prio = KVCTX_PRIO_URGENT, .fields = F_KEY | F_LEASE_MS | F_PRIO },
+	[KVCTX_OP_GET] = {
+		.known = true, .keyed = true, .prio = KVCTX_PRIO_URGENT, .fields = F_KEY | F_LEASE_MS | F_PRIO,
+	},
 	[KVCTX_OP_PUT] = { .known = true, .fields = F_LEASE },
-	[KVCTX_OP_LEASE] = { .known = true, .fields = F_KEY | F_LEASE_MS },
+	[KVCTX_OP_LEASE] = { .known = true, .keyed = true, .fields = F_KEY | F_LEASE_MS },
 	[KVCTX_OP_RELEASE] = { .known = true, .fields = F_LEASE },
 	[KVCTX_OP_FLUSH] = { .known = true, .writes = true },
 	[KVCTX_OP_MATCH] = {
-		.known = true, .flags = KVCTX_OP_MATCH_LEASE | KVCTX_OP_MATCH_PREFETCH | KVCTX_OP_MATCH_ALL,
+		.known = true, .keyed = true,
+		.flags = KVCTX_OP_MATCH_LEASE | KVCTX_OP_MATCH_PREFETCH | KVCTX_OP_MATCH_ALL,
 		.fields = F_SEGS | F_LEASE_MS | F_KEYS,
 	},
 	[KVCTX_OP_CANCEL] = { .known = true, .fields = F_OFFSET },
@@ -115,6 +118,8 @@ int kvctx_sqe_check(const struct kvctx_sqe *sqe, const struct kvctx_rule *rule, 
 		return -EACCES;
 	if (sqe->flags & KVCTX_OP_NO_VERIFY && rights->verified)
 		return -EPERM;
+	if (sqe->crcs && rights->encrypted)
+		return -EOPNOTSUPP;
 	if (!(rule->fields & F_SEGS))
 		return rule->known ? 0 : -EINVAL;
 	/* 0 is not below it */

@@ -11,6 +11,13 @@
 #define KVCTX_TICK_MS		10U
 #define KVCTX_TURN_MAX_BYTES	(256U << 20)	/* in flight at a member, of URGENT ones and of the others each */
 
+/* Who is, or was last, being tried again; under the lock of its queue */
+struct kvctx_tried {
+	const void *owner;		/* kvctx_req_owner() */
+	u64 user_data;
+	bool cancelled;			/* a CANCEL named it meanwhile; read without the lock, too */
+};
+
 struct kvctx_queue {
 	struct os_atomic waiting;	/* who is in it, or about to be, or being tried again; not the passed ones */
 	struct os_lock lock;		/* what follows */
@@ -18,11 +25,8 @@ struct kvctx_queue {
 	struct os_atomic passed;	/* in it, but in nobody's way, see park.c */
 	u64 full;			/* members without space for one of these; read without the lock, too */
 	u64 until;			/* the earliest deadline among them */
-	struct {			/* who is, or was last, being tried again, see park.c */
-		const void *owner;	/* kvctx_req_owner() */
-		u64 user_data;
-		bool cancelled;		/* a CANCEL named it meanwhile */
-	} tried;
+	bool turns;			/* those in it are in a flow, too, see turn.c; never changes */
+	struct kvctx_tried tried;	/* see park.c */
 	void (*drop)(struct kvctx_req *req, int err);	/* the end of one that gives up; never changes; no lock */
 };
 
@@ -32,16 +36,38 @@ struct kvctx_park {
 	struct kvctx_queue of[KVC_TENANTS_MAX];	/* a tenant's STOREs and DELETEs, by its slot */
 };
 
+enum { KVCTX_TURN_URGENT, KVCTX_TURN_NORMAL, KVCTX_TURN_BACKGROUND, KVCTX_TURN_RANKS };
+
+#define KVCTX_TURN_SHARED	U32_MAX		/* for kvctx_turn.alone, .last: several tenants; none yet */
+
+/* What a tenant has of a member */
+struct kvctx_flow {
+	struct list_head node;		/* in turn->flows while something waits, and until that is noticed */
+	struct list_head reqs[KVCTX_TURN_RANKS];	/* what waits, in order */
+	u64 pass[2];			/* bytes that went over its weight: URGENT ones, the others */
+};
+
 struct kvctx_turn {
 	struct os_atomic64 urgent;	/* bytes in flight of URGENT operations, at least one of each */
 	struct os_atomic64 bytes;	/* of the less urgent ones */
-	struct kvctx_queue queue;	/* a rank each: URGENT, NORMAL, BACKGROUND */
+	u32 alone;			/* the only tenant that comes, or SHARED; read without the lock, too */
+	struct kvctx_queue queue;	/* a rank each */
+	/* under queue.lock */
+	u32 last;			/* whose operation came last, */
+	u64 since;			/* and no other's came since then */
+	u64 pass[2];			/* of who went last: of any who come now it is not less */
+	u32 longest;			/* bytes of the longest operation that came lately, */
+	u64 longest_since;		/* and when */
+	u64 late;			/* when one went that had waited too long for its priority */
+	struct list_head flows;
+	struct kvctx_flow of[KVC_TENANTS_MAX];	/* by the tenant's slot */
 };
 
 /* queue.c */
 void kvctx_queue_init(struct kvctx_queue *q, void (*drop)(struct kvctx_req *req, int err));
 int kvctx_queue_add(struct kvctx_queue *q, u32 rank, struct kvctx_req *req, bool front);
 void kvctx_queue_out(struct kvctx_queue *q, struct kvctx_req *req);
+void kvctx_queue_try(struct kvctx_queue *q, struct kvctx_req *req);
 void kvctx_queue_weed(struct kvctx_queue *q, bool late);
 u32 kvctx_queue_cancel(struct kvctx_queue *q, const void *session, u64 user_data);
 u32 kvctx_queue_cancel_all(struct kvctx_queue *q, const void *session, const u64 *names, u32 nr_names);
@@ -69,6 +95,12 @@ static inline bool kvctx_park_at_once(const struct kvctx_park *p, const struct k
 	       (!os_atomic_read(&q->waiting) && ~(req->barred | READ_ONCE(q->full)));
 }
 
+/* Bytes, now */
+static inline u64 kvctx_turn_inflight(const struct kvctx_turn *t)
+{
+	return os_atomic64_read(&t->urgent) + os_atomic64_read(&t->bytes);
+}
+
 static inline void kvctx_turn_begin(struct kvctx_turn *t, u8 prio, u32 bytes)
 {
 	if (prio == KVCTX_PRIO_URGENT)
@@ -77,11 +109,13 @@ static inline void kvctx_turn_begin(struct kvctx_turn *t, u8 prio, u32 bytes)
 		os_atomic64_add(&t->bytes, bytes);
 }
 
-/* Nobody is here whom an operation of this priority may have to let go first, nor too much in flight. */
-static inline bool kvctx_turn_at_once(const struct kvctx_turn *t, u8 prio)
+/* Nobody is here whom @req may have to let go first, nor too much in flight. */
+static inline bool kvctx_turn_at_once(const struct kvctx_turn *t, const struct kvctx_req *req)
 {
+	if (READ_ONCE(t->alone) != req->tenant)
+		return false;
 	/* half: while URGENT ones wait there is more, so none passes them */
-	if (prio == KVCTX_PRIO_URGENT)
+	if (req->prio == KVCTX_PRIO_URGENT)
 		return os_atomic64_read(&t->urgent) < KVCTX_TURN_MAX_BYTES / 2;
 	return !(os_atomic64_read(&t->urgent) || os_atomic_read(&t->queue.waiting)) &&
 	       os_atomic64_read(&t->bytes) < KVCTX_TURN_MAX_BYTES;
@@ -93,13 +127,10 @@ static inline bool kvctx_turn_at_once(const struct kvctx_turn *t, u8 prio)
  */
 static inline int kvctx_turn_enter(struct kvctx_turn *t, struct kvctx_req *req, u32 bytes)
 {
-	int ret = 1;
-
-	if (!kvctx_turn_at_once(t, req->prio))
-		ret = kvctx_turn_queue(t, req, bytes);
-	if (ret > 0)
-		kvctx_turn_begin(t, req->prio, bytes);
-	return ret;
+	if (!kvctx_turn_at_once(t, req))
+		return kvctx_turn_queue(t, req, bytes);
+	kvctx_turn_begin(t, req->prio, bytes);
+	return 1;
 }
 
 /* Any context. true: somebody waits; if kvctx_turn_is_due(), call kvctx_turn_run() soon */

@@ -3,14 +3,14 @@
 # The engine in the process: $(KVE_OBJS), the core with it. For the library, and for tests of its own.
 
 KVE_SRC		:= log fork huge os/os device attend member super worker recover grow attach pool resize format file \
-		   create transfer ring_uring ring_threads ring mem cq op wait io reap store load events slots submit match \
+		   create cipher transfer ring_uring ring_threads ring mem cq op wait io reap store load events slots submit match \
 		   session server
 KVE_OBJS	:= $(KVE_SRC:%=$(O)/obj/libkvctx/engine/%.o)
 KVE_CORE	:= $(KVC_CORE_FILES:%=$(O)/obj/libkvctx/core/%.o) $(O)/obj/libkvctx/core/os-native/crc.o \
 		   $(KVCTX_SESSION:%=$(O)/obj/libkvctx/core/session/%.o)
 KVE_CORE_CFLAGS	:= -fPIC -pthread -fvisibility=hidden -Ilibkvctx/engine/os -Ikmod/core -Ikmod
 KVE_CFLAGS	:= -Ilibkvctx -Ilibkvctx/engine $(KVE_CORE_CFLAGS)
-KVE_LIBS	:= -luring -lisal -lpthread
+KVE_LIBS	:= -luring -lisal -lcrypto -lpthread
 
 $(O)/obj/libkvctx/engine/%.o: OBJ_CFLAGS := $(KVE_CFLAGS)
 $(O)/obj/libkvctx/core/%.o: OBJ_CFLAGS := $(KVE_CORE_CFLAGS)
@@ -24,7 +24,7 @@ $(O)/obj/libkvctx/core/%.o: kmod/core/%.c Makefile
 
 # The engine's own tests: pools without sessions, and what the tests of the contract cannot see of sessions
 KVE_TEST	:= $(O)/test/engine
-KVE_TESTS	:= pool own create grow broken session stuck
+KVE_TESTS	:= pool own create grow broken session pace stuck encrypted
 KVE_TESTPROGS	:= $(KVE_TESTS:%=$(KVE_TEST)/test_%)
 KVE_WRAPPED	:= preadv64v2 pwritev64v2 fdatasync io_uring_peek_batch_cqe \
 		   io_uring_submit kve_touch

@@ -197,6 +197,10 @@ struct kve_pool {
 	/* Of the sessions': queued when the engine says that there is space. fn is set by who first waits */
 	struct kve_job space;
 	struct kve_waits *waits;	/* of the sessions, see session.h; freed with the pool */
+	struct {			/* of tenants, likewise, by slot; config_lock */
+		u32 epoch;		/* which it is about */
+		struct kvctx_tally *tally;	/* NULL: nobody asked yet */
+	} accounts[KVC_TENANTS_MAX];
 };
 
 /* Held over the I/O of an attach */

@@ -4,8 +4,8 @@
  *
  * The page is contiguous on media, its pieces are anywhere in memory. What the device can take as it is, is whole
  * blocks at addresses that are aligned as it wants them: then the transfer is the caller's pieces, with memory of ours
- * in front and behind where more is moved than the caller's bytes. If one piece is not like that, all of the transfer
- * goes through memory of ours.
+ * in front and behind where more is moved than the caller's bytes. If one piece is not like that, or the page is
+ * encrypted, all of the transfer goes through memory of ours.
  *
  * Counting: io.pending is 1 for the transfer (STORE adds one for its CRCs). Whoever takes it to zero calls
  * kind->finish().
@@ -64,7 +64,7 @@ int kve_io_frame(struct kve_op *op, u32 head, u32 tail, bool write)
 	u32 align = io_member(op)->dev->align;
 	struct kve_io *io = &op->io.io;
 
-	if (io_aligned(op, head, align))
+	if (likely(!op->session->cipher) && io_aligned(op, head, align))
 		return io_frame_around(op, head, tail, write);
 	op->io.bounce = io_alloc(op->io.bytes);
 	if (!op->io.bounce)

@@ -17,7 +17,7 @@
 
 static u32 load_align(const struct kve_op *op, u32 member)
 {
-	return op->session->pool->members[member].dev->align;
+	return op->session->cipher ? KVC_BLOCK : op->session->pool->members[member].dev->align;
 }
 
 /* Decide what to read, and where it goes. */
@@ -76,6 +76,15 @@ static int load_verify(struct kve_op *op)
 	return 0;
 }
 
+/* In memory of ours, where all of it is */
+static int load_decrypt(struct kve_op *op)
+{
+	struct kve_session *s = op->session;
+
+	return kve_cipher_run(s->cipher, false, kvc_load_nonce(s->pool->core, &op->load.page),
+			      op->load.frame.start / KVC_BLOCK, op->io.bounce, op->io.bytes);
+}
+
 static void load_end(struct kve_op *op, int err)
 {
 	kvc_load_end(op->session->pool->core, &op->load.page, err);
@@ -88,6 +97,8 @@ void kve_load_finish(struct kve_op *op)
 
 	if (!err && op->load.verify)
 		err = load_verify(op);
+	if (!err && unlikely(op->session->cipher))
+		err = load_decrypt(op);
 	if (!err)
 		kve_io_deliver(op, op->load.frame.head);
 	else
@@ -99,7 +110,7 @@ void kve_load_finish(struct kve_op *op)
 		kve_op_complete(op, (s32)op->call.length, op->load.verify ? KVCTX_CQE_VERIFIED : 0);
 }
 
-/* The page was found: can it be had in this way? */
+/* Can the page be had in this way? */
 static int load_allowed(const struct kve_op *op)
 {
 	const struct kvc_load *ld = &op->load.page;
@@ -133,6 +144,10 @@ void kve_load_go(struct kve_op *op, int err)
 	struct kve_session *s = op->session;
 	bool late = !kve_op_batch(op);		/* not in SUBMIT */
 
+	if (!err && late && unlikely(s->cipher) && !kve_cipher_valid(s->cipher)) {
+		kve_turn_end(op);
+		err = -ENOKEY;
+	}
 	if (!err && late && !kve_touch(s)) {
 		kve_turn_end(op);
 		err = -ECANCELED;
@@ -149,6 +164,21 @@ void kve_load_go(struct kve_op *op, int err)
 
 static const struct kve_op_kind load_kind = { .go = kve_load_go, .finish = kve_load_finish };
 
+/* The page was found: can it be had in this way? Tell its CRCs, unless the caller has those of another. */
+static int load_found(struct kve_op *op)
+{
+	int err;
+
+	op->load.verify = !(op->call.flags & KVCTX_OP_NO_VERIFY) && !op->load.page.no_crcs;
+	err = load_allowed(op);
+	if (err || !op->call.crcs_to)
+		return err;
+	if (op->load.told)
+		return op->load.told == op->load.page.seq ? 0 : -ENOENT;
+	load_tell_crcs(op);
+	return 0;
+}
+
 /* Find the page, and see that it can be had in this way. An error ends op->load. */
 int kve_load_begin(struct kve_op *op)
 {
@@ -158,12 +188,25 @@ int kve_load_begin(struct kve_op *op)
 	if (err)
 		return err;
 	op->kind = &load_kind;
-	op->load.verify = !(op->call.flags & KVCTX_OP_NO_VERIFY) && !op->load.page.no_crcs;
-	err = load_allowed(op);
+	err = load_found(op);
 	if (err)
 		load_end(op, err);
-	else if (op->call.crcs_to)
-		load_tell_crcs(op);
+	return err;
+}
+
+/*
+ * Tell the CRCs of the page now, while the caller waits, of an operation that may begin later: it moves that page then
+ * or none.
+ */
+int kve_load_tell(struct kve_op *op)
+{
+	int err = kvc_load_look(op->session->pool->core, op->session->domain, op->call.key, &op->load.page);
+
+	if (err)
+		return err;
+	err = load_found(op);
+	op->load.told = op->load.page.seq;
+	kvc_load_end(op->session->pool->core, &op->load.page, 0);
 	return err;
 }
 
@@ -172,9 +215,13 @@ int kve_load_move(struct kve_op *op)
 {
 	int err = load_frame(op);
 
-	if (err)
+	if (err) {
 		load_end(op, err);
-	else
-		kve_turn_take(op);
-	return err;
+		return err;
+	}
+	/* of a part of chunks whole ones are read */
+	if (unlikely(op->call.pace.counts))
+		kvctx_pace_charge(&op->session->waits->pace, &op->call, op->io.bytes);
+	kve_turn_take(op);
+	return 0;
 }

@@ -61,6 +61,8 @@ int kve_match(struct kve_session *s, struct kvctx_match *arg)
 
 	if (err)
 		return err;
+	if (unlikely(s->cipher) && !kve_cipher_valid(s->cipher))
+		return -ENOKEY;
 	m.flags = arg->flags;
 	m.nr_keys = arg->nr_keys;
 	m.lease_ms = arg->lease_ms;

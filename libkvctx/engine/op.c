@@ -14,6 +14,7 @@ struct kve_op *kve_op_alloc(struct kve_session *s)
 		return NULL;
 	memset(op, 0, offsetof(struct kve_op, inline_ids));
 	op->session = s;
+	op->call.tenant = (u16)s->slot;
 	op->mem.vec = op->inline_vecs + 1;
 	op->mem.ids = op->inline_ids;
 	op->mem.buffer = -1;
@@ -93,15 +94,26 @@ void kve_op_put_pieces(struct kve_op *op)
 	op->mem.nr = 0;
 }
 
+static void op_leave_pace(struct kve_op *op)
+{
+	struct kve_pool *p = op->session->pool;
+
+	if (kvctx_pace_leave(&p->waits->pace, &op->call, op->io.bytes))
+		kve_job_queue(p, &p->space, kve_now());
+}
+
 /* The end of an operation that was started. The session may be gone on return. */
 void kve_op_complete(struct kve_op *op, s32 res, u32 flags)
 {
 	struct kve_session *s = op->session;
 
 	KVE_TRACE_SESSION(op_completed, op, &op->call, s, res);
+	if (unlikely(op->call.pace.counts))
+		op_leave_pace(op);
 	if (op->done) {
 		op->done(op, res, flags);
 	} else {
+		kvctx_tally_count(s->tally, &op->call, res, flags, os_now());
 		pthread_mutex_lock(&s->lock);
 		kve_op_put_pieces(op);
 		kve_cq_post(s, op->call.user_data, res, flags);
@@ -132,6 +144,20 @@ void kvctx_req_go(struct kvctx_req *req, int err)
 int kvctx_req_unwanted(struct kvctx_req *req)
 {
 	return READ_ONCE(kve_op_of(req)->session->dying) ? -ECANCELED : 0;
+}
+
+u32 kvctx_req_weight(const struct kvctx_req *req)
+{
+	const struct kve_op *op = container_of(req, struct kve_op, call);
+
+	return kvc_tenant_weight(op->session->pool->core, req->tenant);
+}
+
+struct kvc_pace kvctx_req_pace(const struct kvctx_req *req)
+{
+	const struct kve_op *op = container_of(req, struct kve_op, call);
+
+	return kvc_tenant_pace(op->session->pool->core, req->tenant);
 }
 
 /* What slots are told of has no user_data. */

@@ -36,6 +36,8 @@ static struct kve_pool *pool_find(const struct stat *st)
 
 static void pool_free(struct kve_pool *p)
 {
+	u32 i;
+
 	kve_members_exit(p);
 	pthread_cond_destroy(&p->leave);
 	pthread_cond_destroy(&p->attend);
@@ -44,6 +46,8 @@ static void pool_free(struct kve_pool *p)
 	pthread_mutex_destroy(&p->super_lock);
 	pthread_mutex_destroy(&p->lock);
 	free(p->waits);
+	for (i = 0; i < KVC_TENANTS_MAX; i++)
+		os_free(p->accounts[i].tally);
 	free(p->dir);
 	free(p);
 }
@@ -201,7 +205,8 @@ int kve_pool_tenant(struct kve_pool *p, const char *name, u32 *slot, u32 *flags)
 		if (!(t[i].flags & KVC_TENANT_USED) || strncmp(t[i].name, name, KVC_NAME_MAX))
 			continue;
 		*slot = i;
-		*flags = t[i].flags & KVC_TENANT_VERIFIED ? KVCTX_TENANT_VERIFIED : 0;
+		*flags = (t[i].flags & KVC_TENANT_VERIFIED ? KVCTX_TENANT_VERIFIED : 0) |
+			 (t[i].flags & KVC_TENANT_ENCRYPTED ? KVCTX_TENANT_ENCRYPTED : 0);
 		err = 0;
 	}
 	pthread_mutex_unlock(&p->config_lock);

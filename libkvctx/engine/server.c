@@ -81,6 +81,33 @@ static int server_poll_fd(struct kvctx_file *f)
 	return kve_cq_pollfd(server_session(f));
 }
 
+struct kvctx_tally *kve_share_tally(struct kve_pool *p, uint32_t slot)
+{
+	return kve_tally_get(p, slot);
+}
+
+/* Of what waits for a turn or a pace; NULL: nothing has. Pairs with kve_waits_get(), whose lock is held over I/O. */
+static struct kve_waits *share_waits(struct kve_pool *p)
+{
+	return os_load_acquire(&p->space.fn) ? p->waits : NULL;
+}
+
+void kve_share_turns(struct kve_pool *p, uint32_t member, __u64 *inflight, __u32 *waiting)
+{
+	struct kve_waits *w = share_waits(p);
+
+	*inflight = w ? kvctx_turn_inflight(&w->turns[member]) : 0;
+	*waiting = w ? os_atomic_read(&w->turns[member].queue.waiting) : 0;
+}
+
+void kve_share_pace(struct kve_pool *p, uint32_t slot, uint32_t *inflight, uint32_t *waiting)
+{
+	struct kve_waits *w = share_waits(p);
+
+	*inflight = w ? os_atomic_read(&w->pace.of[slot].inflight) : 0;
+	*waiting = w ? os_atomic_read(&w->pace.of[slot].queue.waiting) : 0;
+}
+
 uint32_t kve_share_cancel(struct kvctx_file *f, const __u64 *names, uint32_t nr)
 {
 	return kve_cancel_all(server_session(f), names, nr);

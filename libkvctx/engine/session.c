@@ -135,6 +135,25 @@ uint64_t kve_share_setup_bytes(const struct kvctx_setup *arg)
 	return arena + ((arg->slot_bytes + page - 1) & ~(page - 1)) * arg->nr_slots;
 }
 
+/* The key that the tenant was added with, as this process has it */
+static int session_setup_cipher(struct kve_session *s)
+{
+	struct kve_pool *p = s->pool;
+	struct kvc_super_key key;
+	int err;
+
+	if (!s->rights.encrypted)
+		return 0;
+	pthread_mutex_lock(&p->config_lock);
+	key = kvc_super_of(p->core)->keys[s->slot];
+	pthread_mutex_unlock(&p->config_lock);
+	err = kve_cipher_of(&key, &s->cipher);
+	if (!err || err == -ENOMEM)
+		return err;
+	kve_log(LOG_ERR, "%s: tenant %s: key %s: %s", p->name, s->tenant, key.name, strerror(-err));
+	return -ENOKEY;
+}
+
 /* The arena and the slots count against the tenant's limit before they are there. */
 static int session_setup_pin(struct kve_session *s, const struct kvctx_setup *arg)
 {
@@ -183,6 +202,8 @@ static void session_setup_undo(struct kve_session *s)
 	kve_cq_free(s);
 	if (s->domain)
 		kvc_domain_put(s->pool->core, s->domain);
+	kve_cipher_free(s->cipher);
+	s->cipher = NULL;
 	s->mems = NULL;
 	s->nr_mems = 0;
 	s->unregistered = 0;
@@ -229,7 +250,9 @@ static int session_setup_all(struct kve_session *s, struct kvctx_setup *arg)
 	u32 entries = session_entries(arg->cq_entries);
 	int err;
 
-	err = kvc_domain_open(s->pool->core, s->slot, arg->keyspace, &s->domain);
+	err = session_setup_cipher(s);
+	if (!err)
+		err = kvc_domain_open(s->pool->core, s->slot, arg->keyspace, &s->domain);
 	if (!err)
 		err = kve_ring_open(&s->ring, entries);
 	if (!err) {
@@ -430,12 +453,17 @@ int kve_session_mmap(struct kve_session *s, size_t len, int prot, u64 offset, vo
 static int session_tenant(struct kve_session *s, const char *tenant)
 {
 	int err = kve_pool_tenant(s->pool, tenant, &s->slot, &s->tenant_flags);
+	struct kvctx_tally *tally;
 
 	if (err)
 		return err;
 	snprintf(s->tenant, sizeof(s->tenant), "%s", tenant);
 	s->waits = kve_waits_get(s->pool);
-	return s->waits ? 0 : -ENOMEM;
+	tally = kve_tally_get(s->pool, s->slot);
+	if (!s->waits || !tally)
+		return -ENOMEM;
+	s->tally = kvctx_tally_join(tally);
+	return 0;
 }
 
 int kve_session_open(const char *dir, const char *tenant, bool rdonly, struct kve_session **out)
@@ -468,6 +496,7 @@ int kve_session_open(const char *dir, const char *tenant, bool rdonly, struct kv
 	s->losses_seen = os_atomic_read(&s->pool->losses);
 	s->rights = (struct kvctx_rights){
 		.rdonly = rdonly, .verified = s->tenant_flags & KVCTX_TENANT_VERIFIED,
+		.encrypted = s->tenant_flags & KVCTX_TENANT_ENCRYPTED,
 		.page_max = kvc_page_max(s->pool->core),
 	};
 	*out = s;

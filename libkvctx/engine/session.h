@@ -27,7 +27,7 @@
  *   ENDED    op.c       kve_op_complete()      at once                                op->done(), or kve_cq_post()
  *
  * Floors, lowest first; a file calls only what is below it. They stand on those of engine.h.
- *   1  transfer
+ *   1  transfer cipher
  *   2  ring_threads ring_uring
  *   3  ring mem
  *   4  cq
@@ -52,10 +52,22 @@
 
 #include "engine.h"
 #include "session/lease.h"
-#include "session/wait.h"
+#include "session/pace.h"
+#include "session/tally.h"
 
 struct kve_op;
 struct kve_session;
+
+/* cipher.c */
+struct kve_cipher;
+
+int kve_cipher_find(const char *name, struct kve_cipher **out);
+int kve_cipher_of(const struct kvc_super_key *key, struct kve_cipher **out);
+void kve_cipher_free(struct kve_cipher *c);
+bool kve_cipher_valid(const struct kve_cipher *c);
+int kve_cipher_check(const struct kve_cipher *c, u8 check[KVC_KEY_CHECK]);
+bool kve_cipher_nonce(u8 nonce[KVC_NONCE_LEN]);
+int kve_cipher_run(const struct kve_cipher *c, bool encrypt, const u8 *nonce, u32 block, void *at, u32 bytes);
 
 /* ring.c, ring_uring.c, ring_threads.c */
 
@@ -227,7 +239,9 @@ struct kve_session {
 	u32 slot;			/* of the tenant */
 	u32 tenant_flags;
 	u32 losses_seen;		/* see struct kve_flush */
+	struct kvctx_tally_shard *tally; /* where its operations count */
 	struct kvctx_rights rights;
+	struct kve_cipher *cipher;	/* of a tenant whose pages are encrypted, from SETUP on; else NULL */
 	bool ready;			/* published by SETUP with release order */
 	bool dying;			/* set by close; nothing waits any more */
 	bool orphaned;			/* closed before the last transfer's end; changes under lock, read atomically */
@@ -284,6 +298,7 @@ void kve_untouch(struct kve_session *s);
 struct kve_batch {
 	struct kve_op *stores;		/* sent, and still to be checksummed */
 	struct kve_op **last;
+	bool no_key;			/* the session's may not be used any more */
 };
 
 /* What an operation of one kind does in the states of the table above */
@@ -328,6 +343,7 @@ struct kve_op {
 		struct {
 			struct kvc_load page;
 			bool verify;		/* the chunks are checked */
+			u64 told;		/* seq of the page whose CRCs its caller has; 0: none */
 			struct kvctx_frame frame;
 		} load;
 		struct kve_flush *flush;
@@ -360,12 +376,15 @@ void kve_op_complete(struct kve_op *op, s32 res, u32 flags);
 
 struct kve_waits {
 	struct kve_pool *pool;
+	struct kvctx_pace pace;			/* what may not begin yet */
 	struct kvctx_park space;		/* STORE and DELETE */
 	struct kvctx_turn turns[KVC_MEMBERS_MAX];
 };
 
 struct kve_waits *kve_waits_get(struct kve_pool *p);	/* NULL: no memory */
+struct kvctx_tally *kve_tally_get(struct kve_pool *p, u32 slot);	/* of the tenant there; NULL: no memory */
 int kve_attempt(struct kve_op *op, bool behind);
+int kve_pace(struct kve_op *op);
 void kve_turn_take(struct kve_op *op);
 void kve_turn_end(struct kve_op *op);
 bool kve_turn_take_back(struct kve_op *op, u32 member);
@@ -395,6 +414,7 @@ void kve_store_crcs(struct kve_batch *b);
 int kve_delete_start(struct kve_op *op);
 int kve_flush_op_start(struct kve_op *op);
 int kve_load_begin(struct kve_op *op);
+int kve_load_tell(struct kve_op *op);
 int kve_load_move(struct kve_op *op);
 void kve_load_go(struct kve_op *op, int err);
 void kve_load_finish(struct kve_op *op);

@@ -27,6 +27,25 @@ int kve_share_fd(struct kvctx_file *f, uint64_t offset);
  */
 void kve_share_posted(struct kvctx_file *f, void (*fn)(void *arg), void (*signalled)(void *arg), void *arg);
 
+struct kve_pool;
+struct kvc_super_key;
+
+/*
+ * The key of that name in this process's keyrings: its name and what tells it from others. 0; -ENOKEY: there is none, or
+ * it cannot be read; -EKEYREVOKED, -EKEYEXPIRED; -EKEYREJECTED: it is none for AES-256-XTS; -ENOMEM
+ */
+int kve_share_key(const char *name, struct kvc_super_key *key);
+/* Is the key of that name this one? 0; as above; -EKEYREJECTED also: it is another */
+int kve_share_has_key(const struct kvc_super_key *key);
+
+/* What operations of the tenant in a slot came to, see kmod/session/tally.h. NULL: no memory */
+struct kvctx_tally *kve_share_tally(struct kve_pool *p, uint32_t slot);
+/* How many of them are in flight and how many wait, where it has a limit on that */
+void kve_share_pace(struct kve_pool *p, uint32_t slot, uint32_t *inflight, uint32_t *waiting);
+
+/* Bytes on their way to a member or from it, and how many operations wait for their turn there */
+void kve_share_turns(struct kve_pool *p, uint32_t member, __u64 *inflight, __u32 *waiting);
+
 /* What CANCELs of these user_data do, which ascend: how many were cancelled. All queues are walked once. */
 uint32_t kve_share_cancel(struct kvctx_file *f, const __u64 *names, uint32_t nr);
 

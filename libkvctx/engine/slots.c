@@ -30,6 +30,8 @@ static void slot_fill_go(struct kve_op *fill, int err)
 		kve_turn_end(fill);
 		err = -ETIME;
 	}
+	if (!err && READ_ONCE(*kvc_tenant_paced(fill->session->pool->core, fill->call.tenant)))
+		kvctx_pace_charge(&fill->session->waits->pace, &fill->call, fill->io.bytes);
 	kve_load_go(fill, err);
 }
 
@@ -99,9 +101,18 @@ static void slot_hit(struct kvctx_slots *t)
 	os_atomic64_add(&s->pool->counters.slot_hits, 1);
 }
 
+static bool slot_may_read_ahead(struct kvctx_slots *t)
+{
+	struct kve_session *s = t->session;
+	struct kvc_pace limit = kvc_tenant_pace(s->pool->core, s->slot);
+
+	return kvctx_pace_has_room(&s->waits->pace, s->slot, &limit);
+}
+
 static const struct kvctx_slots_ops slot_ops = {
 	.fill = slot_fill, .discard = slot_fill_discard, .begin = slot_fill_begin, .recall = slot_fill_recall,
 	.hurry = slot_fill_hurry, .copy = slot_copy, .hit = slot_hit,
+	.may_read_ahead = slot_may_read_ahead,
 };
 
 /* PREFETCH, GET */
@@ -109,7 +120,7 @@ int kve_prefetch_start(struct kve_op *op)
 {
 	struct kvctx_slots *t = op->session->slots;
 
-	return t ? kvctx_slot_start(t, &op->call, op->batch) : -EOPNOTSUPP;
+	return t ? kvctx_slot_start(t, &op->call, kve_op_batch(op)) : -EOPNOTSUPP;
 }
 
 s32 kve_put(struct kve_session *s, const struct kvctx_sqe *sqe)
@@ -117,8 +128,7 @@ s32 kve_put(struct kve_session *s, const struct kvctx_sqe *sqe)
 	return s->slots ? kvctx_slot_put(s->slots, sqe->lease) : -EOPNOTSUPP;
 }
 
-/* LOAD: from a slot, or from the device */
-int kve_load_start(struct kve_op *op)
+static int slot_load_start(struct kve_op *op)
 {
 	struct kvctx_slots *t = op->session->slots;
 	int err = kve_load_begin(op);
@@ -128,6 +138,21 @@ int kve_load_start(struct kve_op *op)
 	if (t && !(op->call.flags & KVCTX_OP_NO_SLOT) && kvctx_slot_load(t, &op->call, &op->load.page))
 		return 0;
 	return kve_load_move(op);
+}
+
+/* LOAD: from a slot, or from the device. One that waited for its pace comes here from another thread. */
+int kve_load_start(struct kve_op *op)
+{
+	struct kve_session *s = op->session;
+	int err;
+
+	if (kve_op_batch(op))
+		return slot_load_start(op);
+	if (!kve_touch(s))
+		return -ECANCELED;
+	err = slot_load_start(op);
+	kve_untouch(s);
+	return err;
 }
 
 /* NULL: there are none. */

@@ -7,6 +7,8 @@
  * visible with that. A page whose memory changes meanwhile has CRCs that do not match; it is found out when it is
  * loaded.
  *
+ * A page of a tenant with a key is copied, and encrypted, when it is its turn; its CRCs are of what is sent.
+ *
  * Those of callers who say so (NO_VERIFY) get the CRCs that the caller sent, or none. Otherwise they are compared.
  *
  * A STORE of a key that is present, or on its way, completes at once as a duplicate; one that the write budget turns
@@ -20,14 +22,15 @@
 /* Are the page's CRCs computed here? */
 static bool store_reads(const struct kve_op *op)
 {
-	return !(op->call.flags & KVCTX_OP_NO_VERIFY);
+	return !(op->call.flags & KVCTX_OP_NO_VERIFY) || op->session->cipher;
 }
 
 static void store_crcs(struct kve_op *op)
 {
 	struct kvc_pool *core = op->session->pool->core;
 	u32 size = kvc_chunk_size(core), left = op->call.length, chunk, n, crc;
-	struct kve_cursor c = { .vec = op->mem.vec };
+	/* of what is sent, where that is encrypted */
+	struct kve_cursor c = { .vec = op->session->cipher ? op->io.io.vec : op->mem.vec };
 
 	for (chunk = 0; left; chunk++, left -= n) {
 		n = min(size, left);
@@ -85,6 +88,29 @@ static void store_finish(struct kve_op *op)
 	store_end(op, kve_io_result(op));
 }
 
+static int store_frame(struct kve_op *op)
+{
+	return kve_io_frame(op, 0, op->io.bytes - op->call.length, true);
+}
+
+/* Copied to memory of ours, and there encrypted. Each STORE has a nonce of its own. @late: not in its SUBMIT */
+static int store_encrypt(struct kve_op *op, bool late)
+{
+	struct kve_session *s = op->session;
+	u8 nonce[KVC_NONCE_LEN];
+	int err;
+
+	if (late && !kve_cipher_valid(s->cipher))
+		return -ENOKEY;
+	err = store_frame(op);
+	if (err)
+		return err;
+	if (!kve_cipher_nonce(nonce))
+		return -EIO;
+	kvc_store_nonce(s->pool->core, &op->store.page, nonce);
+	return kve_cipher_run(s->cipher, true, nonce, 0, op->io.bounce, op->io.bytes);
+}
+
 static void store_move(struct kve_op *op)
 {
 	struct kve_pool *p = op->session->pool;
@@ -112,18 +138,22 @@ static void store_go(struct kve_op *op, int err)
 {
 	struct kve_session *s = op->session;
 	bool late = !kve_op_batch(op);		/* not in SUBMIT */
+	bool touched = false, turn = !err;
 
-	if (!err && late && !kve_touch(s)) {
+	if (!err && late) {
+		touched = kve_touch(s);
+		err = touched ? 0 : -ECANCELED;
+	}
+	if (!err && unlikely(s->cipher))
+		err = store_encrypt(op, late);
+	if (!err)
+		store_move(op);
+	else if (turn)
 		kve_turn_end(op);
-		err = -ECANCELED;
-	}
-	if (err) {
-		store_end(op, err);
-		return;
-	}
-	store_move(op);
-	if (late)
+	if (touched)
 		kve_untouch(s);
+	if (err)
+		store_end(op, err);
 }
 
 static int store_begun(struct kve_op *op)
@@ -133,7 +163,7 @@ static int store_begun(struct kve_op *op)
 	op->io.bytes = kvc_blocks(op->call.length) << KVC_BLOCK_SHIFT;
 	op->io.member = op->store.page.member;
 	op->io.offset = op->store.page.offset;
-	err = kve_io_frame(op, 0, op->io.bytes - op->call.length, true);
+	err = op->session->cipher ? 0 : store_frame(op);
 	if (err)
 		kvc_store_abort(op->session->pool->core, &op->store.page);
 	else

@@ -18,6 +18,14 @@ struct submit_opcode {
 	s32 (*now)(struct kve_session *s, const struct kvctx_sqe *sqe);
 };
 
+/* What begins, of that which moves pages: a tenant's pace may have it wait before */
+static const struct kve_op_kind submit_paced[KVCTX_OPS] = {
+	[KVCTX_OP_STORE]	= { .attempt = kve_store_start },
+	[KVCTX_OP_LOAD]		= { .attempt = kve_load_start },
+	[KVCTX_OP_PREFETCH]	= { .attempt = kve_prefetch_start },
+	[KVCTX_OP_GET]		= { .attempt = kve_prefetch_start },
+};
+
 static s32 submit_query(struct kve_session *s, const struct kvctx_sqe *sqe)
 {
 	struct kvctx_key key = sqe->key;
@@ -78,8 +86,23 @@ static int submit_get_arrays(struct kve_op *op, const struct kvctx_sqe *sqe)
 	return submit_copy(&op->call.crcs, sqe->crcs, nr * sizeof(*op->call.crcs));
 }
 
+static int submit_begin(struct kve_op *op)
+{
+	bool paced = READ_ONCE(*kvc_tenant_paced(op->session->pool->core, op->session->slot));
+	int err;
+
+	if (!paced || !submit_paced[op->call.opcode].attempt)
+		return submit_opcodes[op->call.opcode].start(op);
+	err = op->call.crcs_to ? kve_load_tell(op) : 0;
+	if (err)
+		return err;
+	op->kind = &submit_paced[op->call.opcode];
+	return kve_pace(op);
+}
+
 /* 0: taken over, and maybe ended */
-static int submit_start(struct kve_session *s, const struct kvctx_sqe *sqe, u64 deadline, struct kve_batch *batch)
+static int submit_start(struct kve_session *s, const struct kvctx_sqe *sqe, u64 now, u64 deadline,
+			struct kve_batch *batch)
 {
 	struct kve_op *op = kve_op_alloc(s);
 	int err;
@@ -90,7 +113,6 @@ static int submit_start(struct kve_session *s, const struct kvctx_sqe *sqe, u64 
 	op->call.user_data = sqe->user_data;
 	op->call.flags = sqe->flags;
 	op->call.opcode = sqe->opcode;
-	op->call.tenant = (u16)s->slot;
 	op->call.prio = kvctx_prio_of(&kvctx_rules[sqe->opcode], sqe->prio,
 				      !READ_ONCE(*kvc_tenant_no_urgent(s->pool->core, s->slot)));
 	memcpy(op->call.key, &sqe->key, sizeof(op->call.key));
@@ -99,13 +121,14 @@ static int submit_start(struct kve_session *s, const struct kvctx_sqe *sqe, u64 
 	op->call.length = (u32)sqe->length;
 	op->call.depth = sqe->depth;
 	op->call.lease_ms = sqe->lease_ms;
+	op->call.since = now;
 	op->call.deadline = deadline;
 	err = submit_get_arrays(op, sqe);
 	if (!err)
 		err = submit_get_pieces(op, sqe);
 	if (!err) {
 		KVE_TRACE_SESSION(op_submitted, op, &op->call, s, 0);
-		err = submit_opcodes[sqe->opcode].start(op);
+		err = submit_begin(op);
 	}
 	if (err) {
 		pthread_mutex_lock(&s->lock);
@@ -127,6 +150,8 @@ static s32 submit_one(struct kve_session *s, const struct kvctx_sqe *sqe, u64 no
 	res = kvctx_sqe_check(sqe, &kvctx_rules[sqe->opcode], &s->rights);
 	if (res)
 		return res;
+	if (batch->no_key && kvctx_rules[sqe->opcode].keyed)
+		return -ENOKEY;
 	if (sqe->timeout_ns) {
 		deadline = sqe->timeout_ns < KVE_NEVER - now ? now + sqe->timeout_ns : KVE_NEVER;
 		if (kve_now() >= deadline)
@@ -134,7 +159,7 @@ static s32 submit_one(struct kve_session *s, const struct kvctx_sqe *sqe, u64 no
 	}
 	if (submit_opcodes[sqe->opcode].now)
 		return submit_opcodes[sqe->opcode].now(s, sqe);
-	res = submit_start(s, sqe, deadline, batch);
+	res = submit_start(s, sqe, now, deadline, batch);
 	return res ? res : -EINPROGRESS;
 }
 
@@ -142,7 +167,9 @@ int kve_submit(struct kve_session *s, const struct kvctx_submit *arg)
 {
 	const struct kvctx_sqe *sqes = (const struct kvctx_sqe *)arg->sqes;
 	u64 now = kve_now(), timeout_ns = arg->timeout_ns;
-	struct kve_batch batch = { .last = &batch.stores };
+	struct kve_batch batch = {
+		.last = &batch.stores, .no_key = unlikely(s->cipher) && !kve_cipher_valid(s->cipher),
+	};
 	u32 nr, i;
 	s32 res = kvctx_submit_check(arg);
 
@@ -157,6 +184,7 @@ int kve_submit(struct kve_session *s, const struct kvctx_submit *arg)
 		res = submit_one(s, &sqe, now, &batch);
 		if (res != -EINPROGRESS) {
 			KVE_TRACE_SESSION(op_immediate, 0, &sqe, s, res);
+			kvctx_tally_refused(s->tally, sqe.opcode, res);
 			pthread_mutex_lock(&s->lock);
 			kve_cq_post(s, sqe.user_data, res, 0);
 			pthread_mutex_unlock(&s->lock);

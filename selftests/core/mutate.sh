@@ -57,6 +57,11 @@ record-crcs@kmod/core/media/format.c@s/return rec->nr_crcs == (rec->length - 1) 
 no-header@kmod/core/log/summary.c@s/work_init(m, seg, w, KVC_WORK_WRITE, KVC_W_HEADER, 0);/& kvc_header_done(m, w, 0); return -EAGAIN;/@a segment is reused before its new header is durable
 no-preflush@selftests/core/sim_work.c@s/DEV_PREFLUSH | DEV_FUA, plain_done/DEV_FUA, plain_done/@summaries do not flush the pages first
 no-fua@selftests/core/sim_work.c@s/DEV_PREFLUSH | DEV_FUA, plain_done/DEV_PREFLUSH, plain_done/@summaries are not durable when they are done
+nonce-move@kmod/core/log/reclaim.c@s/^\t\tkvc_store_nonce(p, &w->dst, .*/\t\t;/@a page that moves loses its nonce
+nonce-record@kmod/core/log/summary.c@s/^\t\t\tmemcpy(r->nonce, .*/\t\t\t;/@a record lacks the nonce of its page
+nonce-recovered@kmod/core/log/recover.c@s/^\t\tmemcpy(kvc_nonce(p, entry), .*/\t\t;/@recovery forgets nonces
+nonce-strange@kmod/core/log/recover.c@s/return d->encrypted != .*/return false;/@what is not encrypted counts as a page of a tenant with a key
+key-keeps@kmod/core/tenant.c@s/^\tset_key(p, slot, NULL);/\t;/@the key of a removed tenant stays in its slot
 replace-tomb@kmod/core/log/store.c@s/if (kvc_tomb_wanted(p, o))/if (0)/@what was replaced comes back when its successor was evicted
 replace-taken@kmod/core/log/store.c@s/commit = commit \&\& e->indexed;/;/@a store is published whose key a replacement took
 no-tombstone@kmod/core/log/tomb.c@s/^\treturn (e \&\& (e->logged .*/\t(void)p; (void)e; return false;/@deletes leave no tombstone

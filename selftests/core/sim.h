@@ -111,6 +111,7 @@ struct mkey {
 	struct place at, before;	/* before: ahead of the last move */
 	bool	pending;		/* a store is under way */
 	u32	takes;			/* times that a replacement took the key */
+	u32	goes;			/* times that a page of it went while a call had the key in hand */
 	bool	busy;			/* a call that has it in hand dropped its locks: the others leave it alone */
 	u64	changed;		/* s->event then */
 	bool	doubtful;		/* what brought a deleted page back may take it away again */
@@ -181,6 +182,7 @@ struct op {
 	bool	again;			/* a load that is being read once more */
 	struct kvc_store st;
 	u32	epoch;			/* of the tenant when the store began */
+	bool	encrypted;		/* and whether its pages are */
 	struct kvc_load ld;
 	u32	first_chunk, nr_chunks;	/* of a load */
 	u64	start_event;		/* of a flush */
@@ -404,6 +406,9 @@ void ops_retry(struct sim *s);
 void ops_drop_waiters(struct sim *s);
 u32 padded(u32 length);
 bool sim_no_crcs(const struct sim *s, u32 version);	/* was this version stored without CRCs? */
+bool sim_encrypted(const struct sim *s, u32 tenant);
+const struct kvc_super_key *sim_key(struct sim *s, u32 tenant, u64 life);	/* NULL: its pages are not encrypted */
+void sim_check_nonce(struct sim *s, const struct mkey *k, const struct kvc_load *ld, u32 version);
 
 /* sim_read.c */
 struct mkey *ops_stored_key(struct sim *s);	/* more often than not one that is there */

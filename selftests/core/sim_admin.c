@@ -92,21 +92,36 @@ void tenant_super_end(struct sim *s, bool written)
 	}
 }
 
-static void add_tenant(struct sim *s, u32 i)
+/* One tenant of three has a key, which depends on nothing that was drawn. */
+const struct kvc_super_key *sim_key(struct sim *s, u32 tenant, u64 life)
+{
+	static const struct kvc_super_key key = { .name = "sim", .check = "check of the key" };
+
+	sim_check(kvc_key_name_ok(key.name) && !kvc_key_name_ok("of two words"), "name of a key: %s", key.name);
+	return (s->seed + tenant + life) % 3 ? NULL : &key;
+}
+
+/* False: there was no memory */
+static bool add_tenant(struct sim *s, u32 i)
 {
 	struct mtenant *t = &s->tenants[i];
 	int r;
 
 	t->flags = rng_chance(&s->rng, 5000) ? KVC_TENANT_VERIFIED : 0;
+	t->flags |= sim_key(s, i, s->n.removals) ? KVC_TENANT_ENCRYPTED : 0;
 	t->flags_before = t->flags;
 	memset(&t->limits, 0, sizeof(t->limits));
 	t->limits_before = t->limits;
 	leases_look(s);
-	r = kvc_tenant_add(s->pool, t->name, i, i, 0600, t->flags);
+	r = kvc_tenant_add_keyed(s->pool, t->name, i, i, 0600, t->flags & ~KVC_TENANT_ENCRYPTED,
+				 sim_key(s, i, s->n.removals));
+	if (r == -ENOMEM && s->cfg.alloc_fails)
+		return false;
 	sim_check(r >= 0, "add of tenant %s: %d", t->name, r);
 	t->slot = (u32)r;
 	t->epoch = kvc_super_of(s->pool)->tenants[r].epoch;
 	t->state = T_ADDING;
+	return true;
 }
 
 static void remove_tenant(struct sim *s, u32 i)
@@ -142,7 +157,7 @@ static void set_tenant(struct sim *s, u32 i)
 	int r;
 
 	t->flags ^= KVC_TENANT_VERIFIED;
-	r = kvc_tenant_set(s->pool, t->name, t->flags);
+	r = kvc_tenant_set(s->pool, t->name, t->flags & KVC_TENANT_VERIFIED);
 	sim_check(r == 0, "flags of tenant %s: %d", t->name, r);
 }
 
@@ -188,6 +203,20 @@ static void check_keyspaces(struct sim *s, u32 tenant)
 		kvc_domain_put(s->pool, d[i]);
 }
 
+/* What the caller is told, for him to keep to */
+static void check_told(struct sim *s, const struct mtenant *t)
+{
+	struct kvc_pace pace = kvc_tenant_pace(s->pool, t->slot);
+
+	sim_check(*kvc_tenant_no_urgent(s->pool, t->slot) == !!(t->limits.flags & KVC_LIMIT_NO_URGENT),
+		  "urgency of tenant %s", t->name);
+	sim_check(pace.bandwidth == t->limits.bandwidth && pace.inflight == t->limits.inflight &&
+		  *kvc_tenant_paced(s->pool, t->slot) == (pace.bandwidth || pace.inflight),
+		  "pace of tenant %s", t->name);
+	sim_check(kvc_tenant_weight(s->pool, t->slot) == (t->limits.weight ? t->limits.weight : KVC_WEIGHT),
+		  "weight of tenant %s", t->name);
+}
+
 /* Sessions pin memory and let go of it; nobody is asked who has too much already. And what else a tenant has */
 void op_pin(struct sim *s)
 {
@@ -198,8 +227,7 @@ void op_pin(struct sim *s)
 
 	if (t->state != T_LIVE || memcmp(&t->limits, &t->limits_before, sizeof(t->limits)))
 		return;
-	sim_check(*kvc_tenant_no_urgent(s->pool, t->slot) == !!(t->limits.flags & KVC_LIMIT_NO_URGENT),
-		  "urgency of tenant %s", t->name);
+	check_told(s, t);
 	if (rng_chance(&s->rng, 5000)) {
 		bytes = min(bytes, t->pinned);
 		kvc_tenant_unpin(s->pool, t->slot, bytes);
@@ -231,7 +259,7 @@ void op_tenant(struct sim *s)
 	if (super_busy(s) || s->depth)
 		return;
 	if (t->state == T_NONE)
-		add_tenant(s, i);
+		changed = add_tenant(s, i);
 	else if (rng_chance(&s->rng, 3000))
 		remove_tenant(s, i);
 	else if (!tenant_settled(t))

@@ -45,6 +45,23 @@ static void check_left(struct sim *s)
 		  (long long)got, (long long)left);
 }
 
+/* Of the tenants' own: what stores spend in the middle of which others have their turn may be known later */
+static void check_tenants(struct sim *s)
+{
+	u32 i;
+
+	for (i = 0; i < SIM_TENANTS; i++) {
+		const struct mbudget *b = &s->budgets[i];
+		s64 left = b->limit ? max_t(s64, whole_bytes(b->left), 0) : 0, got;
+
+		if (s->tenants[i].state != T_LIVE || s->depth)
+			continue;
+		got = (s64)kvc_tenant_budget_left(s->pool, s->tenants[i].slot);
+		sim_check(got - left <= 2 + b->changes && left - got <= 2 + b->changes,
+			  "%lld of the write budget of tenant %u left, not %lld", (long long)got, i, (long long)left);
+	}
+}
+
 static void change(struct sim *s, struct mbudget *b, s64 limit)
 {
 	if (limit == b->limit)
@@ -88,6 +105,7 @@ void budget_tick(struct sim *s)
 		fill(s, &s->budgets[i]);
 	kvc_budget_tick(s->pool, s->now);
 	check_left(s);
+	check_tenants(s);
 }
 
 void budget_spend(struct sim *s, u64 bytes)

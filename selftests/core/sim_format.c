@@ -163,6 +163,10 @@ void life_format(struct sim *s)
 			continue;
 		strcpy(t->name, s->tenants[i].name);
 		s->tenants[i].flags = i % 2 ? KVC_TENANT_VERIFIED : 0;
+		if (sim_key(s, i, 0)) {
+			s->tenants[i].flags |= KVC_TENANT_ENCRYPTED;
+			super->keys[i * 3] = *sim_key(s, i, 0);
+		}
 		s->tenants[i].flags_before = s->tenants[i].flags;
 		t->flags = KVC_TENANT_USED | s->tenants[i].flags;
 		t->mode = 0600;

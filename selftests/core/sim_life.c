@@ -297,6 +297,7 @@ static void check_found(struct sim *s, struct mkey *k, const struct kvc_load *ld
 	}
 	sim_check(ld->no_crcs == sim_no_crcs(s, state.version), "%s v%u found: no_crcs is %d", model_name(k),
 		  state.version, ld->no_crcs);
+	sim_check_nonce(s, k, ld, state.version);
 	sim_trace(s, "found %s v%u at member %u, %llu", model_name(k), state.version, at.member,
 		  (unsigned long long)at.offset);
 	model_recovered(s, k, state, at);
@@ -420,7 +421,7 @@ void life_attach(struct sim *s)
 static void check_stats(struct sim *s)
 {
 	struct kvc_stats st;
-	u64 pages = 0, bytes = 0, of_pages[SIM_TENANTS] = { 0 }, of_bytes[SIM_TENANTS] = { 0 }, sum;
+	u64 pages = 0, bytes = 0, of_pages[SIM_TENANTS] = { 0 }, of_bytes[SIM_TENANTS] = { 0 }, sum, evicted = 0;
 	u32 i, total, free;
 
 	for (i = 0; i < s->cfg.nr_members; i++) {
@@ -443,6 +444,7 @@ static void check_stats(struct sim *s)
 
 		if (s->tenants[i].state != T_LIVE)
 			continue;
+		evicted += kvc_tenant_evicted(s->pool, s->tenants[i].slot);
 		kvc_tenant_usage(s->pool, s->tenants[i].slot, &has_pages, &has_bytes);
 		sim_check(has_pages == of_pages[i] && has_bytes == of_bytes[i], "tenant %u has %llu pages, %llu bytes", i,
 			  (unsigned long long)has_pages, (unsigned long long)has_bytes);
@@ -450,6 +452,8 @@ static void check_stats(struct sim *s)
 	for (i = 0, sum = 0; i < s->cfg.nr_members; i++)
 		sum += kvc_member_bytes(s->pool, i);
 	kvc_stats_get(s->pool, &st);
+	sim_check(evicted <= st.evicted_pages, "%llu pages of tenants were evicted, of %llu", (unsigned long long)evicted,
+		  (unsigned long long)st.evicted_pages);
 	sim_check(sum == st.bytes, "%llu bytes on the members, %llu in the index", (unsigned long long)sum,
 		  (unsigned long long)st.bytes);
 	sim_check(st.pages == pages && st.bytes == bytes, "%llu pages, %llu bytes in the index; should be %llu, %llu",

@@ -619,6 +619,7 @@ void model_look(struct sim *s)
 static void gone_either_way(struct sim *s, struct mkey *k)
 {
 	model_event(s, k, (struct mstate){ 0 }, true);
+	k->goes++;
 	s->either++;
 }
 

@@ -159,9 +159,34 @@ bool sim_no_crcs(const struct sim *s, u32 version)
 	return !s->cfg.corrupts && !s->cfg.misreads && version % 5 == 0;
 }
 
+bool sim_encrypted(const struct sim *s, u32 tenant)
+{
+	return s->tenants[tenant].flags & KVC_TENANT_ENCRYPTED;
+}
+
+static void nonce_of(u32 version, u8 *nonce)
+{
+	page_bytes(nonce, BIT_ULL(40) + version, 0, KVC_NONCE_LEN);
+}
+
+void sim_check_nonce(struct sim *s, const struct mkey *k, const struct kvc_load *ld, u32 version)
+{
+	u8 nonce[KVC_NONCE_LEN];
+
+	nonce_of(version, nonce);
+	sim_check(!sim_encrypted(s, k->tenant) || !memcmp(kvc_load_nonce(s->pool, ld), nonce, KVC_NONCE_LEN),
+		  "%s v%u has another nonce", model_name(k), version);
+}
+
 static void store_crcs(struct op *op)
 {
 	u32 chunk = kvc_chunk_size(op->sim->pool), i;
+	u8 nonce[KVC_NONCE_LEN];
+
+	if (op->encrypted) {
+		nonce_of(op->version, nonce);
+		kvc_store_nonce(op->sim->pool, &op->st, nonce);
+	}
 
 	op->st.no_crcs = sim_no_crcs(op->sim, op->version);
 	for (i = 0; i < op->st.nr_chunks && !op->st.no_crcs; i++) {
@@ -280,11 +305,12 @@ static void store_try(struct op *op)
 	struct kvc_domain *d = sim_domain(s, k);
 	bool space = s->space, pending = k->pending, present = k->cur.version, spent, ran;
 	u8 key[KVC_KEY_LEN];
-	u32 takes = k->takes;
+	u32 takes = k->takes, goes = k->goes;
 	struct window win;
 	int r;
 
 	key_make(key, k->id);
+	op->encrypted = sim_encrypted(s, k->tenant);
 	s->space = false;
 	window_begin(s, &win, k);
 	budget_tick(s);
@@ -297,9 +323,9 @@ static void store_try(struct op *op)
 	kvc_domain_put(s->pool, d);
 	ops_note_failures(s);
 	if (ran && ((present && r != -EEXIST) || (pending && r != -EINPROGRESS))) {
-		/* it went before the engine looked, or the other store ended */
+		/* it went before the engine looked, whoever came then, or the other store ended */
 		model_look(s);
-		present = k->cur.version;
+		present = k->cur.version && k->goes == goes;
 		pending = k->pending;
 	}
 	/* a replacement ended, and its member may have gone since */

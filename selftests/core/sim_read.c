@@ -111,6 +111,27 @@ struct mkey *ops_stored_key(struct sim *s)
 	return k;
 }
 
+/* Who only looks finds what a load would find. */
+static void look_at(struct sim *s, struct mkey *k)
+{
+	struct kvc_domain *d;
+	u8 key[KVC_KEY_LEN];
+	struct kvc_load ld;
+	int r;
+
+	key_make(key, k->id);
+	d = sim_domain(s, k);
+	r = kvc_load_look(s->pool, d, key, &ld);
+	kvc_domain_put(s->pool, d);
+	if (r) {
+		ops_check_miss(s, k, r, "look");
+		return;
+	}
+	sim_check(ops_present(s, k) && ld.length == k->cur.length, "look at %s v%u: length %u, should be %u",
+		  model_name(k), k->cur.version, ld.length, k->cur.length);
+	kvc_load_end(s->pool, &ld, 0);
+}
+
 void ops_load_key(struct sim *s, struct mkey *k)
 {
 	struct kvc_domain *d;
@@ -137,6 +158,7 @@ void ops_load_key(struct sim *s, struct mkey *k)
 	op = op_new(s, OP_LOAD, k);
 	sim_check(ld.no_crcs == sim_no_crcs(s, k->cur.version), "load of %s v%u: no_crcs is %d", model_name(k),
 		  k->cur.version, ld.no_crcs);
+	sim_check_nonce(s, k, &ld, k->cur.version);
 	op->ld = ld;
 	op->version = k->cur.version;
 	op->length = ld.length;
@@ -155,7 +177,9 @@ void op_load(struct sim *s)
 {
 	struct mkey *k = ops_stored_key(s);
 
-	if (k)
+	if (k && rng_chance(&s->rng, 1000))
+		look_at(s, k);
+	else if (k)
 		ops_load_key(s, k);
 }
 

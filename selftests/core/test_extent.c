@@ -182,7 +182,7 @@ static void refused_page(void **state)
 
 	REFUSED(f, KVC_BAD_RECORD, record(f, 0)->type = 0);
 	REFUSED(f, KVC_BAD_RECORD, record(f, 0)->type = cpu_to_le16(3));
-	REFUSED(f, KVC_BAD_RECORD, record(f, 0)->flags = cpu_to_le16(2));
+	REFUSED(f, KVC_BAD_RECORD, record(f, 0)->flags = cpu_to_le16(4));
 	REFUSED(f, KVC_BAD_RECORD, record(f, 0)->tenant = cpu_to_le32(KVC_TENANTS_MAX));
 	REFUSED(f, KVC_BAD_RECORD, record(f, 0)->seq = cpu_to_le64(1ULL << 62));
 	REFUSED(f, KVC_BAD_RECORD, record(f, 0)->length = 0);

@@ -26,11 +26,17 @@ $(KTEST_PROGS): $(O)/selftests/%: $(O)/obj/selftests/kvctx/%.o $(O)/obj/selftest
 
 # The contract, served in the process
 CONTRACT_MAKER	:= $(O)/selftests/new_pool
-TESTPROGS	+= $(CONTRACT_MAKER)
+TESTPROGS	+= $(CONTRACT_MAKER) $(O)/selftests/keys
+GUESTPROGS	+= $(O)/selftests/keys
 ASAN_PROGS	+= $(CONTRACT_PROGS)
 TSAN_PROGS	+= $(CONTRACT_PROGS)
 CHECKS		+= check-contract
 
+$(O)/selftests/keys: $(O)/obj/selftests/kvctx/keys.o
+	@mkdir -p $(@D)
+	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^
+
+$(O)/obj/selftests/kvctx/new_pool.o: OBJ_CFLAGS := $(KVE_CFLAGS)
 $(CONTRACT_MAKER): $(O)/obj/selftests/kvctx/new_pool.o $(LIBKVCTX_A)
 	@mkdir -p $(@D)
 	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ $(LIBKVCTX_LIBS)
@@ -38,7 +44,7 @@ $(CONTRACT_MAKER): $(O)/obj/selftests/kvctx/new_pool.o $(LIBKVCTX_A)
 .PHONY: check-contract contract-programs
 contract-programs: $(CONTRACT_PROGS)
 
-check-contract: $(CONTRACT_PROGS) $(CONTRACT_MAKER)
+check-contract: $(CONTRACT_PROGS) $(CONTRACT_MAKER) $(O)/selftests/keys
 	@$(MAKE) --no-print-directory -s $(ASAN) contract-programs
 	@$(MAKE) --no-print-directory -s $(TSAN) contract-programs
 	@selftests/kvctx/contract $(O)

@@ -103,22 +103,23 @@ check "required" verified default true
 check "not required" verified strict false
 
 # What a tenant may take
-limits() { kvctxctl tenant show t "$1" | awk '/^(quota|reserve|write budget|max|urgent)/ { printf("%s ", ($NF == "GiB" || $NF == "MiB") ? ($(NF - 1) $NF) : $NF) }'; }
-check "a tenant has no limits" test "$(limits strict)" = "off off off off off off yes "
+limits() { kvctxctl tenant show t "$1" | awk '/^(quota|reserve|write budget|max|bandwidth|weight|urgent)/ { printf("%s ", ($NF == "GiB" || $NF == "MiB") ? ($(NF - 1) $NF) : $NF) }'; }
+check "a tenant has no limits" test "$(limits strict)" = "off off off off off off off off 100 yes "
 kvctxctl tenant remove t fill8 > /dev/null
-check "add one with some" kvctxctl tenant add t limited --quota 3G --reserve 1M --max-keyspaces 7 --no-urgent
-check "it has them" test "$(limits limited)" = "3.0GiB 1.0MiB off off off 7 no "
+check "add one with some" kvctxctl tenant add t limited --quota 3G --reserve 1M --max-keyspaces 7 --no-urgent \
+	--bandwidth 4M --max-inflight 9 --weight 250
+check "it has them" test "$(limits limited)" = "3.0GiB 1.0MiB off off off 7 4.0MiB 9 250 no "
 exec 9< /dev/kvctx/t/strict
 check "set others under an open session" kvctxctl tenant set t strict --write-budget 2M --max-pinned 5G --max-leased 6M
 exec 9<&-
 check "a reserve above the quota is refused" fails 'reserve: at most the quota' kvctxctl tenant set t limited --reserve 4G
-check "and what is not given stays" kvctxctl tenant set t limited --reserve off --urgent
+check "and what is not given stays" kvctxctl tenant set t limited --reserve off --urgent --max-inflight off
 check "a session sees the quota" prints "tenant_limit=$((3 << 30))" env KVCTX_NODE=/dev/kvctx/t/limited pages info
 check "limits are kept on media" bash -c "kvctxctl pool detach t && kvctxctl pool attach $a"
-check "those that were set" test "$(limits strict)" = "off off 2.0MiB 5.0GiB 6.0MiB off yes "
-check "those that were left" test "$(limits limited)" = "3.0GiB off off off off 7 yes "
+check "those that were set" test "$(limits strict)" = "off off 2.0MiB 5.0GiB 6.0MiB off off off 100 yes "
+check "those that were left" test "$(limits limited)" = "3.0GiB off off off off 7 4.0MiB off 250 yes "
 check "who gets the slot next has none" bash -c 'kvctxctl tenant remove t limited && kvctxctl tenant add t limited'
-check "none" test "$(limits limited)" = "off off off off off off yes "
+check "none" test "$(limits limited)" = "off off off off off off off off 100 yes "
 check "sessions see it again" prints 'tenant_flags=1' pages info
 check "and here it is gone" prints 'tenant_flags=0' env KVCTX_NODE=/dev/kvctx/t/strict pages info
 check "detach" kvctxctl pool detach t

@@ -70,7 +70,7 @@ ctl_super "$a" damage 2
 ctl_super "$a" damage 3
 check "all slots damaged" refused "$a: superblock damaged: checksum" "$a"
 
-for change in version=2 incompat=1 ro_compat=4; do
+for change in version=2 incompat=2 ro_compat=4; do
 	format t "$a" > /dev/null
 	ctl_super "$a" $change
 	check "a newer format: $change" refused "$a: superblock: .*(version|feature)" "$a"

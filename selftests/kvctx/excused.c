@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * What those who serve the contract of uapi/linux/kvctx.h are excused from, and why: the one table of it. Who serves is
- * told by $KVCTX_NODE, as kvctx_open() tells it. The module is excused from nothing. With $KVCTX_UNEXCUSED nobody is: so
- * `contract` finds out what they need no excuse for.
+ * told by $KVCTX_NODE, as kvctx_open() tells it, and by $KVCTX_ENCRYPTED, if the tenant has a key. The module is excused
+ * from nothing but what nobody can for such a tenant. With $KVCTX_UNEXCUSED nobody is: so `contract` finds out what they
+ * need no excuse for.
  */
 #include <fnmatch.h>
 #include <sys/stat.h>
@@ -13,6 +14,7 @@
 #define PROCESS		1
 #define DAEMON		2
 #define BOTH		(PROCESS | DAEMON)
+#define ENCRYPTED	4
 
 #define POINTERS	"in the process a wild pointer of the caller's is a fault, as any access to it would be"
 #define ONE_PROCESS	"a pool is one process's; others use a daemon"
@@ -20,6 +22,8 @@
 #define COMMANDS	"io_uring commands are the kernel's; INFO does not promise them"
 #define MEASURES	"measures the module's own memory"
 #define MAPPINGS	"plain shared memory of the process, which it can map and change as any other"
+
+#define CRCS		"CRCs are of what is encrypted, so callers have none"
 
 static const struct {
 	const char *test;	/* FIXTURE.TEST, as a pattern */
@@ -50,19 +54,25 @@ static const struct {
 	{ "edges.cost_of_registering_huge_pages", BOTH, MEASURES },
 	{ "faults.*", BOTH, "the kernel's fault injection" },
 	{ "lib.batch_of_a_ring", BOTH, COMMANDS },
+	{ "events.what_happened", ENCRYPTED, CRCS },
+	{ "replace.a_failed_one_changes_nothing", ENCRYPTED, CRCS },
+	{ "edges.store_can_leave_checksums_to_the_caller", ENCRYPTED, CRCS },
+	{ "slots.damaged_page", ENCRYPTED, "looks for the page on the device, where nobody finds it" },
+	{ "edges.page_that_changed_while_it_was_stored", ENCRYPTED, "what is encrypted, and has the CRCs, is a copy" },
 };
 
 /* 0: the module, or nobody */
 static int excused_who(void)
 {
 	const char *node = getenv("KVCTX_NODE");
+	int encrypted = getenv("KVCTX_ENCRYPTED") ? ENCRYPTED : 0;
 	struct stat st;
 
 	if (!node)
 		return 0;
 	if (stat(node, &st))
-		return PROCESS;
-	return S_ISCHR(st.st_mode) ? 0 : S_ISSOCK(st.st_mode) ? DAEMON : PROCESS;
+		return PROCESS | encrypted;
+	return (S_ISCHR(st.st_mode) ? 0 : S_ISSOCK(st.st_mode) ? DAEMON : PROCESS) | encrypted;
 }
 
 const char *harness_excused(const char *test)
@@ -74,7 +84,7 @@ const char *harness_excused(const char *test)
 	for (i = 0; i < sizeof(excused) / sizeof(excused[0]); i++) {
 		why = excused[i].why;
 		if (who & excused[i].who && !fnmatch(excused[i].test, test, 0) &&
-		    !(who == PROCESS && io && !strcmp(why, SLOW)))
+		    !(who & PROCESS && io && !strcmp(why, SLOW)))
 			return why;
 	}
 	return NULL;

@@ -49,7 +49,7 @@ check "its pages are right or missing" prints 'wrong=0 bad=0 .*errors=0' pages l
 # all else was loaded just now, so what nobody has asked for may go before its lease comes: then it is stored again
 lease_twenty() {
 	pages store 20000 20 262144 | grep -q 'again=0 errors=0' || return
-	pages lease 20000 20 50 > /tmp/lease.out 2>&1 &
+	pages lease 20000 20 3000 > /tmp/lease.out 2>&1 &
 	echo $! > /tmp/lease.pid
 	until_true 20 bash -c "grep -q holding /tmp/lease.out || ! kill -0 $!"
 	grep -q holding /tmp/lease.out

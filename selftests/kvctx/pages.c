@@ -11,8 +11,9 @@
  *	pages hold SECONDS                      keeps a session open
  *	pages hang                              keeps operations in flight until it is killed
  *	pages stick SESSIONS SIZE               submits loads of pages 0 to 15 in so many sessions, until it is killed
- *	pages lease FROM COUNT SECONDS          holds leases
+ *	pages lease FROM COUNT SECONDS          holds leases, and renews them
  *	pages flip DEVICE N BYTE                inverts a bit of page N's byte on a block device or file
+ *	pages find DEVICE N                     prints "found=N": how often page N is there as it was stored
  *
  * "bad" is -EBADMSG, "missing" -ENOENT, "gone" -ENODEV or -EIO. Exit status 1 only when nothing could be done; the
  * scripts judge the numbers.
@@ -152,34 +153,58 @@ static void take_leases(struct kt *k, uint64_t from, uint64_t nr)
 	}
 }
 
-/* Pages begin on 4096-byte boundaries: look at each for the page's first bytes */
+/* Pages begin on 4096-byte boundaries: the next one, from @pos on, that has page @n's first @len bytes; -1: none */
+static int64_t next_place(const char *device, int fd, uint64_t n, size_t len, uint64_t pos)
+{
+	uint8_t *buf = aligned_alloc(4096, KT_MIB);
+	int64_t place = -1;
+	ssize_t got = 0;
+
+	for (; buf && place < 0 && (got = pread(fd, buf, KT_MIB, pos)) > 0; pos += got)
+		for (ssize_t i = 0; i + 4096 <= got && place < 0; i += 4096)
+			if (kt_check(buf + i, len, n) == -1)
+				place = pos + i;
+	if (!buf || got < 0)
+		die(device, errno);
+	free(buf);
+	return place;
+}
+
 static void flip(const char *path, uint64_t n, uint64_t byte)
 {
 	int fd = open(path, O_RDWR | O_SYNC);
-	uint8_t want[64], *buf = malloc(KT_MIB), b;
-	uint64_t pos;
-	ssize_t got;
+	int64_t place;
+	uint8_t b;
 
 	if (fd < 0)
 		die(path, errno);
-	kt_fill(want, sizeof(want), n);
-	for (pos = 0; (got = pread(fd, buf, KT_MIB, pos)) > 0; pos += got)
-		for (ssize_t i = 0; i + 4096 <= got; i += 4096) {
-			if (memcmp(buf + i, want, sizeof(want)))
-				continue;
-			if (pread(fd, &b, 1, pos + i + byte) != 1)
-				die("read", errno);
-			b ^= 0x10;
-			if (pwrite(fd, &b, 1, pos + i + byte) != 1 || fsync(fd))
-				die("write", errno);
-			ioctl(fd, BLKFLSBUF);
-			printf("flipped byte %llu of page %llu at %llu\n", (unsigned long long)byte,
-			       (unsigned long long)n, (unsigned long long)(pos + i));
-			free(buf);
-			close(fd);
-			return;
-		}
-	die("page not found on the device", ENOENT);
+	place = next_place(path, fd, n, 64, 0);
+	if (place < 0)
+		die("page not found on the device", ENOENT);
+	if (pread(fd, &b, 1, place + byte) != 1)
+		die("read", errno);
+	b ^= 0x10;
+	if (pwrite(fd, &b, 1, place + byte) != 1 || fsync(fd))
+		die("write", errno);
+	ioctl(fd, BLKFLSBUF);
+	printf("flipped byte %llu of page %llu at %llu\n", (unsigned long long)byte, (unsigned long long)n,
+	       (unsigned long long)place);
+	close(fd);
+}
+
+/* How often it is there */
+static unsigned long find(const char *device, uint64_t n)
+{
+	int fd = open(device, O_RDONLY | O_DIRECT);
+	unsigned long found = 0;
+	int64_t place = -4096;
+
+	if (fd < 0)
+		die(device, errno);
+	while ((place = next_place(device, fd, n, 256, place + 4096)) >= 0)
+		found++;
+	close(fd);
+	return found;
 }
 
 static void delete(struct kt *k, uint64_t from, uint64_t nr)
@@ -212,6 +237,10 @@ int main(int argc, char **argv)
 
 	if (!strcmp(verb, "flip") && argc == 5) {
 		flip(argv[2], num(argv[3]), num(argv[4]));
+		return 0;
+	}
+	if (!strcmp(verb, "find") && argc == 4) {
+		printf("found=%lu\n", find(argv[2], num(argv[3])));
 		return 0;
 	}
 	if (!strcmp(verb, "stick") && argc == 4) {
@@ -254,9 +283,14 @@ int main(int argc, char **argv)
 		take_leases(&k, num(argv[2]), num(argv[3]));
 		puts("holding");
 		fflush(stdout);
-		sleep(num(argv[4]));
+		/* however long that takes: a lease ends after a minute */
+		for (uint64_t left = num(argv[4]), step; left; left -= step) {
+			step = left < 10 ? left : 10;
+			sleep(step);
+			take_leases(&k, num(argv[2]), num(argv[3]));
+		}
 	} else {
-		fprintf(stderr, "usage: pages store|load|delete|flush|info|hold|hang|stick|lease|flip ... (see pages.c)\n");
+		fprintf(stderr, "usage: pages store|load|delete|flush|info|hold|hang|stick|lease|flip|find ... (see pages.c)\n");
 		return 2;
 	}
 	kt_close(&k);

@@ -39,6 +39,8 @@ static const uint64_t first_page = 1000;
 
 FIXTURE_SETUP(prio)
 {
+	/* a test before that took too long was killed, maybe while the device was stuck */
+	ASSERT_LE(0, kt_slow("resume"));
 	ASSERT_EQ(0, kt_open_slots(&self->k, O_RDWR, 0x52, ARENA, 512, SLOT, 512));
 	for (uint64_t n = first_page; n < first_page + 3 * NR; n++) {
 		kt_fill(self->k.arena, SLOT, n);

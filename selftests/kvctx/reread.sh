@@ -26,7 +26,7 @@ check "submit loads that cannot match" until_true 30 grep -q 'submitted: 4000' /
 check "the member has half of them" until_true 19 delayed 1900
 # threads end at about a thousand
 check "it answers, and is asked again" until_true 60 read_again 3000
-timeout -s KILL 60 tags late 160 > /tmp/reread.late 2>&1
+timeout -s KILL $((60 * patience)) tags late 160 > /tmp/reread.late 2>&1
 check "the other member serves ($(tail -n 1 /tmp/reread.late))" \
 	grep -qE 'right=(7[0-9]|[89][0-9]|1[0-9]{2}) ' /tmp/reread.late
 check "let it be fast" "$here/slow.sh" delay 0

@@ -48,7 +48,7 @@ check "those that wait for a place can be cancelled" said 60 'canceled=[1-9]'
 sed 's/^/# /' /tmp/tags.out
 check "which leaves those that are with the device" below $places
 # a bio that is made, or comes back from the device, after its operation was cancelled
-timeout -s KILL 60 tags cut 40000 16 > /tmp/tags.cut 2>&1
+timeout -s KILL $((60 * patience)) tags cut 40000 16 > /tmp/tags.cut 2>&1
 check "what CANCEL said to end ends, whatever was under way ($(tail -n 1 /tmp/tags.cut))" \
 	bash -c 'grep -qE "^told=([1-9][0-9]*) ended=\1 of 16$" /tmp/tags.cut'
 tags late 160 > /tmp/tags.late 2>&1 & late=$!
@@ -77,7 +77,7 @@ check "those from the other member end" said 120 'right='
 check "and are right ($(cat /tmp/tags.out))" test "$(field right 1)" -ge 600
 taken=$(((before - $(available)) >> 10))
 check "the others have 256 MiB, and what is common ($taken)" test $taken -le 450
-timeout -s KILL 60 tags late 160 > /tmp/tags.late 2>&1
+timeout -s KILL $((60 * patience)) tags late 160 > /tmp/tags.late 2>&1
 check "loads with a deadline end behind them ($(tail -n 1 /tmp/tags.late))" \
 	grep -qE 'right=[1-9][0-9]* late=[1-9][0-9]* canceled=0 other=0 of 160' /tmp/tags.late
 start=$SECONDS

@@ -59,7 +59,7 @@ reclaimed() {
 
 check "format and attach" make_pool "$dev" --segment-size 16M
 check "another tenant" kvctxctl tenant add t alice
-check "there are as many events as trace.h has" test "$(find $events -mindepth 1 -maxdepth 1 -type d | wc -l)" = 13
+check "there are as many events as trace.h has" test "$(find $events -mindepth 1 -maxdepth 1 -type d | wc -l)" = 14
 echo 16384 > $tracing/buffer_size_kb
 
 check "store a page, traced" traced pages store 7 1 200001

@@ -15,7 +15,7 @@ CHECKS		+= check-session
 
 $(SESSION_DIR)/%.o $(SESSION_OBJS): OBJ_CFLAGS := $(KVC_CORE_CFLAGS) -Ikmod -Ikmod/session
 $(O)/test/session: $(SESSION_DIR)/sqe.o $(SESSION_DIR)/call.o $(addprefix $(O)/obj/kmod/session/,sqe.o call.o)
-$(O)/test/session-parts: $(SESSION_DIR)/parts.o $(SESSION_DIR)/tree.o $(SESSION_DIR)/slots.o $(SESSION_DIR)/lease.o $(SESSION_DIR)/wait.o \
+$(O)/test/session-parts: $(SESSION_DIR)/parts.o $(SESSION_DIR)/tree.o $(SESSION_DIR)/slots.o $(SESSION_DIR)/lease.o $(SESSION_DIR)/wait.o $(SESSION_DIR)/shares.o $(SESSION_DIR)/pace.o $(SESSION_DIR)/tally.o \
 	$(SESSION_OBJS) $(O)/obj/kmod/core/os-native/os.o
 $(SESSION_TESTS):
 	@mkdir -p $(@D)

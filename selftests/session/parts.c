@@ -167,6 +167,16 @@ int kvctx_req_unwanted(struct kvctx_req *req)
 	return READ_ONCE(op_of(req)->unwanted);
 }
 
+u32 kvctx_req_weight(const struct kvctx_req *req)
+{
+	return container_of(req, struct op, req)->weight ?: KVC_WEIGHT;
+}
+
+struct kvc_pace kvctx_req_pace(const struct kvctx_req *req)
+{
+	return container_of(req, struct op, req)->pace;
+}
+
 const void *kvctx_req_owner(const struct kvctx_req *req)
 {
 	return container_of(req, struct op, req)->session;
@@ -178,6 +188,9 @@ int main(void)
 	test_slots();
 	test_leases();
 	test_waits();
+	test_shares();
+	test_pace();
+	test_tally();
 	printf("session parts: %u passed, %u failed, 0 skipped\n", os_atomic_read(&passed), os_atomic_read(&failed));
 	return os_atomic_read(&failed) != 0;
 }

@@ -43,6 +43,8 @@ struct op {
 	u32 flags;
 	const void *session;
 	int unwanted;			/* why */
+	u32 weight;			/* of its tenant; 0: as others */
+	struct kvc_pace pace;		/* likewise */
 	int (*attempt)(struct op *op);
 	void (*go)(struct op *op, int err);
 };
@@ -72,5 +74,8 @@ void test_trees(void);
 void test_slots(void);
 void test_leases(void);
 void test_waits(void);
+void test_shares(void);
+void test_pace(void);
+void test_tally(void);
 
 #endif

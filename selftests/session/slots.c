@@ -80,9 +80,17 @@ static void slot_hit(struct kvctx_slots *t)
 	os_atomic_inc(&hits);
 }
 
+static bool no_reading_ahead;
+
+static bool may_read_ahead(struct kvctx_slots *t)
+{
+	(void)t;
+	return !no_reading_ahead;
+}
+
 static const struct kvctx_slots_ops ops = {
 	.fill = fill_new, .discard = fill_discard, .begin = fill_begin, .recall = fill_recall, .hurry = fill_hurry,
-	.copy = slot_copy, .hit = slot_hit,
+	.copy = slot_copy, .hit = slot_hit, .may_read_ahead = may_read_ahead,
 };
 
 /* The first that began, if any, ends so. */
@@ -283,6 +291,11 @@ static void test_prefetch(void)
 	EXPECT(kvctx_slots_prefetch(slots, keys, 5, 10, &batch) == 3 && !os_atomic_read(&hits));
 	EXPECT(fill_end(0) && fill_end(0) && !fill_end(0));
 	EXPECT(!submit(&op, KVCTX_OP_LOAD, 1) && !submit(&op, KVCTX_OP_LOAD, 2) && os_atomic_read(&hits) == 2);
+	/* a hint, and the tenant has other use for its bytes */
+	no_reading_ahead = true;
+	keys[0] = key_of(4);
+	EXPECT(!kvctx_slots_prefetch(slots, keys, 1, 10, &batch) && !fill_end(0));
+	no_reading_ahead = false;
 	end();
 }
 

@@ -3,10 +3,10 @@
 # kvctxctl, its man page and bash completion (both from its command table), and its tests.
 
 CTL_SRC		:= main table help util out nl nl_socket objects peers cmd_pool cmd_attach cmd_scan cmd_destroy grow cmd_format \
-		   cmd_tenant cmd_module cmd_fabrics cmd_stat metrics cmd_exporter media signature scan cmd_check check_report cmd_dump
+		   cmd_tenant cmd_tenant_stat tenant_stats cmd_module cmd_fabrics cmd_stat cmd_top cmd_events watch metrics cmd_exporter media signature scan cmd_check check_report cmd_dump
 CTL_OBJS	:= $(CTL_SRC:%=$(O)/obj/tools/kvctxctl/%.o) $(O)/obj/tools/common/size.o $(O)/obj/tools/common/limits.o \
 		   $(O)/obj/libkvctx/engine/format.o $(O)/obj/libkvctx/engine/file.o
-CTL_PKGS	:= libnl-genl-3.0 libnl-3.0 json-c blkid
+CTL_PKGS	:= libnl-genl-3.0 libnl-3.0 json-c blkid ncursesw
 CTL_SYS_PKGS	:= libnvme libkmod	# which the tests replace
 CTL		:= $(O)/bin/kvctxctl
 CTL_MAN		:= $(O)/share/man/man8/kvctxctl.8
@@ -37,7 +37,7 @@ $(CTL_MAN): tools/kvctxctl/kvctxctl.8.in $(CTL)
 CTL_FAKE	:= $(O)/test/kvctxctl-fake
 CTL_FAKE_OBJS	:= $(patsubst %,$(O)/obj/tools/kvctxctl/tests/%.o,fake_kernel fake_kmod fake_nvme fake_system)
 # open64 and the like: as the C library calls those with offsets of 64 bits
-CTL_WRAPPED	:= genl_connect setsockopt access opendir open64 fopen64 stat64 fstat64 ioctl pwrite64 fsync fallocate64
+CTL_WRAPPED	:= genl_connect nl_socket_add_membership setsockopt access opendir open64 fopen64 stat64 fstat64 ioctl pwrite64 fsync fallocate64
 CTL_SUPERDUMP	:= $(O)/test/superdump
 TESTPROGS	+= $(CTL_FAKE) $(CTL_SUPERDUMP)
 ASAN_PROGS	+= $(CTL) $(CTL_MAN) $(CTL_COMPLETION) $(CTL_FAKE) $(CTL_SUPERDUMP)

@@ -91,6 +91,15 @@ static void add_limits(struct json_object *o, const struct kvc_media_limits *l)
 	add_hex_number(o, "limit_flags", le32_to_cpu(l->flags));
 }
 
+static void add_key(struct json_object *o, const struct kvc_media_key *k)
+{
+	char name[KVC_KEY_NAME_MAX + 1] = "";
+
+	memcpy(name, k->name, KVC_KEY_NAME_MAX);
+	out_text(o, "key", name);
+	add_hex(o, "key_check", k->check, KVC_KEY_CHECK);
+}
+
 /* The slots that are used, or were */
 static struct json_object *tenants_json(const struct kvc_media_super *m)
 {
@@ -112,6 +121,8 @@ static struct json_object *tenants_json(const struct kvc_media_super *m)
 		out_number(o, "mode", le32_to_cpu(t->mode));
 		if (le64_to_cpu(m->ro_compat) & KVC_RO_COMPAT_LIMITS)
 			add_limits(o, &m->limits[i]);
+		if (le64_to_cpu(m->incompat) & KVC_INCOMPAT_KEYS && m->keys[i].name[0])
+			add_key(o, &m->keys[i]);
 		out_append(tenants, o);
 	}
 	return tenants;
@@ -206,6 +217,8 @@ static struct json_object *record_json(const struct kvc_rec *rec)
 	out_number(o, "length", rec->length);
 	out_number(o, "depth", rec->depth);
 	out_bool(o, "no_crcs", rec->flags & KVC_REC_NO_CRCS);
+	if (rec->flags & KVC_REC_ENCRYPTED)
+		add_hex(o, "nonce", rec->nonce, KVC_NONCE_LEN);
 	out_add(o, "crcs", crcs_json(rec));
 	return o;
 }

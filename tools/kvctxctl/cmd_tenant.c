@@ -33,6 +33,7 @@ static const struct out_column show_columns[] = {
 	{ "mode", "mode", FORM_MODE },
 	{ "sessions", "sessions", FORM_NUMBER },
 	{ "verified", "verified", FORM_TEXT },
+	{ "encrypted", "encrypted", FORM_TEXT },
 	{ "pages", "pages", FORM_NUMBER },
 	{ "bytes", "bytes", FORM_SIZE },
 	{ "pinned", "memory pinned", FORM_SIZE },
@@ -41,9 +42,13 @@ static const struct out_column show_columns[] = {
 	{ "quota", "quota", FORM_SIZE },
 	{ "reserve", "reserve", FORM_SIZE },
 	{ "write_budget", "write budget a day", FORM_SIZE },
+	{ "write_budget_left", "left of it", FORM_SIZE },
 	{ "max_pinned", "max pinned", FORM_SIZE },
 	{ "max_leased", "max leased", FORM_SIZE },
 	{ "max_keyspaces", "max keyspaces", FORM_NUMBER },
+	{ "bandwidth", "bandwidth a second", FORM_SIZE },
+	{ "max_inflight", "max in flight", FORM_NUMBER },
+	{ "weight", "weight", FORM_NUMBER },
 	{ "urgent", "urgent operations", FORM_TEXT },
 	{ NULL }
 };
@@ -109,7 +114,7 @@ int cmd_tenant_add(struct ctl *c)
 	struct nl_request rq = {
 		.cmd = KVCTX_CMD_TENANT_ADD, .pool = c->args[0], .tenant = c->args[1],
 		.uid = &c->opt[OPT_UID], .gid = &c->opt[OPT_GID], .mode = &c->opt[OPT_MODE],
-		.flags = &flags, .limits = c->opt,
+		.flags = &flags, .limits = c->opt, .key = c->opt[OPT_KEY].text,
 	};
 
 	if (contradicts(c))
@@ -123,11 +128,11 @@ int cmd_tenant_set(struct ctl *c)
 	const struct ctl_value flags = { .set = require || allow, .num = require ? KVCTX_TENANT_VERIFIED : 0 };
 	struct nl_request rq = {
 		.cmd = KVCTX_CMD_TENANT_SET, .pool = c->args[0], .tenant = c->args[1], .flags = &flags,
-		.limits = c->opt,
+		.limits = c->opt, .unlock = c->opt[OPT_UNLOCK].set,
 	};
 
-	if (require ? allow : !allow && !limits_given(c))
-		return usage(c, "give one of --require-verified and --allow-unverified, or limits");
+	if (require ? allow : !allow && !rq.unlock && !limits_given(c))
+		return usage(c, "give one of --require-verified and --allow-unverified, or limits, or --unlock");
 	if (contradicts(c))
 		return usage(c, "give --no-urgent or --urgent, not both");
 	return change(c, &rq) ?: done(c, "set");
@@ -146,11 +151,16 @@ int cmd_tenant_remove(struct ctl *c)
 static void tenant_text(struct json_object *t)
 {
 	static const char *const limits[] = {
-		"quota", "reserve", "write_budget", "max_pinned", "max_leased", "max_keyspaces",
+		"quota", "reserve", "write_budget", "max_pinned", "max_leased", "max_keyspaces", "bandwidth",
+		"max_inflight",
 	};
+
+	char key[128];
 
 	if (json_object_get_boolean(out_get(t, "require_verified")))
 		out_text(t, "verified", "required");
+	snprintf(key, sizeof(key), "key %s, %s", out_get_text(t, "key"), out_get_text(t, "key_state"));
+	out_text(t, "encrypted", out_get(t, "key") ? key : "no");
 	for (size_t i = 0; i < sizeof(limits) / sizeof(*limits); i++)
 		if (out_get(t, limits[i]) && !out_get_number(t, limits[i]))
 			out_text(t, limits[i], "off");

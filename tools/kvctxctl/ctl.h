@@ -68,6 +68,7 @@ enum ctl_kind {
 	KIND_RATE,		/* bytes a second, or on (num is CTL_DEFAULT), or off (0) */
 	KIND_LIMIT,		/* bytes, or off (0) */
 	KIND_MOST,		/* a number, or off (0) */
+	KIND_WEIGHT,		/* 1 to KVC_WEIGHT_MAX */
 };
 
 enum ctl_opt {
@@ -88,11 +89,16 @@ enum ctl_opt {
 	OPT_MODE,
 	OPT_REQUIRE_VERIFIED,
 	OPT_ALLOW_UNVERIFIED,
+	OPT_KEY,
+	OPT_UNLOCK,
 	OPT_QUOTA,
 	OPT_RESERVE,
 	OPT_MAX_PINNED,
 	OPT_MAX_LEASED,
 	OPT_MAX_KEYSPACES,
+	OPT_BANDWIDTH,
+	OPT_MAX_INFLIGHT,
+	OPT_WEIGHT,
 	OPT_NO_URGENT,
 	OPT_URGENT,
 	OPT_TRANSPORT,
@@ -108,6 +114,7 @@ enum ctl_opt {
 	OPT_TIMEOUT,
 	OPT_WATCH,
 	OPT_COUNT,
+	OPT_INTERVAL,
 	OPT_DISCARD,
 	OPT_WRITE_BUDGET,
 	OPT_VERBOSE,
@@ -121,7 +128,8 @@ enum ctl_opt {
 #define OPT(name)	(1ULL << OPT_##name)
 #define OPTS_COMMON	(OPT(OUTPUT) | OPT(HELP))
 #define OPTS_LIMITS	(OPT(QUOTA) | OPT(RESERVE) | OPT(WRITE_BUDGET) | OPT(MAX_PINNED) | OPT(MAX_LEASED) | \
-			 OPT(MAX_KEYSPACES) | OPT(NO_URGENT) | OPT(URGENT))	/* of a tenant */
+			 OPT(MAX_KEYSPACES) | OPT(BANDWIDTH) | OPT(MAX_INFLIGHT) | OPT(WEIGHT) | OPT(NO_URGENT) | \
+			 OPT(URGENT))	/* of a tenant */
 
 struct ctl_option {
 	const char *name;
@@ -216,10 +224,13 @@ int cmd_tenant_add(struct ctl *c);
 int cmd_tenant_set(struct ctl *c);
 int cmd_tenant_remove(struct ctl *c);
 int cmd_tenant_list(struct ctl *c);
+int cmd_tenant_stat(struct ctl *c);
 int cmd_tenant_show(struct ctl *c);
 int cmd_connect(struct ctl *c);
 int cmd_disconnect(struct ctl *c);
 int cmd_stat(struct ctl *c);
+int cmd_top(struct ctl *c);
+int cmd_events(struct ctl *c);
 int cmd_exporter(struct ctl *c);
 int cmd_check(struct ctl *c);
 int cmd_dump(struct ctl *c);

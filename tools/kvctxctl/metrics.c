@@ -49,6 +49,9 @@ static const struct family tenant_families[] = {
 	{ "tenant_max_pinned_bytes", "max_pinned", "Bytes of memory that its sessions may pin, 0: no limit." },
 	{ "tenant_max_leased_bytes", "max_leased", "Bytes of segments that its leases may keep, 0: no limit." },
 	{ "tenant_max_keyspaces", "max_keyspaces", "Keyspaces that it may have, 0: no limit." },
+	{ "tenant_bandwidth_bytes", "bandwidth", "Bytes a second that it may move, 0: no limit." },
+	{ "tenant_max_inflight", "max_inflight", "Operations that it may have in flight, 0: no limit." },
+	{ "tenant_weight", "weight", "Of its turns where tenants share a member." },
 	{ NULL }
 };
 

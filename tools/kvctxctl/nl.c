@@ -56,6 +56,9 @@ static const struct nla_policy policy[KVCTX_A_MAX + 1] = {
 	[KVCTX_A_TENANT_PINNED] = { .type = NLA_U64 },
 	[KVCTX_A_TENANT_LEASED] = { .type = NLA_U64 },
 	[KVCTX_A_TENANT_KEYSPACES] = { .type = NLA_U32 },
+	[KVCTX_A_TENANT_STATS] = { .type = NLA_NESTED },
+	[KVCTX_A_TENANT_KEY] = { .type = NLA_NUL_STRING },
+	[KVCTX_A_TENANT_KEY_STATE] = { .type = NLA_U32 },
 };
 
 static int on_object(struct nl_msg *msg, void *arg)
@@ -168,6 +171,9 @@ static int put_limits(struct nl_msg *msg, const struct ctl_value *opt)
 	err = err ?: put_long(msg, KVCTX_L_LEASED, &opt[OPT_MAX_LEASED]);
 	err = err ?: put_value(msg, KVCTX_L_KEYSPACES, &opt[OPT_MAX_KEYSPACES]);
 	err = err ?: put_value(msg, KVCTX_L_FLAGS, &no_urgent);
+	err = err ?: put_long(msg, KVCTX_L_BANDWIDTH, &opt[OPT_BANDWIDTH]);
+	err = err ?: put_value(msg, KVCTX_L_INFLIGHT, &opt[OPT_MAX_INFLIGHT]);
+	err = err ?: put_value(msg, KVCTX_L_WEIGHT, &opt[OPT_WEIGHT]);
 	nla_nest_end(msg, nest);	/* takes an empty one away again */
 	return err;
 }
@@ -188,6 +194,10 @@ static struct nl_msg *build(const struct nl_request *rq, int family)
 		err = nla_put_string(msg, KVCTX_A_POOL, rq->pool);
 	if (rq->tenant && !err)
 		err = nla_put_string(msg, KVCTX_A_TENANT, rq->tenant);
+	if (rq->key && !err)
+		err = nla_put_string(msg, KVCTX_A_TENANT_KEY, rq->key);
+	if (rq->unlock && !err)
+		err = nla_put_flag(msg, KVCTX_A_TENANT_UNLOCK);
 	if (rq->degraded && !err)
 		err = nla_put_flag(msg, KVCTX_A_DEGRADED);
 	if (rq->move && !err)
@@ -308,6 +318,75 @@ int nl_request(const struct ctl *c, const struct nl_request *rq, struct json_obj
 	if (!status)
 		status = report(c, &a, exchange_again(sk, family, &a));
 	nl_socket_close();
+	nl_socket_free(sk);
+	return status;
+}
+
+struct hearing {
+	bool (*event)(void *arg, uint8_t cmd, const struct nl_object *o);
+	void *arg;
+	bool more;
+};
+
+static int on_event(struct nl_msg *msg, void *arg)
+{
+	struct nlmsghdr *nlh = nlmsg_hdr(msg);
+	struct hearing *h = arg;
+	struct nl_object o;
+
+	if (genlmsg_parse(nlh, 0, o.attrs, KVCTX_A_MAX, policy) < 0)
+		return NL_OK;
+	o.head = genlmsg_attrdata(nlmsg_data(nlh), 0);
+	o.len = genlmsg_attrlen(nlmsg_data(nlh), 0);
+	h->more = h->event(h->arg, ((struct genlmsghdr *)nlmsg_data(nlh))->cmd, &o);
+	return h->more ? NL_OK : NL_STOP;
+}
+
+/* As a member of the group */
+static int hear(const struct ctl *c, struct nl_sock *sk, struct hearing *h, bool (*lost)(void *arg))
+{
+	int ret = genl_ctrl_resolve_grp(sk, KVCTX_GENL_NAME, KVCTX_GENL_MCGRP_MGMT);
+
+	if (ret >= 0)
+		ret = nl_socket_add_membership(sk, ret);
+	nl_socket_disable_seq_check(sk);
+	nl_socket_modify_cb(sk, NL_CB_VALID, NL_CB_CUSTOM, on_event, h);
+	while (ret >= 0 && h->more) {
+		ret = nl_recvmsgs_default(sk);
+		/* ENOBUFS: some did not fit into the socket */
+		if (ret == -NLE_NOMEM) {
+			h->more = lost(h->arg);
+			ret = 0;
+		}
+	}
+	if (ret == -NLE_PERM) {
+		ctl_command_error(c, "not permitted; this needs CAP_NET_ADMIN (root)");
+		return CTL_NODEV;
+	}
+	if (ret < 0)
+		ctl_command_error(c, "netlink: %s", nl_geterror(ret));
+	return ret < 0 ? CTL_FAILED : CTL_OK;
+}
+
+int nl_events(const struct ctl *c, bool (*event)(void *arg, uint8_t cmd, const struct nl_object *o),
+	      bool (*lost)(void *arg), void *arg)
+{
+	struct hearing h = { .event = event, .arg = arg, .more = true };
+	struct nl_sock *sk;
+	int family, status;
+
+	if (nl_socket_path(c)) {
+		ctl_command_error(c, "kvctxd tells no events; its log does");
+		return CTL_NOSUPP;
+	}
+	sk = nl_socket_alloc();
+	if (!sk) {
+		ctl_command_error(c, "%s", strerror(ENOMEM));
+		return CTL_FAILED;
+	}
+	status = open_family(c, sk, &family);
+	if (!status)
+		status = hear(c, sk, &h, lost);
 	nl_socket_free(sk);
 	return status;
 }

@@ -29,7 +29,8 @@ struct nl_request {
 	char *const *devices;
 	int nr_devices;
 	const struct ctl_value *uid, *gid, *mode, *flags;
-	bool degraded, move, dry_run;
+	const char *key;
+	bool degraded, move, dry_run, unlock;
 	const struct ctl_value *limits;	/* those of the options that are limits of a tenant, by OPT_* */
 	const struct ctl_value *index, *discard_rate, *write_budget, *capacity;
 	struct json_object *(*object)(const struct nl_object *o);	/* an answer in JSON; NULL: no answers */
@@ -41,6 +42,13 @@ struct nl_request {
  * and has told the user what went wrong, in the kernel's words where it gave any.
  */
 int nl_request(const struct ctl *c, const struct nl_request *rq, struct json_object *objects);
+
+/*
+ * Hear of what happens, until one of the functions returns false: @event is called with the number of the command that
+ * it is an answer to in form, @lost when some were not heard. An exit status; the user was told what went wrong.
+ */
+int nl_events(const struct ctl *c, bool (*event)(void *arg, uint8_t cmd, const struct nl_object *o),
+	      bool (*lost)(void *arg), void *arg);
 
 /* nl_socket.c: to kvctxd, where --socket or KVCTX_SOCKET says so */
 const char *nl_socket_path(const struct ctl *c);	/* NULL: to the module */
@@ -54,6 +62,10 @@ struct json_object *object_pool(const struct nl_object *o);
 struct json_object *object_tenant(const struct nl_object *o);
 struct json_object *object_peer(const struct nl_object *o);
 struct json_object *object_stats(const struct nl_object *o);
+
+/* tenant_stats.c: what a tenant's operations came to */
+struct json_object *object_tenant_stats(const struct nl_object *o);
+uint64_t latency_p99(struct json_object *was, struct json_object *is, const char *op, const char *prio);
 
 /* peers.c: what PCI peers' memory reaches, as a field of the JSON object of a pool, and as text from there */
 int peers_get(const struct ctl *c, struct json_object *pool);

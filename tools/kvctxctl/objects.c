@@ -60,6 +60,8 @@ static const struct nla_policy member_policy[KVCTX_M_MAX + 1] = {
 	[KVCTX_M_SEGMENTS] = { .type = NLA_U32 },
 	[KVCTX_M_SEGMENTS_FREE] = { .type = NLA_U32 },
 	[KVCTX_M_BYTES] = { .type = NLA_U64 },
+	[KVCTX_M_INFLIGHT] = { .type = NLA_U64 },
+	[KVCTX_M_WAITING] = { .type = NLA_U32 },
 };
 
 static void add_text(struct json_object *obj, const char *key, struct nlattr *a)
@@ -124,6 +126,8 @@ static struct json_object *object_member(struct nlattr *nest)
 	add_u32(obj, "segments", m[KVCTX_M_SEGMENTS]);
 	add_u32(obj, "segments_free", m[KVCTX_M_SEGMENTS_FREE]);
 	add_u64(obj, "bytes", m[KVCTX_M_BYTES]);
+	add_u64(obj, "inflight_bytes", m[KVCTX_M_INFLIGHT]);
+	add_u32(obj, "waiting", m[KVCTX_M_WAITING]);
 	return obj;
 }
 
@@ -172,8 +176,25 @@ static void add_limits(struct json_object *obj, struct nlattr *nest)
 	add_u64(obj, "max_pinned", l[KVCTX_L_PINNED]);
 	add_u64(obj, "max_leased", l[KVCTX_L_LEASED]);
 	add_u32(obj, "max_keyspaces", l[KVCTX_L_KEYSPACES]);
+	add_u64(obj, "bandwidth", l[KVCTX_L_BANDWIDTH]);
+	add_u32(obj, "max_inflight", l[KVCTX_L_INFLIGHT]);
+	add_u32(obj, "weight", l[KVCTX_L_WEIGHT]);
 	if (l[KVCTX_L_FLAGS])
 		out_bool(obj, "no_urgent", nla_get_u32(l[KVCTX_L_FLAGS]) & KVCTX_LIMIT_NO_URGENT);
+}
+
+static void add_key(struct json_object *obj, const struct nl_object *o)
+{
+	static const char *const states[] = {
+		[KVCTX_KEY_MISSING] = "missing", [KVCTX_KEY_USED] = "used", [KVCTX_KEY_ENDED] = "ended",
+	};
+	uint32_t state;
+
+	if (!o->attrs[KVCTX_A_TENANT_KEY] || !o->attrs[KVCTX_A_TENANT_KEY_STATE])
+		return;
+	state = nla_get_u32(o->attrs[KVCTX_A_TENANT_KEY_STATE]);
+	add_text(obj, "key", o->attrs[KVCTX_A_TENANT_KEY]);
+	out_text(obj, "key_state", state < sizeof(states) / sizeof(*states) ? states[state] : "unknown");
 }
 
 struct json_object *object_tenant(const struct nl_object *o)
@@ -196,6 +217,8 @@ struct json_object *object_tenant(const struct nl_object *o)
 	add_u32(obj, "minor", o->attrs[KVCTX_A_DEV_MINOR]);
 	if (o->attrs[KVCTX_A_TENANT_FLAGS])
 		out_bool(obj, "require_verified", nla_get_u32(o->attrs[KVCTX_A_TENANT_FLAGS]) & KVCTX_TENANT_VERIFIED);
+	add_u64(obj, "write_budget_left", o->attrs[KVCTX_A_WRITE_BUDGET_LEFT]);
+	add_key(obj, o);
 	add_limits(obj, o->attrs[KVCTX_A_LIMITS]);
 	nl_node(out_get_text(obj, "pool"), out_get_text(obj, "tenant"), node, sizeof(node));
 	out_text(obj, "node", node);

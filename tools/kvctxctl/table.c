@@ -57,6 +57,10 @@ const struct ctl_option ctl_options[OPT_NR] = {
 		"refuse operations whose bytes nobody would verify" },
 	[OPT_ALLOW_UNVERIFIED] = { "allow-unverified", 0, KIND_FLAG, false, NULL,
 		"do not refuse them any more" },
+	[OPT_KEY] = { "key", 0, KIND_TEXT, false, "NAME",
+		"encrypt its pages with this key, of your keyrings" },
+	[OPT_UNLOCK] = { "unlock", 0, KIND_FLAG, false, NULL,
+		"look for its key again" },
 	[OPT_QUOTA] = { "quota", 0, KIND_LIMIT, false, "SIZE",
 		"off, or bytes of pages that the tenant may have" },
 	[OPT_RESERVE] = { "reserve", 0, KIND_LIMIT, false, "SIZE",
@@ -67,6 +71,12 @@ const struct ctl_option ctl_options[OPT_NR] = {
 		"off, or bytes of the segments that its leases may keep" },
 	[OPT_MAX_KEYSPACES] = { "max-keyspaces", 0, KIND_MOST, false, "N",
 		"off, or how many keyspaces it may have" },
+	[OPT_BANDWIDTH] = { "bandwidth", 0, KIND_LIMIT, false, "SIZE",
+		"off, or bytes a second that it may store and load" },
+	[OPT_MAX_INFLIGHT] = { "max-inflight", 0, KIND_MOST, false, "N",
+		"off, or how many operations it may have in flight" },
+	[OPT_WEIGHT] = { "weight", 0, KIND_WEIGHT, false, "N",
+		"of its turns where tenants share a member, 1 to 10000 (default 100)" },
 	[OPT_NO_URGENT] = { "no-urgent", 0, KIND_FLAG, false, NULL,
 		"its operations are of normal priority when they ask for urgent" },
 	[OPT_URGENT] = { "urgent", 0, KIND_FLAG, false, NULL,
@@ -96,7 +106,9 @@ const struct ctl_option ctl_options[OPT_NR] = {
 	[OPT_WATCH] = { "watch", 0, KIND_SECONDS, true, "SECONDS",
 		"print what changed every SECONDS (default 1) until interrupted" },
 	[OPT_COUNT] = { "count", 'c', KIND_NUMBER, false, "N",
-		"with --watch: end after N reports" },
+		"end after N reports" },
+	[OPT_INTERVAL] = { "interval", 'i', KIND_SECONDS, false, "SECONDS",
+		"look every SECONDS (default 1)" },
 	[OPT_DISCARD] = { "discard", 0, KIND_RATE, false, "RATE",
 		"on (1G), off, or bytes a second on each member, 1M to 1T" },
 	[OPT_VERBOSE] = { "verbose", 'v', KIND_FLAG, false, NULL,
@@ -270,12 +282,18 @@ const struct ctl_command ctl_commands[] = {
 			{ KIND_POOL, "POOL", .help = "name of an attached pool" },
 			{ KIND_NAME, "TENANT", .help = "name of the new tenant" },
 		},
-		.options = OPT(SOCKET) | OPT(UID) | OPT(GID) | OPT(MODE) | OPT(REQUIRE_VERIFIED) | OPTS_LIMITS,
+		.options = OPT(SOCKET) | OPT(UID) | OPT(GID) | OPT(MODE) | OPT(REQUIRE_VERIFIED) | OPT(KEY) |
+			   OPTS_LIMITS,
 		.summary = "add a tenant to a pool",
 		.text =
 "Creates the node /dev/kvctx/POOL/TENANT. Who may open it may use the tenant's\n"
 "pages; who may open it for reading only may load pages, not store them. What\n"
-"it may take is not limited but for what is given, see tenant set.",
+"it may take is not limited but for what is given, see tenant set.\n"
+"With --key all its pages are encrypted (AES-256-XTS), for as long as it is\n"
+"there. The key, of 64 bytes and of type logon or user, stays in the keyring:\n"
+"the pool knows its name only, and each attach needs it. Revoke it there, and\n"
+"nobody loads those pages any more. With --socket it is kvctxd's keyrings that\n"
+"need it, as one of type user.",
 		.example = "kvctxctl tenant add ctx0 llama --uid vllm --mode 0660 --quota 2T",
 	}, {
 		.noun = "tenant", .verb = "set", .run = cmd_tenant_set,
@@ -283,18 +301,23 @@ const struct ctl_command ctl_commands[] = {
 			{ KIND_POOL, "POOL", .help = "name of an attached pool" },
 			{ KIND_TENANT, "TENANT", .help = "name of one of its tenants" },
 		},
-		.options = OPT(SOCKET) | OPT(REQUIRE_VERIFIED) | OPT(ALLOW_UNVERIFIED) | OPTS_LIMITS,
+		.options = OPT(SOCKET) | OPT(REQUIRE_VERIFIED) | OPT(ALLOW_UNVERIFIED) | OPT(UNLOCK) | OPTS_LIMITS,
 		.summary = "change what a tenant requires, and what it may take",
 		.text =
 "Kept on the devices; what is not given stays. Limits are in force at once,\n"
 "also for sessions that are open: who has more than a new one allows gets no\n"
 "more. A reserve is at most the quota. A write budget is the tenant's own\n"
-"beside the pool's, see pool set, and counts what its stores write.\n"
+"beside the pool's, see pool set, and counts what its stores write. Beyond its\n"
+"bandwidth, or with as many operations in flight as it may have, its next ones\n"
+"wait; where several tenants have a device busy, each gets as much of it as its\n"
+"weight is of all of theirs.\n"
 "With --require-verified each page is checked against\n"
 "its checksums, by the kernel or by the reader: loads that skip the check are\n"
 "refused, and so are transfers between a member and a peer's memory in which\n"
 "the checksums do not come along. That is not changed while a process has the\n"
-"tenant's node open.",
+"tenant's node open.\n"
+"--unlock: the key of a tenant whose pages are encrypted was not there when the\n"
+"pool was attached, or was revoked, and is in your keyrings now.",
 		.example = "kvctxctl tenant set ctx0 llama --quota 2T --max-pinned 64G --no-urgent",
 	}, {
 		.noun = "tenant", .verb = "remove", .run = cmd_tenant_remove,
@@ -325,6 +348,21 @@ const struct ctl_command ctl_commands[] = {
 		.summary = "show a tenant, what it has and what it may take",
 		.text = "Limits that are off are not restricted but by the pool.",
 		.example = "kvctxctl tenant show ctx0 llama",
+	}, {
+		.noun = "tenant", .verb = "stat", .run = cmd_tenant_stat,
+		.args = {
+			{ KIND_POOL, "POOL", .optional = true, .help = "only the tenants of this pool" },
+			{ KIND_TENANT, "TENANT", .optional = true, .help = "only this one" },
+		},
+		.options = OPT(SOCKET) | OPT(WATCH) | OPT(COUNT),
+		.summary = "show what tenants' operations came to, and how long they took",
+		.text =
+"Counted since attach, or since the tenant was added: operations that ended,\n"
+"by what came of them, and quantiles of the time from SUBMIT to the end, by\n"
+"priority; they are at most a fifth too long. With --watch a line for each\n"
+"tenant tells rates and quantiles since the line before; with -o json each\n"
+"report is one object on one line and holds the counters themselves.",
+		.example = "kvctxctl tenant stat --watch 5 ctx0",
 	}, {
 		.noun = "connect", .run = cmd_connect,
 		.options = OPT(TRANSPORT) | OPT(TRADDR) | OPT(TRSVCID) | OPT(NQN) | OPT(HOST_TRADDR) |
@@ -360,6 +398,31 @@ const struct ctl_command ctl_commands[] = {
 "rates since the line before; with -o json each report is one object on one\n"
 "line and holds the counters themselves.",
 		.example = "kvctxctl stat --watch 5 ctx0",
+	}, {
+		.noun = "top", .run = cmd_top,
+		.args = {
+			{ KIND_POOL, "POOL", .optional = true, .help = "only this pool" },
+		},
+		.options = OPT(SOCKET) | OPT(INTERVAL) | OPT(COUNT),
+		.summary = "show tenants and members as they are busy, on a terminal",
+		.text =
+"Rates and quantiles since the last look, as tenant stat --watch tells them.\n"
+"Keys: q ends it, m changes between tenants and members, < and > choose the\n"
+"column that it is sorted by, r reverses that, + and - make the interval\n"
+"longer and shorter.",
+		.example = "kvctxctl top ctx0",
+	}, {
+		.noun = "events", .run = cmd_events,
+		.args = {
+			{ KIND_POOL, "POOL", .optional = true, .help = "only those of this pool" },
+		},
+		.options = OPT(SOCKET) | OPT(COUNT),
+		.summary = "tell what happens to pools, members and tenants",
+		.text =
+"A line for each: when, what, and to whom; with -o json an object on one line\n"
+"that holds the pool or tenant as it was then. It goes on until interrupted.\n"
+"Who reads too slowly is told that some are missing.",
+		.example = "kvctxctl events ctx0",
 	}, {
 		.noun = "exporter", .run = cmd_exporter,
 		.options = OPT(SOCKET) | OPT(LISTEN),

@@ -176,6 +176,13 @@ static const char *parse_choice(enum ctl_kind kind, const char *text, uint64_t *
 	return kind == KIND_FORMAT ? "not text or json" : "not tcp, rdma, loop or fc";
 }
 
+static const char *parse_weight(const char *text, uint64_t *num)
+{
+	const char *why = parse_number(text, KVC_WEIGHT_MAX, num);
+
+	return why || *num ? why : "not 1 to 10000";
+}
+
 const char *ctl_value_parse(enum ctl_kind kind, const char *text, struct ctl_value *v)
 {
 	v->text = text;
@@ -193,6 +200,8 @@ const char *ctl_value_parse(enum ctl_kind kind, const char *text, struct ctl_val
 		return parse_rate(text, kind == KIND_RATE, &v->num);
 	case KIND_MOST:
 		return parse_most(text, &v->num);
+	case KIND_WEIGHT:
+		return parse_weight(text, &v->num);
 	case KIND_NUMBER:
 		return parse_number(text, INT32_MAX, &v->num);
 	case KIND_SECONDS:

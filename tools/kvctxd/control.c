@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "control.h"
+#include "media/format.h"
 
 #define CONTROL_MAX	64U		/* connections */
 
@@ -38,6 +39,8 @@ static struct nla_policy control_policy[KVCTX_A_MAX + 1] = {
 	[KVCTX_A_DRY_RUN] = { .type = NLA_FLAG },
 	[KVCTX_A_CAPACITY] = { .type = NLA_U64 },
 	[KVCTX_A_LIMITS] = { .type = NLA_NESTED },
+	[KVCTX_A_TENANT_KEY] = { .type = NLA_NUL_STRING, .maxlen = KVC_KEY_NAME_MAX },
+	[KVCTX_A_TENANT_UNLOCK] = { .type = NLA_FLAG },
 };
 
 /* Requests */
@@ -64,6 +67,7 @@ static const struct control_verb {
 	{ KVCTX_CMD_TENANT_SET, .change = kvd_control_set_tenant },
 	{ KVCTX_CMD_TENANT_REMOVE, .change = kvd_control_remove_tenant },
 	{ KVCTX_CMD_TENANT_GET, .tell = kvd_control_put_tenants },
+	{ KVCTX_CMD_TENANT_STATS_GET, .tell = kvd_control_put_tenant_stats },
 	{ KVCTX_CMD_STATS_GET, .tell = kvd_control_put_stats },
 	{ KVCTX_CMD_PEER_GET, .any = control_no_peers },
 };

@@ -58,6 +58,7 @@ static inline uint32_t control_number(const struct control_request *rq, int attr
 int kvd_report_pool(struct nl_msg *msg, struct kvd_pool *p);
 int kvd_report_tenant(struct nl_msg *msg, struct kvd_tenant *t);
 int kvd_report_stats(struct nl_msg *msg, struct kvd_pool *p);
+int kvd_report_tenant_stats(struct nl_msg *msg, struct kvd_tenant *t);
 
 /*
  * control_pool.c, control_tenant.c: what a request asks for. 0, or -errno, with a sentence in @rq->why where there is
@@ -75,6 +76,7 @@ int kvd_control_add_tenant(struct control_request *rq, struct kvd_pool *p);
 int kvd_control_set_tenant(struct control_request *rq, struct kvd_pool *p);
 int kvd_control_remove_tenant(struct control_request *rq, struct kvd_pool *p);
 int kvd_control_put_tenants(struct control_request *rq, struct kvd_pool *p);
+int kvd_control_put_tenant_stats(struct control_request *rq, struct kvd_pool *p);
 
 /* control.c */
 int kvd_control_start(char *why);

@@ -12,6 +12,7 @@
 #include "control.h"
 #include "engine.h"
 #include "pools.h"
+#include "share.h"
 
 static int control_tenant(struct control_request *rq, struct kvd_pool *p, struct kvd_tenant **out)
 {
@@ -55,6 +56,12 @@ static void control_take_u64(u64 *value, struct nlattr *attr)
 		*value = nla_get_u64(attr);
 }
 
+static void control_take_u32(u32 *value, struct nlattr *attr)
+{
+	if (attr)
+		*value = nla_get_u32(attr);
+}
+
 /* The limits in @l with what the request gives instead */
 static int control_limits(struct control_request *rq, struct kvc_limits *l)
 {
@@ -69,15 +76,17 @@ static int control_limits(struct control_request *rq, struct kvc_limits *l)
 	control_take_u64(&l->write_budget, a[KVCTX_L_WRITE_BUDGET]);
 	control_take_u64(&l->pinned, a[KVCTX_L_PINNED]);
 	control_take_u64(&l->leased, a[KVCTX_L_LEASED]);
-	if (a[KVCTX_L_KEYSPACES])
-		l->keyspaces = nla_get_u32(a[KVCTX_L_KEYSPACES]);
+	control_take_u64(&l->bandwidth, a[KVCTX_L_BANDWIDTH]);
+	control_take_u32(&l->keyspaces, a[KVCTX_L_KEYSPACES]);
+	control_take_u32(&l->inflight, a[KVCTX_L_INFLIGHT]);
+	control_take_u32(&l->weight, a[KVCTX_L_WEIGHT]);
 	if (a[KVCTX_L_FLAGS]) {
 		if (nla_get_u32(a[KVCTX_L_FLAGS]) & ~KVCTX_LIMIT_NO_URGENT)
 			return kvd_answer_refuse(rq, -EINVAL, "an unknown flag of limits");
 		l->flags = nla_get_u32(a[KVCTX_L_FLAGS]) ? KVC_LIMIT_NO_URGENT : 0;
 	}
 	return kvc_limits_ok(l) ? 0 :
-	       kvd_answer_refuse(rq, -EINVAL, "reserve: at most the quota, write budget: 1M to 1E");
+	       kvd_answer_refuse(rq, -EINVAL, "reserve: at most the quota, write budget: 1M to 1E, weight: at most 10000");
 }
 
 /* In force at once; the caller, who holds super_lock, writes the superblocks */
@@ -103,12 +112,45 @@ static int control_write(char *why, struct kve_pool *p, const char *otherwise)
 	return kve_members_write_super(p) ? kvd_refuse(why, -EIO, "%sno superblock could be written", otherwise) : 0;
 }
 
+static int control_refuse_key(struct control_request *rq, const char *name, int err)
+{
+	switch (err) {
+	case -ENOKEY:
+		return kvd_refuse(rq->why, err, "kvctxd's keyrings have no key %s of type user that it can read", name);
+	case -EKEYREVOKED:
+	case -EKEYEXPIRED:
+		return kvd_refuse(rq->why, err, "key %s was revoked, or has expired", name);
+	case -EKEYREJECTED:
+		return kvd_refuse(rq->why, err, "key %s is not 64 bytes for AES-256-XTS", name);
+	default:
+		return kvd_refuse(rq->why, err, "key %s cannot be used, error %d", name, -err);
+	}
+}
+
+/* Is the tenant's key there? Sessions look for it by themselves. */
+static int control_unlock(struct control_request *rq, struct kvd_tenant *t)
+{
+	struct kve_pool *p = t->pool->engine;
+	struct kvc_super_key key;
+	int err;
+
+	pthread_mutex_lock(&p->config_lock);
+	key = kvc_super_of(p->core)->keys[t->slot];
+	pthread_mutex_unlock(&p->config_lock);
+	if (!key.name[0])
+		return kvd_refuse(rq->why, -EINVAL, "pages of tenant %s are not encrypted", t->name);
+	err = kve_share_has_key(&key);
+	if (err == -EKEYREJECTED)
+		return kvd_refuse(rq->why, err, "key %s is not the one that tenant %s was added with", key.name, t->name);
+	return err ? control_refuse_key(rq, key.name, err) : 0;
+}
+
 /*
  * In the configuration and on media, or neither. Its slot. Limits are another change, with a superblock of its own: the
  * slots on media alternate.
  */
 static int control_make_tenant(struct control_request *rq, struct kvd_pool *p, const char *name,
-			       const struct kvc_limits *limits)
+			       const struct kvc_limits *limits, const struct kvc_super_key *key)
 {
 	uint32_t flags = control_number(rq, KVCTX_A_TENANT_FLAGS, 0);
 	struct kve_pool *engine = p->engine;
@@ -116,9 +158,9 @@ static int control_make_tenant(struct control_request *rq, struct kvd_pool *p, c
 
 	pthread_mutex_lock(&engine->super_lock);
 	pthread_mutex_lock(&engine->config_lock);
-	slot = kvc_tenant_add(engine->core, name, control_number(rq, KVCTX_A_UID, 0),
-			      control_number(rq, KVCTX_A_GID, 0), control_number(rq, KVCTX_A_MODE, 0600),
-			      flags & KVCTX_TENANT_VERIFIED ? KVC_TENANT_VERIFIED : 0);
+	slot = kvc_tenant_add_keyed(engine->core, name, control_number(rq, KVCTX_A_UID, 0),
+				    control_number(rq, KVCTX_A_GID, 0), control_number(rq, KVCTX_A_MODE, 0600),
+				    flags & KVCTX_TENANT_VERIFIED ? KVC_TENANT_VERIFIED : 0, key);
 	pthread_mutex_unlock(&engine->config_lock);
 	if (slot >= 0)
 		err = control_write(rq->why, engine, "");
@@ -149,8 +191,9 @@ static int control_unmake_tenant(char *why, struct kve_pool *p, const char *name
 
 int kvd_control_add_tenant(struct control_request *rq, struct kvd_pool *p)
 {
-	const char *name = control_text(rq, KVCTX_A_TENANT);
+	const char *name = control_text(rq, KVCTX_A_TENANT), *key_name = control_text(rq, KVCTX_A_TENANT_KEY);
 	struct kvc_limits limits = {};
+	struct kvc_super_key key;
 	char unheard[KVD_WHY];
 	int err, slot;
 
@@ -162,7 +205,12 @@ int kvd_control_add_tenant(struct control_request *rq, struct kvd_pool *p)
 	err = control_limits(rq, &limits);
 	if (err)
 		return err;
-	slot = control_make_tenant(rq, p, name, &limits);
+	if (key_name && !kvc_key_name_ok(key_name))
+		return kvd_refuse(rq->why, -EINVAL, "a key's name is 1 to 47 printable characters, no spaces");
+	err = key_name ? kve_share_key(key_name, &key) : 0;
+	if (err)
+		return control_refuse_key(rq, key_name, err);
+	slot = control_make_tenant(rq, p, name, &limits, key_name ? &key : NULL);
 	if (slot < 0)
 		return slot;
 	err = kvd_tenant_show(p, (uint32_t)slot, rq->why);
@@ -204,12 +252,16 @@ int kvd_control_set_tenant(struct control_request *rq, struct kvd_pool *pool)
 
 	if (err)
 		return err;
-	if (!rq->attrs[KVCTX_A_TENANT_FLAGS] && !rq->attrs[KVCTX_A_LIMITS])
+	if (!rq->attrs[KVCTX_A_TENANT_FLAGS] && !rq->attrs[KVCTX_A_LIMITS] && !rq->attrs[KVCTX_A_TENANT_UNLOCK])
 		return kvd_answer_refuse(rq, -EINVAL, "the request lacks the limits or flags of the tenant");
 	if (flags & ~KVCTX_TENANT_VERIFIED)
 		return -EINVAL;
 	limits = kvc_super_of(p->core)->limits[t->slot];
 	err = control_limits(rq, &limits);
+	if (err)
+		return err;
+	if (rq->attrs[KVCTX_A_TENANT_UNLOCK])
+		err = control_unlock(rq, t);
 	if (err)
 		return err;
 	pthread_mutex_lock(&p->super_lock);
@@ -239,7 +291,8 @@ int kvd_control_remove_tenant(struct control_request *rq, struct kvd_pool *p)
 	return err ? err : control_unmake_tenant(rq->why, p->engine, name);
 }
 
-int kvd_control_put_tenants(struct control_request *rq, struct kvd_pool *p)
+static int control_put_each(struct control_request *rq, struct kvd_pool *p,
+			    int (*report)(struct nl_msg *msg, struct kvd_tenant *t))
 {
 	int err = 0;
 
@@ -247,8 +300,18 @@ int kvd_control_put_tenants(struct control_request *rq, struct kvd_pool *p)
 	for (struct kvd_tenant *t = p->tenants; t && !err; t = t->next) {
 		struct nl_msg *msg = kvd_answer_object(rq);
 
-		err = msg ? kvd_answer_put(rq, msg, kvd_report_tenant(msg, t)) : -ENOMEM;
+		err = msg ? kvd_answer_put(rq, msg, report(msg, t)) : -ENOMEM;
 	}
 	pthread_mutex_unlock(&kvd_lock);
 	return err;
+}
+
+int kvd_control_put_tenants(struct control_request *rq, struct kvd_pool *p)
+{
+	return control_put_each(rq, p, kvd_report_tenant);
+}
+
+int kvd_control_put_tenant_stats(struct control_request *rq, struct kvd_pool *p)
+{
+	return control_put_each(rq, p, kvd_report_tenant_stats);
 }

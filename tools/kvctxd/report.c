@@ -7,6 +7,8 @@
 
 #include "control.h"
 #include "engine.h"
+#include "session/tally.h"
+#include "share.h"
 
 static bool report_removed(const struct kve_member *m)
 {
@@ -23,13 +25,14 @@ static u32 report_member_state(const struct kve_member *m)
 	return kvc_member_online(m->pool->core, m->index) ? KVCTX_MEMBER_STATE_ONLINE : KVCTX_MEMBER_STATE_FAILED;
 }
 
-static int report_member(struct nl_msg *msg, const struct kve_member *m)
+static int report_member(struct nl_msg *msg, struct kve_member *m)
 {
 	struct kvc_pool *core = m->pool->core;
 	const struct kvc_super *super = kvc_super_of(core);
 	struct nlattr *nest = nla_nest_start(msg, KVCTX_A_MEMBER);
 	struct kvc_super_member said;
-	u32 segments, unused;
+	u32 segments, unused, waiting;
+	__u64 inflight;
 	char *device;
 	int err;
 
@@ -51,6 +54,9 @@ static int report_member(struct nl_msg *msg, const struct kve_member *m)
 	err = err ?: nla_put_u32(msg, KVCTX_M_SEGMENTS, segments);
 	err = err ?: nla_put_u32(msg, KVCTX_M_SEGMENTS_FREE, unused);
 	err = err ?: nla_put_u64(msg, KVCTX_M_BYTES, kvc_member_bytes(core, m->index));
+	kve_share_turns(m->pool, m->index, &inflight, &waiting);
+	err = err ?: nla_put_u64(msg, KVCTX_M_INFLIGHT, inflight);
+	err = err ?: nla_put_u32(msg, KVCTX_M_WAITING, waiting);
 	nla_nest_end(msg, nest);
 	return err;
 }
@@ -108,8 +114,24 @@ static int report_limits(struct nl_msg *msg, const struct kvc_limits *l)
 	err = err ?: nla_put_u64(msg, KVCTX_L_LEASED, l->leased);
 	err = err ?: nla_put_u32(msg, KVCTX_L_KEYSPACES, l->keyspaces);
 	err = err ?: nla_put_u32(msg, KVCTX_L_FLAGS, l->flags & KVC_LIMIT_NO_URGENT ? KVCTX_LIMIT_NO_URGENT : 0);
+	err = err ?: nla_put_u64(msg, KVCTX_L_BANDWIDTH, l->bandwidth);
+	err = err ?: nla_put_u32(msg, KVCTX_L_INFLIGHT, l->inflight);
+	err = err ?: nla_put_u32(msg, KVCTX_L_WEIGHT, l->weight ?: KVC_WEIGHT);
 	nla_nest_end(msg, nest);
 	return err;
+}
+
+/* Whether a session would have it now */
+static int report_key(struct nl_msg *msg, const struct kvc_super_key *key)
+{
+	int err = kve_share_has_key(key);
+	uint32_t state = KVCTX_KEY_MISSING;
+
+	if (!err)
+		state = KVCTX_KEY_USED;
+	else if (err == -EKEYREVOKED || err == -EKEYEXPIRED)
+		state = KVCTX_KEY_ENDED;
+	return nla_put_string(msg, KVCTX_A_TENANT_KEY, key->name) ?: nla_put_u32(msg, KVCTX_A_TENANT_KEY_STATE, state);
 }
 
 /* A tenant has no node and so no number: these attributes are left out */
@@ -117,6 +139,7 @@ int kvd_report_tenant(struct nl_msg *msg, struct kvd_tenant *t)
 {
 	struct kve_pool *engine = t->pool->engine;
 	struct kvc_pool *core = engine->core;
+	struct kvc_super_key key;
 	struct kvc_limits limits;
 	u64 pages, bytes;
 	u32 flags;
@@ -125,6 +148,7 @@ int kvd_report_tenant(struct nl_msg *msg, struct kvd_tenant *t)
 	pthread_mutex_lock(&engine->config_lock);
 	flags = kvc_super_of(core)->tenants[t->slot].flags;
 	limits = kvc_super_of(core)->limits[t->slot];
+	key = kvc_super_of(core)->keys[t->slot];
 	pthread_mutex_unlock(&engine->config_lock);
 	kvc_tenant_usage(core, t->slot, &pages, &bytes);
 	err = nla_put_string(msg, KVCTX_A_POOL, t->pool->name);
@@ -138,8 +162,50 @@ int kvd_report_tenant(struct nl_msg *msg, struct kvd_tenant *t)
 	err = err ?: nla_put_u64(msg, KVCTX_A_TENANT_PINNED, kvc_tenant_pinned(core, t->slot));
 	err = err ?: nla_put_u64(msg, KVCTX_A_TENANT_LEASED, kvc_tenant_leased(core, t->slot));
 	err = err ?: nla_put_u32(msg, KVCTX_A_TENANT_KEYSPACES, kvc_tenant_keyspaces(core, t->slot));
-	err = err ?: nla_put_u32(msg, KVCTX_A_TENANT_FLAGS, flags & KVC_TENANT_VERIFIED ? KVCTX_TENANT_VERIFIED : 0);
+	err = err ?: nla_put_u32(msg, KVCTX_A_TENANT_FLAGS,
+				 (flags & KVC_TENANT_VERIFIED ? KVCTX_TENANT_VERIFIED : 0) |
+				 (flags & KVC_TENANT_ENCRYPTED ? KVCTX_TENANT_ENCRYPTED : 0));
+	if (flags & KVC_TENANT_ENCRYPTED)
+		err = err ?: report_key(msg, &key);
+	if (limits.write_budget)
+		err = err ?: nla_put_u64(msg, KVCTX_A_WRITE_BUDGET_LEFT, kvc_tenant_budget_left(core, t->slot));
 	return err ?: report_limits(msg, &limits);
+}
+
+static int report_latencies(struct nl_msg *msg, const struct kvctx_tally *t)
+{
+	struct kvctx_genl_latency l;
+	int err = 0;
+
+	for (u32 kind = 0; kind < KVCTX_TALLY_KINDS; kind++)
+		for (u32 prio = 0; prio < KVCTX_TALLY_PRIOS && !err; prio++)
+			if (kvctx_tally_latency(t, kind, prio, &l))
+				err = nla_put(msg, KVCTX_T_LATENCY, sizeof(l), &l);
+	return err;
+}
+
+int kvd_report_tenant_stats(struct nl_msg *msg, struct kvd_tenant *t)
+{
+	struct kve_pool *p = t->pool->engine;
+	struct kvctx_tally *tally = kve_share_tally(p, t->slot);
+	uint32_t inflight, waiting;
+	struct nlattr *nest;
+	int err;
+
+	err = nla_put_string(msg, KVCTX_A_POOL, t->pool->name);
+	err = err ?: nla_put_string(msg, KVCTX_A_TENANT, t->name);
+	nest = nla_nest_start(msg, KVCTX_A_TENANT_STATS);
+	if (!nest || !tally)
+		return -NLE_NOMEM;
+	kve_share_pace(p, t->slot, &inflight, &waiting);
+	for (u32 i = KVCTX_T_STORES; i < KVCTX_TALLY_NR; i++)
+		err = err ?: nla_put_u64(msg, (int)i, kvctx_tally_sum(tally, i));
+	err = err ?: nla_put_u64(msg, KVCTX_T_EVICTED_PAGES, kvc_tenant_evicted(p->core, t->slot));
+	err = err ?: nla_put_u64(msg, KVCTX_T_INFLIGHT, inflight);
+	err = err ?: nla_put_u64(msg, KVCTX_T_WAITING, waiting);
+	err = err ?: report_latencies(msg, tally);
+	nla_nest_end(msg, nest);
+	return err;
 }
 
 static u64 report_sessions(const struct kvd_pool *p)

@@ -26,14 +26,16 @@
  *   -EIO         res    the member failed this transfer: recompute
  *   -ENODEV      both   the member, the whole pool, or the peer whose memory was named, is gone: recompute
  *   -ETIME       both   the deadline passed before the operation was started; WAIT: the time limit passed
- *   -EREMOTEIO   res    no peer-to-peer path between this memory and this member, or a piece of peer memory that is not
- *                       whole device blocks; nothing was sent: stage the page through host memory. MATCH: an answer
+ *   -EREMOTEIO   res    no peer-to-peer path between this memory and this member, a piece of peer memory that is not
+ *                       whole device blocks, or a page that is encrypted; nothing was sent: stage the page through
+ *                       host memory. MATCH: an answer
  *                       to peer memory, which the kernel does not write
  *                ioctl  MEM_REGISTER: memory of a PCI device that nobody can pin: its driver publishes it not as
  *                       peer-to-peer memory, or this kernel has no peer-to-peer DMA
  *   -EDQUOT      ioctl  SETUP, MEM_REGISTER: the tenant has as much as it may, of memory or of keyspaces
  *   -ENOSPC      res    STORE: nothing evictable; LEASE: too many leases; PREFETCH, GET: no slot is free
- *   -EAGAIN      res    STORE or DELETE with KVCTX_OP_NOWAIT: reclaim is running, try again
+ *   -EAGAIN      res    STORE or DELETE with KVCTX_OP_NOWAIT: reclaim is running, or the tenant moves as much as it
+ *                       may: try again
  *                ioctl  SUBMIT: the completion queue has no room for one more operation
  *   -EMSGSIZE    res    scatter list and byte range differ in length
  *   -ERANGE      res    LOAD: the byte range ends behind the page's end
@@ -43,13 +45,14 @@
  *   -EACCES      res    STORE, DELETE or FLUSH in a session opened read-only
  *   -EPERM       res    the tenant requires verified pages, and this operation would not verify, or the page it stores
  *                       never could
+ *   -ENOKEY      both   the tenant's pages are encrypted, and its key is not there, or may not be used any more
  *   -EILSEQ      res    STORE: the bytes do not have the CRCs that came with them; nothing is kept
  *   -ECANCELED   res    a CANCEL named it before the operation was started; io_uring: the ring died, or the request was
  *                       cancelled, before that
  *   -EINVAL      both   unknown flag, opcode, memory id, lease, reserved field not zero, zero length
  *   -EFAULT      both   a pointer cannot be read or written; res: a segment leaves its memory
  *   -EOPNOTSUPP  res    PREFETCH, GET, PUT in a session without slots; PREFETCH and GET, and LOAD with @crcs, of a page
- *                       that has no CRCs
+ *                       that has no CRCs; STORE and LOAD with @crcs of a tenant whose pages are encrypted
  *   -ENOMEM      both   out of memory, or over RLIMIT_MEMLOCK
  *   -EBADFD      ioctl  no KVCTX_IOC_SETUP yet
  *   -EEXIST      ioctl  SETUP done before
@@ -104,6 +107,7 @@ struct kvctx_key {
 						 * to and STORE from peer memory without @crcs, LOAD to memory of
 						 * a page stored that way
 						 */
+#define KVCTX_TENANT_ENCRYPTED	(1U << 1)	/* its pages are encrypted on the members: no peer memory, no @crcs */
 
 /**
  * struct kvctx_info - KVCTX_IOC_INFO: what this node is and can do
@@ -410,7 +414,9 @@ enum kvctx_prio {
 };
 
 /* Operation flags */
-#define KVCTX_OP_NOWAIT		(1U << 0)	/* STORE, DELETE: -EAGAIN instead of waiting for space */
+#define KVCTX_OP_NOWAIT		(1U << 0)	/* STORE, DELETE: -EAGAIN instead of waiting for space; STORE: or
+						 * for what the tenant may have in flight, or move in a second
+						 */
 #define KVCTX_OP_NO_VERIFY	(1U << 1)	/* LOAD: skip the CRC check; completes without VERIFIED
 						 * STORE: do not compute CRCs; see @crcs of &struct kvctx_sqe
 						 */

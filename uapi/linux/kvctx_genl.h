@@ -31,6 +31,7 @@
  *   TENANT_REMOVE   KVCTX_A_POOL KVCTX_A_TENANT -EBUSY while its sessions are open
  *   TENANT_GET      dump: KVCTX_A_POOL?         TENANT objects
  *   STATS_GET       dump: KVCTX_A_POOL?         one STATS object a pool
+ *   TENANT_STATS_GET dump: KVCTX_A_POOL?        TENANT_STATS objects
  *   PEER_GET        dump: KVCTX_A_POOL?         one PEER object a pool and PCI device with memory for peers;
  *                                               -EOPNOTSUPP where the kernel has no PCI peer-to-peer DMA
  *
@@ -40,6 +41,8 @@
  *   TENANT  POOL TENANT UID GID MODE SESSIONS DEV_MAJOR DEV_MINOR TENANT_FLAGS TENANT_PAGES TENANT_BYTES
  *           TENANT_PINNED TENANT_LEASED TENANT_KEYSPACES and one u64 or u32 KVCTX_L_* a limit, nested in
  *           KVCTX_A_LIMITS
+ *   TENANT_STATS  POOL TENANT and one KVCTX_T_* for each counter, several for LATENCY, nested in
+ *           KVCTX_A_TENANT_STATS
  *   PEER    POOL PEER and one nested KVCTX_A_PATH a member
  *   STATS   POOL and one u64 KVCTX_S_* a counter, nested in KVCTX_A_STATS
  *
@@ -49,6 +52,8 @@
  */
 #ifndef _UAPI_LINUX_KVCTX_GENL_H
 #define _UAPI_LINUX_KVCTX_GENL_H
+
+#include <linux/types.h>
 
 #define KVCTX_GENL_NAME		"kvctx"
 #define KVCTX_GENL_VERSION	1
@@ -69,6 +74,7 @@ enum kvctx_genl_cmd {
 	KVCTX_CMD_POOL_SET,
 	KVCTX_CMD_POOL_ADD,
 	KVCTX_CMD_POOL_REMOVE,
+	KVCTX_CMD_TENANT_STATS_GET,
 	__KVCTX_CMD_MAX,
 };
 #define KVCTX_CMD_MAX (__KVCTX_CMD_MAX - 1)
@@ -94,7 +100,7 @@ enum kvctx_genl_attr {
 	KVCTX_A_STATE,			/* u32: enum kvctx_pool_state */
 	KVCTX_A_MEMBER,			/* nested KVCTX_M_* */
 	KVCTX_A_STATS,			/* nested KVCTX_S_* */
-	KVCTX_A_TENANT_FLAGS,		/* u32: KVCTX_TENANT_* of <linux/kvctx.h>, default 0 */
+	KVCTX_A_TENANT_FLAGS,		/* u32: KVCTX_TENANT_* of <linux/kvctx.h>, default 0; ENCRYPTED is told only */
 	KVCTX_A_PEER,			/* string: PCI name of a device */
 	KVCTX_A_PATH,			/* nested KVCTX_P_* */
 	KVCTX_A_DEGRADED,		/* flag: attach although members are missing */
@@ -112,9 +118,19 @@ enum kvctx_genl_attr {
 	KVCTX_A_TENANT_PINNED,		/* u64: bytes of memory that its sessions have pinned */
 	KVCTX_A_TENANT_LEASED,		/* u64: bytes of the segments that its leases keep now, whole ones */
 	KVCTX_A_TENANT_KEYSPACES,	/* u32: keyspaces that it has now */
+	KVCTX_A_TENANT_STATS,		/* nested KVCTX_T_* */
+	KVCTX_A_TENANT_KEY,		/* string: its pages are encrypted; name of a key in the caller's keyrings */
+	KVCTX_A_TENANT_KEY_STATE,	/* u32: enum kvctx_key_state; of an encrypted tenant */
+	KVCTX_A_TENANT_UNLOCK,		/* flag: look for its key again, in the caller's keyrings */
 	__KVCTX_A_MAX,
 };
 #define KVCTX_A_MAX (__KVCTX_A_MAX - 1)
+
+enum kvctx_key_state {
+	KVCTX_KEY_MISSING,		/* it was not found: SETUP gives -ENOKEY */
+	KVCTX_KEY_USED,
+	KVCTX_KEY_ENDED,		/* it was revoked, or has expired: so do operations */
+};
 
 enum kvctx_pool_state {
 	KVCTX_POOL_ONLINE,
@@ -141,6 +157,8 @@ enum kvctx_genl_member {
 	KVCTX_M_SEGMENTS,		/* u32: all segments */
 	KVCTX_M_SEGMENTS_FREE,		/* u32: blank or empty ones */
 	KVCTX_M_BYTES,			/* u64: of the pages on it */
+	KVCTX_M_INFLIGHT,		/* u64: bytes on their way to it or from it now, for operations */
+	KVCTX_M_WAITING,		/* u32: operations that wait for their turn there now */
 	__KVCTX_M_MAX,
 };
 #define KVCTX_M_MAX (__KVCTX_M_MAX - 1)
@@ -167,11 +185,50 @@ enum kvctx_genl_limit {
 	KVCTX_L_LEASED,			/* u64: bytes of the segments that its leases keep */
 	KVCTX_L_KEYSPACES,		/* u32: keyspaces */
 	KVCTX_L_FLAGS,			/* u32: KVCTX_LIMIT_* */
+	KVCTX_L_BANDWIDTH,		/* u64: bytes a second that its STOREs write and its LOADs read */
+	KVCTX_L_INFLIGHT,		/* u32: STOREs, LOADs, GETs and PREFETCHes that have begun and not ended */
+	KVCTX_L_WEIGHT,			/* u32: of its turns at a member, 1 to 10000; 0: 100 */
 	__KVCTX_L_MAX,
 };
 #define KVCTX_L_MAX (__KVCTX_L_MAX - 1)
 
 #define KVCTX_LIMIT_NO_URGENT	(1U << 0)	/* urgent operations are of normal priority */
+
+/* Inside KVCTX_A_TENANT_STATS: u64 each but for the last; what its operations came to since attach */
+enum kvctx_genl_tenant_stat {
+	KVCTX_T_UNSPEC,
+	KVCTX_T_PAD,
+	KVCTX_T_STORES,			/* pages written */
+	KVCTX_T_STORE_BYTES,
+	KVCTX_T_DEDUPS,			/* STOREs that found the page */
+	KVCTX_T_UNADMITTED,		/* STOREs that a write budget turned away */
+	KVCTX_T_LOADS,			/* LOADs and GETs that found the page */
+	KVCTX_T_LOAD_BYTES,
+	KVCTX_T_FROM_DRAM,		/* of these, from a slot */
+	KVCTX_T_MISSES,			/* LOADs and GETs that did not */
+	KVCTX_T_FAILED,			/* operations with any other error */
+	KVCTX_T_EVICTED_PAGES,		/* of the tenant, by whoever's reclaim */
+	KVCTX_T_INFLIGHT,		/* now: operations that count against its limit, when it has one */
+	KVCTX_T_WAITING,		/* now: operations that wait since it has a limit */
+	KVCTX_T_LATENCY,		/* binary: struct kvctx_genl_latency; several, those that have any */
+	__KVCTX_T_MAX,
+};
+#define KVCTX_T_MAX (__KVCTX_T_MAX - 1)
+
+#define KVCTX_LATENCIES		101
+
+/**
+ * struct kvctx_genl_latency - how long operations of a kind and priority took, from SUBMIT to their end
+ * @opcode: KVCTX_OP_STORE; or KVCTX_OP_LOAD, which GET is counted with
+ * @prio: KVCTX_PRIO_*, not DEFAULT
+ * @nr: how many, since attach. nr[0]: below 1024 ns; then four to an octave: nr[1 + 4 * i + j], of those from
+ *	2^(10 + i) * (4 + j) / 4 ns on; the last one of all that took longer
+ */
+struct kvctx_genl_latency {
+	__u32	opcode;
+	__u32	prio;
+	__u64	nr[KVCTX_LATENCIES];
+};
 
 /* Inside KVCTX_A_STATS: u64 each, counted since attach unless it says "now" */
 enum kvctx_genl_stat {

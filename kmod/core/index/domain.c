@@ -218,6 +218,7 @@ static int enter(struct kvc_pool *p, u32 hash, const u32 *epoch, struct kvc_doma
 		r = 1;
 	} else if (!r) {
 		d->epoch = p->super.tenants[d->slot].epoch;
+		d->encrypted = p->super.tenants[d->slot].flags & KVC_TENANT_ENCRYPTED;
 		count(p, d);
 		kvc_buckets_insert(&sh->table, hash, d->id);
 		kvc_buckets_settle(&sh->table, hash_of_domain, p);

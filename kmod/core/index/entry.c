@@ -19,6 +19,7 @@ static void add_eblock(struct kvc_pool *p, struct kvc_seg *seg, struct kvc_ebloc
 		((struct kvc_eblock *)kvc_table_get(&p->eblocks, seg->last_eblock))->next = eb->id;
 	seg->last_eblock = eb->id;
 	seg->nr_eblocks++;
+	seg->nr_nonces += !!eb->nonces;
 }
 
 /* Did @seg stay what it was while the lock was dropped? A drained segment's memory is freed without the lock. */
@@ -29,25 +30,49 @@ static bool same_life(const struct kvc_seg *seg, u64 generation)
 
 /* With its place in the table */
 #define EBLOCK_BYTES	(sizeof(struct kvc_eblock) + sizeof(void *))
+#define NONCES_BYTES	1024U		/* of one block's entries, as allocators have it */
+
+os_static_assert(NONCES_BYTES >= KVC_NONCE_LEN * KVC_EBLOCK_ENTRIES, "nonces of an entry block");
+
+static size_t eblock_bytes(const struct kvc_eblock *eb)
+{
+	return EBLOCK_BYTES + (eb->nonces ? NONCES_BYTES : 0);
+}
+
+void kvc_eblock_free(void *eblock)
+{
+	struct kvc_eblock *eb = eblock;
+
+	os_free(eb->nonces);
+	os_free(eb);
+}
 
 static struct kvc_eblock *new_eblock(struct kvc_pool *p)
 {
 	struct kvc_eblock *eb = os_zalloc(sizeof(*eb));
 
-	if (eb && kvc_table_add(&p->eblocks, eb, &eb->id)) {
-		os_free(eb);
-		eb = NULL;
+	if (!eb)
+		return NULL;
+	if (unlikely(READ_ONCE(p->nonces))) {
+		eb->nonces = os_zalloc(NONCES_BYTES);
+		if (!eb->nonces)
+			goto err;
 	}
-	if (eb)
-		os_atomic64_add(&p->memory.bytes, EBLOCK_BYTES);
+	if (kvc_table_add(&p->eblocks, eb, &eb->id))
+		goto err;
+	os_atomic64_add(&p->memory.bytes, eblock_bytes(eb));
 	return eb;
+
+err:
+	kvc_eblock_free(eb);
+	return NULL;
 }
 
 static void del_eblock(struct kvc_pool *p, struct kvc_eblock *eb)
 {
 	kvc_table_del(&p->eblocks, eb->id);
-	os_free(eb);
-	os_atomic64_sub(&p->memory.bytes, EBLOCK_BYTES);
+	os_atomic64_sub(&p->memory.bytes, eblock_bytes(eb));
+	kvc_eblock_free(eb);
 }
 
 /* Of a segment's array of pointers to blocks of CRCs */
@@ -63,8 +88,8 @@ static size_t cblock_bytes(void)
 
 u64 kvc_seg_bytes(const struct kvc_pool *p, const struct kvc_seg *seg)
 {
-	return seg->nr_eblocks * EBLOCK_BYTES + (u64)seg->crc_room / KVC_CBLOCK_CRCS * cblock_bytes() +
-	       (seg->crcs ? crcs_bytes(p) : 0);
+	return seg->nr_eblocks * EBLOCK_BYTES + (u64)seg->nr_nonces * NONCES_BYTES +
+	       (u64)seg->crc_room / KVC_CBLOCK_CRCS * cblock_bytes() + (seg->crcs ? crcs_bytes(p) : 0);
 }
 
 /*
@@ -83,7 +108,7 @@ static int grow_entries(struct kvc_member *m, struct kvc_seg *seg, u64 generatio
 	os_lock(&m->lock);
 	if (!eb)
 		return -ENOMEM;
-	used = same_life(seg, generation) && kvc_seg_lacks_eblock(seg);
+	used = same_life(seg, generation) && kvc_seg_lacks_eblock(seg) && (eb->nonces || !READ_ONCE(p->nonces));
 	if (used)
 		add_eblock(p, seg, eb);
 	os_unlock(&m->lock);
@@ -91,6 +116,53 @@ static int grow_entries(struct kvc_member *m, struct kvc_seg *seg, u64 generatio
 		del_eblock(p, eb);
 	os_lock(&m->lock);
 	return 1;
+}
+
+/* The last entry block of a head, @seg, from before there were nonces; NULL: there is none. Member locked. */
+static struct kvc_eblock *without_nonces(struct kvc_member *m, struct kvc_seg **seg)
+{
+	struct kvc_eblock *eb;
+	u32 i;
+
+	for (i = 0; i < KVC_ALL_HEADS; i++) {
+		if (!m->head[i] || kvc_seg_lacks_eblock(m->head[i]))
+			continue;
+		*seg = m->head[i];
+		eb = kvc_table_get(&m->pool->eblocks, (*seg)->last_eblock);
+		if (!eb->nonces)
+			return eb;
+	}
+	return NULL;
+}
+
+/* What is on its way from before notices under the lock of its member, in grow_entries(). */
+int kvc_nonces_begin(struct kvc_pool *p)
+{
+	struct kvc_eblock *eb;
+	struct kvc_seg *seg;
+	void *nonces = NULL;
+	u32 i;
+
+	WRITE_ONCE(p->nonces, true);
+	for (i = 0; i < kvc_nr_members(p); i++) {
+		do {
+			if (!nonces)
+				nonces = os_zalloc(NONCES_BYTES);
+			if (!nonces)
+				return -ENOMEM;
+			os_lock(&p->members[i].lock);
+			eb = without_nonces(&p->members[i], &seg);
+			if (eb) {
+				seg->nr_nonces++;
+				os_publish(&eb->nonces, nonces);
+				os_atomic64_add(&p->memory.bytes, NONCES_BYTES);
+				nonces = NULL;
+			}
+			os_unlock(&p->members[i].lock);
+		} while (eb);
+	}
+	os_free(nonces);
+	return 0;
 }
 
 static int grow_crcs(struct kvc_member *m, struct kvc_seg *seg, u64 generation, u32 nr_crcs)
@@ -195,6 +267,7 @@ void kvc_seg_free_dead(struct kvc_pool *p, struct kvc_seg *seg)
 
 	free_crcs(p, seg);
 	seg->nr_eblocks = 0;
+	seg->nr_nonces = 0;
 	seg->nr_entries = 0;
 	for (i = 0; i < blocks; i++) {
 		eb = kvc_table_get(&p->eblocks, id);
@@ -227,6 +300,7 @@ void kvc_seg_free_entries(struct kvc_pool *p, struct kvc_seg *seg)
 	seg->nr_entries = 0;
 	seg->nr_strays = 0;
 	seg->nr_eblocks = 0;
+	seg->nr_nonces = 0;
 }
 
 void kvc_cursor_init(struct kvc_cursor *c)

@@ -32,6 +32,12 @@ static inline struct kvc_seg *kvc_entry_seg(const struct kvc_pool *p, u32 entry)
 	return kvc_seg(p, kvc_eblock(p, entry)->gseg);
 }
 
+/* Of an encrypted page. Written once, before it is published, and stays while it is held, as its CRCs do. */
+static inline u8 *kvc_nonce(const struct kvc_pool *p, u32 entry)
+{
+	return os_published(&kvc_eblock(p, entry)->nonces)[entry % KVC_EBLOCK_STRIDE];
+}
+
 /* A page's CRCs are written once, before it is published, and stay while it is held. */
 static inline u32 *kvc_crc_slot(const struct kvc_seg *seg, u32 i)
 {
@@ -63,6 +69,9 @@ static inline bool kvc_seg_lacks(const struct kvc_seg *seg, u32 nr_crcs)
 	return kvc_seg_lacks_eblock(seg) || kvc_seg_lacks_cblock(seg, nr_crcs);
 }
 
+/* From now on what is appended has room for a nonce; nobody encrypts yet. 0, -ENOMEM. Allocates */
+int kvc_nonces_begin(struct kvc_pool *p);
+void kvc_eblock_free(void *eblock);
 u64 kvc_seg_bytes(const struct kvc_pool *p, const struct kvc_seg *seg);	/* that freeing all gives back */
 /* Free CRCs and what blocks have dead entries only: the segment is complete, and nobody looks at dead ones. */
 void kvc_seg_free_dead(struct kvc_pool *p, struct kvc_seg *seg);

@@ -38,6 +38,23 @@ void kvc_fill_load(struct kvc_pool *p, u32 entry, struct kvc_load *ld)
 	ld->crc_base = e->crc_base;
 }
 
+/* As kvc_load_begin(), for who wants to know what a later one would find: it is no load, to nobody. */
+int kvc_load_look(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN], struct kvc_load *ld)
+{
+	u32 bucket = kvc_bucket(p, d, key), entry;
+	struct kvc_shard *sh = kvc_shard(p, bucket);
+	int r;
+
+	os_lock(&sh->lock);
+	r = find_page(p, bucket, d, key, &entry);
+	if (!r) {
+		os_atomic_inc(&kvc_entry_seg(p, entry)->holds);
+		kvc_fill_load(p, entry, ld);
+	}
+	os_unlock(&sh->lock);
+	return r;
+}
+
 int kvc_load_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KEY_LEN], struct kvc_load *ld)
 {
 	u32 bucket = kvc_bucket(p, d, key), entry;
@@ -64,6 +81,11 @@ int kvc_load_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_KE
 u32 kvc_load_crc(struct kvc_pool *p, const struct kvc_load *ld, u32 chunk)
 {
 	return *kvc_crc_slot(kvc_seg(p, ld->gseg), ld->crc_base + chunk);
+}
+
+const u8 *kvc_load_nonce(struct kvc_pool *p, const struct kvc_load *ld)
+{
+	return kvc_nonce(p, ld->entry);
 }
 
 /* The full barrier of the decrement pairs with the one between DRAINING and reading the holds in reclaim.c. */

@@ -445,6 +445,8 @@ out:
 	kvc_member_of(p, w->src.gseg)->reclaim.moving++;
 	for (i = 0; i < w->src.nr_chunks; i++)
 		kvc_store_crc(p, &w->dst, i, kvc_load_crc(p, &w->src, i));
+	if (unlikely(kvc_domain(p, e->domain)->encrypted))
+		kvc_store_nonce(p, &w->dst, kvc_load_nonce(p, &w->src));
 	fill_move(w, length);
 	return 1;
 }

@@ -153,6 +153,8 @@ static void add_page(struct kvc_pool *p, struct kvc_seg *seg, struct kvc_domain 
 	for (i = 0; i < rec->nr_crcs; i++)
 		*kvc_crc_slot(seg, seg->nr_crcs + i) = kvc_rec_crc(rec, i);
 	seg->nr_crcs += rec->nr_crcs;
+	if (unlikely(d->encrypted))
+		memcpy(kvc_nonce(p, entry), rec->nonce, KVC_NONCE_LEN);
 	if (old != KVC_NONE)
 		supersede(p, bucket, old, e);
 	kvc_index_insert(p, bucket, entry);
@@ -266,6 +268,12 @@ static bool too_old(const struct kvc_pool *p, u64 generation)
 	return generation < READ_ONCE(p->memory.floor);
 }
 
+/* A page as nobody stored one: the tenant has a key and it is not encrypted, or the other way round */
+static bool strange(const struct kvc_domain *d, const struct kvc_rec *rec)
+{
+	return d->encrypted != !!(rec->flags & KVC_REC_ENCRYPTED);
+}
+
 /* 0, -ENOMEM, or -EINVAL: the log does not count from here on */
 static int add_record(struct kvc_member *m, struct kvc_recover *rc, struct kvc_seg *seg, const struct kvc_rec *rec)
 {
@@ -283,6 +291,8 @@ static int add_record(struct kvc_member *m, struct kvc_recover *rc, struct kvc_s
 		os_atomic64_add(&p->memory.dropped, 1);
 		d = NULL;
 	}
+	if (d && rec->type == KVC_REC_PAGE && strange(d, rec))
+		d = NULL;
 	if (r == -EDQUOT || d != rc->domain)
 		leave_out(p, seg, rec);
 	do {

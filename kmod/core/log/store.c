@@ -330,6 +330,11 @@ void kvc_store_crc(struct kvc_pool *p, const struct kvc_store *st, u32 chunk, u3
 	*kvc_crc_slot(kvc_seg(p, st->gseg), st->crc_base + chunk) = crc;
 }
 
+void kvc_store_nonce(struct kvc_pool *p, const struct kvc_store *st, const u8 nonce[KVC_NONCE_LEN])
+{
+	memcpy(kvc_nonce(p, st->entry), nonce, KVC_NONCE_LEN);
+}
+
 /* The tombstone of a page in @victim; NULL: of whatever media may lead to. Member and shard locked. */
 static void bury(struct kvc_pool *p, struct kvc_entry *tomb, const struct kvc_seg *seg, const struct kvc_seg *victim)
 {

@@ -28,8 +28,9 @@ static void seg_id(const struct kvc_member *m, const struct kvc_seg *seg, struct
 }
 
 /* The record of an entry that is to be logged. Shard locked. */
-static void fill_rec(const struct kvc_pool *p, const struct kvc_entry *e, struct kvc_rec *r)
+static void fill_rec(const struct kvc_pool *p, u32 entry, struct kvc_rec *r)
 {
+	const struct kvc_entry *e = kvc_entry(p, entry);
 	const struct kvc_domain *d = kvc_domain(p, e->domain);
 
 	memset(r, 0, sizeof(*r));
@@ -52,21 +53,24 @@ static void fill_rec(const struct kvc_pool *p, const struct kvc_entry *e, struct
 		r->depth = e->depth;
 		r->nr_crcs = kvc_chunks(p, e->length);
 		r->flags = e->no_crcs ? KVC_REC_NO_CRCS : 0;
+		if (unlikely(d->encrypted)) {
+			r->flags |= KVC_REC_ENCRYPTED;
+			memcpy(r->nonce, kvc_nonce(p, entry), KVC_NONCE_LEN);
+		}
 	}
 }
 
-static bool add_rec(const struct kvc_pool *p, const struct kvc_seg *seg, const struct kvc_entry *e,
-		    struct kvc_extent_writer *xw)
+static bool add_rec(const struct kvc_pool *p, const struct kvc_seg *seg, u32 entry, struct kvc_extent_writer *xw)
 {
 	struct kvc_rec r;
 	void *crcs;
 	u32 i;
 
-	fill_rec(p, e, &r);
+	fill_rec(p, entry, &r);
 	if (!kvc_extent_add(xw, &r, &crcs))
 		return false;
 	for (i = 0; i < r.nr_crcs; i++)
-		kvc_put_crc(crcs, i, *kvc_crc_slot(seg, e->crc_base + i));
+		kvc_put_crc(crcs, i, *kvc_crc_slot(seg, kvc_entry(p, entry)->crc_base + i));
 	return true;
 }
 
@@ -88,7 +92,7 @@ static bool log_entry(struct kvc_pool *p, struct kvc_seg *seg, u32 entry, struct
 		if (!bytes)
 			bytes = kvc_page_rec_bytes(p, e->length);
 		if (e->state != KVC_E_DEAD)
-			room = add_rec(p, seg, e, xw);
+			room = add_rec(p, seg, entry, xw);
 		if (room) {
 			e->logged = e->state != KVC_E_DEAD;
 			e->counted = 0;

@@ -85,6 +85,7 @@ bool kvc_extent_add(struct kvc_extent_writer *w, const struct kvc_rec *r, void *
 	m->depth = cpu_to_le32(r->depth);
 	m->victim_gen = cpu_to_le64(r->victim_gen);
 	m->nr_crcs = cpu_to_le32(r->nr_crcs);
+	memcpy(m->nonce, r->nonce, KVC_NONCE_LEN);
 	if (crcs_out)
 		*crcs_out = m + 1;
 	w->used += bytes;
@@ -203,7 +204,8 @@ bool kvc_extent_sibling(const void *block, const struct kvc_seg_id *id)
 
 static bool page_ok(const struct kvc_extent_reader *r, const struct kvc_rec *rec)
 {
-	if (rec->length == 0 || rec->length > KVC_PAGE_MAX || rec->victim_gen != 0 || rec->flags & ~KVC_REC_NO_CRCS)
+	if (rec->length == 0 || rec->length > KVC_PAGE_MAX || rec->victim_gen != 0 ||
+	    rec->flags & ~(KVC_REC_NO_CRCS | KVC_REC_ENCRYPTED))
 		return false;
 	if (rec->block == 0 || rec->block >= r->seg_blocks ||
 	    kvc_blocks(rec->length) > r->seg_blocks - rec->block)
@@ -239,6 +241,7 @@ enum kvc_reason kvc_extent_next(struct kvc_extent_reader *r, struct kvc_rec *rec
 	rec->depth = le32_to_cpu(m->depth);
 	rec->victim_gen = le64_to_cpu(m->victim_gen);
 	rec->nr_crcs = le32_to_cpu(m->nr_crcs);
+	memcpy(rec->nonce, m->nonce, KVC_NONCE_LEN);
 	rec->crcs = m + 1;
 
 	if (rec->type == KVC_REC_PAGE)

@@ -9,7 +9,7 @@
  *
  * A member is laid out as
  *
- *	0              superblock slot 0 (64 KiB: header, members, tenants, their limits)
+ *	0              superblock slot 0 (64 KiB: header, members, tenants, their limits and keys)
  *	64 KiB         superblock slot 1
  *	1 MiB          segment 0, segment 1, ... each segment_size bytes
  *	end - 128 KiB  superblock slot 2
@@ -78,7 +78,8 @@
 #define KVC_RO_COMPAT_CLOSED	BIT_ULL(0)	/* logs of full segments say where pages end; every attach sets it */
 #define KVC_RO_COMPAT_LIMITS	BIT_ULL(1)	/* the table of limits holds some; in struct kvc_super it is not set */
 #define KVC_RO_COMPAT_KNOWN	(KVC_RO_COMPAT_CLOSED | KVC_RO_COMPAT_LIMITS)
-#define KVC_INCOMPAT_KNOWN	0ULL
+#define KVC_INCOMPAT_KEYS	BIT_ULL(0)	/* some tenant has, or had, a key: records may be of encrypted pages */
+#define KVC_INCOMPAT_KNOWN	KVC_INCOMPAT_KEYS
 
 /* Why a block was refused. The text of each is kvc_reason_str(). */
 enum kvc_reason {
@@ -107,7 +108,8 @@ struct kvc_super_member {
 
 #define KVC_TENANT_USED		1U
 #define KVC_TENANT_VERIFIED	2U	/* serves pages only to those who verify them */
-#define KVC_TENANT_KNOWN	(KVC_TENANT_USED | KVC_TENANT_VERIFIED)
+#define KVC_TENANT_ENCRYPTED	4U	/* all its pages are; the table of keys says by which */
+#define KVC_TENANT_KNOWN	(KVC_TENANT_USED | KVC_TENANT_VERIFIED | KVC_TENANT_ENCRYPTED)
 
 /* What a tenant may take from others. 0 is the default, which does not restrict a tenant that has the pool alone */
 struct kvc_limits {
@@ -137,13 +139,22 @@ struct kvc_super_tenant {
 	u32	uid, gid, mode;	/* of the device node */
 };
 
+#define KVC_KEY_NAME_MAX	48			/* with its NUL */
+#define KVC_KEY_CHECK		16U
+
+/* By which key a tenant's pages are encrypted. The key itself is never here: who has one sees by @check if it is it. */
+struct kvc_super_key {
+	char	name[KVC_KEY_NAME_MAX];	/* under which a keyring has it */
+	u8	check[KVC_KEY_CHECK];	/* what it makes of zeros, where no page's block is */
+};
+
 /* What an operator may change while the pool is attached */
 struct kvc_settings {
 	u64	discard_rate;		/* bytes a second on each member, KVC_DISCARD_MIN..MAX; 0: no discards */
 	u64	write_budget;		/* bytes a day, KVC_BUDGET_MIN..MAX; 0: no limit */
 };
 
-/* The superblock in CPU form. About 28 KiB: allocate it, do not put it on a stack. */
+/* The superblock in CPU form. About 43 KiB: allocate it, do not put it on a stack. */
 struct kvc_super {
 	u64	seq;				/* raised at each write */
 	u64	compat, ro_compat, incompat;
@@ -157,6 +168,7 @@ struct kvc_super {
 	struct kvc_super_member members[KVC_MEMBERS_MAX];
 	struct kvc_super_tenant tenants[KVC_TENANTS_MAX];
 	struct kvc_limits limits[KVC_TENANTS_MAX];	/* by tenant slot; of an unused one all zeros */
+	struct kvc_super_key keys[KVC_TENANTS_MAX];	/* likewise; of one that is not encrypted all zeros */
 };
 
 /* Bytes that nr_segments segments need on a device, and how many fit on one. */
@@ -165,6 +177,7 @@ u32 kvc_device_segments(u64 device_bytes, u64 segment_size);	/* 0 when fewer tha
 
 bool kvc_settings_ok(const struct kvc_settings *s);
 bool kvc_limits_ok(const struct kvc_limits *l);
+bool kvc_key_name_ok(const char *name);	/* 1..47 printable characters of ASCII, no spaces */
 bool kvc_super_hole(const struct kvc_super *s, u32 member);
 
 /* Fields in range and consistent? Called by encode's users before writing and by decode after reading. */
@@ -243,6 +256,8 @@ enum kvc_rec_type {
 };
 
 #define KVC_REC_NO_CRCS		1U	/* PAGE: stored from memory that the CPU does not read; the CRCs are zeros */
+#define KVC_REC_ENCRYPTED	2U	/* PAGE: with the tenant's key and @nonce; the CRCs are of what is on media */
+#define KVC_NONCE_LEN		12U
 
 /* One record of a summary extent in CPU form */
 struct kvc_rec {
@@ -257,6 +272,7 @@ struct kvc_rec {
 	u64	victim_gen;	/* TOMBSTONE: generation of the victim's segment; PAGE: 0 */
 	u32	depth;		/* prefix position hint */
 	u32	nr_crcs;	/* PAGE: chunks; TOMBSTONE: 0 */
+	u8	nonce[KVC_NONCE_LEN];	/* random, of an encrypted page; else zeros */
 	const void *crcs;	/* little-endian u32[nr_crcs], may be unaligned; read with kvc_rec_crc() */
 };
 

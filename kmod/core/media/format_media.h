@@ -31,8 +31,7 @@ struct kvc_media_tenant {
 	__le32	uid;
 	__le32	gid;
 	__le32	mode;
-	__le32	key_slot;	/* of a key store; 0 */
-	__le64	reserved;
+	u8	reserved[12];
 } __packed;
 
 struct kvc_media_limits {
@@ -46,6 +45,11 @@ struct kvc_media_limits {
 	__le32	keyspaces;
 	__le32	weight;
 	__le32	flags;
+} __packed;
+
+struct kvc_media_key {
+	char	name[KVC_KEY_NAME_MAX];
+	u8	check[KVC_KEY_CHECK];
 } __packed;
 
 struct kvc_media_host {
@@ -74,6 +78,7 @@ struct kvc_media_super {
 	struct kvc_media_host hosts[KVC_MEMBERS_MAX];
 	struct kvc_media_tenant tenants[KVC_TENANTS_MAX];
 	struct kvc_media_limits limits[KVC_TENANTS_MAX];	/* with KVC_RO_COMPAT_LIMITS */
+	struct kvc_media_key keys[KVC_TENANTS_MAX];		/* with KVC_INCOMPAT_KEYS */
 } __packed;
 
 struct kvc_media_extent {
@@ -108,7 +113,7 @@ struct kvc_media_rec {
 	__le32	depth;
 	__le64	victim_gen;
 	__le32	nr_crcs;
-	u8	reserved[12];
+	u8	nonce[KVC_NONCE_LEN];
 } __packed;
 
 #define KVC_ASSERT_SIZE(type, bytes) \
@@ -128,7 +133,9 @@ KVC_ASSERT_OFFSET(struct kvc_media_tenant, epoch, 36);
 KVC_ASSERT_OFFSET(struct kvc_media_tenant, uid, 40);
 KVC_ASSERT_OFFSET(struct kvc_media_tenant, gid, 44);
 KVC_ASSERT_OFFSET(struct kvc_media_tenant, mode, 48);
-KVC_ASSERT_OFFSET(struct kvc_media_tenant, key_slot, 52);
+
+KVC_ASSERT_SIZE(struct kvc_media_key, 64);
+KVC_ASSERT_OFFSET(struct kvc_media_key, check, 48);
 
 KVC_ASSERT_SIZE(struct kvc_media_limits, 64);
 KVC_ASSERT_OFFSET(struct kvc_media_limits, reserve, 8);
@@ -143,7 +150,7 @@ KVC_ASSERT_OFFSET(struct kvc_media_limits, flags, 60);
 
 KVC_ASSERT_SIZE(struct kvc_media_host, 64);
 
-KVC_ASSERT_SIZE(struct kvc_media_super, 256 + 64 * 24 + 64 * 64 + 2 * 240 * 64);
+KVC_ASSERT_SIZE(struct kvc_media_super, 256 + 64 * 24 + 64 * 64 + 3 * 240 * 64);
 KVC_ASSERT_OFFSET(struct kvc_media_super, version, 8);
 KVC_ASSERT_OFFSET(struct kvc_media_super, crc, 12);
 KVC_ASSERT_OFFSET(struct kvc_media_super, seq, 16);
@@ -162,6 +169,7 @@ KVC_ASSERT_OFFSET(struct kvc_media_super, members, 256);
 KVC_ASSERT_OFFSET(struct kvc_media_super, hosts, 1792);
 KVC_ASSERT_OFFSET(struct kvc_media_super, tenants, 5888);
 KVC_ASSERT_OFFSET(struct kvc_media_super, limits, 21248);
+KVC_ASSERT_OFFSET(struct kvc_media_super, keys, 36608);
 os_static_assert(sizeof(struct kvc_media_super) <= KVC_SUPER_BYTES, "the superblock fits its slot");
 
 KVC_ASSERT_SIZE(struct kvc_media_extent, KVC_EXTENT_HEADER);
@@ -191,5 +199,6 @@ KVC_ASSERT_OFFSET(struct kvc_media_rec, length, 80);
 KVC_ASSERT_OFFSET(struct kvc_media_rec, depth, 84);
 KVC_ASSERT_OFFSET(struct kvc_media_rec, victim_gen, 88);
 KVC_ASSERT_OFFSET(struct kvc_media_rec, nr_crcs, 96);
+KVC_ASSERT_OFFSET(struct kvc_media_rec, nonce, 100);
 
 #endif

@@ -264,6 +264,29 @@ static bool limited(const struct kvc_limits *l)
 	return memcmp(l, &none, sizeof(none));
 }
 
+bool kvc_key_name_ok(const char *name)
+{
+	u32 i;
+
+	for (i = 0; i < KVC_KEY_NAME_MAX && name[i]; i++)
+		if (name[i] <= ' ' || name[i] > '~')
+			return false;
+	return i > 0 && i < KVC_KEY_NAME_MAX;
+}
+
+static bool keyed(const struct kvc_super_key *k)
+{
+	static const struct kvc_super_key none;
+
+	return memcmp(k, &none, sizeof(none));
+}
+
+/* A key for whose pages are encrypted, and for nobody else */
+static bool key_ok(const struct kvc_super_tenant *t, const struct kvc_super_key *k)
+{
+	return t->flags & KVC_TENANT_ENCRYPTED ? kvc_key_name_ok(k->name) : !keyed(k);
+}
+
 static enum kvc_reason check_tenants(const struct kvc_super *s)
 {
 	u32 i, j;
@@ -271,11 +294,12 @@ static enum kvc_reason check_tenants(const struct kvc_super *s)
 	for (i = 0; i < KVC_TENANTS_MAX; i++) {
 		const struct kvc_super_tenant *t = &s->tenants[i];
 
-		if (!t->flags && !limited(&s->limits[i]))
+		if (!t->flags && !limited(&s->limits[i]) && !keyed(&s->keys[i]))
 			continue;
 		if (!(t->flags & KVC_TENANT_USED) || (t->flags & ~KVC_TENANT_KNOWN))
 			return KVC_BAD_TENANT;
-		if (!kvc_name_ok(t->name) || (t->mode & ~0777U) || !kvc_limits_ok(&s->limits[i]))
+		if (!kvc_name_ok(t->name) || (t->mode & ~0777U) || !kvc_limits_ok(&s->limits[i]) ||
+		    !key_ok(t, &s->keys[i]))
 			return KVC_BAD_TENANT;
 		for (j = 0; j < i; j++)
 			if ((s->tenants[j].flags & KVC_TENANT_USED) &&
@@ -396,6 +420,34 @@ static void decode_limits(const struct kvc_media_super *m, struct kvc_super *s)
 	}
 }
 
+/*
+ * The same for keys. An older program would take what is encrypted for pages, and the log for damaged where the record
+ * of one is: so the bit stays when no tenant has a key any more.
+ */
+static void encode_keys(const struct kvc_super *s, struct kvc_media_super *m)
+{
+	u32 i;
+
+	for (i = 0; i < KVC_TENANTS_MAX; i++) {
+		if (keyed(&s->keys[i]))
+			m->incompat |= cpu_to_le64(KVC_INCOMPAT_KEYS);
+		memcpy(m->keys[i].name, s->keys[i].name, KVC_KEY_NAME_MAX);
+		memcpy(m->keys[i].check, s->keys[i].check, KVC_KEY_CHECK);
+	}
+}
+
+static void decode_keys(const struct kvc_media_super *m, struct kvc_super *s)
+{
+	u32 i;
+
+	if (!(s->incompat & KVC_INCOMPAT_KEYS))
+		return;
+	for (i = 0; i < KVC_TENANTS_MAX; i++) {
+		memcpy(s->keys[i].name, m->keys[i].name, KVC_KEY_NAME_MAX);
+		memcpy(s->keys[i].check, m->keys[i].check, KVC_KEY_CHECK);
+	}
+}
+
 void kvc_super_encode(const struct kvc_super *s, u32 member, void *buf)
 {
 	struct kvc_media_super *m = buf;
@@ -424,6 +476,7 @@ void kvc_super_encode(const struct kvc_super *s, u32 member, void *buf)
 	for (i = 0; i < KVC_TENANTS_MAX; i++)
 		encode_tenant(&s->tenants[i], &m->tenants[i]);
 	encode_limits(s, m);
+	encode_keys(s, m);
 	m->crc = cpu_to_le32(super_crc(buf));
 }
 
@@ -452,6 +505,7 @@ static void decode_fields(const struct kvc_media_super *m, struct kvc_super *s)
 	for (i = 0; i < KVC_TENANTS_MAX; i++)
 		decode_tenant(&m->tenants[i], &s->tenants[i]);
 	decode_limits(m, s);
+	decode_keys(m, s);
 }
 
 enum kvc_reason kvc_super_decode(const void *buf, struct kvc_super *s)

@@ -109,9 +109,19 @@ void kvc_budget_spend(struct kvc_pool *p, u64 bytes)
 	spend(&p->budget.pool, bytes);
 }
 
+static u64 bytes_left(const struct kvc_bucket *k)
+{
+	return READ_ONCE(k->per_day) ? (u64)max_t(s64, left(k), 0) : 0;
+}
+
 u64 kvc_budget_left(const struct kvc_pool *p)
 {
-	return READ_ONCE(p->budget.pool.per_day) ? (u64)max_t(s64, left(&p->budget.pool), 0) : 0;
+	return bytes_left(&p->budget.pool);
+}
+
+u64 kvc_tenant_budget_left(const struct kvc_pool *p, u32 slot)
+{
+	return bytes_left(&p->accounts[slot].budget);
 }
 
 /* Memory of keys, for a pool that has none yet: about one for each 256 KiB. */

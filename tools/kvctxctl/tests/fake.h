@@ -33,6 +33,7 @@ void fake_namespaces_appear(void);
 
 /* What the linker makes of calls to NAME, and what it calls __real_NAME: the real one */
 int __wrap_genl_connect(struct nl_sock *sk);
+int __wrap_nl_socket_add_membership(struct nl_sock *sk, int group);
 int __wrap_setsockopt(int fd, int level, int name, const void *val, socklen_t len);
 int __wrap_access(const char *path, int mode);
 DIR *__wrap_opendir(const char *path);

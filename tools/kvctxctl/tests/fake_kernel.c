@@ -21,8 +21,10 @@
  *	FAKE_PEERS	"no": no device has memory for peers; "none": the kernel knows nothing of it
  *	FAKE_REASON	why the second peer has no path to the first member
  *	FAKE_BAD	"1": answers with attributes of a wrong size
+ *	FAKE_JOIN	"no": nobody may hear of events
  */
 #include <errno.h>
+#include <linux/kvctx.h>
 #include <linux/kvctx_genl.h>
 #include <netlink/genl/ctrl.h>
 #include <netlink/genl/genl.h>
@@ -34,6 +36,7 @@
 #include "fake.h"
 
 #define FAMILY		29
+#define GROUP		31
 #define QUEUE		64
 
 static struct {
@@ -41,7 +44,7 @@ static struct {
 	int len;
 } queue[QUEUE];
 static int queued, taken;
-static bool sentences;
+static bool sentences, joined;
 
 static void push(struct nl_msg *msg)
 {
@@ -57,8 +60,14 @@ static void push(struct nl_msg *msg)
 
 static int take(struct nl_sock *sk, struct sockaddr_nl *from, unsigned char **buf, struct ucred **creds)
 {
+	if (taken == queued && joined)
+		return -NLE_BAD_SOCK;
 	if (taken == queued)
 		abort();	/* the tool waits for ever */
+	if (!queue[taken].buf) {
+		taken++;
+		return -NLE_NOMEM;
+	}
 	memset(from, 0, sizeof(*from));
 	from->nl_family = AF_NETLINK;
 	*buf = queue[taken].buf;
@@ -189,6 +198,15 @@ static void push_pool(const struct nlmsghdr *rq, const char *name, int flags)
 	push(msg);
 }
 
+static void push_lost(const struct nlmsghdr *rq, const char *name)
+{
+	struct nl_msg *msg = object(rq, 0);
+
+	nla_put_string(msg, KVCTX_A_POOL, name);
+	put_member(msg, 3, "/dev/nvme5n1", KVCTX_MEMBER_STATE_FAILED);
+	push(msg);
+}
+
 /* None for the first tenant */
 static void put_limits(struct nl_msg *msg, int minor)
 {
@@ -201,6 +219,9 @@ static void put_limits(struct nl_msg *msg, int minor)
 	nla_put_u64(msg, KVCTX_L_LEASED, (uint64_t)minor << 21);
 	nla_put_u32(msg, KVCTX_L_KEYSPACES, (uint32_t)minor * 7);
 	nla_put_u32(msg, KVCTX_L_FLAGS, minor & 1);
+	nla_put_u64(msg, KVCTX_L_BANDWIDTH, (uint64_t)minor << 22);
+	nla_put_u32(msg, KVCTX_L_INFLIGHT, (uint32_t)minor * 5);
+	nla_put_u32(msg, KVCTX_L_WEIGHT, 100 + (uint32_t)minor);
 	nla_nest_end(msg, nest);
 }
 
@@ -260,6 +281,29 @@ static void push_stats(const struct nlmsghdr *rq, const char *pool, unsigned int
 	push(msg);
 }
 
+/* Counters as those of pools; a hundred loads a dump, all but one of 1.5 us, a store of any length that there may be */
+static void push_tenant_stats(const struct nlmsghdr *rq, const char *pool, const char *tenant, unsigned int nth)
+{
+	struct kvctx_genl_latency load = { .opcode = KVCTX_OP_LOAD, .prio = KVCTX_PRIO_URGENT };
+	struct kvctx_genl_latency store = { .opcode = KVCTX_OP_STORE, .prio = KVCTX_PRIO_NORMAL };
+	struct nl_msg *msg = object(rq, NLM_F_MULTI);
+	struct nlattr *nest;
+
+	load.nr[3] = 99ULL * nth;
+	load.nr[41] = nth;
+	for (int i = 0; i < KVCTX_LATENCIES; i++)
+		store.nr[i] = nth;
+	nla_put_string(msg, KVCTX_A_POOL, pool);
+	nla_put_string(msg, KVCTX_A_TENANT, tenant);
+	nest = nla_nest_start(msg, KVCTX_A_TENANT_STATS);
+	for (int i = KVCTX_T_STORES; i < KVCTX_T_LATENCY; i++)
+		nla_put_u64(msg, i, 1000ULL * i * nth);
+	nla_put(msg, KVCTX_T_LATENCY, sizeof(load), &load);
+	nla_put(msg, KVCTX_T_LATENCY, sizeof(store), &store);
+	nla_nest_end(msg, nest);
+	push(msg);
+}
+
 static void push_dump(const struct nlmsghdr *rq, const char *pool)
 {
 	const struct genlmsghdr *g = nlmsg_data(rq);
@@ -284,6 +328,12 @@ static void push_dump(const struct nlmsghdr *rq, const char *pool)
 		push_peer(rq, "ctx0", "0000:03:00.0", 0);
 		push_peer(rq, "ctx0", "0000:04:00.0", (int)fake_number("FAKE_REASON", 2));
 	}
+	if (g->cmd == KVCTX_CMD_TENANT_STATS_GET && first) {
+		push_tenant_stats(rq, "ctx0", "default", dumps);
+		push_tenant_stats(rq, "ctx0", "llama", dumps * 10);
+	}
+	if (g->cmd == KVCTX_CMD_TENANT_STATS_GET && second)
+		push_tenant_stats(rq, "ctx1", "default", dumps);
 	if (g->cmd == KVCTX_CMD_STATS_GET && first)
 		push_stats(rq, "ctx0", dumps);
 	if (g->cmd == KVCTX_CMD_STATS_GET && second)
@@ -324,6 +374,9 @@ static void log_limits(struct nlattr *nest)
 	log_long("limit leased", l[KVCTX_L_LEASED]);
 	log_number("limit keyspaces", l[KVCTX_L_KEYSPACES]);
 	log_number("limit flags", l[KVCTX_L_FLAGS]);
+	log_long("limit bandwidth", l[KVCTX_L_BANDWIDTH]);
+	log_number("limit inflight", l[KVCTX_L_INFLIGHT]);
+	log_number("limit weight", l[KVCTX_L_WEIGHT]);
 }
 
 static void log_request(const struct nlmsghdr *rq, struct nlattr **a)
@@ -331,6 +384,7 @@ static void log_request(const struct nlmsghdr *rq, struct nlattr **a)
 	static const char *const names[] = {
 		"?", "attach", "detach", "pool", "tenant-add", "tenant-remove", "tenants", "stats", "lost",
 		"tenant-set", "peers", "pool-set", "pool-add", "pool-remove",
+		"tenant-stats",
 	};
 	const struct genlmsghdr *g = nlmsg_data(rq);
 	struct nlattr *d;
@@ -402,7 +456,7 @@ static void request(const struct nlmsghdr *rq)
 /* The controller: which number has the family? */
 static void resolve(const struct nlmsghdr *rq)
 {
-	struct nlattr *a[CTRL_ATTR_MAX + 1];
+	struct nlattr *a[CTRL_ATTR_MAX + 1], *groups, *group;
 	struct nl_msg *msg;
 
 	genlmsg_parse((struct nlmsghdr *)rq, 0, a, CTRL_ATTR_MAX, NULL);
@@ -416,6 +470,12 @@ static void resolve(const struct nlmsghdr *rq)
 	nla_put_string(msg, CTRL_ATTR_FAMILY_NAME, KVCTX_GENL_NAME);
 	nla_put_u16(msg, CTRL_ATTR_FAMILY_ID, FAMILY);
 	nla_put_u32(msg, CTRL_ATTR_VERSION, KVCTX_GENL_VERSION);
+	groups = nla_nest_start(msg, CTRL_ATTR_MCAST_GROUPS);
+	group = nla_nest_start(msg, 1);
+	nla_put_u32(msg, CTRL_ATTR_MCAST_GRP_ID, GROUP);
+	nla_put_string(msg, CTRL_ATTR_MCAST_GRP_NAME, KVCTX_GENL_MCGRP_MGMT);
+	nla_nest_end(msg, group);
+	nla_nest_end(msg, groups);
 	push(msg);
 	push_status(rq, 0, NULL);
 }
@@ -448,9 +508,39 @@ int __wrap_genl_connect(struct nl_sock *sk)
 	return 0;
 }
 
+/* What happens to those who hear of it: a pool comes, a tenant of it, some are missed, a member of another is lost */
+static void push_events(void)
+{
+	struct {
+		struct nlmsghdr nlh;
+		struct genlmsghdr genl;
+	} rq = { .genl.cmd = KVCTX_CMD_POOL_ATTACH };
+
+	push_pool(&rq.nlh, "ctx0", 0);
+	rq.genl.cmd = KVCTX_CMD_TENANT_ADD;
+	push_tenant(&rq.nlh, "ctx0", "llama", 1);
+	queue[queued++].buf = NULL;
+	rq.genl.cmd = KVCTX_CMD_MEMBER_LOST;
+	push_lost(&rq.nlh, "ctx1");
+	rq.genl.cmd = 200;
+	push_tenant(&rq.nlh, "ctx1", "unknown", 1);
+	rq.genl.cmd = KVCTX_CMD_POOL_DETACH;
+	push_pool(&rq.nlh, "ctx1", 0);
+}
+
 int __wrap_setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 {
 	if (level == SOL_NETLINK && name == NETLINK_EXT_ACK)
 		sentences = *(const int *)val;
+	return 0;
+}
+
+int __wrap_nl_socket_add_membership(struct nl_sock *sk, int group)
+{
+	if (fake_is("FAKE_JOIN", "no"))
+		return -NLE_PERM;
+	fake_log("joins %d", group);
+	joined = true;
+	push_events();
 	return 0;
 }

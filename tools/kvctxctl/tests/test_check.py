@@ -77,7 +77,7 @@ def test_no_superblock_left():
 def test_another_format():
     devices = write([size(), change_super(0, 2, 8, 2)])
     bad(NOSUPP, "0: superblock: format version not supported", "check", *devices)
-    devices = write([size(), change_super(0, 0, 40, 1)], "q")
+    devices = write([size(), change_super(0, 0, 40, 2)], "q")
     bad(NOSUPP, "0: superblock: unknown incompatible feature", "check", *devices)
 
 

@@ -241,7 +241,9 @@ def test_tenant_flags():
     bad(USAGE, "allow-unverified", "tenant", "add", "ctx0", "llama", "--allow-unverified")
 
 
-SIZES = {"quota": "quota", "reserve": "reserve", "write_budget": "write-budget", "pinned": "max-pinned", "leased": "max-leased"}
+SIZES = {"quota": "quota", "reserve": "reserve", "write_budget": "write-budget", "pinned": "max-pinned", "leased": "max-leased",
+         "bandwidth": "bandwidth"}
+NUMBERS = {"keyspaces": "max-keyspaces", "inflight": "max-inflight"}
 
 
 def test_tenant_limits():
@@ -253,10 +255,15 @@ def test_tenant_limits():
             assert good("tenant", verb, "ctx0", "llama", f"--{option}=off").log[3:] == [f"  limit {name}=0"]
             bad(USAGE, "said as 'off'", "tenant", verb, "ctx0", "llama", f"--{option}=0")
             bad(USAGE, "not off or a size", "tenant", verb, "ctx0", "llama", f"--{option}", "much")
-        assert good("tenant", verb, "ctx0", "llama", "--max-keyspaces=12").log[3:] == ["  limit keyspaces=12"]
-        assert good("tenant", verb, "ctx0", "llama", "--max-keyspaces=off").log[3:] == ["  limit keyspaces=0"]
-        for wrong in ("0", "4294967296", "-1", "1K", ""):
-            bad(USAGE, "--max-keyspaces", "tenant", verb, "ctx0", "llama", f"--max-keyspaces={wrong}")
+        for name, option in NUMBERS.items():
+            assert good("tenant", verb, "ctx0", "llama", f"--{option}=12").log[3:] == [f"  limit {name}=12"]
+            assert good("tenant", verb, "ctx0", "llama", f"--{option}=off").log[3:] == [f"  limit {name}=0"]
+            for wrong in ("0", "4294967296", "-1", "1K", ""):
+                bad(USAGE, f"--{option}", "tenant", verb, "ctx0", "llama", f"--{option}={wrong}")
+        for weight in (1, 10000):
+            assert good("tenant", verb, "ctx0", "llama", f"--weight={weight}").log[3:] == [f"  limit weight={weight}"]
+        for wrong in ("0", "10001", "-1", "off", ""):
+            bad(USAGE, "--weight", "tenant", verb, "ctx0", "llama", f"--weight={wrong}")
         assert good("tenant", verb, "ctx0", "llama", "--no-urgent").log[3:] == ["  limit flags=1"]
         assert good("tenant", verb, "ctx0", "llama", "--urgent").log[3:] == ["  limit flags=0"]
         bad(USAGE, "not both", "tenant", verb, "ctx0", "llama", "--urgent", "--no-urgent")
@@ -273,6 +280,7 @@ def test_tenant_show():
     t = r.json()["tenant"]
     assert (t["tenant"], t["quota"], t["reserve"], t["write_budget"]) == ("llama", 1 << 30, 1 << 20, 1 << 40), t
     assert (t["max_pinned"], t["max_leased"], t["max_keyspaces"], t["no_urgent"]) == (2 << 30, 2 << 20, 7, True), t
+    assert (t["bandwidth"], t["max_inflight"], t["weight"]) == (4 << 20, 5, 101), t
     assert t == good("tenant", "list", "ctx0", "-o", "json").json()["tenants"][1], t
     text = good("tenant", "show", "ctx0", "llama").out
     assert re.search(r"^memory pinned +4.0 KiB$", text, re.M), text
@@ -280,7 +288,8 @@ def test_tenant_show():
     assert re.search(r"^quota +1.0 GiB$", text, re.M) and re.search(r"^urgent operations +no$", text, re.M), text
     text = good("tenant", "show", "ctx0", "default").out
     assert re.search(r"^quota +off$", text, re.M) and re.search(r"^urgent operations +yes$", text, re.M), text
-    assert re.search(r"^max keyspaces +off$", text, re.M), text
+    assert re.search(r"^max keyspaces +off$", text, re.M) and re.search(r"^weight +100$", text, re.M), text
+    assert re.search(r"^bandwidth a second +off$", text, re.M) and re.search(r"^max in flight +off$", text, re.M), text
     assert "off" not in good("tenant", "show", "ctx0", "default", old=1).out
     bad(NODEV, "no tenant named other", "tenant", "show", "ctx0", "other")
 
@@ -302,6 +311,7 @@ def test_tenant_list():
         "pool": "ctx1", "tenant": "default", "uid": 1002, "gid": 2002, "mode": 0o640, "sessions": 2, "pages": 12,
         "bytes": 12 * 4096, "pinned": 8192, "leased": 1 << 20, "keyspaces": 6, "major": 240, "minor": 2, "require_verified": False, "quota": 2 << 30, "reserve": 2 << 20,
         "write_budget": 2 << 40, "max_pinned": 4 << 30, "max_leased": 4 << 20, "max_keyspaces": 14, "no_urgent": False,
+        "bandwidth": 8 << 20, "max_inflight": 10, "weight": 102,
         "node": "/dev/kvctx/ctx1/default"}]}, r
     assert [t["require_verified"] for t in good("tenant", "list", "-o", "json").json()["tenants"]] == [False, True, False]
     r = good("tenant", "list", "ctx0", old=1)
@@ -371,6 +381,66 @@ def test_stat_watch_without_number():
     r = good("stat", "ctx0", "--watch", "--count", "1")
     assert len(r.out.splitlines()) == 2, r
     bad(NODEV, "no such pool", "stat", "--watch", "nope")
+
+
+TENANT_COUNTERS = ["stores", "store_bytes", "dedups", "unadmitted", "loads", "load_bytes", "from_dram", "misses", "failed",
+                   "evicted_pages", "inflight", "waiting"]
+
+
+def test_tenant_stat():
+    r = good("tenant", "stat", "ctx0", "llama", "-o", "json")
+    assert r.log == ["tenant-stats dump version 1", "  pool=ctx0"], r
+    (t,) = r.json()["tenants"]
+    assert (t["pool"], t["tenant"]) == ("ctx0", "llama"), t
+    assert {k: t[k] for k in TENANT_COUNTERS} == {k: 10000 * (i + 2) for i, k in enumerate(TENANT_COUNTERS)}, t
+    load, store = t["latencies"]
+    assert (load["operation"], load["priority"], load["count"]) == ("load", "urgent", 1000), load
+    # where the bucket ends that has the one in question: of the loads the third of an octave from 1024 ns on, and 2^20 on
+    assert (load["p50_ns"], load["p99_ns"], load["p999_ns"]) == (1024 * 7 // 4, 1024 * 7 // 4, (1 << 20) * 5 // 4), load
+    assert (store["operation"], store["priority"], store["count"]) == ("store", "normal", 1010), store
+    assert store["p50_ns"] == (1 << 22) * 6 // 4 and store["p999_ns"] == 1 << 35, store
+    assert len(load["buckets"]) == 101 and load["buckets"][3] == 990 and store["buckets"] == [10] * 101, load
+    text = [line.split() for line in good("tenant", "stat", "ctx0", "llama").out.splitlines()]
+    assert text[0] == ["tenant", "ctx0/llama"] and text[1] == ["stores", "20000"], text
+    assert text[-2] == ["load", "urgent", "1000", "1.8", "1.8", "1310.7"], text
+    assert [(t["pool"], t["tenant"]) for t in good("tenant", "stat", "-o", "json").json()["tenants"]] == [
+        ("ctx0", "default"), ("ctx0", "llama"), ("ctx1", "default")]
+    bad(NODEV, "no tenant named x", "tenant", "stat", "ctx0", "x")
+    bad(USAGE, "--count: needs --watch", "tenant", "stat", "--count", "1")
+
+
+def test_tenant_stat_watch():
+    r = good("tenant", "stat", "--watch", "0.5", "--count", "2", "ctx0")
+    lines = [line.split() for line in r.out.splitlines()]
+    assert lines[0][0] == "TENANT" and [line[0] for line in lines[1:]] == ["ctx0/default", "ctx0/llama"] * 2, r
+    for line in lines[1:]:
+        values = dict(zip(lines[0], line))
+        most = 2 * 1000 * (TENANT_COUNTERS.index("loads") + 2) * (10 if line[0].endswith("llama") else 1)
+        assert 0.5 * most < float(values["LOADS/s"]) <= 1.3 * most, r
+        # of those since the line before
+        assert (values["LOAD-p99"], values["STORE-p99"]) == ("1.8", "30064771.1"), r
+    lines = good("tenant", "stat", "--watch", "0.5", "--count", "2", "-o", "json").out.splitlines()
+    assert len(lines) == 2 and all(0.4 < json.loads(line)["seconds"] < 2 for line in lines), lines
+
+
+def test_events():
+    r = good("events", "--count", "4")
+    assert r.log == ["joins 31"], r
+    lines = [line.split(" ", 1) for line in r.out.splitlines()]
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4}", when) for when, _ in lines), r
+    assert [" ".join(what.split()) for _, what in lines] == [
+        "pool_attached ctx0", "tenant_added ctx0/llama", "lost some events were not told: the reader was too slow",
+        "member_lost ctx1 member 3 /dev/nvme5n1", "pool_detached ctx1"], r
+    events = [json.loads(line) for line in good("events", "--count", "4", "-o", "json").out.splitlines()]
+    assert [(e["event"], e["pool"]) for e in events] == [
+        ("pool_attached", "ctx0"), ("tenant_added", "ctx0"), ("lost", ""), ("member_lost", "ctx1"), ("pool_detached", "ctx1")]
+    assert events[1]["object"] == good("tenant", "show", "ctx0", "llama", "-o", "json").json()["tenant"], events[1]
+    assert events[3]["object"]["members"][0]["state"] == "failed" and "object" not in events[2], events
+    assert "ctx0" not in good("events", "--count", "2", "ctx1").out
+    r = run("events", "--count", "0")
+    assert r.status == 0 and not r.out and not r.err, r
+    bad(NODEV, "needs CAP_NET_ADMIN", "events", join="no")
+    bad(NOSUPP, "tells no events", "events", "--socket", "/run/kvctx/control")
 
 
 def test_kernel_sentence_is_shown():

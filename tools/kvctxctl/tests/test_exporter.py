@@ -72,7 +72,9 @@ def test_metrics_are_those_of_the_other_commands():
         for key in ("pinned", "leased", "quota", "reserve", "max_pinned", "max_leased"):
             assert m[f"kvctx_tenant_{key}_bytes"][labels] == t[key], key
         assert m["kvctx_tenant_keyspaces"][labels] == t["keyspaces"] and t["tenant"] in ("default", "llama")
-        assert m["kvctx_tenant_max_keyspaces"][labels] == t["max_keyspaces"]
+        for key in ("max_keyspaces", "max_inflight", "weight"):
+            assert m[f"kvctx_tenant_{key}"][labels] == t[key], key
+        assert m["kvctx_tenant_bandwidth_bytes"][labels] == t["bandwidth"]
     # the third dump of the process: see fake_kernel.c
     now = {"pages", "bytes", "sessions", "inflight", "index_bytes", "index_limit"}
     for name, nr in counters().items():

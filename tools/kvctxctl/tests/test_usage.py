@@ -10,7 +10,7 @@ from tool import USAGE, bad, good, real, run
 
 COMMANDS = ["pool format", "pool scan", "pool attach", "pool detach", "pool destroy", "pool add", "pool remove",
             "pool list", "pool show", "pool set",
-            "tenant add", "tenant set", "tenant remove", "tenant list", "tenant show", "connect", "disconnect", "stat", "exporter",
+            "tenant add", "tenant set", "tenant remove", "tenant list", "tenant show", "tenant stat", "connect", "disconnect", "stat", "top", "events", "exporter",
             "check", "dump", "load", "unload", "version"]
 
 
@@ -36,7 +36,7 @@ def test_help_of_a_noun():
     r = good("pool", "--help")
     assert re.findall(r"^  pool (\w+) ", r.out, re.M) == [
         "format", "scan", "attach", "detach", "destroy", "add", "remove", "list", "show", "set"], r
-    assert re.findall(r"^  tenant (\w+) ", good("--help", "tenant").out, re.M) == ["add", "set", "remove", "list", "show"]
+    assert re.findall(r"^  tenant (\w+) ", good("--help", "tenant").out, re.M) == ["add", "set", "remove", "list", "show", "stat"]
 
 
 def test_examples_are_accepted():
@@ -63,7 +63,7 @@ def test_arguments():
     for name, least, most in (("pool format", 2, None), ("pool scan", 0, None), ("pool attach", 1, None),
                               ("pool detach", 1, 1), ("pool destroy", 1, None),
                               ("pool list", 0, 0), ("pool show", 1, 1), ("tenant add", 2, 2),
-                              ("tenant remove", 2, 2), ("tenant list", 0, 1), ("tenant show", 2, 2), ("stat", 0, 1), ("exporter", 0, 0), ("check", 1, None),
+                              ("tenant remove", 2, 2), ("tenant list", 0, 1), ("tenant show", 2, 2), ("tenant stat", 0, 2), ("stat", 0, 1), ("top", 0, 1), ("events", 0, 1), ("exporter", 0, 0), ("check", 1, None),
                              ("dump", 1, None), ("load", 0, 0),
                               ("unload", 0, 0), ("version", 0, 0)):
         for n in range(least):
@@ -200,7 +200,7 @@ def test_completion_syntax():
 
 
 def test_completion_of_commands():
-    assert complete("") == ["pool", "tenant", "connect", "disconnect", "stat", "exporter", "check", "dump", "load", "unload",
+    assert complete("") == ["pool", "tenant", "connect", "disconnect", "stat", "top", "events", "exporter", "check", "dump", "load", "unload",
                             "version"]
     assert complete("c") == ["connect", "check"]
     assert complete("pool", "") == ["format", "scan", "attach", "detach", "destroy", "add", "remove", "list", "show",
@@ -234,7 +234,8 @@ def test_completion_of_arguments():
     assert complete("pool", "show", "ctx0", "") == []
     assert complete("stat", "--watch", "ctx1") == ["ctx1"]
     assert complete("tenant", "remove", "ctx0", "") == ["default", "llama"]
-    assert complete("tenant", "set", "ctx0", "llama", "--max-") == ["--max-pinned", "--max-leased", "--max-keyspaces"]
+    assert complete("tenant", "set", "ctx0", "llama", "--max-") == [
+        "--max-pinned", "--max-leased", "--max-keyspaces", "--max-inflight"]
     assert complete("tenant", "add", "ctx0", "") == []
     assert complete("pool", "format", "") == []
     assert sorted(complete("pool", "format", "p", "di")) == ["disk1", "disk2"]

@@ -195,8 +195,8 @@ class Client:
             os.close(fd)
 
 
-def opened(daemon, **more):
-    c = Client(daemon)
+def opened(daemon, tenant=TENANT, **more):
+    c = Client(daemon, tenant)
     expect(0, c.open()[0], "open")
     expect(0, c.setup(**more)[0], "setup")
     return c
@@ -386,11 +386,13 @@ def test_members_of_a_directory(daemon):
 def test_tenant_limits(daemon):
     def limits(tenant):
         t = daemon.json("tenant", "show", "kv0", tenant)["tenant"]
-        return [t[k] for k in ("quota", "reserve", "write_budget", "max_pinned", "max_leased", "max_keyspaces", "no_urgent")]
+        return [t[k] for k in ("quota", "reserve", "write_budget", "max_pinned", "max_leased", "max_keyspaces", "no_urgent",
+                               "bandwidth", "max_inflight", "weight")]
 
-    expect([0, 0, 0, 0, 0, 0, False], limits("default"))
+    none = [0, 0, 0, 0, 0, 0, False, 0, 0, 100]
+    expect(none, limits("default"))
     daemon.ctl("tenant", "add", "kv0", "llama", "--quota", "8M", "--reserve", "4M", "--no-urgent")
-    expect([8 << 20, 4 << 20, 0, 0, 0, 0, True], limits("llama"))
+    expect([8 << 20, 4 << 20, 0, 0, 0, 0, True, 0, 0, 100], limits("llama"))
     c = Client(daemon, "llama")
     expect(0, c.open()[0])
     pinned = lambda: daemon.json("tenant", "show", "kv0", "llama")["tenant"]["pinned"]
@@ -400,7 +402,8 @@ def test_tenant_limits(daemon):
     # a session counts on flags, not on limits
     daemon.ctl("tenant", "set", "kv0", "llama", "--reserve", "off", "--write-budget=2M", "--max-pinned=1G")
     daemon.ctl("tenant", "set", "kv0", "llama", "--max-leased=3M", "--max-keyspaces=9", "--urgent")
-    want = [8 << 20, 0, 2 << 20, 1 << 30, 3 << 20, 9, False]
+    daemon.ctl("tenant", "set", "kv0", "llama", "--bandwidth=4M", "--max-inflight=7", "--weight=250")
+    want = [8 << 20, 0, 2 << 20, 1 << 30, 3 << 20, 9, False, 4 << 20, 7, 250]
     expect(want, limits("llama"))
     for wrong in ["--reserve=9M", "--write-budget=1K", "--quota=9M --require-verified"]:
         r = daemon.ctl("tenant", "set", "kv0", "llama", *wrong.split(), ok=False)
@@ -413,13 +416,99 @@ def test_tenant_limits(daemon):
     c.close()
     until(lambda: not daemon.sessions(), "the session's end")
     expect(want, limits("llama"), "after refusals")
+    left = lambda tenant: daemon.json("tenant", "show", "kv0", tenant)["tenant"].get("write_budget_left")
+    expect((2 << 20, None), (left("llama"), left("default")))
+    c = opened(daemon, "llama")
+    store(c, b"spent", 40000)
+    # of which 24 bytes come back every second
+    expect(True, (2 << 20) - 40960 <= left("llama") < (2 << 20) - 30000, left("llama"))
+    c.close()
+    until(lambda: not daemon.sessions(), "the session's end")
     daemon.end()
     daemon.start()
     expect(want, limits("llama"), "after a restart")
-    expect([0, 0, 0, 0, 0, 0, False], limits("default"))
+    expect(none, limits("default"))
     daemon.ctl("tenant", "remove", "kv0", "llama")
     daemon.ctl("tenant", "add", "kv0", "again")
-    expect([0, 0, 0, 0, 0, 0, False], limits("again"), "of who got the slot")
+    expect(none, limits("again"), "of who got the slot")
+
+
+ADD_KEY, KEYCTL = (248, 250) if os.uname().machine == "x86_64" else (217, 219)
+JOIN_SESSION_KEYRING, REVOKE = 1, 3
+SESSION_KEYRING = -3
+
+
+def keyring(nr, *args):
+    r = ctypes.CDLL(None, use_errno=True).syscall(nr, *args)
+    if r < 0:
+        raise OSError(ctypes.get_errno(), "keyring")
+    return r
+
+
+def give_key(name, secret):
+    """To us and whom we start from now on."""
+    return keyring(ADD_KEY, b"user", name.encode(), secret, ctypes.c_size_t(len(secret)), SESSION_KEYRING)
+
+
+def test_encrypted_tenant(daemon):
+    """What it stores nobody finds in the members' files, and without its key nobody loads."""
+    secret, other = os.urandom(64), os.urandom(64)
+    show = lambda: daemon.json("tenant", "show", "kv0", "secret")["tenant"]
+    refused = lambda *args: daemon.ctl("tenant", *args, ok=False).stderr
+    keyring(KEYCTL, JOIN_SESSION_KEYRING, None)
+    daemon.end()
+    daemon.start()
+    expect(True, "kvctxd's keyrings have no key kvctx:k" in refused("add", "kv0", "secret", "--key", "kvctx:k"))
+    expect(True, "printable" in refused("add", "kv0", "secret", "--key", "a b"))
+    give_key("kvctx:k", secret[:63])
+    expect(True, "is not 64 bytes" in refused("add", "kv0", "secret", "--key", "kvctx:k"))
+    give_key("kvctx:k", secret)
+    daemon.ctl("tenant", "add", "kv0", "secret", "--key", "kvctx:k", "--quota=8M")
+    expect(("kvctx:k", "used"), (show()["key"], show()["key_state"]))
+    expect(False, "key" in daemon.json("tenant", "show", "kv0", "default")["tenant"])
+
+    def clients(*args):
+        p = subprocess.run([*daemon.program("test/kvctxd-client"), daemon.node("secret"), *args], capture_output=True, text=True,
+                           timeout=120, check=False)
+        return p.stdout.split("\n")[:-1]
+
+    expect(["flush: 0"], clients("store", "50"))
+    expect(["there: 50 wrong: 0"], clients("check", "50"))
+    expect(["there: 0 wrong: 0"], run_client(daemon, "check", "50"))
+    # the same pages of somebody without a key are in the file as they are
+    run_client(daemon, "store", "1")
+    page = bytes((i * 7 + (i >> 8)) & 255 for i in range(4096))
+    with open(daemon.pool + "/member0", "rb") as f:
+        expect(1, f.read().count(page))
+    daemon.end()
+    give_key("kvctx:k", other)
+    daemon.start()
+    expect("missing", show()["key_state"])
+    expect(-errno.ENOKEY, no_setup(daemon))
+    expect(True, "is not the one that" in refused("set", "kv0", "secret", "--unlock"))
+    expect(True, "not encrypted" in refused("set", "kv0", "default", "--unlock"))
+    key = give_key("kvctx:k", secret)
+    daemon.ctl("tenant", "set", "kv0", "secret", "--unlock")
+    expect("used", show()["key_state"])
+    expect(["there: 50 wrong: 0"], clients("check", "50"))
+    c = opened(daemon, "secret")
+    keyring(KEYCTL, REVOKE, key)
+    expect(1, c.ask(IOC["SUBMIT"], submit(sqe(1, 4096, key=b"more")))[0])
+    until(lambda: struct.unpack("<I", os.pread(c.fds[0], 4, 64))[0], "the completion")
+    expect(-errno.ENOKEY, struct.unpack("<i", os.pread(c.fds[0], 4, 128 + 8))[0])
+    c.close()
+    expect(True, show()["key_state"] in ("ended", "missing"))
+    expect(-errno.ENOKEY, no_setup(daemon))
+    until(lambda: not daemon.sessions(), "the session's end")
+    daemon.ctl("tenant", "remove", "kv0", "secret")
+
+
+def no_setup(daemon):
+    c = Client(daemon, "secret")
+    expect(0, c.open()[0])
+    r = c.setup()[0]
+    c.close()
+    return r
 
 
 def test_tenant_usage(daemon):
@@ -438,6 +527,35 @@ def test_tenant_usage(daemon):
     c.close()
     until(lambda: not tenant()["leased"], "the end of the lease with its session")
     expect(1, tenant()["keyspaces"], "that has a page")
+
+
+def test_tenant_stats(daemon):
+    """What its operations came to, of this tenant and not of one that had its place before."""
+    def stats(name):
+        (t,) = daemon.json("tenant", "stat", "kv0", name)["tenants"]
+        return t
+
+    daemon.ctl("tenant", "add", "kv0", "llama", "--bandwidth=64K")
+    c = opened(daemon, tenant="llama", arena=1 << 20)
+    store(c, b"one", 65536)
+    expect(1, c.ask(IOC["SUBMIT"], submit(sqe(2, 4096, key=b"nothing")))[0])
+    until(lambda: stats("llama")["misses"] == 1, "the miss")
+    t = stats("llama")
+    expect((1, 65536, 0, 0), (t["stores"], t["store_bytes"], t["loads"], t["waiting"]))
+    (l,) = t["latencies"]
+    expect(("store", "normal", 1), (l["operation"], l["priority"], l["count"]))
+    expect(True, 0 < l["p50_ns"] < 20e9 and l["p50_ns"] == l["p999_ns"])
+    # a page a second: of what it asks for now most waits, and goes with its session
+    expect(8, c.ask(IOC["SUBMIT"], submit(*[sqe(1, 65536, key=b"%d" % i) for i in range(8)]))[0])
+    expect(True, stats("llama")["waiting"] >= 4, stats("llama"))
+    c.close()
+    until(lambda: not daemon.sessions() and not stats("llama")["waiting"], "the session's end")
+    t = stats("llama")
+    expect(True, t["failed"] >= 3 and t["stores"] + t["failed"] == 9, t)
+    expect(0, stats("default")["stores"])
+    daemon.ctl("tenant", "remove", "kv0", "llama")
+    daemon.ctl("tenant", "add", "kv0", "another")
+    expect([0, []], [stats("another")[k] for k in ("stores", "latencies")])
 
 
 def test_tenant_memory(daemon):
@@ -596,11 +714,21 @@ def test_pages_survive_a_restart(daemon):
     expect(["there: 50 wrong: 0"], run_client(daemon, "check", "50"))
 
 
+def stopped(pid):
+    """Each thread of it stops when it next runs, not when the signal is sent."""
+    states = []
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{task}/stat") as f:
+            states.append(f.read().rpartition(")")[2].split()[0])
+    return set(states) == {"T"}
+
+
 def hang_and_kill(daemon, verb):
     run_client(daemon, "store", "8")
     c = client(daemon, verb)
     expect("ready\n", c.stdout.readline())
     daemon.process.send_signal(signal.SIGSTOP)
+    until(lambda: stopped(daemon.process.pid), "all of its threads to stop")
     c.stdin.write("go\n")
     c.stdin.flush()
     time.sleep(0.3)
@@ -1047,6 +1175,7 @@ def test_tsan_clients(daemon):
     """What is tested above, of threads that meet: those of clients and of the daemon, of connections and of control."""
     test_control_of_pools(daemon)
     test_tenant_limits(daemon)
+    test_tenant_stats(daemon)
     test_members_of_a_directory(daemon)
     test_threads_share_a_session(daemon)
     test_threads_share_a_session_that_only_reads(daemon)
