@@ -3,6 +3,8 @@
 #
 # Administration: rights, malformed requests, dumps, events, tenants on media, unload, many rounds, many at once.
 . "$(dirname "$0")/lib.sh"
+# shellcheck source=selftests/kvctx/verbs.sh
+. "$here/verbs.sh"
 
 a=$(nvmet_null_blk ctla 64)
 b=$(nvmet_null_blk ctlb 64)
@@ -85,44 +87,10 @@ check "remove default: it comes back with the next attach" bash -c "
 	kvctxctl pool attach $a > /dev/null && test -c /dev/kvctx/t/default"
 check "detach" kvctxctl pool detach t
 
-# What a tenant requires
-kvctxctl pool attach "$a" > /dev/null
-verified() { kvctxctl tenant list t -o json | grep -A 12 "\"$1\"" | grep -q "\"require_verified\": *$2"; }
-check "add a tenant that requires verified pages" kvctxctl tenant add t strict --require-verified
-check "the list shows it" verified strict true
-check "others do not" verified default false
-check "a session sees it" prints 'tenant_flags=1' env KVCTX_NODE=/dev/kvctx/t/strict pages info
-exec 9< /dev/kvctx/t/strict
-check "it is not changed under an open session" fails 'sessions of tenant strict are open' \
-	kvctxctl tenant set t strict --allow-unverified
-exec 9<&-
-check "set it for another" kvctxctl tenant set t default --require-verified
-check "and take it back from the first" kvctxctl tenant set t strict --allow-unverified
-check "both are kept on media" bash -c "kvctxctl pool detach t && kvctxctl pool attach $a"
-check "required" verified default true
-check "not required" verified strict false
-
-# What a tenant may take
-limits() { kvctxctl tenant show t "$1" | awk '/^(quota|reserve|write budget|max|bandwidth|weight|urgent)/ { printf("%s ", ($NF == "GiB" || $NF == "MiB") ? ($(NF - 1) $NF) : $NF) }'; }
-check "a tenant has no limits" test "$(limits strict)" = "off off off off off off off off 100 yes "
-kvctxctl tenant remove t fill8 > /dev/null
-check "add one with some" kvctxctl tenant add t limited --quota 3G --reserve 1M --max-keyspaces 7 --no-urgent \
-	--bandwidth 4M --max-inflight 9 --weight 250
-check "it has them" test "$(limits limited)" = "3.0GiB 1.0MiB off off off 7 4.0MiB 9 250 no "
-exec 9< /dev/kvctx/t/strict
-check "set others under an open session" kvctxctl tenant set t strict --write-budget 2M --max-pinned 5G --max-leased 6M
-exec 9<&-
-check "a reserve above the quota is refused" fails 'reserve: at most the quota' kvctxctl tenant set t limited --reserve 4G
-check "and what is not given stays" kvctxctl tenant set t limited --reserve off --urgent --max-inflight off
-check "a session sees the quota" prints "tenant_limit=$((3 << 30))" env KVCTX_NODE=/dev/kvctx/t/limited pages info
-check "limits are kept on media" bash -c "kvctxctl pool detach t && kvctxctl pool attach $a"
-check "those that were set" test "$(limits strict)" = "off off 2.0MiB 5.0GiB 6.0MiB off off off 100 yes "
-check "those that were left" test "$(limits limited)" = "3.0GiB off off off off 7 4.0MiB off 250 yes "
-check "who gets the slot next has none" bash -c 'kvctxctl tenant remove t limited && kvctxctl tenant add t limited'
-check "none" test "$(limits limited)" = "off off off off off off off off 100 yes "
-check "sessions see it again" prints 'tenant_flags=1' pages info
-check "and here it is gone" prints 'tenant_flags=0' env KVCTX_NODE=/dev/kvctx/t/strict pages info
-check "detach" kvctxctl pool detach t
+kvctxctl pool destroy "$a" --force > /dev/null
+c=$(nvmet_null_blk ctlc 32)
+pool_and_tenant_verbs "$a" "$b" "$c"
+unplug ctlc
 
 # Events
 ctl_genl events 6 60 > /tmp/events &

@@ -68,6 +68,47 @@ static int attach_links(const char *dir, const char *const *devices, uint32_t nr
 	return err;
 }
 
+/* The same node or file as an earlier one. What cannot be looked at, the engine refuses with the reason. */
+static bool attach_same(const char *const *devices, uint32_t nr)
+{
+	struct stat one, other;
+
+	if (stat(devices[nr], &one))
+		return false;
+	for (uint32_t i = 0; i < nr; i++)
+		if (!stat(devices[i], &other) && other.st_mode == one.st_mode &&
+		    (S_ISBLK(one.st_mode) ? other.st_rdev == one.st_rdev :
+		     other.st_dev == one.st_dev && other.st_ino == one.st_ino))
+			return true;
+	return false;
+}
+
+/* The engine speaks of links in a directory that nobody has heard of: say what they stand for */
+static void attach_translate(const char *dir, const char *const *devices, char *why)
+{
+	char said[KVD_WHY], *from = said, *at;
+	FILE *to;
+
+	memcpy(said, why, sizeof(said));
+	at = strstr(said, "; make ");
+	if (at && strstr(at, "/.degraded"))
+		strcpy(at, "; --degraded goes on without it");
+	to = fmemopen(why, KVD_WHY - 1, "w");
+	if (!to)
+		return;
+	while ((at = strstr(from, dir))) {
+		fwrite(from, 1, (size_t)(at - from), to);
+		from = at + strlen(dir);
+		if (*from == '/')
+			fputs(devices[strtoul(from + 1, &from, 10)], to);
+		else
+			from += strspn(from, ": ");
+	}
+	fputs(from, to);
+	fclose(to);
+	why[KVD_WHY - 1] = 0;
+}
+
 int kvd_attach_devices(const char *const *devices, uint32_t nr, bool degraded, struct kvd_pool **out, char *why)
 {
 	char dir[PATH_MAX];
@@ -76,6 +117,8 @@ int kvd_attach_devices(const char *const *devices, uint32_t nr, bool degraded, s
 	for (uint32_t i = 0; i < nr; i++)
 		if (*devices[i] != '/')
 			return kvd_refuse(why, -EINVAL, "%s: not an absolute path", devices[i]);
+		else if (attach_same(devices, i))
+			return kvd_refuse(why, -EINVAL, "%s: given twice", devices[i]);
 	if (nr == 1 && attach_is_directory(devices[0])) {
 		if (degraded)
 			return kvd_refuse(why, -EINVAL, "%s: name the members, or put a file .degraded there", devices[0]);
@@ -89,8 +132,10 @@ int kvd_attach_devices(const char *const *devices, uint32_t nr, bool degraded, s
 		kvd_refuse(why, err, "%s: %s", dir, strerror(-err));
 	else
 		err = kvd_pool_attach(dir, out, why);
-	if (err)
+	if (err) {
+		attach_translate(dir, devices, why);
 		attach_remove(dir);
+	}
 	return err;
 }
 

@@ -327,17 +327,26 @@ def blank(daemon, name, size=64 << 20):
     return path
 
 
-def test_members_come_and_go(daemon):
-    """What the module is asked in the guest, of members that are files; each check counts as one there."""
+def as_in_the_guest(daemon, script, function, nr, *files):
+    """What the module is asked in the guest, by the same @function of @script, which makes @nr checks; of pools in files."""
     tests = os.path.dirname(os.path.abspath(__file__)) + "/../../../selftests/kvctx"
-    files = [blank(daemon, name) for name in "abc"] + [blank(daemon, "s", 4 << 20)]
     env = {**os.environ, "PATH": f"{O}/bin:{O}/selftests:{os.environ['PATH']}", "KVCTX_SOCKET": daemon.run + "/control",
            "KVCTX_NODE": daemon.run + "/t/default"}
-    p = subprocess.run(["bash", "-c", f'. "{tests}/lib.sh"; . "{tests}/grow.sh"; members_come_and_go "$@"; finish', "grow",
-                        *files], env=env, capture_output=True, text=True, timeout=300, check=False)
-    if p.returncode or "not ok" in p.stdout or not p.stdout.endswith("\n1..49\n"):
+    p = subprocess.run(["bash", "-c", f'. "{tests}/lib.sh"; . "{tests}/{script}"; {function} "$@"; finish', script, *files],
+                       env=env, capture_output=True, text=True, timeout=300, check=False)
+    if p.returncode or "not ok" in p.stdout or not p.stdout.endswith(f"\n1..{nr}\n"):
         raise Failed(p.stdout + p.stderr)
     expect([], [n for n in os.listdir(daemon.run) if n.startswith(".pool-")])
+
+
+def test_members_come_and_go(daemon):
+    as_in_the_guest(daemon, "grow.sh", "members_come_and_go", 49, *[blank(daemon, name) for name in "abc"],
+                    blank(daemon, "s", 4 << 20))
+
+
+def test_verbs(daemon):
+    as_in_the_guest(daemon, "verbs.sh", "pool_and_tenant_verbs", 89, *[blank(daemon, name) for name in "ab"],
+                    blank(daemon, "s", 32 << 20))
 
 
 def test_members_of_a_directory(daemon):
