@@ -79,6 +79,7 @@ def calls(rows):
 
 def tails(rows):
     yield over_cases("p99.9 of loads beside a stream of stores", matrix(rows, "mixed-p99.9"), "ratio", 2.0, False)
+    yield over_cases("p99 of loads beside another tenant's stores", matrix(rows, "flood-p99"), "ratio", 1.5, False)
 
 
 def judge(rows):

@@ -189,7 +189,7 @@ def table(rows):
             f" {get('verify', 0):>3} {show(row['kvctx'], 1):>9} {show(get('raw'), 1):>9} {show(get('ratio'), 3):>6}"
             f" {show(get('kvctx_cpu'), 2):>8} {show(get('raw_cpu'), 2):>8} {show(get('cpu_ratio'), 2):>6}"
             f" {show(get('kvctx_insn'), 0):>10} {show(get('raw_insn'), 0):>10} {show(get('insn_ratio'), 3):>6}")
-    lines.append("load, store: MB/s; latency (alone) and mixed (beside stores): us; verify: ns a MiB added, beside "
+    lines.append("load, store: MB/s; latency (alone), mixed (beside stores) and flood (of another tenant): us; verify: ns a MiB added, beside "
                  "crc32c() alone;\nmatch: ns. crc 1: kvctx computes checksums, raw never does.")
     return lines
 

@@ -7,7 +7,7 @@
 #
 # Runs of raw io_uring and of kvctx alternate. Results go to /mnt/host, progress to the output:
 #   NAME.json   as fio wrote it. A job's name is engine.target.op.size.batch.segments.verify.pair; op is load, store,
-#               latency (loads at depth 1) or mixed (the same beside a stream of stores)
+#               latency (loads at depth 1), mixed (the same beside a stream of stores) or flood (of another tenant's stores)
 #   stat        lines "JOB prerun|postrun CPU-LINE" of /proc/stat before and after each job
 #   results     lines "@WHAT VALUE...", see the functions below
 . "$(dirname "$0")/lib.sh"
@@ -139,9 +139,10 @@ lay_out_hot() {
 	jobs_run /tmp/hot.json
 }
 
-# mixed TARGET: the same of hot pages while 16 stores are always under way; the end of the loads ends the stores
-mixed() {
-	local target=$1 pair engine hot n=12000
+# beside TARGET OP TENANT: the same of hot pages while 16 stores of that tenant are always under way; the end of the loads
+# ends the stores
+beside() {
+	local target=$1 op=$2 pair engine hot stores n=12000
 
 	# p99.9 needs many
 	case $target in
@@ -152,18 +153,20 @@ mixed() {
 		lay_out_hot
 		for engine in $(both 'raw kvctx' $pair); do
 			hot=size=2M
-			[ "$engine" = raw ] || hot='filename=hot size=2M'
+			stores=
+			[ "$engine" = raw ] || hot='filename=hot size=2M' stores=tenant=$3
 			jobs_begin /tmp/cell.fio
 			echo exitall >> /tmp/cell.fio
 			sed -i /stonewall/d /tmp/cell.fio
 			# shellcheck disable=SC2086 # one argument a line
-			job "$engine" "$engine.$target.mixed.64k.1.1.0.$pair" load 64k 1 $n $hot clat_percentiles=0 \
+			job "$engine" "$engine.$target.$op.64k.1.1.0.$pair" load 64k 1 $n $hot clat_percentiles=0 \
 				lat_percentiles=1
-			job "$engine" "stores-$engine-$pair" store 64k 16 0
-			cell_run "mixed.$target.$engine.$pair"
+			# shellcheck disable=SC2086 # a line, or none
+			job "$engine" "stores-$engine-$pair" store 64k 16 0 $stores
+			cell_run "$op.$target.$engine.$pair"
 		done
 	done
-	say "$target latency beside stores"
+	say "$target latency beside stores of tenant $3"
 }
 
 # verification CPUS: loads of kvctx with and without, and before each pair's loads with, crc32c() alone
@@ -236,6 +239,8 @@ for target; do
 	fi
 	# the stores evict what was there
 	cells $target store
-	mixed $target
+	beside $target mixed default
+	kvctxctl tenant add t flood > /dev/null || stop "no other tenant"
+	beside $target flood flood
 	kvctxctl pool detach t > /dev/null
 done

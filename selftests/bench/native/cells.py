@@ -50,6 +50,7 @@ def process_on_disk():
     yield cell("process", "disk", "load", 4 * MIB, 4, segments=1024)
     yield cell("process", "disk", "latency", 64 * KIB, 1)
     yield cell("process", "disk", "mixed", 64 * KIB, 1, bar=True)
+    yield cell("process", "disk", "flood", 64 * KIB, 1, bar=True)
 
 
 def process_in_memory():
@@ -86,4 +87,4 @@ STAGES = (control, process_on_disk, process_in_memory, daemon)
 
 def all_cells():
     found = [c for stage in STAGES for c in stage()]
-    return sorted(found, key=lambda c: c.op in ("store", "mixed"))
+    return sorted(found, key=lambda c: c.op in ("store", "mixed", "flood"))

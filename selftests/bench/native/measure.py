@@ -11,7 +11,7 @@ import os
 import subprocess
 import tempfile
 
-from place import Failed
+from place import FLOOD, Failed
 
 from figures import latency_of, rate_of     # by the path that cells.py sets
 
@@ -28,7 +28,7 @@ Run = collections.namedtuple("Run", "side pair rate cpu latency")
 
 
 def is_latency(cell):
-    return cell.op in ("latency", "mixed")
+    return cell.op in ("latency", "mixed", "flood")
 
 
 def is_store(cell):
@@ -48,8 +48,8 @@ class Bench:
     def head(self):
         return ["[global]", "thread", "norandommap", "randrepeat=1", "disk_util=0"]
 
-    def kvctx(self, disk, size, filename="pages"):
-        path = self.daemon.path if self.daemon else os.path.join(disk.pool, "default")
+    def kvctx(self, disk, size, filename="pages", tenant="default"):
+        path = os.path.join(self.daemon.path if self.daemon else disk.pool, tenant)
         # both engines have buffers in huge pages; what kvctxd maps is a memfd of its own
         memory = "arena" if self.daemon else "registered"
         return [f"ioengine=external:{self.build}/lib/kvctx-fio.so", f"path={path}", f"keyspace={size}",
@@ -70,7 +70,7 @@ class Bench:
         pids = "$PPID" + (f" {self.daemon.pid}" if self.daemon else "")
         return [f"exec_{when}run={self.build}/selftests/cputime {pids}" for when in ("pre", "post")]
 
-    def side(self, disk, cell, side, pair, hot=False):
+    def side(self, disk, cell, side, pair, hot=False, tenant="default"):
         """Lines of a job without its name, batches and limit. @hot: it loads what lay_out_hot() stored."""
         store, span = is_store(cell), HOT if hot else disk.span
         if side == "raw" or cell.target == "control":
@@ -79,7 +79,7 @@ class Bench:
         else:
             # keys of stores are new because no other job has this name
             new = f"new-{cell.disk}-{cell.target}-{cell.depth}-{cell.verify}-{pair}"
-            lines = self.kvctx(disk, cell.size, new if store else "hot" if hot else "pages")
+            lines = self.kvctx(disk, cell.size, new if store else "hot" if hot else "pages", tenant)
             lines += [f"verify_load={cell.verify}", f"segments={cell.segments}"] + ["overwrite_page=new"] * store
         return lines + [f"size={span}", "rw=randwrite" if store else "rw=randread"]
 
@@ -121,8 +121,8 @@ class Bench:
         """Runs of all pairs"""
         if cell.segments > 1:
             return [self.scattered(disk, cell, side, pair) for side, pair in self.order(cell)]
-        if cell.op == "mixed":
-            return [self.mixed(disk, cell, side, pair) for side, pair in self.order(cell)]
+        if cell.op in ("mixed", "flood"):
+            return [self.beside(disk, cell, side, pair) for side, pair in self.order(cell)]
         lines = []
         for side, pair in self.order(cell):
             lines += [f"[{side}.{pair}]", "stonewall", *self.side(disk, cell, side, pair), *self.depth(cell.depth),
@@ -147,15 +147,16 @@ class Bench:
         size, ns, cpu = (int(n) for n in done.stdout.split())
         return Run(side, pair, size / ns * 1000, cpu / size * 2**30 / 1e9, {})
 
-    def mixed(self, disk, cell, side, pair):
-        """Loads one at a time beside 16 stores"""
+    def beside(self, disk, cell, side, pair):
+        """Loads one at a time beside 16 stores, of the same tenant or of another"""
         stores = cell._replace(op="store", depth=16)
         if side == "kvctx":
             self.lay_out_hot(disk, cell)
         jobs = self.run_jobs([f"[{side}.{pair}]", *self.side(disk, cell, side, pair, hot=True), *self.depth(1),
                               *self.timed(cell),
-                              "[stores]", *self.side(disk, stores, side, f"mixed-{pair}"), *self.depth(16),
-                              *self.timed(cell)])
+                              "[stores]", *self.side(disk, stores, side, f"{cell.op}-{pair}",
+                                                     tenant=FLOOD if cell.op == "flood" else "default"),
+                              *self.depth(16), *self.timed(cell)])
         return run_of(jobs[0])
 
 

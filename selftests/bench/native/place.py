@@ -14,6 +14,7 @@ from cells import MIB
 
 POOL = "pool"               # its name, and the directory of its member
 SEGMENT = "64M"
+FLOOD = "flood"             # a tenant beside "default"
 
 
 class Failed(Exception):
@@ -71,20 +72,24 @@ class Daemon:
     """kvctxd for the pool of a disk"""
 
     def __init__(self, program, disk):
-        self.disk = disk
+        self.disk, self.program = disk, program
         self.run = tempfile.mkdtemp(prefix="kvctx-bench.")  # a socket's path has room for 107 bytes, wherever the disk is
-        self.path = os.path.join(self.run, POOL, "default")
+        self.path = os.path.join(self.run, POOL)            # of its tenants
         with open(os.path.join(disk.dir, "kvctxd.log"), "w", encoding="utf-8") as log:
             # pylint: disable-next=consider-using-with # it runs on
             self.process = subprocess.Popen([program, "--run", self.run, disk.pool], stdout=log, stderr=log)
         self.pid = self.process.pid
         end = time.monotonic() + 30
-        while not os.path.exists(self.path):
+        while not os.path.exists(os.path.join(self.path, "default")):
             if self.process.poll() is not None or time.monotonic() > end:
                 self.stop()
                 with open(log.name, encoding="utf-8") as f:
                     raise Failed(f"kvctxd: {f.read().strip()}")
             time.sleep(0.05)
+
+    def add_tenant(self, name):
+        call(os.path.join(os.path.dirname(self.program), "kvctxctl"), "tenant", "add", POOL, name,
+             "--socket", os.path.join(self.run, "control"))
 
     def stop(self):
         self.process.terminate()

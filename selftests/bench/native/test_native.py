@@ -51,7 +51,7 @@ class CellsTest(unittest.TestCase):
             self.assertTrue(any(f[:2] == ("control", op) for f in found))
 
     def test_stores_come_last(self):
-        ops = [c.op in ("store", "mixed") for c in cells.all_cells()]
+        ops = [c.op in ("store", "mixed", "flood") for c in cells.all_cells()]
         self.assertEqual(ops, sorted(ops))
 
 
@@ -145,6 +145,9 @@ class BarTest(unittest.TestCase):
         text = "p99.9 of loads beside stores, process"
         self.assertTrue(self.bar([row(op="mixed-p99.9", kvctx=200)], text).met)
         self.assertFalse(self.bar([row(op="mixed-p99.9", kvctx=201)], text).met)
+        text = "p99 of loads beside another tenant's, process"
+        self.assertTrue(self.bar([row(op="flood-p99", kvctx=150)], text).met)
+        self.assertFalse(self.bar([row(op="flood-p99", kvctx=151)], text).met)
 
 
 class PlaceTest(unittest.TestCase):
@@ -166,7 +169,7 @@ class PlaceTest(unittest.TestCase):
             os.chmod(program, 0o755)
             daemon = place.Daemon(program, PLACE._replace(dir=deep))
             daemon.stop()
-            self.assertLess(len(os.fsencode(daemon.path)), 108)
+            self.assertLess(len(os.fsencode(os.path.join(daemon.path, "default"))), 108)
             self.assertFalse(os.path.exists(daemon.run))
 
 
@@ -186,6 +189,10 @@ class JobsTest(unittest.TestCase):
         self.assertEqual([kvctx[k] for k in ("size", "bs", "rw")], [raw[k] for k in ("size", "bs", "rw")])
         self.assertEqual((kvctx["path"], kvctx["verify_load"]), ("/d/pool/default", "0"))
         self.assertEqual((raw["filename"], raw["direct"]), ("/d/raw0", "1"))
+
+    def test_a_flood_is_another_tenants(self):
+        cell = cells.cell("process", "disk", "store", 64 * KIB, 16)
+        self.assertEqual(self.lines(cell, "kvctx", tenant="flood")["path"], "/d/pool/flood")
 
     def test_control_is_raw_on_two_files(self):
         for op, size in (("load", PLACE.span), ("store", PLACE.size)):
