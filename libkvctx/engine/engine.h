@@ -203,6 +203,12 @@ struct kve_pool {
 	} accounts[KVC_TENANTS_MAX];
 };
 
+/*
+ * Who serves pools to others is told of their members: one has left its pool, or was lost. By a thread of the engine, which
+ * holds the pool's super_lock where one has left; NULL: nobody is told. Set before the first pool is attached.
+ */
+extern void (*kve_member_told)(struct kve_member *m, bool left);
+
 /* Held over the I/O of an attach */
 extern u64 kve_index_max;	/* bytes that the index of a pool attached from now on may take; 0: a quarter of memory */
 extern pthread_mutex_t kve_admin_lock;

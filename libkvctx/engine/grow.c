@@ -413,6 +413,8 @@ static void leave_take_out(struct kve_member *m)
 	if (m->dev && grow_forget_entry(m->dev))
 		grow_wipe(m);
 	kve_log(LOG_INFO, "pool %s: member %u (%s) removed", p->name, m->index, m->dev ? m->dev->path : "missing");
+	if (kve_member_told)
+		kve_member_told(m, true);
 	grow_exit(m);
 }
 

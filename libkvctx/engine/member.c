@@ -147,6 +147,8 @@ static void member_leave_stops(struct kve_pool *p)
 				p->name, i);
 }
 
+void (*kve_member_told)(struct kve_member *m, bool left);
+
 void kve_member_lose(struct kve_member *m)
 {
 	struct kve_pool *p = m->pool;
@@ -166,4 +168,6 @@ void kve_member_lose(struct kve_member *m)
 	pthread_mutex_unlock(&p->config_lock);
 	kve_members_write_super(p);
 	pthread_mutex_unlock(&p->super_lock);
+	if (kve_member_told)
+		kve_member_told(m, false);
 }

@@ -324,6 +324,7 @@ int nl_request(const struct ctl *c, const struct nl_request *rq, struct json_obj
 
 struct hearing {
 	bool (*event)(void *arg, uint8_t cmd, const struct nl_object *o);
+	bool (*lost)(void *arg);
 	void *arg;
 	bool more;
 };
@@ -342,25 +343,45 @@ static int on_event(struct nl_msg *msg, void *arg)
 	return h->more ? NL_OK : NL_STOP;
 }
 
-/* As a member of the group */
-static int hear(const struct ctl *c, struct nl_sock *sk, struct hearing *h, bool (*lost)(void *arg))
+/* As a member of the group. 0 or a libnl error */
+static int join(struct nl_sock *sk)
 {
 	int ret = genl_ctrl_resolve_grp(sk, KVCTX_GENL_NAME, KVCTX_GENL_MCGRP_MGMT);
 
-	if (ret >= 0)
-		ret = nl_socket_add_membership(sk, ret);
+	return ret < 0 ? ret : nl_socket_add_membership(sk, ret);
+}
+
+/* kvctxd's way to say that some did not fit */
+static int on_overrun(struct nl_msg *msg, void *arg)
+{
+	struct hearing *h = arg;
+
+	(void)msg;
+	h->more = h->lost(h->arg);
+	return h->more ? NL_SKIP : NL_STOP;
+}
+
+static int hear(const struct ctl *c, struct nl_sock *sk, struct hearing *h)
+{
+	int ret = nl_socket_path(c) ? nl_socket_listen(sk) : join(sk);
+
 	nl_socket_disable_seq_check(sk);
 	nl_socket_modify_cb(sk, NL_CB_VALID, NL_CB_CUSTOM, on_event, h);
+	nl_socket_modify_cb(sk, NL_CB_OVERRUN, NL_CB_CUSTOM, on_overrun, h);
 	while (ret >= 0 && h->more) {
 		ret = nl_recvmsgs_default(sk);
 		/* ENOBUFS: some did not fit into the socket */
 		if (ret == -NLE_NOMEM) {
-			h->more = lost(h->arg);
+			h->more = h->lost(h->arg);
 			ret = 0;
 		}
 	}
 	if (ret == -NLE_PERM) {
 		ctl_command_error(c, "not permitted; this needs CAP_NET_ADMIN (root)");
+		return CTL_NODEV;
+	}
+	if (ret == -NLE_NODEV && nl_socket_path(c)) {
+		ctl_command_error(c, "kvctxd has ended");
 		return CTL_NODEV;
 	}
 	if (ret < 0)
@@ -371,22 +392,19 @@ static int hear(const struct ctl *c, struct nl_sock *sk, struct hearing *h, bool
 int nl_events(const struct ctl *c, bool (*event)(void *arg, uint8_t cmd, const struct nl_object *o),
 	      bool (*lost)(void *arg), void *arg)
 {
-	struct hearing h = { .event = event, .arg = arg, .more = true };
+	struct hearing h = { .event = event, .lost = lost, .arg = arg, .more = true };
 	struct nl_sock *sk;
 	int family, status;
 
-	if (nl_socket_path(c)) {
-		ctl_command_error(c, "kvctxd tells no events; its log does");
-		return CTL_NOSUPP;
-	}
 	sk = nl_socket_alloc();
 	if (!sk) {
 		ctl_command_error(c, "%s", strerror(ENOMEM));
 		return CTL_FAILED;
 	}
-	status = open_family(c, sk, &family);
+	status = nl_socket_path(c) ? nl_socket_open(c, sk, &family) : open_family(c, sk, &family);
 	if (!status)
-		status = hear(c, sk, &h, lost);
+		status = hear(c, sk, &h);
+	nl_socket_close();
 	nl_socket_free(sk);
 	return status;
 }

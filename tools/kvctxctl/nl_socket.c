@@ -5,6 +5,7 @@
  * argument: hence the descriptor here.
  */
 #include <errno.h>
+#include <netlink/genl/genl.h>
 #include <netlink/netlink.h>
 #include <netlink/msg.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@
 
 #define FAMILY		NLMSG_MIN_TYPE	/* there is nobody to ask for its number */
 #define MESSAGE_MAX	65536
+#define LISTEN		255	/* kvctxd's request to be told of what happens */
 
 static int socket_fd = -1;
 static const char *socket_path;
@@ -87,6 +89,11 @@ int nl_socket_open(const struct ctl *c, struct nl_sock *sk, int *family)
 	nl_cb_put(cb);
 	*family = FAMILY;
 	return CTL_OK;
+}
+
+int nl_socket_listen(struct nl_sock *sk)
+{
+	return genl_send_simple(sk, FAMILY, LISTEN, KVCTX_GENL_VERSION, 0);
 }
 
 void nl_socket_close(void)

@@ -3,7 +3,7 @@
  * Who connects to the control socket, and the table of requests.
  *
  * Who may connect may do everything: the socket is that of the daemon's own user, and root. A connection is served by a
- * thread of its own. Changes of a pool wait for each other, which may take as long as its devices do, and those of other
+ * thread of its own, also that of one who listens (events.c). Changes of a pool wait for each other, which may take as long as its devices do, and those of other
  * pools do not; who only asks waits for nobody.
  */
 #include <errno.h>
@@ -72,6 +72,36 @@ static const struct control_verb {
 	{ KVCTX_CMD_PEER_GET, .any = control_no_peers },
 };
 
+/* What a change is told of as: a pool, or a tenant; of the removal of a member the engine tells when it is over */
+static struct nl_msg *control_event(const struct control_request *rq, struct kvd_pool *p)
+{
+	const char *tenant = control_text(rq, KVCTX_A_TENANT);
+
+	switch (rq->genl->cmd) {
+	case KVCTX_CMD_TENANT_ADD:
+	case KVCTX_CMD_TENANT_SET:
+	case KVCTX_CMD_TENANT_REMOVE:
+		return tenant ? kvd_event_tenant(rq->genl->cmd, p, tenant) : NULL;
+	case KVCTX_CMD_POOL_REMOVE:
+		return NULL;
+	default:
+		return rq->attrs[KVCTX_A_DRY_RUN] ? NULL : kvd_event_pool(rq->genl->cmd, p);
+	}
+}
+
+static int control_change(struct control_request *rq, const struct control_verb *v, struct kvd_pool *p)
+{
+	bool ends = v->cmd == KVCTX_CMD_POOL_DETACH || v->cmd == KVCTX_CMD_TENANT_REMOVE;
+	struct nl_msg *event = ends ? control_event(rq, p) : NULL;
+	int err = v->change(rq, p);
+
+	if (!err)
+		kvd_event_send(ends ? event : control_event(rq, p));
+	else
+		nlmsg_free(event);
+	return err;
+}
+
 static int control_of_pool(struct control_request *rq, const struct control_verb *v)
 {
 	const char *name = control_text(rq, KVCTX_A_POOL);
@@ -83,7 +113,7 @@ static int control_of_pool(struct control_request *rq, const struct control_verb
 	p = kvd_pool_hold(name, v->change);
 	if (!p)
 		return kvd_refuse(rq->why, -ENOENT, "no pool named %s is attached", name);
-	err = v->change ? v->change(rq, p) : v->tell(rq, p);
+	err = v->change ? control_change(rq, v, p) : v->tell(rq, p);
 	kvd_pool_put(p, v->change);
 	return err;
 }
@@ -121,8 +151,8 @@ static int control_dispatch(struct control_request *rq)
 
 /* Connections */
 
-/* One packet. false: it is no request, or nobody reads the answer */
-static bool control_serve(int sock, void *buf, ssize_t bytes)
+/* One packet. false: it is no request, or nobody reads the answer. @l listens from the request for it on */
+static bool control_serve(int sock, void *buf, ssize_t bytes, struct kvd_listener *l)
 {
 	struct control_request rq = { .nlh = buf };
 	int err;
@@ -131,7 +161,10 @@ static bool control_serve(int sock, void *buf, ssize_t bytes)
 	    nlmsg_datalen(rq.nlh) < (int)GENL_HDRLEN || rq.nlh->nlmsg_type != KVD_FAMILY)
 		return false;
 	rq.genl = nlmsg_data(rq.nlh);
-	err = control_dispatch(&rq);
+	if (rq.genl->cmd == KVD_CMD_LISTEN)
+		err = kvd_events_listen(l, sock);
+	else
+		err = control_dispatch(&rq);
 	kvd_answer_end(&rq, err);
 	return kvd_answer_send(&rq, sock);
 }
@@ -140,11 +173,13 @@ static void *control_run(void *arg)
 {
 	int *slot = arg, sock = *slot;
 	void *buf = malloc(KVD_MESSAGE_MAX);
+	struct kvd_listener l = { .sock = -1 };
 	ssize_t n;
 
 	while (buf && (n = recv(sock, buf, KVD_MESSAGE_MAX, 0)) > 0)
-		if (!control_serve(sock, buf, n))
+		if (!control_serve(sock, buf, n, &l))
 			break;
+	kvd_events_unlisten(&l);
 	free(buf);
 	pthread_mutex_lock(&kvd_lock);
 	close(sock);

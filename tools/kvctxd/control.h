@@ -20,7 +20,11 @@
 #include "kvctxd.h"
 
 #define KVD_FAMILY	NLMSG_MIN_TYPE
+/* A request of kvctxd alone: who sent it hears what the group "mgmt" does */
+#define KVD_CMD_LISTEN	255
 #define KVD_MESSAGE_MAX	65536U
+
+struct kve_member;
 
 struct control_request {
 	const struct nlmsghdr *nlh;
@@ -59,6 +63,25 @@ int kvd_report_pool(struct nl_msg *msg, struct kvd_pool *p);
 int kvd_report_tenant(struct nl_msg *msg, struct kvd_tenant *t);
 int kvd_report_stats(struct nl_msg *msg, struct kvd_pool *p);
 int kvd_report_tenant_stats(struct nl_msg *msg, struct kvd_tenant *t);
+int kvd_report_member(struct nl_msg *msg, struct kve_member *m);	/* alone, with its pool's name */
+
+/* events.c */
+
+struct kvd_listener {
+	struct kvd_listener *next;
+	int sock;
+	bool lost;			/* events did not fit, and he was not told so */
+};
+
+/* @l is the caller's, with @sock -1 until then; until unlisten it is told on @sock. 0, -EBUSY: it is already */
+int kvd_events_listen(struct kvd_listener *l, int sock);
+void kvd_events_unlisten(struct kvd_listener *l);		/* also of one that never listened */
+/* What is told when it has happened. A removal is described before it, so these two steps. NULL: nothing is to be sent */
+struct nl_msg *kvd_event_pool(uint8_t cmd, struct kvd_pool *p);
+struct nl_msg *kvd_event_tenant(uint8_t cmd, struct kvd_pool *p, const char *name);	/* the pool is held alone */
+void kvd_event_send(struct nl_msg *msg);
+/* The engine tells of a member: it has left the pool, or was lost */
+void kvd_event_member(struct kve_member *m, bool left);
 
 /*
  * control_pool.c, control_tenant.c: what a request asks for. 0, or -errno, with a sentence in @rq->why where there is

@@ -35,6 +35,7 @@ int kvd_control_attach(struct control_request *rq)
 	if (err)
 		return err;
 	err = kvd_control_put_pool(rq, p);
+	kvd_event_send(kvd_event_pool(KVCTX_CMD_POOL_ATTACH, p));
 	kvd_pool_put(p, false);
 	return err;
 }

@@ -19,6 +19,7 @@
  *	control_tenant.c  about tenants
  *	answer.c	what is answered: the messages, and
  *	report.c	the objects in them: pools, tenants, counters
+ *	events.c	who listens is told what happened
  *	main.c		options, signals, the loop that accepts
  *
  * Floors, lowest first; a file calls only what is below it.
@@ -27,9 +28,10 @@
  *   3  request
  *   4  pools
  *   5  conn attach report answer
- *   6  control_pool control_tenant
- *   7  control
- *   8  main
+ *   6  events
+ *   7  control_pool control_tenant
+ *   8  control
+ *   9  main
  *
  * Clients are hostile. A message is received into memory of ours before anything of it is looked at. Shared memory is
  * only ever the ring's head and the door, both read once and trusted for nothing but the client's own completions, and

@@ -302,6 +302,7 @@ int main(int argc, char **argv)
 	main_journal = getenv("JOURNAL_STREAM");
 	main_raise_files();
 	kvctx_set_log(main_log, NULL);
+	kve_member_told = kvd_event_member;
 	signals = main_signals();
 	kvd_loop = epoll_create1(EPOLL_CLOEXEC);
 	if (signals < 0 || kvd_loop < 0 || kvd_watch(signals, KVD_ID_SIGNAL)) {

@@ -61,6 +61,11 @@ static int report_member(struct nl_msg *msg, struct kve_member *m)
 	return err;
 }
 
+int kvd_report_member(struct nl_msg *msg, struct kve_member *m)
+{
+	return nla_put_string(msg, KVCTX_A_POOL, m->pool->name) ?: report_member(msg, m);
+}
+
 static u32 report_state(const struct kve_pool *p)
 {
 	for (u32 i = 0; i < kve_nr_members(p); i++)

@@ -320,6 +320,71 @@ def test_attach_and_detach(daemon):
     expect([], daemon.json("pool", "list")["pools"])
 
 
+def listener(daemon, *args):
+    """kvctxctl events; its first line has come when it listens, since somebody makes and removes a tenant until then"""
+    p = subprocess.Popen([*daemon.program("bin/kvctxctl"), "events", "--socket", daemon.run + "/control", "-o", "json", *args],
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    lines = []
+    reader = threading.Thread(target=lambda: lines.extend(iter(p.stdout.readline, "")), daemon=True)
+    reader.start()
+
+    def hears():
+        daemon.ctl("tenant", "add", "kv0", "probe")
+        daemon.ctl("tenant", "remove", "kv0", "probe")
+        return lines
+    until(hears, "the first event")
+    # all that was made for it
+    until(lambda: lines and json.loads(lines[-1])["event"] == "tenant_removed", "the last one")
+    seen = len(lines)
+    return p, reader, lambda: [json.loads(line) for line in lines[seen:]]
+
+
+def test_events_of_control(daemon):
+    p, reader, events = listener(daemon)
+    files = [blank(daemon, name) for name in "ab"]
+    subprocess.run([*daemon.program("bin/kvctxctl"), "pool", "format", "t", files[0], "--force", "--segment-size", "1M"], check=True,
+                   stdout=subprocess.DEVNULL)
+    daemon.ctl("pool", "attach", files[0])
+    daemon.ctl("tenant", "add", "t", "alice")
+    daemon.ctl("tenant", "add", "t", "alice", ok=False)
+    daemon.ctl("tenant", "set", "t", "alice", "--quota", "1M")
+    daemon.ctl("tenant", "remove", "t", "alice")
+    daemon.ctl("pool", "set", "t", "--discard", "off")
+    daemon.ctl("pool", "add", "t", files[1], "--force")
+    daemon.ctl("pool", "remove", "t", "1", "--drop")
+    daemon.ctl("pool", "detach", "t")
+    until(lambda: len(events()) >= 8, "eight events")
+    expect([("pool_attached", "t"), ("tenant_added", "t"), ("tenant_set", "t"), ("tenant_removed", "t"), ("pool_set", "t"),
+            ("member_added", "t"), ("member_removed", "t"), ("pool_detached", "t")],
+           [(e["event"], e["pool"]) for e in events()])
+    expect([1 << 20, 1 << 20], [e["object"]["quota"] for e in events()[2:4]], "the tenant as it was")
+    expect([1], [m["index"] for m in events()[6]["object"]["members"]], "which one")
+    daemon.kill()
+    expect(3, p.wait(20))
+    expect(True, "kvctxd has ended" in p.stderr.read())
+    reader.join(20)
+    daemon.start()
+
+
+def test_events_that_nobody_reads(daemon):
+    """A listener that is stopped keeps nobody waiting, and is told that some are missing."""
+    p, reader, events = listener(daemon)
+    p.send_signal(signal.SIGSTOP)
+    for n in range(400):
+        daemon.ctl("tenant", "set", "kv0", "default", "--quota", f"{n + 1}M")
+    p.send_signal(signal.SIGCONT)
+
+    def told():
+        daemon.ctl("tenant", "set", "kv0", "default", "--quota", "1G")
+        return "lost" in [e["event"] for e in events()]
+    until(told, "that some are missing")
+    first = [e["object"]["quota"] >> 20 for e in events()[:10]]
+    expect(list(range(1, 11)), first, "those that fitted")
+    p.terminate()
+    p.wait(20)
+    reader.join(20)
+
+
 def blank(daemon, name, size=64 << 20):
     path = daemon.folder + "/" + name
     with open(path, "wb") as f:
@@ -846,6 +911,24 @@ def test_device_that_does_not_answer(daemon):
         until(lambda: not daemon.sessions(), "its end")
         expect(["there: 8 wrong: 0"], run_client(daemon, "check", "8"))
         daemon.end()
+
+
+def test_a_lost_member_is_an_event(daemon):
+    slow = Slow(daemon).__enter__()
+    try:
+        _, _, events = listener(daemon, "--count", "100")
+        slow.fs.kill()
+        slow.fs.wait()
+        daemon.ctl("tenant", "set", "kv0", "default", "--quota", "1G", ok=False)
+        until(lambda: "member_lost" in [e["event"] for e in events()], "the event")
+        told = [e for e in events() if e["event"] == "member_lost"]
+        expect([("kv0", [(0, "failed")])],
+               [(e["pool"], [(m["index"], m["state"]) for m in e["object"]["members"]]) for e in told])
+        expect("degraded", daemon.json("pool", "show", "kv0")["pool"]["state"])
+    finally:
+        daemon.kill()
+        subprocess.run(["sh", "-c", f"umount -l {slow.mount} || fusermount3 -uz {slow.mount}"], stderr=subprocess.DEVNULL,
+                       check=False)
 
 
 def other_pool(daemon):
