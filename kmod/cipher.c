@@ -46,10 +46,14 @@ static int cipher_set_key(struct kvctx_cipher *c)
 
 static struct key *cipher_find_key(const char *name)
 {
-	struct key *key = request_key(&key_type_logon, name, NULL);
+	struct key *key = request_key(&key_type_logon, name, NULL), *user;
 
+	if (!IS_ERR(key))
+		return key;
 	/* that type's names have a prefix; what has none is not found, or not looked for */
-	return IS_ERR(key) ? request_key(&key_type_user, name, NULL) : key;
+	user = request_key(&key_type_user, name, NULL);
+	/* one that was there and ended is what to tell of */
+	return user == ERR_PTR(-ENOKEY) && key != ERR_PTR(-EINVAL) ? key : user;
 }
 
 /*

@@ -211,7 +211,8 @@ u32 kvc_tenant_keyspaces(struct kvc_pool *p, u32 slot);	/* that it has now */
  * sets the CRC of each chunk, then commits (publishes; cannot fail) or aborts. Who does not know the CRCs sets no_crcs
  * before the commit: the page is marked, and nobody checks it. The page goes to one of @members, a mask by number.
  * What the caller writes for a tenant with a key is encrypted, which is the caller's to do, with a nonce that it sets
- * too; CRCs are of what is written.
+ * too; CRCs are of what is written, to the end of its last block: of bytes behind the page depends how the last ones of it
+ * are decrypted.
  * begin: 0, -EEXIST (present: DEDUP), -EINPROGRESS (pending by another: DEDUP), -EAGAIN (no space yet: reclaim was
  * asked for, wait for ops->space), -ENOSPC (nothing evictable; at the tenant's quota: nothing of its own), -EDQUOT (the
  * write budget is spent and the key was not seen before; now it was), -ENODEV (none of the members online, or
@@ -237,6 +238,7 @@ struct kvc_store {
 	u32	stream;
 	u64	offset;			/* bytes from the start of the device, KVC_BLOCK aligned */
 	u32	length;			/* page bytes; the write is padded to whole blocks by the caller */
+	u32	summed;			/* of these CRCs are: the page; where it is encrypted, its blocks */
 	u32	nr_chunks;
 	bool	no_crcs;		/* begin clears it */
 	/* private */
@@ -265,6 +267,7 @@ struct kvc_load {
 	u64	offset;			/* bytes from the start of the device, KVC_BLOCK aligned */
 	u64	seq;			/* with the key: of these bytes and no others, wherever they are moved to */
 	u32	length;			/* bytes of the whole page */
+	u32	summed;			/* of these CRCs are, as in struct kvc_store */
 	u32	nr_chunks;
 	bool	no_crcs;		/* it was stored without: it cannot be checked */
 	/* private */
@@ -407,7 +410,10 @@ bool kvc_flushed(struct kvc_pool *p, u32 member, u64 mark);
 void kvc_pool_rest(struct kvc_pool *p);
 u32 kvc_work_crc(struct kvc_pool *p, const struct kvc_work *w, u32 chunk);
 
-/* Have the page's bytes from @pos on, in @buf, the CRCs of their chunks? @pos is a chunk's first byte. 0, -EBADMSG */
+/*
+ * Have the page's @len bytes from @pos on, in @buf, the CRCs of their chunks? @pos is a chunk's first byte; behind the last
+ * ones @buf has the rest of their block. 0, -EBADMSG
+ */
 int kvc_work_check(struct kvc_pool *p, const struct kvc_work *w, const u8 *buf, u32 pos, u32 len);
 void kvc_work_done(struct kvc_pool *p, struct kvc_work *w, int err);
 

@@ -46,7 +46,8 @@ static void know_limits(struct kvc_pool *p, u32 slot)
 	WRITE_ONCE(p->accounts[slot].weight, l->weight ?: KVC_WEIGHT);
 	WRITE_ONCE(p->accounts[slot].pace.bandwidth, l->bandwidth);
 	WRITE_ONCE(p->accounts[slot].pace.inflight, l->inflight);
-	WRITE_ONCE(p->accounts[slot].pace.generation, p->accounts[slot].pace.generation + 1);
+	/* pairs with kvc_tenant_pace() */
+	os_store_release(&p->accounts[slot].pace.generation, p->accounts[slot].pace.generation + 1);
 	WRITE_ONCE(p->accounts[slot].paced, l->bandwidth || l->inflight);
 }
 
@@ -238,10 +239,13 @@ const bool *kvc_tenant_paced(const struct kvc_pool *p, u32 slot)
 struct kvc_pace kvc_tenant_pace(const struct kvc_pool *p, u32 slot)
 {
 	const struct kvc_pace *pace = &p->accounts[slot].pace;
+	struct kvc_pace now;
 
-	return (struct kvc_pace){
-		READ_ONCE(pace->bandwidth), READ_ONCE(pace->inflight), READ_ONCE(pace->generation),
-	};
+	/* pairs with know_limits(): the limits are of this generation, or newer, and then so is the next look */
+	now.generation = os_load_acquire(&pace->generation);
+	now.bandwidth = READ_ONCE(pace->bandwidth);
+	now.inflight = READ_ONCE(pace->inflight);
+	return now;
 }
 
 int kvc_tenant_pin(struct kvc_pool *p, u32 slot, u64 bytes)

@@ -93,6 +93,8 @@ int kvc_work_check(struct kvc_pool *p, const struct kvc_work *w, const u8 *buf, 
 {
 	u32 chunk = pos / p->chunk_size, done, n;
 
+	if (pos + len == w->len)
+		len = w->src.summed - pos;
 	for (done = 0; done < len && !w->no_crcs; done += n, chunk++) {
 		n = min(len - done, p->chunk_size);
 		if (kvc_crc_finish(kvc_crc_feed(KVC_CRC_INIT, buf + done, n)) != kvc_work_crc(p, w, chunk))

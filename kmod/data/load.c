@@ -85,7 +85,7 @@ static int load_frame(struct kvctx_op *op)
 	const struct kvc_load *ld = &op->load.page;
 	u32 unit = op->session->cipher ? KVC_BLOCK : kvctx_io_unit(op->session->pool->members[ld->member].bdev);
 	u32 chunk = op->load.verify ? kvc_chunk_size(op->session->pool->core) : 0;
-	struct kvctx_frame f = kvctx_frame_of(op->call.offset, op->call.length, ld->length, chunk, unit);
+	struct kvctx_frame f = kvctx_frame_of(op->call.offset, op->call.length, ld->summed, chunk, unit);
 	struct kvctx_piece head = { .length = f.head }, tail = { .length = f.tail };
 	u32 n = 0;
 
@@ -333,21 +333,34 @@ static int load_tell_crcs(struct kvctx_op *op)
 	return 0;
 }
 
+static void load_seal_work(struct work_struct *work)
+{
+	struct kvctx_op *op = container_of(work, struct kvctx_op, run.work);
+	int err = load_seal(op);
+
+	if (err)
+		cmpxchg(&op->io.error, 0, err);
+	else
+		kvctx_io_submit(op, REQ_OP_READ);
+	kvctx_io_put(op);
+}
+
 /* The operation's turn has come: the device fills its memory. Or it will not come, and @err ends the operation. */
 void kvctx_load_go(struct kvctx_op *op, int err)
 {
 	if (err) {
 		load_end(op, err);
+		op->io.bytes = 0;
 		kvctx_op_complete(op, err, 0);
 		return;
 	}
 	atomic_set(&op->io.pending, 1);
-	if (unlikely(op->session->cipher))
-		err = load_seal(op);
-	if (err)
-		cmpxchg(&op->io.error, 0, err);
-	else
-		kvctx_io_submit(op, REQ_OP_READ);
+	/* so much memory is not looked for where others wait for theirs to go on */
+	if (unlikely(op->session->cipher)) {
+		kvctx_op_process(op, load_seal_work);
+		return;
+	}
+	kvctx_io_submit(op, REQ_OP_READ);
 	kvctx_io_put(op);
 }
 
@@ -408,7 +421,7 @@ int kvctx_load_move(struct kvctx_op *op)
 		return err;
 	}
 	/* of a part of chunks whole ones are read */
-	if (unlikely(op->call.pace.counts))
+	if (unlikely(op->call.pace.state))
 		kvctx_pace_charge(&op->session->pool->pace, &op->call, op->io.bytes);
 	kvctx_turn_take(op);
 	return 0;

@@ -113,10 +113,14 @@ int kvctx_req_unwanted(struct kvctx_req *req)
 /* Apart, as few have a pace */
 static noinline void op_leave_pace(struct kvctx_op *op)
 {
+	bool again = op->call.pace.state == KVCTX_PACE_AGAIN;
 	struct kvctx_pool *p = op->session->pool;
 
 	if (kvctx_pace_leave(&p->pace, &op->call, op->io.bytes))
 		mod_delayed_work(p->io_wq, &p->pace_work, 0);
+	/* the next one of such */
+	if (again && p->space.some)
+		mod_delayed_work(p->io_wq, &p->space_work, 0);
 }
 
 /* Apart, as few have somebody else who takes their result. Fills of slots are nobody's operations. */
@@ -133,7 +137,7 @@ void kvctx_op_complete(struct kvctx_op *op, s32 res, u32 flags)
 	u64 now;
 
 	os_trace_op(op_completed, &op->call, -1, res);
-	if (unlikely(op->call.pace.counts))
+	if (unlikely(op->call.pace.state))
 		op_leave_pace(op);
 	kvctx_op_put_pieces(op);
 	if (unlikely(op->to.done)) {

@@ -43,7 +43,7 @@ static bool store_reads(const struct kvctx_op *op)
 static void store_crcs(struct kvctx_op *op)
 {
 	struct kvc_pool *core = op->session->pool->core;
-	u32 size = kvc_chunk_size(core), left = op->call.length, chunk, n, crc;
+	u32 size = kvc_chunk_size(core), left = op->store.page.summed, chunk, n, crc;
 	struct kvctx_cursor c;
 
 	kvctx_cursor_init(&c, op->io.pieces);
@@ -187,6 +187,7 @@ static void store_go(struct kvctx_op *op, int err)
 {
 	if (err) {
 		kvc_store_abort(op->session->pool->core, &op->store.page);
+		op->io.bytes = 0;
 		kvctx_op_complete(op, err, 0);
 		return;
 	}
@@ -207,6 +208,8 @@ static int store_attempt(struct kvctx_op *op)
 	struct kvctx_session *s = op->session;
 	int err;
 
+	if (unlikely(op->call.pace.state) && !kvctx_pace_may_resume(&s->pool->pace, &op->call))
+		return -EAGAIN;
 	if (READ_ONCE(s->pool->write_budget))
 		kvc_budget_tick(s->pool->core, (u64)ktime_get_boottime_seconds());
 	if (unlikely(op->call.flags & KVCTX_OP_REPLACE))
@@ -225,6 +228,8 @@ static int store_attempt(struct kvctx_op *op)
 	}
 	if (err)
 		return err;
+	if (unlikely(op->call.pace.state))
+		kvctx_pace_resume(&s->pool->pace, &op->call);
 	op->io.bytes = kvc_blocks(op->call.length) << KVC_BLOCK_SHIFT;
 	if (op->io.bytes > op->call.length)
 		op->mem.user[op->mem.nr] = (struct kvctx_piece){ .length = op->io.bytes - op->call.length };

@@ -33,6 +33,7 @@ int kvctx_attempt(struct kvctx_op *op, bool behind)
 		err = op->kind->attempt(op);
 	if (err != -EAGAIN)
 		return err;
+	kvctx_pace_park(&p->pace, &op->call);
 	err = kvctx_park(&p->space, &op->call);
 	if (err)
 		return err;
@@ -60,7 +61,7 @@ int kvctx_pace(struct kvctx_op *op)
 	ret = op->kind->attempt(op);
 	if (ret) {
 		kvctx_pace_leave(&p->pace, &op->call, false);
-		op->call.pace.counts = false;
+		op->call.pace.state = KVCTX_PACE_NONE;
 	}
 	return ret;
 }

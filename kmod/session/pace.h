@@ -12,8 +12,10 @@
 /* A tenant's */
 struct kvctx_lane {
 	struct os_atomic inflight;	/* operations that went, and have not ended */
+	struct os_atomic again;		/* those of them that had to wait for space first, beside the others */
 	struct os_atomic64 next;	/* when what went is paid for: none goes before. It may wrap */
 	struct kvc_pace limit;		/* in force; under the queue's lock, also read without it */
+	u64 late;			/* when one went that had waited too long for its rank; the same lock */
 	struct kvctx_queue queue;	/* a rank each, as for turns */
 };
 
@@ -45,15 +47,46 @@ static inline bool kvctx_pace_leave(struct kvctx_pace *p, struct kvctx_req *req,
 {
 	struct kvctx_lane *l = &p->of[req->tenant];
 
-	u64 rate = READ_ONCE(l->limit.bandwidth);
-
-	/* at another rate, should that have changed, it is given back as more or less; then there are no debts */
-	if (!moved && rate)
-		os_atomic64_sub(&l->next, (u64)req->pace.bytes * KVCTX_PACE_SECOND / rate);
-	os_atomic_dec(&l->inflight);
+	/* what was charged under another limit is forgotten */
+	if (!moved && req->pace.generation == READ_ONCE(l->limit.generation))
+		os_atomic64_sub(&l->next, req->pace.cost);
+	if (req->pace.state == KVCTX_PACE_WENT)
+		os_atomic_dec(&l->inflight);
+	else if (req->pace.state == KVCTX_PACE_AGAIN)
+		os_atomic_dec(&l->again);
 	/* pairs with kvctx_pace_enter() */
 	os_mb_after_atomic();
 	return os_atomic_read(&l->queue.waiting) && (!moved || READ_ONCE(l->limit.inflight));
+}
+
+/*
+ * @req went, and finds no space: it is not in flight while it waits for that. Before anybody else sees it there. Who may go
+ * now does on the tick.
+ */
+static inline void kvctx_pace_park(struct kvctx_pace *p, struct kvctx_req *req)
+{
+	if (req->pace.state != KVCTX_PACE_WENT)
+		return;
+	req->pace.state = KVCTX_PACE_PARKED;
+	os_atomic_dec(&p->of[req->tenant].inflight);
+}
+
+/* It may have its place when there is one, unless enough such are in flight. One caller at a time, in a lane. */
+static inline bool kvctx_pace_may_resume(const struct kvctx_pace *p, const struct kvctx_req *req)
+{
+	const struct kvctx_lane *l = &p->of[req->tenant];
+	u32 most = READ_ONCE(l->limit.inflight);
+
+	return req->pace.state != KVCTX_PACE_PARKED || !most || os_atomic_read(&l->again) < most;
+}
+
+/* And has it */
+static inline void kvctx_pace_resume(struct kvctx_pace *p, struct kvctx_req *req)
+{
+	if (req->pace.state != KVCTX_PACE_PARKED)
+		return;
+	req->pace.state = KVCTX_PACE_AGAIN;
+	os_atomic_inc(&p->of[req->tenant].again);
 }
 
 #endif

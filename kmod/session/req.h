@@ -13,6 +13,14 @@
 
 #define KVCTX_NSEC_PER_MS	1000000ULL
 
+/* Of an operation whose tenant has a limit: is it in flight? */
+enum kvctx_pace_state {
+	KVCTX_PACE_NONE,		/* it has none, or has not begun */
+	KVCTX_PACE_WENT,
+	KVCTX_PACE_PARKED,		/* it went, and waits for space since */
+	KVCTX_PACE_AGAIN,		/* and has its place now */
+};
+
 struct kvctx_req {
 	/* What was asked for */
 	u64 user_data;
@@ -46,14 +54,16 @@ struct kvctx_req {
 		int err;		/* why it waits no longer */
 		u32 bytes;		/* for a turn: that it will move */
 		union {
-			u64 since;	/* likewise */
+			u64 since;	/* likewise, and for its pace */
 			const struct kvctx_tried *tried;	/* while pace.on_way */
 		};
 	} wait;
 	struct {			/* see pace.c */
-		bool counts;		/* it is in flight, by its tenant's limit */
+		u8 state;		/* enum kvctx_pace_state */
 		bool on_way;		/* from its lane to what it waits for next; wait.tried says who that is */
-		u32 bytes;		/* that it was charged for */
+		u32 bytes;		/* that it was charged for, */
+		u32 generation;		/* under that limit */
+		u64 cost;		/* by so many ns */
 	} pace;
 	struct kvctx_slot *slot;	/* that it waits for, copies from or fills, see slots.h */
 };

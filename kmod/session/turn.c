@@ -22,8 +22,9 @@
  * with a depth (Goyal, Vin, Cheng, SIGCOMM '96; Jin, Chase, Kaur, SIGMETRICS '04): a tenant's pass counts the bytes of
  * it that went, over its weight; who has the least goes next; who had nothing waiting begins where the others are, so
  * nobody saves up turns. Nothing waits while less than the depth is in flight. URGENT operations of all tenants go
- * before the others of any; among the others it is the tenant first, then his NORMAL before his BACKGROUND ones. One of
- * these goes each MAX_WAIT however many of the former come.
+ * before the others of any; among the others it is the tenant first, then his NORMAL before his BACKGROUND ones: so a
+ * NORMAL one that comes passes no BACKGROUND one that may go. One of these goes each MAX_WAIT however many of the former
+ * come. A pass may wrap.
  *
  * What waits has been begun with the engine: it holds its place on media or its page. kvctx_req_go() takes it from
  * there, called once, without a lock.
@@ -100,7 +101,20 @@ static bool turn_is_next(struct kvctx_turn *t, u32 rank)
 	for (i = 0; i <= rank; i++)
 		if (!list_empty(&t->queue.reqs[i]))
 			return false;
-	return true;
+	/* among tenants it is not rank alone */
+	return !(rank == KVCTX_TURN_NORMAL && turn_is_shared(t) && !list_empty(&t->queue.reqs[KVCTX_TURN_BACKGROUND]) &&
+		 turn_has_room(t, KVCTX_TURN_BACKGROUND));
+}
+
+static bool turn_less(u64 pass, u64 other)
+{
+	return (s64)(pass - other) < 0;
+}
+
+/* @pass, or what those who come begin with */
+static u64 turn_caught_up(const struct kvctx_turn *t, u32 class, u64 pass)
+{
+	return turn_less(pass, t->pass[class]) ? t->pass[class] : pass;
 }
 
 static bool turn_flow_waits(const struct kvctx_flow *f, u32 class)
@@ -147,10 +161,11 @@ static void turn_came(struct kvctx_turn *t, u32 tenant, u32 bytes, u64 now)
 /* @req goes, and counts. */
 static void turn_goes(struct kvctx_turn *t, const struct kvctx_req *req, u32 bytes)
 {
-	u64 *mine = &t->of[req->tenant].pass[turn_class(req)], *last = &t->pass[turn_class(req)];
+	u32 class = turn_class(req);
+	u64 *mine = &t->of[req->tenant].pass[class];
 
 	os_assert_locked(&t->queue.lock);
-	*last = max(*last, *mine);
+	t->pass[class] = turn_caught_up(t, class, *mine);
 	*mine += (u64)bytes * KVC_WEIGHT / kvctx_req_weight(req);
 	kvctx_turn_begin(t, req->prio, bytes);
 }
@@ -187,7 +202,7 @@ int kvctx_turn_queue(struct kvctx_turn *t, struct kvctx_req *req, u32 bytes)
 	os_mb_after_atomic();
 	turn_came(t, req->tenant, bytes, now);
 	if (!turn_flow_waits(f, class))
-		f->pass[class] = max(f->pass[class], t->pass[class]);
+		f->pass[class] = turn_caught_up(t, class, f->pass[class]);
 	if (turn_has_room(t, rank) && turn_is_next(t, rank))
 		turn_goes(t, req, bytes);
 	else
@@ -233,7 +248,7 @@ static struct kvctx_req *turn_of_all(struct kvctx_turn *t, u32 from, u32 to, u64
 	struct kvctx_flow *f;
 
 	list_for_each_entry(f, &t->flows, node) {
-		if (found && f->pass[class] >= t->of[found->tenant].pass[class])
+		if (found && !turn_less(f->pass[class], t->of[found->tenant].pass[class]))
 			continue;
 		req = turn_candidate(t, f, from, to, now);
 		if (req)

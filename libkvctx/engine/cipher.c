@@ -8,7 +8,7 @@
 #include <linux/keyctl.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
-#include <openssl/rand.h>
+#include <sys/random.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -88,9 +88,12 @@ void kve_cipher_free(struct kve_cipher *c)
 	free(c);
 }
 
+/* By any thread, whose own keyrings may lack it: that it has ended is said before that it may not be read */
 bool kve_cipher_valid(const struct kve_cipher *c)
 {
-	return cipher_read(c->id, NULL, 0) >= 0;
+	long n = cipher_read(c->id, NULL, 0);
+
+	return n >= 0 || n == -EACCES;
 }
 
 static int cipher_crypt(const struct kve_cipher *c, bool encrypt, const u8 *nonce, u32 block, u8 *at, size_t bytes,
@@ -115,7 +118,8 @@ static int cipher_crypt(const struct kve_cipher *c, bool encrypt, const u8 *nonc
 /* Of a STORE; false: there is no randomness to be had */
 bool kve_cipher_nonce(u8 nonce[KVC_NONCE_LEN])
 {
-	return RAND_bytes(nonce, KVC_NONCE_LEN) == 1;
+	/* not the library's, which ends before the process's other threads do, and goes on where a snapshot began */
+	return getrandom(nonce, KVC_NONCE_LEN, 0) == KVC_NONCE_LEN;
 }
 
 /* En- or decrypt, in place, whole blocks of a page, from number @block on. 0, -ENOMEM */

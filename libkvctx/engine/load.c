@@ -27,7 +27,7 @@ static int load_frame(struct kve_op *op)
 	struct kvctx_frame *f = &op->load.frame;
 	u32 chunk = op->load.verify ? kvc_chunk_size(op->session->pool->core) : 0;
 
-	*f = kvctx_frame_of((u32)op->call.offset, op->call.length, ld->length, chunk, load_align(op, ld->member));
+	*f = kvctx_frame_of((u32)op->call.offset, op->call.length, ld->summed, chunk, load_align(op, ld->member));
 	op->io.member = ld->member;
 	op->io.offset = ld->offset + f->start;
 	op->io.bytes = f->bytes;
@@ -159,6 +159,7 @@ void kve_load_go(struct kve_op *op, int err)
 		return;
 	}
 	load_end(op, err);
+	op->io.bytes = 0;	/* nothing moved */
 	kve_op_complete(op, err, 0);
 }
 
@@ -220,7 +221,7 @@ int kve_load_move(struct kve_op *op)
 		return err;
 	}
 	/* of a part of chunks whole ones are read */
-	if (unlikely(op->call.pace.counts))
+	if (unlikely(op->call.pace.state))
 		kvctx_pace_charge(&op->session->waits->pace, &op->call, op->io.bytes);
 	kve_turn_take(op);
 	return 0;

@@ -96,9 +96,11 @@ void kve_op_put_pieces(struct kve_op *op)
 
 static void op_leave_pace(struct kve_op *op)
 {
+	bool again = op->call.pace.state == KVCTX_PACE_AGAIN;
 	struct kve_pool *p = op->session->pool;
 
-	if (kvctx_pace_leave(&p->waits->pace, &op->call, op->io.bytes))
+	/* also the next one of those that wait for space */
+	if (kvctx_pace_leave(&p->waits->pace, &op->call, op->io.bytes) || again)
 		kve_job_queue(p, &p->space, kve_now());
 }
 
@@ -108,7 +110,7 @@ void kve_op_complete(struct kve_op *op, s32 res, u32 flags)
 	struct kve_session *s = op->session;
 
 	KVE_TRACE_SESSION(op_completed, op, &op->call, s, res);
-	if (unlikely(op->call.pace.counts))
+	if (unlikely(op->call.pace.state))
 		op_leave_pace(op);
 	if (op->done) {
 		op->done(op, res, flags);

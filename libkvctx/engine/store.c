@@ -28,7 +28,7 @@ static bool store_reads(const struct kve_op *op)
 static void store_crcs(struct kve_op *op)
 {
 	struct kvc_pool *core = op->session->pool->core;
-	u32 size = kvc_chunk_size(core), left = op->call.length, chunk, n, crc;
+	u32 size = kvc_chunk_size(core), left = op->store.page.summed, chunk, n, crc;
 	/* of what is sent, where that is encrypted */
 	struct kve_cursor c = { .vec = op->session->cipher ? op->io.io.vec : op->mem.vec };
 
@@ -152,14 +152,18 @@ static void store_go(struct kve_op *op, int err)
 		kve_turn_end(op);
 	if (touched)
 		kve_untouch(s);
-	if (err)
+	if (err) {
+		op->io.bytes = 0;	/* nothing moved */
 		store_end(op, err);
+	}
 }
 
 static int store_begun(struct kve_op *op)
 {
 	int err;
 
+	if (unlikely(op->call.pace.state))
+		kvctx_pace_resume(&op->session->waits->pace, &op->call);
 	op->io.bytes = kvc_blocks(op->call.length) << KVC_BLOCK_SHIFT;
 	op->io.member = op->store.page.member;
 	op->io.offset = op->store.page.offset;
@@ -176,6 +180,8 @@ static int store_try(struct kve_op *op)
 	struct kve_session *s = op->session;
 	int err;
 
+	if (unlikely(op->call.pace.state) && !kvctx_pace_may_resume(&s->waits->pace, &op->call))
+		return -EAGAIN;
 	kvc_budget_tick(s->pool->core, kve_now() / KVE_NSEC);
 	err = (op->call.flags & KVCTX_OP_REPLACE ? kvc_replace_begin : kvc_store_begin)
 		(s->pool->core, s->domain, op->call.key, op->call.length, op->call.depth, KVC_ANY_MEMBER,

@@ -29,6 +29,7 @@ int kve_attempt(struct kve_op *op, bool behind)
 		err = op->kind->attempt(op);
 	if (err != -EAGAIN)
 		return err;
+	kvctx_pace_park(&w->pace, &op->call);
 	err = kvctx_park(&w->space, &op->call);
 	if (err)
 		return err;
@@ -56,7 +57,7 @@ int kve_pace(struct kve_op *op)
 	ret = op->kind->attempt(op);
 	if (ret) {
 		kvctx_pace_leave(&p->waits->pace, &op->call, false);
-		op->call.pace.counts = false;
+		op->call.pace.state = KVCTX_PACE_NONE;
 	}
 	return ret;
 }

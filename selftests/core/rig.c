@@ -236,7 +236,7 @@ void rig_write_page(struct rig *r, const struct kvc_store *st, u32 version)
 
 	page_bytes(buf, version, 0, st->length);
 	for (i = 0; i < st->nr_chunks; i++)
-		kvc_store_crc(r->pool, st, i, page_crc(buf + (size_t)i * chunk, min(chunk, st->length - i * chunk)));
+		kvc_store_crc(r->pool, st, i, page_crc(buf + (size_t)i * chunk, min(chunk, st->summed - i * chunk)));
 	dev_write(r->devs[st->member], st->offset, buf, padded, 0, store_error, &err);
 	finish_io(r);
 	if (err)
@@ -291,10 +291,10 @@ int rig_load(struct rig *r, struct kvc_domain *d, u32 id, u32 version)
 
 	if (ret)
 		return ret;
-	buf = must(malloc(ld.length));
-	dev_pread(r->devs[ld.member], ld.offset, buf, ld.length);
+	buf = must(malloc(ld.summed));
+	dev_pread(r->devs[ld.member], ld.offset, buf, ld.summed);
 	for (i = 0; i < ld.nr_chunks && !ret && !ld.no_crcs; i++) {
-		len = min(chunk, ld.length - i * chunk);
+		len = min(chunk, ld.summed - i * chunk);
 		if (page_crc(buf + (size_t)i * chunk, len) != kvc_load_crc(r->pool, &ld, i))
 			ret = -EBADMSG;
 	}
@@ -343,7 +343,7 @@ static int exec_move(struct rig *r, const struct kvc_work *w)
 
 	dev_pread(r->devs[w->src_member], w->src_offset, buf, padded);
 	for (i = 0; i < w->nr_chunks && !err && !w->no_crcs; i++)
-		if (page_crc(buf + (size_t)i * chunk, min(chunk, w->len - i * chunk)) != kvc_work_crc(r->pool, w, i))
+		if (page_crc(buf + (size_t)i * chunk, min(chunk, w->src.summed - i * chunk)) != kvc_work_crc(r->pool, w, i))
 			err = -EBADMSG;
 	if (!err) {
 		dev_write(r->devs[w->member], w->offset, buf, padded, 0, store_error, &err);

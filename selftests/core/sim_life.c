@@ -233,7 +233,7 @@ static bool read_page(struct sim *s, struct mkey *k, const struct kvc_load *ld, 
 	if (!bad)
 		sim_fail("the test itself is out of memory");
 	for (i = 0; i < ld->nr_chunks; i++) {
-		bad[i] = !ld->no_crcs && page_crc(buf + i * chunk, min(chunk, ld->length - i * chunk)) !=
+		bad[i] = !ld->no_crcs && page_crc(buf + i * chunk, min(chunk, ld->summed - i * chunk)) !=
 					 kvc_load_crc(s->pool, ld, i);
 		intact &= !bad[i];
 	}

@@ -190,7 +190,7 @@ static void store_crcs(struct op *op)
 
 	op->st.no_crcs = sim_no_crcs(op->sim, op->version);
 	for (i = 0; i < op->st.nr_chunks && !op->st.no_crcs; i++) {
-		u32 from = i * chunk, len = min(chunk, op->length - from);
+		u32 from = i * chunk, len = min(chunk, op->st.summed - from);
 
 		kvc_store_crc(op->sim->pool, &op->st, i, page_crc(op->buf + from, len));
 	}
@@ -248,6 +248,8 @@ static void store_began(struct op *op, bool ran)
 {
 	struct sim *s = op->sim;
 
+	sim_check(op->st.summed == (op->encrypted ? padded(op->length) : op->length), "store of %u bytes: CRCs of %u", op->length,
+		  op->st.summed);
 	sim_check(op->st.length == op->length && op->st.nr_chunks == (op->length - 1) / s->cfg.chunk_size + 1,
 		  "store of %u bytes: length %u, %u chunks", op->length, op->st.length, op->st.nr_chunks);
 	sim_check(op->members & BIT_ULL(op->st.member), "store on member %u, unasked", op->st.member);

@@ -17,7 +17,7 @@ static int load_check(struct op *op)
 		u8 *at = op->buf + (from - op->first_chunk * chunk);
 
 		len = min(chunk, op->length - from);
-		if (!op->ld.no_crcs && page_crc(at, len) != kvc_load_crc(s->pool, &op->ld, i)) {
+		if (!op->ld.no_crcs && page_crc(at, min(chunk, op->ld.summed - from)) != kvc_load_crc(s->pool, &op->ld, i)) {
 			if (!op->again)
 				return -EBADMSG;
 			sim_check(segment_tainted(s, (struct place){ op->ld.member, op->ld.offset }),

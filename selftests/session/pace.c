@@ -57,7 +57,7 @@ static int enter(struct op *op)
 
 static bool waits(u32 i)
 {
-	return !os_atomic_read(&ops[i].completions) && !ops[i].req.pace.counts;
+	return !os_atomic_read(&ops[i].completions) && !ops[i].req.pace.state;
 }
 
 static bool leave(u32 i, bool moved)
@@ -79,7 +79,7 @@ static bool idle(void)
 	u32 i;
 
 	for (i = 0; i < KVC_TENANTS_MAX; i++)
-		if (os_atomic_read(&pace.of[i].inflight) || os_atomic_read(&pace.of[i].queue.waiting))
+		if (os_atomic_read(&pace.of[i].inflight) || os_atomic_read(&pace.of[i].again) || os_atomic_read(&pace.of[i].queue.waiting))
 			return false;
 	return true;
 }
@@ -117,7 +117,7 @@ static void test_inflight(void)
 	ops[7].attempt = misses;
 	EXPECT(leave(1, true));
 	kvctx_pace_run(&pace);
-	EXPECT(ended(&ops[7], -ENOENT) && ops[7].req.pace.counts);
+	EXPECT(ended(&ops[7], -ENOENT) && ops[7].req.pace.state);
 	EXPECT(leave(7, false) && !kvctx_pace_run(&pace) && went == 6 && order[5] == 5);
 	EXPECT(!leave(2, true) && !leave(5, true) && !leave(3, true));
 	/* no limit any more: all go */
@@ -248,6 +248,69 @@ static void test_unused(void)
 	end();
 }
 
+/* However many more urgent ones come, the others go, too. */
+static void test_late(void)
+{
+	const struct kvc_pace slow = { .bandwidth = 4 * MIB };
+	u32 i, n, next = 1, before = 0;
+
+	begin();
+	EXPECT(!enter(op_new(0, MIB, slow)));
+	op_new(1, 64 * KIB, slow)->req.prio = KVCTX_PRIO_BACKGROUND;
+	EXPECT(enter(&ops[1]) == 1);
+	for (i = 0; i < 100; i++) {
+		for (n = 0; os_atomic_read(&pace.of[0].queue.waiting) < 8 && n < 8; n++) {
+			next = next % (OPS - 1) + 2;
+			op_new(next % OPS ?: 2, MIB, slow)->req.prio = KVCTX_PRIO_URGENT;
+			enter(&ops[next % OPS ?: 2]);
+		}
+		kvctx_pace_run(&pace);
+		for (; before < went; before++)
+			leave(order[before % OPS], true);
+		os_clock += KVCTX_TICK_MS * MS;
+	}
+	EXPECT(!waits(1));
+	for (n = 0; n < OPS; n++)
+		ops[n].unwanted = -ECANCELED;
+	kvctx_pace_weed(&pace);
+	end();
+}
+
+/* Who waits for space is not in flight; with its place it is, beside the others, but no more of such than may be. */
+static void test_parked(void)
+{
+	const struct kvc_pace two = { .inflight = 2 };
+	u32 i;
+
+	begin();
+	for (i = 0; i < 5; i++) {
+		EXPECT(!enter(op_new(i, MIB, two)));
+		kvctx_pace_park(&pace, &ops[i].req);
+	}
+	EXPECT(!os_atomic_read(&pace.of[0].inflight));
+	EXPECT(!enter(op_new(5, MIB, two)) && !enter(op_new(6, MIB, two)) && enter(op_new(7, MIB, two)) == 1);
+	EXPECT(kvctx_pace_may_resume(&pace, &ops[5].req));
+	for (i = 0; i < 2; i++) {
+		EXPECT(kvctx_pace_may_resume(&pace, &ops[i].req));
+		kvctx_pace_resume(&pace, &ops[i].req);
+	}
+	EXPECT(!kvctx_pace_may_resume(&pace, &ops[2].req));
+	EXPECT(leave(0, true) && kvctx_pace_run(&pace) && waits(7));
+	EXPECT(kvctx_pace_may_resume(&pace, &ops[2].req));
+	kvctx_pace_resume(&pace, &ops[2].req);
+	/* one that gives up there had no place */
+	EXPECT(leave(3, false) && kvctx_pace_run(&pace) && waits(7));
+	EXPECT(leave(5, true) && !kvctx_pace_run(&pace) && !waits(7));
+	/* without a limit they all have theirs */
+	pace.of[0].limit.inflight = 0;
+	EXPECT(kvctx_pace_may_resume(&pace, &ops[4].req));
+	for (i = 1; i < 8; i++)
+		if (i != 3 && i != 5)
+			leave(i, true);
+	EXPECT(!os_atomic_read(&pace.of[0].again));
+	end();
+}
+
 /* What is read of chunks, for a part of one, is charged when it is known, and given back as a whole. */
 static void test_parts(void)
 {
@@ -293,7 +356,7 @@ static void test_lane_that_never_ends(void)
 	EXPECT(!enter(&ops[400]) && enter(&ops[401]) == 1);
 	leave(0, true);
 	leave(400, true);
-	EXPECT(kvctx_pace_run(&pace) && ops[401].req.pace.counts);
+	EXPECT(kvctx_pace_run(&pace) && ops[401].req.pace.state);
 	EXPECT(went == 4);
 	for (i = 2; i < OPS; i++)
 		if (ops[i].session && waits(i) && i < 400)
@@ -439,6 +502,8 @@ void test_pace(void)
 	test_inflight();
 	test_giving_up();
 	test_bandwidth();
+	test_late();
+	test_parked();
 	test_unused();
 	test_parts();
 	test_lane_that_never_ends();

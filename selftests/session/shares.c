@@ -39,6 +39,7 @@ static struct moves *all;
 static struct list_head device, idle;
 static u32 ran_dry;			/* times that nothing was in the device while somebody waited */
 static u32 in_device, most_in_device;	/* bytes */
+static bool callers_first, due;		/* who calls is there before who lets others go on; that is to come */
 
 static void device_add(struct op *op, int err)
 {
@@ -93,8 +94,14 @@ static void device_ends(void)
 	c->longest = max(c->longest, os_clock - m->began);
 	c->going--;
 	list_add(&m->node, &idle);
-	if (kvctx_turn_leave(&turn, c->prio, c->bytes) && kvctx_turn_is_due(&turn))
+	due = kvctx_turn_leave(&turn, c->prio, c->bytes) && kvctx_turn_is_due(&turn);
+}
+
+static void run_if_due(void)
+{
+	if (due)
 		kvctx_turn_run(&turn);
+	due = false;
 }
 
 static void play(struct caller *c, u32 nr, u64 until)
@@ -103,12 +110,15 @@ static void play(struct caller *c, u32 nr, u64 until)
 	while (os_clock < until) {
 		if (!list_empty(&device)) {
 			device_ends();
+			if (!callers_first)
+				run_if_due();
 		} else {
 			ran_dry += !!os_atomic_read(&turn.queue.waiting);
 			os_clock += KVCTX_TICK_MS * KVCTX_NSEC_PER_MS;
 			kvctx_turn_run(&turn);
 		}
 		calls(c, nr);
+		run_if_due();
 	}
 }
 
@@ -123,6 +133,7 @@ static void begin(void)
 		list_add(&all[i].node, &idle);
 	os_clock = 0;
 	ran_dry = 0;
+	callers_first = due = false;
 	in_device = most_in_device = 0;
 	turn = (struct kvctx_turn){};
 	kvctx_turn_init(&turn);
@@ -256,6 +267,46 @@ static void test_background(void)
 	end(c, 3);
 }
 
+/* Whose operations come just when there is room have no more for it than those that wait, whatever their priority. */
+static void test_coming(u8 prio)
+{
+	struct caller c[] = {
+		{ .tenant = 0, .prio = KVCTX_PRIO_NORMAL, .bytes = MIB, .depth = 4 },
+		{ .tenant = 1, .prio = prio, .bytes = 256 * KIB, .depth = 200 },
+	};
+
+	begin();
+	callers_first = true;
+	play(c, 2, SECOND);
+	count_anew(c, 2);
+	play(c, 2, 11 * SECOND);
+	EXPECT(shares(&c[0], &c[1], 1) && !ran_dry);
+	end(c, 2);
+}
+
+/* What they had may be more than a number holds. */
+static void test_wrapped(void)
+{
+	struct caller c[] = {
+		{ .tenant = 0, .prio = KVCTX_PRIO_NORMAL, .bytes = MIB, .depth = 64 },
+		{ .tenant = 1, .prio = KVCTX_PRIO_NORMAL, .bytes = MIB, .depth = 64 },
+		{ .tenant = 2, .prio = KVCTX_PRIO_NORMAL, .bytes = MIB, .depth = 64, .from = 2 * SECOND },
+	};
+	u32 i;
+
+	begin();
+	for (i = 0; i < 2; i++)
+		turn.of[i].pass[1] = turn.pass[1] = 0ULL - SECOND / 2;
+	play(c, 3, SECOND / 4);
+	count_anew(c, 3);
+	play(c, 3, 2 * SECOND);
+	EXPECT(shares(&c[0], &c[1], 1) && turn.pass[1] < U64_MAX / 2);
+	count_anew(c, 3);
+	play(c, 3, 5 * SECOND);
+	EXPECT(shares(&c[0], &c[1], 1) && shares(&c[0], &c[2], 1));
+	end(c, 3);
+}
+
 /* Who cancels what waits has not had it */
 static void test_cancelled(void)
 {
@@ -322,6 +373,9 @@ void test_shares(void)
 	test_idle();
 	test_light();
 	test_background();
+	test_coming(KVCTX_PRIO_NORMAL);
+	test_coming(KVCTX_PRIO_BACKGROUND);
+	test_wrapped();
 	test_cancelled();
 	test_waiting();
 	test_long();

@@ -374,10 +374,10 @@ static void check_page(struct check *k, const struct media_log *l, const struct 
 
 	k->data_pages++;
 	k->unverifiable += ld->no_crcs;
-	for (u32 at = 0; at < ld->length; at += len) {
+	for (u32 at = 0; at < ld->summed; at += len) {
 		int err;
 
-		len = min(DATA_PIECE, ld->length - at);
+		len = min(DATA_PIECE, ld->summed - at);
 		err = media_read(l->d, k->data, len, ld->offset + at);
 		bad = err || ld->no_crcs ? KVC_NONE : bad_chunk(k, ld, at, len);
 		if (err || bad != KVC_NONE) {

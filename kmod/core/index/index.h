@@ -165,6 +165,14 @@ static inline struct kvc_domain *kvc_domain(const struct kvc_pool *p, u32 id)
 }
 
 /* event.c. Shard locked. Costs nothing while nobody listens */
+/* How many bytes of its blocks the page's CRCs are of */
+static inline u32 kvc_summed(const struct kvc_pool *p, const struct kvc_entry *e)
+{
+	if (unlikely(p->nonces) && kvc_domain(p, e->domain)->encrypted)
+		return (u32)kvc_padded(e->length);
+	return e->length;
+}
+
 void kvc_event_add(struct kvc_domain *d, enum kvc_event_kind kind, const struct kvc_entry *e);
 static inline void kvc_event(struct kvc_domain *d, enum kvc_event_kind kind, const struct kvc_entry *e)
 {

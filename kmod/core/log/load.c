@@ -32,6 +32,7 @@ void kvc_fill_load(struct kvc_pool *p, u32 entry, struct kvc_load *ld)
 	ld->offset = kvc_seg_offset(m, ld->gseg) + ((u64)e->block << KVC_BLOCK_SHIFT);
 	ld->seq = e->seq;
 	ld->length = e->length;
+	ld->summed = kvc_summed(p, e);
 	ld->nr_chunks = kvc_chunks(p, e->length);
 	ld->no_crcs = e->no_crcs;
 	ld->entry = entry;

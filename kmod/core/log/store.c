@@ -26,6 +26,7 @@ void kvc_fill_store(struct kvc_pool *p, u32 entry, struct kvc_store *st)
 	st->stream = KVC_STREAM_NEW + (seg->head < KVC_NR_HEADS ? seg->head : KVC_HEAD_NEW);
 	st->offset = kvc_seg_offset(m, st->gseg) + ((u64)e->block << KVC_BLOCK_SHIFT);
 	st->length = e->length;
+	st->summed = kvc_summed(p, e);
 	st->nr_chunks = kvc_chunks(p, e->length);
 	st->no_crcs = e->no_crcs;
 	st->entry = entry;

@@ -13,6 +13,12 @@ static u32 in_flight(const struct sess *k)
 	return os_atomic_read(&k->s->waits->pace.of[k->s->slot].inflight);
 }
 
+/* Those that waited for space first */
+static u32 in_flight_again(const struct sess *k)
+{
+	return os_atomic_read(&k->s->waits->pace.of[k->s->slot].again);
+}
+
 static u32 waiting(const struct sess *k)
 {
 	return os_atomic_read(&k->s->waits->pace.of[k->s->slot].queue.waiting);
@@ -48,7 +54,7 @@ static void so_many_in_flight(void **state)
 	}
 	assert_int_equal(submit(&k, sqes, 200, 0), 200);
 	while (ends < 200) {
-		assert_true(in_flight(&k) <= 3);
+		assert_true(in_flight(&k) <= 3 && in_flight_again(&k) <= 3);
 		wait_for(&k, 1, LIMIT);
 		while (reap(&k, &cqe)) {
 			assert_int_equal(cqe.res, 36000);
@@ -57,10 +63,47 @@ static void so_many_in_flight(void **state)
 	}
 	for (i = 0; i < 200; i++)
 		assert_true(right(k.arena + i * 40960, 36000, i % 5 ? i % 8 : 1000 + i));
-	assert_int_equal(in_flight(&k), 0);
+	assert_int_equal(in_flight(&k) + in_flight_again(&k), 0);
 	limit_tenant(&k, &(struct kvc_limits){ 0 });
 	for (i = 0; i < 200; i += 5)
 		assert_int_equal(load(&k, 1000 + i, 36000), 36000);
+	sess_close(&k);
+}
+
+/* Stores that wait for space do not keep loads waiting: they are not in flight. */
+static void parked_stores(void **state)
+{
+	struct kvctx_sqe sqes[100], look = sqe_of(KVCTX_OP_LOAD, 1, 1 << 20, PAGE);
+	struct kvctx_cqe cqe = { .res = -EPROTO };
+	struct sess k;
+	u64 end = kve_now() + LIMIT;
+	u32 i, ends = 0;
+
+	(void)state;
+	sess_open(&k);
+	assert_int_equal(store(&k, 1, PAGE), PAGE);
+	limit_tenant(&k, &(struct kvc_limits){ .inflight = 2 });
+	/* no segment can be begun */
+	__atomic_store_n(&rig_stalled, true, __ATOMIC_RELEASE);
+	for (i = 0; i < 100; i++)
+		sqes[i] = sqe_of(KVCTX_OP_STORE, 1000 + i, 0, PAGE);
+	assert_int_equal(submit(&k, sqes, 100, 0), 100);
+	while (os_atomic64_read(&k.s->pool->counters.store_waits) < 10 && kve_now() < end)
+		usleep(1000);
+	assert_int_equal(submit(&k, &look, 1, 0), 1);
+	do {
+		wait_for(&k, 1, LIMIT);
+		assert_true(reap(&k, &cqe));
+		ends++;
+	} while (cqe.user_data != 1);
+	assert_int_equal(cqe.res, PAGE);
+	assert_true(ends < 100);
+	__atomic_store_n(&rig_stalled, false, __ATOMIC_RELEASE);
+	for (; ends < 101; ends++) {
+		assert_true(in_flight(&k) <= 2 && in_flight_again(&k) <= 2);
+		assert_int_equal(result_of(&k, NULL), PAGE);
+	}
+	assert_int_equal(in_flight(&k) + in_flight_again(&k), 0);
 	sess_close(&k);
 }
 
@@ -225,6 +268,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		BOTH(so_many_in_flight),
+		BOTH(parked_stores),
 		BOTH(so_many_bytes),
 		BOTH(giving_up),
 		BOTH(checksums_at_once),
