@@ -917,7 +917,7 @@ def test_nothing_waits_for_a_server_that_is_stopped(daemon):
         stopped.timed(m.reset_cache)
     assert stopped.longest < 1, "the machine may be busy"
     one.store([key(3)], gpu([0, 1]))
-    assert any(one.lookup([key(3)], f"request {n}") == [HIT] for n in range(100)), "soon: other calls were waiting first"
+    assert any(one.lookup([key(3)], f"request {n}") == [HIT] for n in range(100)), "soon: other calls waited first"
     while m.has_pending_work():
         one.step()
     assert [key(3)] in [e.keys for e in m.take_events()]
