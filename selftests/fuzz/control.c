@@ -21,6 +21,7 @@
 
 static struct nl_sock *control_sock;
 static int control_family;
+static bool control_touched;		/* since it was mended */
 
 void fuzz_control_init(void)
 {
@@ -157,6 +158,7 @@ void fuzz_control(struct fuzz_in *in)
 	struct nl_msg *msg = control_message(cmd, fuzz_rarely(in) ? NLM_F_ACK | NLM_F_ROOT : flags);
 	uint32_t nr = fuzz_below(in, 9);
 
+	control_touched = true;
 	if (cmd == KVCTX_CMD_POOL_DETACH && !fuzz_rarely(in))
 		nr = 0;		/* an attach takes as long as many inputs */
 	for (uint32_t i = 0; i < nr && i < 8 && control_wants[cmd][i]; i++) {
@@ -170,37 +172,78 @@ void fuzz_control(struct fuzz_in *in)
 	control_send(msg);
 }
 
-static void mend_attach(void)
+static bool mend_attached(void)
 {
 	struct nl_msg *msg = control_message(KVCTX_CMD_POOL_ATTACH, NLM_F_ACK);
-	int err;
 
 	nla_put_string(msg, KVCTX_A_DEVICE, "/dev/fuzz0");
 	nla_put_string(msg, KVCTX_A_DEVICE, "/dev/fuzz1");
 	nla_put_flag(msg, KVCTX_A_DEGRADED);
-	err = control_send(msg);
-	if (err && access("/dev/kvctx/t", F_OK)) {
-		/* members went, or came: format what there is anew */
-		if (system("kvctxctl pool format t /dev/fuzz0 /dev/fuzz1 --force --segment-size 1M > /dev/null"))
-			fuzz_die("the pool cannot be formatted");
-		fuzz_control_mend();
-	}
+	control_send(msg);
+	return !access("/dev/kvctx/t", F_OK);
+}
+
+/* Where members went, or came, what there is is formatted anew */
+static void mend_attach(void)
+{
+	if (mend_attached())
+		return;
+	if (system("kvctxctl pool format t /dev/fuzz0 /dev/fuzz1 --force --segment-size 1M > /dev/null") || !mend_attached())
+		fuzz_die("the pool cannot be had again");
+}
+
+static const struct {
+	const char *name;
+	uint32_t flags;
+	const char *key;
+} control_tenants[] = {
+	{ "default", 0, NULL }, { "other", 0, NULL }, { "strict", KVCTX_TENANT_VERIFIED, NULL }, { "secret", 0, CONTROL_KEY },
+};
+
+/* No limits: with those that inputs set nothing would go any more after a while */
+static void put_no_limits(struct nl_msg *msg)
+{
+	static const int longs[] = {
+		KVCTX_L_QUOTA, KVCTX_L_RESERVE, KVCTX_L_WRITE_BUDGET, KVCTX_L_PINNED, KVCTX_L_LEASED, KVCTX_L_BANDWIDTH,
+	};
+	static const int words[] = { KVCTX_L_KEYSPACES, KVCTX_L_FLAGS, KVCTX_L_INFLIGHT, KVCTX_L_WEIGHT };
+	struct nlattr *nest = nla_nest_start(msg, KVCTX_A_LIMITS | NLA_F_NESTED);
+
+	for (size_t i = 0; i < sizeof(longs) / sizeof(longs[0]); i++)
+		nla_put_u64(msg, longs[i], 0);
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		nla_put_u32(msg, words[i], 0);
+	nla_nest_end(msg, nest);
 }
 
 static void mend_tenant(const char *name, uint32_t flags, const char *key)
 {
-	char path[64];
 	struct nl_msg *msg;
+	char path[64];
+	bool there;
 
 	snprintf(path, sizeof(path), "/dev/kvctx/t/%s", name);
-	if (!access(path, F_OK))
+	there = !access(path, F_OK);
+	if (there && !control_touched)
 		return;
-	msg = control_message(KVCTX_CMD_TENANT_ADD, NLM_F_ACK);
+	msg = control_message(there ? KVCTX_CMD_TENANT_SET : KVCTX_CMD_TENANT_ADD, NLM_F_ACK);
 	nla_put_string(msg, KVCTX_A_POOL, "t");
 	nla_put_string(msg, KVCTX_A_TENANT, name);
 	nla_put_u32(msg, KVCTX_A_TENANT_FLAGS, flags);
-	if (key)
+	if (there)
+		put_no_limits(msg);
+	else if (key)
 		nla_put_string(msg, KVCTX_A_TENANT_KEY, key);
+	control_send(msg);
+}
+
+static void mend_pool(void)
+{
+	struct nl_msg *msg = control_message(KVCTX_CMD_POOL_SET, NLM_F_ACK);
+
+	nla_put_string(msg, KVCTX_A_POOL, "t");
+	nla_put_u64(msg, KVCTX_A_DISCARD_RATE, 0);
+	nla_put_u64(msg, KVCTX_A_WRITE_BUDGET, 0);
 	control_send(msg);
 }
 
@@ -208,8 +251,9 @@ void fuzz_control_mend(void)
 {
 	if (access("/dev/kvctx/t", F_OK))
 		mend_attach();
-	mend_tenant("default", 0, NULL);
-	mend_tenant("other", 0, NULL);
-	mend_tenant("strict", KVCTX_TENANT_VERIFIED, NULL);
-	mend_tenant("secret", 0, CONTROL_KEY);
+	for (size_t i = 0; i < sizeof(control_tenants) / sizeof(control_tenants[0]); i++)
+		mend_tenant(control_tenants[i].name, control_tenants[i].flags, control_tenants[i].key);
+	if (control_touched)
+		mend_pool();
+	control_touched = false;
 }

@@ -25,6 +25,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static int main_last = -1;
+static timer_t main_often;
 
 void fuzz_die(const char *fmt, ...)
 {
@@ -43,17 +44,23 @@ static void main_ignore(int signal)
 	(void)signal;
 }
 
-/* Ends waits; libFuzzer has SIGALRM */
-static void main_interrupt(void)
+/* What ends waits; libFuzzer has SIGALRM */
+static void main_timer(void)
 {
 	struct sigaction action = { .sa_handler = main_ignore };
-	struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1 };
-	struct itimerspec often = { { 0, 50000000 }, { 0, 50000000 } };
-	timer_t timer;
+	struct sigevent event = { .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGUSR1 };
 
-	if (sigaction(SIGUSR1, &action, NULL) || timer_create(CLOCK_MONOTONIC, &event, &timer) ||
-	    timer_settime(timer, 0, &often, NULL))
+	event._sigev_un._tid = gettid();
+	if (sigaction(SIGUSR1, &action, NULL) || timer_create(CLOCK_MONOTONIC, &event, &main_often))
 		fuzz_die("no timer: %s", strerror(errno));
+}
+
+/* Only while an input runs: libFuzzer's own calls are not to be interrupted */
+static void main_interrupts(bool yes)
+{
+	struct itimerspec often = { { 0, yes ? 50000000 : 0 }, { 0, yes ? 50000000 : 0 } };
+
+	timer_settime(main_often, 0, &often, NULL);
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
@@ -69,7 +76,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	fuzz_memory_init();
 	fuzz_control_init();
 	fuzz_control_mend();
-	main_interrupt();
+	main_timer();
 	fuzz_kcov_init();
 	return 0;
 }
@@ -96,6 +103,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	main_remember(data, size);
 	fuzz_memory_begin();
+	main_interrupts(true);
 	fuzz_kcov_begin();
 	while (in.at < in.end) {
 		uint8_t kind = fuzz_byte(&in);
@@ -110,6 +118,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	fuzz_ring_end();
 	fuzz_sessions_end();
 	fuzz_kcov_end();
+	main_interrupts(false);
 	fuzz_control_mend();
 	return 0;
 }

@@ -290,7 +290,7 @@ static void call_mmap(struct fuzz_in *in, struct session *s)
 	fuzz_memory_also((int)which, m->at);
 }
 
-/* What of a mapping the kernel may do, also to pages that it has not: madvise, a part unmapped, moved */
+/* What of a mapping the kernel may do, also to pages that it has not; a place that is given up is nobody else's */
 static void call_remap(struct fuzz_in *in, struct session *s)
 {
 	struct mapping *m = &session_mappings[fuzz_below(in, MAPPINGS)];
@@ -306,7 +306,7 @@ static void call_remap(struct fuzz_in *in, struct session *s)
 		mprotect(m->at, 4096, (int)fuzz_below(in, 8));
 		break;
 	case 2:
-		munmap(m->at, 4096);
+		mmap(m->at, 4096, PROT_NONE, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		break;
 	default:
 		mapping_end(m);
