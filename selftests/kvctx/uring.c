@@ -5,6 +5,7 @@
  * For slots.sh: the pool is small, and its device can be made stuck.
  */
 #include <pthread.h>
+#include <stdlib.h>
 #include <sys/time.h>
 
 #include "kvctx_uring.h"
@@ -708,6 +709,46 @@ TEST_F(full, killed_while_waiting)
 		EXPECT_EQ(i == 0 ? SIGKILL : 0, status);
 		EXPECT_GT(20 * KT_SEC, kt_now() - start);
 	}
+}
+
+/* The same with commands that wait for what their tenant may move; who may not wait does not */
+TEST(killed_while_paced)
+{
+	int status, i;
+	pid_t pid;
+
+	ASSERT_EQ(0, system("kvctxctl tenant set t default --bandwidth 64K > /dev/null"));
+	for (i = 0; i < 2; i++) {
+		pid = fork();
+		ASSERT_LE(0, pid);
+		if (!pid) {
+			struct kvctx_sqe at_once = {
+				.opcode = KVCTX_OP_STORE, .flags = KVCTX_OP_NOWAIT, .key = kt_key(9102), .length = PAGE,
+			};
+			struct io_uring ring;
+			struct kt k;
+
+			if (kt_open(&k, O_RDWR, 0x75, KT_MIB, 8) || io_uring_queue_init(8, &ring, IORING_SETUP_SQE128))
+				_exit(1);
+			op(&ring, &k, KVCTX_OP_STORE, 9100 + i, 0, PAGE);
+			if (run(&ring).res != (int)PAGE)
+				_exit(2);
+			op(&ring, &k, KVCTX_OP_LOAD, 9100 + i, 0, PAGE);
+			if (io_uring_submit(&ring) != 1 || !quiet(&ring, 100))
+				_exit(3);
+			add(&ring, &k, &at_once);
+			if (run(&ring).res != -EAGAIN)
+				_exit(4);
+			if (i == 0)
+				raise(SIGKILL);
+			io_uring_queue_exit(&ring);
+			kt_close(&k);
+			_exit(0);
+		}
+		EXPECT_EQ(pid, waitpid(pid, &status, 0));
+		EXPECT_EQ(i == 0 ? SIGKILL : 0, status);
+	}
+	EXPECT_EQ(0, system("kvctxctl tenant set t default --bandwidth off > /dev/null"));
 }
 
 /* The same with transfers at the device, which end first */
