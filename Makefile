@@ -112,7 +112,7 @@ help:
 	@echo "  make hostile-test  tampered pools, attached one after another (N=1000 [SEED=])"
 	@echo "  make cuda          the CUDA kernel and example, where nvcc is"
 	@echo "  make bench-core    figures of the engine: lookups, match, bytes per page"
-	@echo "  make bench         beside raw io_uring, 15 minutes (BENCH=full: all of it; STRICT=1: a missed bar is an error)"
+	@echo "  make bench         beside raw io_uring, 20 minutes (BENCH=full: all of it; STRICT=1: a missed bar is an error)"
 	@echo "  make bench-native  without the module or a virtual machine, beside raw io_uring, under 25 minutes"
 	@echo "                     (NATIVE='--pairs N --cells REGEX --disk DIR'; STRICT=1)"
 	@echo "  make check-connectors  the engines' own tests with kvctx: LMCache, vLLM, SGLang, NIXL (downloads 1.5 GiB once; under"
