@@ -49,7 +49,7 @@ class Bench:
         return ["[global]", "thread", "norandommap", "randrepeat=1", "disk_util=0"]
 
     def kvctx(self, disk, size, filename="pages", tenant="default"):
-        path = os.path.join(self.daemon.path if self.daemon else disk.pool, tenant)
+        path = os.path.join(os.path.dirname(self.daemon.path) if self.daemon else disk.pool, tenant)
         # both engines have buffers in huge pages; what kvctxd maps is a memfd of its own
         memory = "arena" if self.daemon else "registered"
         return [f"ioengine=external:{self.build}/lib/kvctx-fio.so", f"path={path}", f"keyspace={size}",

@@ -73,14 +73,14 @@ class Daemon:
 
     def __init__(self, program, disk):
         self.disk, self.program = disk, program
-        self.run = tempfile.mkdtemp(prefix="kvctx-bench.")  # a socket's path has room for 107 bytes, wherever the disk is
-        self.path = os.path.join(self.run, POOL)            # of its tenants
+        self.run = tempfile.mkdtemp(prefix="kvctx-bench.")
+        self.path = os.path.join(self.run, POOL, "default")  # a socket's has room for 107 bytes, wherever the disk is
         with open(os.path.join(disk.dir, "kvctxd.log"), "w", encoding="utf-8") as log:
             # pylint: disable-next=consider-using-with # it runs on
             self.process = subprocess.Popen([program, "--run", self.run, disk.pool], stdout=log, stderr=log)
         self.pid = self.process.pid
         end = time.monotonic() + 30
-        while not os.path.exists(os.path.join(self.path, "default")):
+        while not os.path.exists(self.path):
             if self.process.poll() is not None or time.monotonic() > end:
                 self.stop()
                 with open(log.name, encoding="utf-8") as f:
