@@ -317,6 +317,7 @@ struct sim {
 		u64	next;		/* s->placed, when the next of the hot keys is loaded */
 		u32	turn;		/* whose turn that is */
 		u64	begun;		/* s->placed at the attach */
+		u64	placed[SIM_MEMBERS_MAX];	/* since then, on each member */
 	} hot;
 	bool	failed[SIM_MEMBERS_MAX];	/* also where none is */
 	struct grow grow;

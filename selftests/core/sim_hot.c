@@ -3,7 +3,8 @@
  * Pages that are loaded again and again, by users who never ask with MATCH, while others store what nobody reads: what was
  * loaded stays for at least a part of the time in which its member is written once, as long as these pages together are
  * few enough to be rewritten whenever their segment's turn comes. Not before all members were written once since the
- * attach: until reclaim is at work it knows of no ages, and may rewrite nothing. See sim.h.
+ * attach, its own too, which may be long after the others: until reclaim is at work there it knows of no ages, and may
+ * rewrite nothing. See sim.h.
  */
 #include "sim.h"
 
@@ -45,6 +46,7 @@ void hot_begin(struct sim *s)
 		s->keys[i].loaded = (struct mload){ 0 };
 	s->hot.next = s->placed;
 	s->hot.begun = s->placed;
+	memset(s->hot.placed, 0, sizeof(s->hot.placed));
 }
 
 /* Is it time for the next of them? */
@@ -81,6 +83,8 @@ void hot_evicted(struct sim *s, struct mkey *k)
 		return;
 	s->n.hot_evicted++;
 	if (s->placed - s->hot.begun < room(s) * s->cfg.nr_members)
+		return;
+	if (s->hot.placed[k->at.member] < s->cfg.nr_segs[k->at.member] * (s->cfg.segment_size / KVC_BLOCK))
 		return;
 	/* who is known for too short a time may be on its way out */
 	sim_check(k->loaded.last - k->loaded.first < room(s) / STAYS || s->placed - k->loaded.last > room(s) / STAYS || !few(s),

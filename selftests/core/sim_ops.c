@@ -261,6 +261,7 @@ static void store_began(struct op *op, bool ran)
 	/* others may have got their place after this one */
 	s->newest[op->st.member] = (struct place){ op->st.member, ran ? 0 : op->st.offset };
 	s->placed += kvc_blocks(op->length);
+	s->hot.placed[op->st.member] += kvc_blocks(op->length);
 	sim_trace(s, "%s %s v%u length %u at member %u, %llu", op->replace ? "replace" : op->taken ? "store, in vain," : "store",
 		  model_name(op->key), op->version, op->length,
 		  op->st.member, (unsigned long long)op->st.offset);
