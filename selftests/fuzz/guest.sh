@@ -23,11 +23,11 @@ echo 30 > /proc/sys/kernel/hung_task_timeout_secs 2> /dev/null || true
 echo 1 > /proc/sys/kernel/hung_task_panic 2> /dev/null || true
 
 status=0
-FUZZ_LAST=/mnt/host/last abi-fuzz -max_len=4096 -len_control=0 -timeout=120 -rss_limit_mb=0 -detect_leaks=0 -use_value_profile=0 \
+FUZZ_LAST=/mnt/host/last abi-fuzz -max_len=1024 -len_control=0 -timeout=120 -rss_limit_mb=0 -detect_leaks=0 -use_value_profile=0 \
 	-print_final_stats=1 -artifact_prefix=/mnt/host/failed- "$@" || status=$?
 rmmod kvctx
-if [ -e $mountpoint/kmemleak ]; then
-	echo scan > $mountpoint/kmemleak
+# where it is on
+if { echo scan > $mountpoint/kmemleak; } 2> /dev/null; then
 	sleep 5
 	echo scan > $mountpoint/kmemleak
 	if grep -q . $mountpoint/kmemleak; then

@@ -58,7 +58,7 @@ static void main_timer(void)
 /* Only while an input runs: libFuzzer's own calls are not to be interrupted */
 static void main_interrupts(bool yes)
 {
-	struct itimerspec often = { { 0, yes ? 50000000 : 0 }, { 0, yes ? 50000000 : 0 } };
+	struct itimerspec often = { { 0, yes ? 10000000 : 0 }, { 0, yes ? 10000000 : 0 } };
 
 	timer_settime(main_often, 0, &often, NULL);
 }

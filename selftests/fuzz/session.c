@@ -2,7 +2,7 @@
 /*
  * Sessions: open, ioctls, mmap, close. Up to four are open at once, of three tenants.
  *
- * Nothing here waits for ever: a signal comes every 50 ms (main.c), and each wait may be for as long as that.
+ * Nothing here waits for ever: a signal comes every 10 ms (main.c), and each wait may be for as long as that.
  */
 #include <errno.h>
 #include <fcntl.h>
