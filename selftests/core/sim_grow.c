@@ -297,12 +297,16 @@ static bool grow_crowded(const struct sim *s)
 	return s->cfg.io_errors;
 }
 
-/* Nothing is to be done any more: whoever was leaving has left, unless another member was lost. */
+/*
+ * Nothing is to be done any more: whoever was leaving has left, unless another member was lost. When all others were
+ * there is nobody who takes a superblock, that of a tenant neither, which it waits for.
+ */
 void grow_settled(struct sim *s)
 {
 	struct grow *g = &s->grow;
+	bool stays = g->state == G_LEAVING && !kvc_member_leaves(s->pool, g->member);
 
-	sim_check(g->state == G_NONE || g->lost || grow_crowded(s) || (g->state == G_LEAVING && !kvc_member_leaves(s->pool, g->member)),
+	sim_check(g->state == G_NONE || g->lost || stays || grow_crowded(s) || !others_online(s, g->member),
 		  "member %u never left, or came: %d", g->member, g->state);
 }
 
