@@ -17,6 +17,24 @@ u32 kvc_nr_members(const struct kvc_pool *p)
 	return os_atomic_read(&p->nr_members);
 }
 
+/*
+ * Where to begin to look for a place: in turn at each of @members that takes pages, so that no neighbour of one that
+ * does not gets its turns as well. A hint: they come and go.
+ */
+u32 kvc_turn(struct kvc_pool *p, u64 members)
+{
+	u32 turn = os_atomic_inc_return(&p->turn), nr = 0;
+	u64 takers = os_atomic64_read(&p->takers) & members, left;
+
+	for (left = takers; left; left &= left - 1)
+		nr++;
+	if (!nr)
+		return 0;
+	for (turn %= nr; turn; turn--)
+		takers &= takers - 1;
+	return (u32)__builtin_ctzll(takers);
+}
+
 u64 kvc_capacity(const struct kvc_pool *p)
 {
 	u64 segments = 0;

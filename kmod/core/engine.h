@@ -270,6 +270,7 @@ struct kvc_member {
 	bool	joining;		/* it was added, and is not used yet; written under the lock */
 	bool	unknown;		/* it was missing at recovery; written under the lock */
 	bool	leaving;		/* nothing is placed on it any more; written under the lock */
+	bool	taker;			/* it is one of p->takers */
 	bool	moving;			/* leaving: its pages go to others, as far as there is room */
 	bool	leaseless;		/* leaving: no page is leased any more; written under the lock */
 	bool	left;			/* leaving: it has no pages any more */
@@ -424,7 +425,8 @@ struct kvc_pool {
 	struct kvc_requests requests;
 	struct kvc_memory memory;
 	struct os_atomic64 seq, generation, open_seq, salts;
-	struct os_atomic turn;		/* member of the next store */
+	struct os_atomic turn;		/* of the next store, among the members that take any */
+	struct os_atomic64 takers;	/* these, a bit each */
 	struct os_atomic nr_undead;	/* segments with undead set */
 	struct os_atomic nr_offline;
 	struct os_atomic nr_lost;	/* members, ever */
@@ -556,6 +558,7 @@ static inline bool kvc_memory_pressed(const struct kvc_pool *p)
 /* base.c */
 u64 kvc_mix64(u64 x);
 void kvc_kick(struct kvc_member *m);
+u32 kvc_turn(struct kvc_pool *p, u64 members);
 void kvc_space(struct kvc_pool *p);
 void kvc_space_made(struct kvc_member *m);	/* a segment became ready; member locked */
 void kvc_work_init(struct kvc_member *m, struct kvc_seg *seg, struct kvc_work *w, enum kvc_work_type type,

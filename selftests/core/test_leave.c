@@ -133,6 +133,7 @@ static void move_and_remove(void **state)
 	assert_int_equal(pages_on(r, 1, 90), 0);
 	assert_int_equal(rig_stats(r).evicted_pages, 0);
 	pages_are_there(r, 0, 90);
+	assert_in_range(pages_on(r, 0, 90), 44, 46);	/* and as many on the last one */
 	/* until the superblock without it is written the pool is what it was */
 	rig_cut(r);
 	rig_attach(r);
@@ -161,6 +162,21 @@ static void move_and_remove(void **state)
 	rig_again(r);
 	pages_are_there(r, 10, 110);
 	pages_are_there(r, 400, 1);
+	rig_free(r);
+}
+
+/* Who is not there leaves no gap, whose turns its neighbour would get. */
+static void turns_without(void **state)
+{
+	struct rig *r = pool_of(5);
+	u32 i;
+
+	(void)state;
+	kvc_member_fail(r->pool, 1);
+	leave(r, 2, true);
+	assert_int_equal(rig_fill(r, 0, 5000, 90), 90);
+	for (i = 0; i < 5; i++)
+		assert_int_equal(pages_on(r, i, 90), i == 1 || i == 2 ? 0 : 30);
 	rig_free(r);
 }
 
@@ -563,6 +579,7 @@ static const struct CMUnitTest leave_tests[] = {
 	cmocka_unit_test_setup_teardown(add_is_cut, make, unmake),
 	cmocka_unit_test_setup_teardown(add_is_cancelled, make, unmake),
 	cmocka_unit_test(move_and_remove),
+	cmocka_unit_test(turns_without),
 	cmocka_unit_test(drop_and_remove),
 	cmocka_unit_test(tombstones_stay),
 	cmocka_unit_test(holds_and_leases_delay),

@@ -143,7 +143,7 @@ static int move_page(struct kvc_member *m, u32 entry, u32 length, struct kvc_wor
 {
 	struct kvc_pool *p = m->pool;
 	enum kvc_head head = kvc_entry_seg(p, entry)->head == KVC_HEAD_NEW ? KVC_HEAD_NEW : KVC_HEAD_LONG;
-	u32 nr = kvc_nr_members(p), turn = os_atomic_inc_return(&p->turn), i;
+	u32 nr = kvc_nr_members(p), turn = kvc_turn(p, KVC_ANY_MEMBER), i;
 	bool wait = false;
 	int r;
 

@@ -61,6 +61,18 @@ static int alloc_segments(struct kvc_member *m, u32 nr_segs)
 	return 0;
 }
 
+/* Member locked, or nobody knows of it yet. */
+static void note_taker(struct kvc_member *m)
+{
+	bool takes = !m->offline && !m->leaving;
+
+	if (takes && !m->taker)
+		os_atomic64_add(&m->pool->takers, BIT_ULL(m->index));
+	if (!takes && m->taker)
+		os_atomic64_sub(&m->pool->takers, BIT_ULL(m->index));
+	m->taker = takes;
+}
+
 /* Nobody knows of it yet. 0 or -ENOMEM. No segments: a hole. */
 int kvc_member_init(struct kvc_pool *p, u32 index, u32 nr_segs)
 {
@@ -71,6 +83,7 @@ int kvc_member_init(struct kvc_pool *p, u32 index, u32 nr_segs)
 	m->pool = p;
 	m->index = index;
 	m->offline = !nr_segs;
+	note_taker(m);
 	m->nr_heads = KVC_NR_HEADS;
 	init_lists(m);
 	return nr_segs ? alloc_segments(m, nr_segs) : 0;
@@ -124,6 +137,7 @@ void kvc_member_fail(struct kvc_pool *p, u32 member)
 	if (!m->offline) {
 		os_atomic_inc_return(&p->nr_offline);
 		WRITE_ONCE(m->offline, true);
+		note_taker(m);
 		kvc_memory_going(m, 0);
 		os_atomic_inc(&p->nr_lost);
 		WRITE_ONCE(m->lost_before, m->lost_before + 1);
@@ -218,6 +232,7 @@ void kvc_member_join(struct kvc_pool *p, u32 member)
 	os_lock(&m->lock);
 	m->joining = false;
 	WRITE_ONCE(m->offline, false);
+	note_taker(m);
 	os_unlock(&m->lock);
 	kvc_quota_replan(p);
 	kvc_kick(m);
@@ -292,6 +307,7 @@ int kvc_member_leave(struct kvc_pool *p, u32 member, bool move)
 	m->moving = move;
 	m->lost_before = os_atomic_read(&p->nr_lost);
 	WRITE_ONCE(m->leaving, true);
+	note_taker(m);
 	retire_heads(m);
 	os_unlock(&m->lock);
 	os_atomic_inc(&p->nr_leaving);
@@ -332,6 +348,7 @@ void kvc_member_forget(struct kvc_pool *p, u32 member)
 	if (m->offline)
 		os_atomic_dec_and_test(&p->nr_offline);
 	WRITE_ONCE(m->offline, true);
+	note_taker(m);
 	for (i = 0; i < m->nr_segs; i++) {
 		WRITE_ONCE(m->segs[i].generation, 0);
 		WRITE_ONCE(m->segs[i].believed, 0);

@@ -292,7 +292,7 @@ static int begin_store(struct kvc_pool *p, struct kvc_domain *d, const u8 *key, 
 	if (!r && unlikely(kvc_budgeted(p, d->slot)) && !kvc_budget_admits(p, d, key))
 		return refuse_unseen(p, bucket);
 	ab.lasting = kvc_request_lasts(p, ab.request, depth);
-	turn = os_atomic_inc_return(&p->turn);
+	turn = kvc_turn(p, homes);
 	do {
 		nr = kvc_nr_members(p);
 		full = false;
