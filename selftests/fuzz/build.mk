@@ -7,9 +7,9 @@ ABI_FUZZ	:= build/guest/selftests/abi-fuzz
 ABI_FUZZ_SRCS	:= $(wildcard selftests/fuzz/*.c)
 
 .PHONY: fuzz-abi
-$(ABI_FUZZ): $(ABI_FUZZ_SRCS) selftests/fuzz/fuzz.h $(wildcard uapi/linux/*.h)
+$(ABI_FUZZ): $(ABI_FUZZ_SRCS) selftests/fuzz/fuzz.h $(wildcard uapi/linux/*.h) libkvctx/kvctx_uring.h
 	@mkdir -p $(@D)
-	$(Q_LD)clang $(KVCTX_CFLAGS) -O1 -g -fsanitize=fuzzer $(call pkg,libnl-genl-3.0) -o $@ \
+	$(Q_LD)clang $(KVCTX_CFLAGS) -Ilibkvctx -O1 -g -fsanitize=fuzzer $(call pkg,libnl-genl-3.0) -o $@ \
 		$(ABI_FUZZ_SRCS) -l:liburing.a $(call pkglibs,libnl-genl-3.0)
 
 fuzz-abi: debug-kernel

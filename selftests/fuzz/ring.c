@@ -5,13 +5,12 @@
  *
  * The ring is made again for each input that uses it: what is in flight at its end is then the kernel's to end.
  */
-#include <liburing.h>
-#include <linux/kvctx.h>
 #include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "fuzz.h"
+#include "kvctx_uring.h"
 
 #define RING_ENTRIES	16
 
@@ -40,28 +39,18 @@ static bool ring_open(struct fuzz_in *in)
 	return ring_there;
 }
 
-static void ring_one(struct fuzz_in *in, void *cmd)
+static void ring_one(struct fuzz_in *in, struct io_uring_sqe *sqe)
 {
-	struct kvctx_uring_op *u = cmd;
 	struct kvctx_sqe *op = fuzz_room(sizeof(*op));
 
 	fuzz_session_sqe(in, op);
-	u->opcode = op->opcode;
-	u->prio = op->prio;
-	u->nr_segs = op->nr_segs;
-	u->flags = op->flags;
-	u->key = op->key;
-	u->addr = op->segs;
-	u->timeout_ns = op->timeout_ns;
-	u->offset = (uint32_t)op->offset;
-	u->length = (uint32_t)op->length;
-	u->arg = op->opcode == KVCTX_OP_STORE ? op->depth : op->lease_ms | op->lease;
-	u->mem = op->mem;
+	__kvctx_uring_fill(sqe, fuzz_session_fd(in), op, op->segs,
+			   op->opcode == KVCTX_OP_STORE ? op->depth : op->lease_ms | op->lease);
 }
 
-static void ring_batch(struct fuzz_in *in, void *cmd)
+static void ring_batch(struct fuzz_in *in, struct io_uring_sqe *sqe)
 {
-	struct kvctx_uring_submit *u = cmd;
+	struct kvctx_uring_submit *u = __kvctx_uring_cmd(sqe);
 	struct kvctx_sqe *ops;
 
 	u->nr = 1 + fuzz_below(in, 8);
@@ -72,26 +61,26 @@ static void ring_batch(struct fuzz_in *in, void *cmd)
 	if (fuzz_rarely(in))
 		u->nr = (uint32_t)fuzz_number(in);
 	u->reserved = (uint32_t)fuzz_zero(in);
+	sqe->opcode = IORING_OP_URING_CMD;
+	sqe->fd = fuzz_session_fd(in);
 }
 
 static void ring_command(struct fuzz_in *in, struct io_uring_sqe *sqe)
 {
-	void *cmd = (uint8_t *)sqe + offsetof(struct io_uring_sqe, cmd);
 	uint8_t kind = fuzz_byte(in);
+	uint32_t cmd_op = kind < 100 ? KVCTX_URING_OP : kind < 200 ? KVCTX_URING_SUBMIT : KVCTX_URING_OP + fuzz_below(in, 8);
 
 	memset(sqe, 0, 128);
-	sqe->opcode = IORING_OP_URING_CMD;
-	sqe->fd = fuzz_session_fd(in);
-	sqe->user_data = fuzz_below(in, 4);
-	sqe->cmd_op = kind < 100 ? KVCTX_URING_OP : kind < 200 ? KVCTX_URING_SUBMIT : KVCTX_URING_OP + fuzz_below(in, 8);
-	if (sqe->cmd_op == KVCTX_URING_SUBMIT)
-		ring_batch(in, cmd);
+	if (cmd_op == KVCTX_URING_SUBMIT)
+		ring_batch(in, sqe);
 	else
-		ring_one(in, cmd);
+		ring_one(in, sqe);
+	sqe->user_data = fuzz_below(in, 4);
+	sqe->cmd_op = cmd_op;
 	if (fuzz_below(in, 4) == 3) {
 		sqe->uring_cmd_flags = IORING_URING_CMD_FIXED;
 		sqe->buf_index = fuzz_below(in, 3);
-		*(uint64_t *)((uint8_t *)cmd + offsetof(struct kvctx_uring_op, addr)) = fuzz_address(in, 65536);
+		((struct kvctx_uring_op *)__kvctx_uring_cmd(sqe))->addr = fuzz_address(in, 65536);
 	}
 	if (fuzz_rarely(in))
 		sqe->flags = (uint8_t)(IOSQE_IO_LINK | IOSQE_ASYNC | (fuzz_below(in, 2) ? IOSQE_IO_DRAIN : 0));

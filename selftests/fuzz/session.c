@@ -126,11 +126,6 @@ void fuzz_session_sqe(struct fuzz_in *in, struct kvctx_sqe *sqe)
 		((uint8_t *)sqe)[fuzz_below(in, sizeof(*sqe))] ^= (uint8_t)(1U << fuzz_below(in, 8));
 }
 
-static int session_ioctl(int fd, unsigned int nr, void *arg)
-{
-	return ioctl(fd, nr, arg);
-}
-
 /* Calls, each with a session */
 
 static void call_info(struct fuzz_in *in, struct session *s)
@@ -139,7 +134,7 @@ static void call_info(struct fuzz_in *in, struct session *s)
 
 	a->size = take_size(in, sizeof(*a));
 	a->flags = (uint32_t)fuzz_zero(in);
-	session_ioctl(s->fd, KVCTX_IOC_INFO, fuzz_rarely(in) ? (void *)fuzz_address(in, sizeof(*a)) : a);
+	ioctl(s->fd, KVCTX_IOC_INFO, fuzz_rarely(in) ? (void *)fuzz_address(in, sizeof(*a)) : a);
 }
 
 static void call_setup(struct fuzz_in *in, struct session *s)
@@ -159,7 +154,7 @@ static void call_setup(struct fuzz_in *in, struct session *s)
 		a->eventfd = fuzz_rarely(in) ? (int)fuzz_number(in) : s->event;
 	}
 	a->reserved = fuzz_zero(in);
-	session_ioctl(s->fd, KVCTX_IOC_SETUP, a);
+	ioctl(s->fd, KVCTX_IOC_SETUP, a);
 }
 
 static void call_register(struct fuzz_in *in, struct session *s)
@@ -171,7 +166,7 @@ static void call_register(struct fuzz_in *in, struct session *s)
 	a->length = take_length(in);
 	a->addr = fuzz_address(in, a->length);
 	a->reserved = (uint32_t)fuzz_zero(in);
-	session_ioctl(s->fd, KVCTX_IOC_MEM_REGISTER, a);
+	ioctl(s->fd, KVCTX_IOC_MEM_REGISTER, a);
 }
 
 static void call_unregister(struct fuzz_in *in, struct session *s)
@@ -181,7 +176,7 @@ static void call_unregister(struct fuzz_in *in, struct session *s)
 	a->size = take_size(in, sizeof(*a));
 	a->flags = (uint32_t)fuzz_zero(in);
 	a->id = fuzz_below(in, 4);
-	session_ioctl(s->fd, KVCTX_IOC_MEM_UNREGISTER, a);
+	ioctl(s->fd, KVCTX_IOC_MEM_UNREGISTER, a);
 }
 
 static void call_submit(struct fuzz_in *in, struct session *s)
@@ -199,7 +194,7 @@ static void call_submit(struct fuzz_in *in, struct session *s)
 	a->wait_nr = fuzz_below(in, 3);
 	a->timeout_ns = a->wait_nr ? fuzz_byte(in) * 100000ULL : 0;
 	a->reserved = fuzz_zero(in);
-	session_ioctl(s->fd, KVCTX_IOC_SUBMIT, a);
+	ioctl(s->fd, KVCTX_IOC_SUBMIT, a);
 }
 
 static void call_wait(struct fuzz_in *in, struct session *s)
@@ -211,7 +206,7 @@ static void call_wait(struct fuzz_in *in, struct session *s)
 	a->min = (uint32_t)fuzz_number(in);
 	a->consumed = (uint32_t)fuzz_number(in);
 	a->timeout_ns = fuzz_rarely(in) ? KVCTX_TIMEOUT_NONE : fuzz_byte(in) * 100000ULL;
-	session_ioctl(s->fd, KVCTX_IOC_WAIT, a);
+	ioctl(s->fd, KVCTX_IOC_WAIT, a);
 }
 
 static void call_match(struct fuzz_in *in, struct session *s)
@@ -226,7 +221,7 @@ static void call_match(struct fuzz_in *in, struct session *s)
 	a->present = a->flags & KVCTX_MATCH_ALL ? fuzz_address(in, a->nr_keys / 8 + 8) : fuzz_zero(in);
 	a->lease_ms = a->flags & 3 ? 1U + fuzz_byte(in) : (uint32_t)fuzz_zero(in);
 	a->reserved = (uint32_t)fuzz_zero(in);
-	session_ioctl(s->fd, KVCTX_IOC_MATCH, a);
+	ioctl(s->fd, KVCTX_IOC_MATCH, a);
 }
 
 static void call_paths(struct fuzz_in *in, struct session *s)
@@ -238,7 +233,7 @@ static void call_paths(struct fuzz_in *in, struct session *s)
 	a->mem = fuzz_below(in, 4);
 	a->nr = (uint32_t)fuzz_number(in);
 	a->paths = fuzz_address(in, a->nr * sizeof(struct kvctx_path));
-	session_ioctl(s->fd, KVCTX_IOC_PATHS, a);
+	ioctl(s->fd, KVCTX_IOC_PATHS, a);
 }
 
 static void call_events(struct fuzz_in *in, struct session *s)
@@ -250,7 +245,7 @@ static void call_events(struct fuzz_in *in, struct session *s)
 	a->nr = (uint32_t)fuzz_number(in);
 	a->events = fuzz_address(in, a->nr * sizeof(struct kvctx_event));
 	a->reserved = (uint32_t)fuzz_zero(in);
-	session_ioctl(s->fd, KVCTX_IOC_EVENTS, a);
+	ioctl(s->fd, KVCTX_IOC_EVENTS, a);
 }
 
 /* A number and a structure of anybody's */
@@ -262,7 +257,7 @@ static void call_any(struct fuzz_in *in, struct session *s)
 
 	for (uint32_t i = 0; i < bytes; i++)
 		a[i] = fuzz_byte(in);
-	session_ioctl(s->fd, nr, a);
+	ioctl(s->fd, nr, a);
 }
 
 static void mapping_end(struct mapping *m)
