@@ -211,8 +211,8 @@ u32 kvc_tenant_keyspaces(struct kvc_pool *p, u32 slot);	/* that it has now */
  * sets the CRC of each chunk, then commits (publishes; cannot fail) or aborts. Who does not know the CRCs sets no_crcs
  * before the commit: the page is marked, and nobody checks it. The page goes to one of @members, a mask by number.
  * What the caller writes for a tenant with a key is encrypted, which is the caller's to do, with a nonce that it sets
- * too; CRCs are of what is written, to the end of its last block: of bytes behind the page depends how the last ones of it
- * are decrypted.
+ * too; CRCs are of what is written, to the end of its last block: of bytes behind the page depends how the last ones of
+ * it are decrypted.
  * begin: 0, -EEXIST (present: DEDUP), -EINPROGRESS (pending by another: DEDUP), -EAGAIN (no space yet: reclaim was
  * asked for, wait for ops->space), -ENOSPC (nothing evictable; at the tenant's quota: nothing of its own), -EDQUOT (the
  * write budget is spent and the key was not seen before; now it was), -ENODEV (none of the members online, or
@@ -411,8 +411,8 @@ void kvc_pool_rest(struct kvc_pool *p);
 u32 kvc_work_crc(struct kvc_pool *p, const struct kvc_work *w, u32 chunk);
 
 /*
- * Have the page's @len bytes from @pos on, in @buf, the CRCs of their chunks? @pos is a chunk's first byte; behind the last
- * ones @buf has the rest of their block. 0, -EBADMSG
+ * Have the page's @len bytes from @pos on, in @buf, the CRCs of their chunks? @pos is a chunk's first byte; behind the
+ * last ones @buf has the rest of their block. 0, -EBADMSG
  */
 int kvc_work_check(struct kvc_pool *p, const struct kvc_work *w, const u8 *buf, u32 pos, u32 len);
 void kvc_work_done(struct kvc_pool *p, struct kvc_work *w, int err);

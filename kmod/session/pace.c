@@ -4,9 +4,10 @@
  * before anything of them has begun: they hold no page and no place on media, and are in nobody's way. It is about
  * operations that move pages: STORE, LOAD, GET, PREFETCH. Who has no such limit passes by without a look.
  *
- * In a lane URGENT ones go first, then NORMAL, then BACKGROUND ones, in order; but each MAX_WAIT one of a later rank that
- * has waited so long, so nothing starves. They give up as all that wait do (queue.c). They are looked at when one ends that was in flight, and on the tick; of each lane no more at a time than
- * wait when its turn comes, so none keeps up the others.
+ * In a lane URGENT ones go first, then NORMAL, then BACKGROUND ones, in order; but each MAX_WAIT one of a later rank
+ * that has waited so long, so nothing starves. They give up as all that wait do (queue.c). They are looked at when one
+ * ends that was in flight, and on the tick; of each lane no more at a time than wait when its turn comes, so none keeps
+ * up the others.
  *
  * Bytes are paid for afterwards: one may go when all that went before it has been paid for, and then so many bytes are
  * due, at the tenant's rate. So the rate is kept over any time but for one operation, and for SLACK: so much of the
@@ -14,8 +15,8 @@
  * given back: a page that was not there, a STORE of what is there. This is the generic cell rate algorithm (ITU-T
  * I.371).
  *
- * A STORE that finds no space waits for it (park.c) out of flight: it has nothing, and the tenant's loads do not wait for
- * it. When it has its place it is in flight again, beside the others, as many such as may be at a time.
+ * A STORE that finds no space waits for it (park.c) out of flight: it has nothing, and the tenant's loads do not wait
+ * for it. When it has its place it is in flight again, beside the others, as many such as may be at a time.
  *
  * CANCEL: who goes on from here is in no queue until it waits for something else. The lane remembers its name, and
  * whoever queues it asks (queue.c).

@@ -60,8 +60,8 @@ static inline bool kvctx_pace_leave(struct kvctx_pace *p, struct kvctx_req *req,
 }
 
 /*
- * @req went, and finds no space: it is not in flight while it waits for that. Before anybody else sees it there. Who may go
- * now does on the tick.
+ * @req went, and finds no space: it is not in flight while it waits for that. Before anybody else sees it there. Who
+ * may go now does on the tick.
  */
 static inline void kvctx_pace_park(struct kvctx_pace *p, struct kvctx_req *req)
 {

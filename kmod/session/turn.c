@@ -23,8 +23,8 @@
  * it that went, over its weight; who has the least goes next; who had nothing waiting begins where the others are, so
  * nobody saves up turns. Nothing waits while less than the depth is in flight. URGENT operations of all tenants go
  * before the others of any; among the others it is the tenant first, then his NORMAL before his BACKGROUND ones: so a
- * NORMAL one that comes passes no BACKGROUND one that may go. One of these goes each MAX_WAIT however many of the former
- * come. A pass may wrap.
+ * NORMAL one that comes passes no BACKGROUND one that may go. One of these goes each MAX_WAIT however many of the
+ * former come. A pass may wrap.
  *
  * What waits has been begun with the engine: it holds its place on media or its page. kvctx_req_go() takes it from
  * there, called once, without a lock.
