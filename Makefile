@@ -31,9 +31,10 @@ GUESTPROGS	:=	# paths of programs that only run in the guest
 CHECKS		:=	# phony targets that `make check` runs; each ends with a line "N passed, N failed, N skipped"
 INSTALLS	:=	# phony targets that `make install` runs
 
-# Arguments of make for these builds. ThreadSanitizer does not see fences; they only order atomics here.
-ASAN		:= O=$(O)/asan SAN=1
-TSAN		:= O=$(O)/tsan SAN= CFLAGS="-O1 -g -fsanitize=thread -Wno-tsan" LDFLAGS=-fsanitize=thread
+# Arguments of make for these builds, which take half the time with less of optimization and of what debuggers want, and
+# run as fast. ThreadSanitizer does not see fences; they only order atomics here.
+ASAN		:= O=$(O)/asan SAN=1 CFLAGS="-O1 -g1"
+TSAN		:= O=$(O)/tsan SAN= CFLAGS="-O1 -g1 -fsanitize=thread -Wno-tsan" LDFLAGS=-fsanitize=thread
 
 .DEFAULT_GOAL	:= all
 .DELETE_ON_ERROR:
