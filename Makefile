@@ -155,7 +155,8 @@ check-mutations:
 	@selftests/mutations selftests/core/mutate.sh selftests/kvctx/crash-process-mutate selftests/kvctx/crash-mutate
 
 test:
-	@selftests/all deps setup guest checkprogs $(CHECKS_ALL) check-kmod check-vm check-insn check-crash $(KERNELS:%=check-guest-%)
+	@selftests/all deps setup guest checkprogs --together check-vm check-kmod $(filter-out --%,$(CHECKS_ALL)) check-insn check-crash \
+		--apart $(KERNELS:%=check-guest-%)
 
 try:
 	@tools/demo/try $(if $(TRACE),--trace "$(TRACE)") $(if $(REQUESTS),--requests "$(REQUESTS)")
