@@ -176,6 +176,8 @@ leave-renewed-moving@kmod/core/log/leave.c@/^static int end_round/,/^}/s/WRITE_O
 leave-stopped@kmod/core/log/leave.c@/^static void stop/,/^}/s/WRITE_ONCE(m->leaseless, false)/;/@pages of a member that stays are leased no more
 leave-leased@kmod/core/log/leave.c@s/if (!rc->stayed \&\& /if (/@pages that were leased while they moved are dropped
 leave-forget@kmod/core/log/member.c@s/os_atomic_xchg(&m->segs\[i\].undead, 0)/0/;s/WRITE_ONCE(m->segs\[i\].min_seq, U64_MAX);//@tombstones are kept for records of removed members
+turn-gap@kmod/core/base.c@s/ = os_atomic64_read(&p->takers) & members/ = (BIT_ULL(kvc_nr_members(p)) - 1) \& members/@the neighbour of who takes no pages gets its turns
+turn-leaving@kmod/core/log/member.c@s/takes = !m->offline \&\& !m->leaving/takes = !m->offline/@so does that of one that is leaving
 leave-alone@kmod/core/log/member.c@s/if (!another_online(p, member) || /if (/@the last member can be removed
 add-early@kmod/core/log/member.c@s/^\tset_joining(m, true);/&\n\tWRITE_ONCE(m->offline, false);/@a member is used before the superblocks name it
 hole-last@kmod/core/media/format_super.c@s/ || kvc_super_hole(s, s->nr_members - 1)//@the last member may be a hole
