@@ -78,9 +78,10 @@ refuses() {
 # program NAME [ARGUMENT]...: run a test program; each of its tests counts as one here. $kind says
 # what it runs over
 program() {
-	local out=/tmp/$1.out line results=0
+	local out=/tmp/$1.out line results=0 began=$SECONDS
 
 	"$@" > "$out" 2>&1
+	echo "# $1: $((SECONDS - began)) s"
 	while IFS= read -r line; do
 		case $line in
 			'ok '* | 'not ok '*) ;;
