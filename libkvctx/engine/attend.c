@@ -83,7 +83,7 @@ static struct kve_job *job_first(const struct kve_pool *p)
 void kve_job_queue(struct kve_pool *p, struct kve_job *job, u64 at)
 {
 	pthread_mutex_lock(&p->lock);
-	if (!job->queued || at < job->at) {
+	if (!job->cancelled && (!job->queued || at < job->at)) {
 		if (!job->queued) {
 			job->queued = true;
 			job->next = p->jobs;
@@ -98,11 +98,11 @@ void kve_job_queue(struct kve_pool *p, struct kve_job *job, u64 at)
 void kve_job_cancel(struct kve_pool *p, struct kve_job *job)
 {
 	pthread_mutex_lock(&p->lock);
-	do {
-		job_unlink(p, job);
-		while (p->running == job)
-			pthread_cond_wait(&p->attend, &p->lock);
-	} while (job->queued);
+	job->cancelled = true;
+	job_unlink(p, job);
+	while (p->running == job)
+		pthread_cond_wait(&p->attend, &p->lock);
+	job->cancelled = false;
 	pthread_mutex_unlock(&p->lock);
 }
 

@@ -90,6 +90,7 @@ struct kve_job {
 	void (*fn)(struct kve_job *job);	/* in the attendant's thread, no lock held; may queue itself again */
 	u64 at;					/* when, if it is queued */
 	bool queued;
+	bool cancelled;				/* somebody waits for its end: it is not queued meanwhile */
 };
 
 /* Have @job called at @at, or earlier if it is queued for earlier. Any thread, any lock but pool->lock; 0: soon */

@@ -368,11 +368,13 @@ static u32 runs(u32 i)
 	return __atomic_load_n(&jobs[i].runs, __ATOMIC_SEQ_CST);
 }
 
-static struct { struct kve_job job; struct kve_pool *p; u32 begun, ended; } slow;
+static struct { struct kve_job job; struct kve_pool *p; u32 begun, ended; bool late; } slow;
 
 static void slow_runs(struct kve_job *job)
 {
 	__atomic_add_fetch(&slow.begun, 1, __ATOMIC_SEQ_CST);
+	if (slow.late)
+		usleep(10000);
 	kve_job_queue(slow.p, job, 0);
 	usleep(20000);
 	__atomic_add_fetch(&slow.ended, 1, __ATOMIC_SEQ_CST);
@@ -391,6 +393,7 @@ static void a_job_that_is_cancelled_is_over(void **state)
 	for (i = 0; i < 5; i++) {
 		slow.begun = 0;
 		slow.ended = 0;
+		slow.late = i % 2;	/* when somebody waits for its end */
 		kve_job_queue(p, &slow.job, 0);
 		while (!__atomic_load_n(&slow.begun, __ATOMIC_SEQ_CST))
 			usleep(100);
