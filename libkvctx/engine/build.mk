@@ -27,9 +27,10 @@ KVE_TEST	:= $(O)/test/engine
 KVE_TESTS	:= pool own create grow broken session pace stuck encrypted
 KVE_TESTPROGS	:= $(KVE_TESTS:%=$(KVE_TEST)/test_%)
 KVE_WRAPPED	:= preadv64v2 pwritev64v2 fdatasync io_uring_peek_batch_cqe \
-		   io_uring_submit kve_touch
+		   io_uring_submit io_uring_wait_cqes kve_touch
 
 $(KVE_TEST)/test_create: KVE_WRAPPED += open64 fallocate64 pwrite64 fsync linkat
+$(KVE_TEST)/test_session: KVE_WRAPPED += kvc_store_begin
 $(KVE_TEST)/test_grow: KVE_WRAPPED += symlink unlink linkat kve_thread_start
 $(KVE_TESTPROGS): $(KVE_TEST)/%: $(O)/obj/libkvctx/engine/tests/%.o $(O)/obj/libkvctx/engine/tests/rig.o $(KVE_OBJS) $(KVE_CORE)
 	@mkdir -p $(@D)

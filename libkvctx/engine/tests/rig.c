@@ -19,9 +19,11 @@ char rig_why[KVE_WHY];
 u64 rig_members;
 s64 (*rig_result)(s64 res);
 bool rig_stalled;
+u32 rig_stuck;
 bool rig_held;
 bool rig_full;
 bool rig_gone;
+u32 rig_sleeps;
 static char rig_log[LOG_MAX];			/* log.c has a lock around the call */
 static size_t rig_log_len;
 
@@ -45,6 +47,10 @@ ssize_t __real_pwritev64v2(int fd, const struct iovec *v, int n, off_t at, int f
 ssize_t __wrap_pwritev64v2(int fd, const struct iovec *v, int n, off_t at, int flags);
 unsigned int __real_io_uring_peek_batch_cqe(struct io_uring *ring, struct io_uring_cqe **cqes, unsigned int count);
 unsigned int __wrap_io_uring_peek_batch_cqe(struct io_uring *ring, struct io_uring_cqe **cqes, unsigned int count);
+int __real_io_uring_wait_cqes(struct io_uring *ring, struct io_uring_cqe **cqe, unsigned int nr,
+			      struct __kernel_timespec *ts, sigset_t *mask);
+int __wrap_io_uring_wait_cqes(struct io_uring *ring, struct io_uring_cqe **cqe, unsigned int nr,
+			      struct __kernel_timespec *ts, sigset_t *mask);
 int __real_io_uring_submit(struct io_uring *ring);
 int __wrap_io_uring_submit(struct io_uring *ring);
 int __real_fdatasync(int fd);
@@ -85,8 +91,14 @@ static bool rig_of_session(void)
 
 static void rig_wait(void)
 {
-	while (READ_ONCE(*(rig_of_session() ? &rig_held : &rig_stalled)))
+	bool own = !rig_of_session(), *waits = own ? &rig_stalled : &rig_held;
+
+	if (!READ_ONCE(*waits))
+		return;
+	__atomic_add_fetch(&rig_stuck, own, __ATOMIC_SEQ_CST);
+	while (READ_ONCE(*waits))
 		usleep(100);
+	__atomic_sub_fetch(&rig_stuck, own, __ATOMIC_SEQ_CST);
 }
 
 static ssize_t rig_told(ssize_t res)
@@ -137,6 +149,13 @@ unsigned int __wrap_io_uring_peek_batch_cqe(struct io_uring *ring, struct io_uri
 		if (cqes[i]->user_data)
 			cqes[i]->res = (s32)result(cqes[i]->res);
 	return nr;
+}
+
+int __wrap_io_uring_wait_cqes(struct io_uring *ring, struct io_uring_cqe **cqe, unsigned int nr,
+			      struct __kernel_timespec *ts, sigset_t *mask)
+{
+	__atomic_add_fetch(&rig_sleeps, 1, __ATOMIC_RELEASE);
+	return __real_io_uring_wait_cqes(ring, cqe, nr, ts, mask);
 }
 
 int __wrap_io_uring_submit(struct io_uring *ring)

@@ -2,8 +2,8 @@
 /*
  * What the tests of pools in the process share: a directory with a pool of small files, and its pages.
  *
- * I/O of the engine passes through here (the linker wraps pwritev2, preadv2, fdatasync, and what gives to an io_uring and
- * takes completions off it), so that a device can fail. So does kve_touch().
+ * I/O of the engine passes through here (the linker wraps pwritev2, preadv2, fdatasync, and what gives to an io_uring,
+ * sleeps in it and takes completions off it), so that a device can fail. So does kve_touch().
  */
 #ifndef RIG_H
 #define RIG_H
@@ -70,8 +70,10 @@ int rig_descriptors(void);				/* open ones */
 /* What the transfers of sessions are said to have come to; NULL: what they did. In any thread */
 extern s64 (*rig_result)(s64 res);
 extern bool rig_stalled;				/* writes of the pool's own wait; atomically */
+extern u32 rig_stuck;					/* so many of them do; atomically */
 extern bool rig_held;					/* no transfer of a session ends; atomically */
 extern bool rig_full;					/* an io_uring takes nothing; atomically */
+extern u32 rig_sleeps;					/* how often somebody went to sleep in an io_uring; atomically */
 extern bool rig_gone;					/* kve_touch() finds the caller's memory gone; atomically */
 
 #endif
