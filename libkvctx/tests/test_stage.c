@@ -21,6 +21,7 @@ struct copies {
 	unsigned int pieces, ends;
 	int fail_piece, fail_end, result;	/* fail the n-th from now, counted from 1 */
 	bool hold;			/* copies do not come back */
+	unsigned int held;		/* so many of them; atomically */
 	struct kvctx *ctx;
 };
 
@@ -55,8 +56,10 @@ static int copy(void *copy_ctx, void *dst, const void *src, size_t len,
 	struct copies *c = copy_ctx;
 	int ret = 0;
 
+	__atomic_add_fetch(&c->held, 1, __ATOMIC_SEQ_CST);
 	while (__atomic_load_n(&c->hold, __ATOMIC_ACQUIRE))
 		usleep(100);
+	__atomic_sub_fetch(&c->held, 1, __ATOMIC_SEQ_CST);
 	pthread_mutex_lock(&c->lock);
 	if (len) {
 		assert_true(in_slots(direction == KVCTX_COPY_TO_HOST ? dst : src));
@@ -637,7 +640,8 @@ static void calls_take_slots(pthread_t *threads)
 	__atomic_store_n(&copies.hold, true, __ATOMIC_RELEASE);
 	for (i = 0; i < SLOTS; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL, call_once, NULL), 0);
-	usleep(100000);		/* they sit in their copies by then, or the test sees less */
+	while (__atomic_load_n(&copies.held, __ATOMIC_SEQ_CST) != SLOTS)
+		usleep(100);
 	move_queued(KVCTX_OP_LOAD, 1, SLOT, true);
 	assert_int_equal(kvctx_submit(ctx), 1);
 }
