@@ -408,6 +408,17 @@ static void a_job_that_is_cancelled_is_over(void **state)
 	kve_pool_put(p);
 }
 
+static struct { struct kve_job job; bool begun, go; } busy;	/* atomically */
+
+/* Keeps the attendant from all others */
+static void busy_runs(struct kve_job *job)
+{
+	(void)job;
+	__atomic_store_n(&busy.begun, true, __ATOMIC_SEQ_CST);
+	while (!__atomic_load_n(&busy.go, __ATOMIC_SEQ_CST))
+		usleep(100);
+}
+
 static void jobs_run_in_time(void **state)
 {
 	struct kve_pool *p;
@@ -436,10 +447,19 @@ static void jobs_run_in_time(void **state)
 	kve_job_queue(p, &jobs[0].job, KVE_NEVER);
 	while (!runs(0))
 		usleep(1000);
-	kve_job_queue(p, &jobs[1].job, kve_now() + KVE_NSEC / 50);
+	memset(&busy, 0, sizeof(busy));
+	busy.job.fn = busy_runs;
+	kve_job_queue(p, &busy.job, 0);
+	while (!__atomic_load_n(&busy.begun, __ATOMIC_SEQ_CST))
+		usleep(100);
+	kve_job_queue(p, &jobs[1].job, 0);
 	kve_job_cancel(p, &jobs[1].job);
 	kve_job_cancel(p, &jobs[1].job);
-	usleep(40000);
+	kve_job_queue(p, &jobs[0].job, kve_now());
+	__atomic_store_n(&busy.go, true, __ATOMIC_SEQ_CST);
+	/* it would be behind the other one */
+	while (runs(0) < 2)
+		usleep(1000);
 	assert_int_equal(runs(1), 1);
 	kve_pool_put(p);
 }
