@@ -17,12 +17,20 @@
 
 static struct kvctx *ctx;
 
+/* Sanitizers are slow, and the machine may be busy */
+static inline unsigned int patience(unsigned int seconds)
+{
+	const char *times = getenv("KVCTX_PATIENCE");
+
+	return seconds * (times ? (unsigned int)atoi(times) : 1);
+}
+
 static inline int setup(void **state)
 {
 	struct kvctx_params p = { .size = sizeof(p), .arena_bytes = ARENA, .cq_entries = LIMIT };
 
 	(void)state;
-	alarm(120);	/* a hang is a failure */
+	alarm(patience(120));	/* a hang is a failure */
 	fake_reset();
 	return kvctx_open(FAKE_PATH, O_RDWR, &p, &ctx);
 }

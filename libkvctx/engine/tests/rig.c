@@ -202,13 +202,21 @@ bool rig_logged(const char *text)
 	return found;
 }
 
+/* Sanitizers are slow, and the machine may be busy */
+static unsigned int rig_patience(unsigned int seconds)
+{
+	const char *times = getenv("KVCTX_PATIENCE");
+
+	return seconds * (times ? (unsigned int)atoi(times) : 1);
+}
+
 /* Beside the program: its build directory is on a disk, where a system's directory for temporary files may not be */
 int rig_setup(void **state)
 {
 	char self[200] = "";
 
 	(void)state;
-	alarm(120);	/* a hang is a failure */
+	alarm(rig_patience(120));	/* a hang is a failure */
 	assert_true(readlink("/proc/self/exe", self, sizeof(self) - 1) > 0);
 	snprintf(rig_dir, sizeof(rig_dir), "%s/pool-XXXXXX", dirname(self));
 	assert_non_null(mkdtemp(rig_dir));
