@@ -10,6 +10,7 @@ import errno
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 from kvctxd import Daemon
@@ -144,3 +145,11 @@ def python(code, *arguments, **how):
     """Run a program of its own; returns what subprocess.run() does, with output as text."""
     return subprocess.run([sys.executable, "-X", "dev", "-c", code, *map(str, arguments)], capture_output=True,
                           text=True, timeout=60, **how)
+
+
+def until(condition, what):
+    """Wait for it, a minute at most."""
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end, f"waited in vain: {what}"
+        time.sleep(0.01)

@@ -6,12 +6,12 @@ import errno
 import os
 import sys
 import threading
-import time
 from array import array
 from typing import List
 
 import numpy as np
 import pytest
+from conftest import until
 
 import kvctx
 from kvctx import Keys, Operation
@@ -265,10 +265,7 @@ def test_close_by_a_callback_and_by_nobody(pool):
     op = s.submit_store_packed(*r.columns)
     op.add_done_callback(lambda op: s.close())
     assert op.result(60).all_ok
-    for _ in range(200):
-        if s._handle is None:
-            break
-        time.sleep(0.02)
+    until(lambda: s._handle is None, "its end")
     assert s.closed
     with pytest.warns(ResourceWarning):
         pool.session()
@@ -291,11 +288,7 @@ def test_callbacks_may_not_wait(session):
     op.add_done_callback(callback)
     op.result(60)
     assert session.drain(10)
-    for _ in range(100):
-        if seen:
-            break
-        time.sleep(0.02)
-    assert seen
+    until(lambda: seen, "the callback")
 
 
 def test_abandoned_operations_end(pool):

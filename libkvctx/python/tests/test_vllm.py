@@ -15,7 +15,7 @@ from array import array
 from types import SimpleNamespace
 
 import pytest
-from conftest import python
+from conftest import python, until
 from kvctxd import Daemon
 
 import kvctx
@@ -112,11 +112,13 @@ class Engine:
     def lookup(self, keys, request="r"):
         """Results, after as many steps as it takes: few, where kvctxd does not have to be waited for."""
         context, waits = fake.ReqContext(request), self.manager._link.session is None or self.backend() == "daemon"
-        for _ in range(1000 if waits else 3):
+        end, steps = time.monotonic() + 60, 0
+        while time.monotonic() < end if waits else steps < 3:
             found = [self.manager.lookup(k, context) for k in keys]
             if fake.LookupResult.RETRY not in found:
                 return found
             self.step()
+            steps += 1
             time.sleep(0.01 if waits else 0)
         raise AssertionError("no answer")
 
@@ -171,6 +173,16 @@ def make(path):
     yield make
     for engine in engines:
         engine.end()
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """By .now, seconds, answers are late: it goes on when the test says so."""
+    from kvctx.vllm import announcer, asker, finder
+    clock = SimpleNamespace(now=1000.0)
+    for module in announcer, asker, finder:
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    return clock
 
 
 HIT, MISS, RETRY = fake.LookupResult.HIT, fake.LookupResult.MISS, fake.LookupResult.RETRY
@@ -577,10 +589,7 @@ def test_memory_of_a_gpu_is_registered_anew_when_the_server_is_back(gpu_engine, 
     one.load(FOUR, gpu(LOADED))
     assert one.worker.failed_loads() == {one.jobs: set(LOADED)} and one.worker._link.session is None
     daemon.start()
-    for _ in range(300):
-        if one.worker._link.session:
-            break
-        time.sleep(0.1)
+    until(lambda: one.worker._link.session, "a session with the server that is back")
     assert old.closed and one.worker._link.session.peers == one.peers.memory
     one.peers.went.clear()
     one.peers.aside = {1: -errno.EREMOTEIO}
@@ -788,21 +797,20 @@ def test_nothing_is_announced_while_the_server_is_gone(daemon):
     one.end()
 
 
-def test_lookups_behind_a_call_that_hangs_do_not_wait(daemon, monkeypatch):
-    from kvctx.vllm import finder
-    monkeypatch.setattr(finder, "_PATIENCE_S", 0.05)
+def test_lookups_behind_a_call_that_hangs_do_not_wait(daemon, clock):
     one = Engine(os.path.join(daemon.pool.path, "default"))
     context, asker = fake.ReqContext("r"), one.manager._asker
     with Stopped(daemon):
         for n in range(20):
             one.manager.lookup(key(n), context)
             one.manager.on_schedule_end(None)
-            time.sleep(0.02)
+            until(lambda: asker._since is not None, "the first call")
+            clock.now += 0.5
         assert asker._queue.qsize() < 10
     one.end()
 
 
-def test_asker_without_threads(daemon, monkeypatch):
+def test_asker_without_threads(daemon, monkeypatch, clock):
     def start(self):
         raise RuntimeError("can't start new thread")
     one = Engine(os.path.join(daemon.pool.path, "default"))
@@ -814,7 +822,7 @@ def test_asker_without_threads(daemon, monkeypatch):
     one.end()
 
 
-def test_server_goes_and_comes_back(daemon):
+def test_server_goes_and_comes_back(daemon, clock):
     one = Engine(os.path.join(daemon.pool.path, "default"))
     one.worker.failures_wanted = True
     one.caches.fill(0, 7)
@@ -827,10 +835,7 @@ def test_server_goes_and_comes_back(daemon):
     assert one.lookup([key(1)], "s") == [MISS]
     assert one.manager.prepare_store([key(2)], fake.ReqContext("s")) is None
     daemon.start()
-    for _ in range(100):
-        if one.worker._link.session and one.manager._link.session:
-            break
-        time.sleep(0.1)
+    until(lambda: one.worker._link.session and one.manager._link.session, "sessions with the server that is back")
     assert one.lookup([key(1)], "t") == [HIT]
     assert one.load([key(1)], gpu([6, 7]), "t").success and one.worker.failed_loads() == {}
     assert one.caches.values(6) == {7}
@@ -852,27 +857,28 @@ def test_member_that_is_lost_costs_its_pages_only(lossy):
     one.end()
 
 
-def test_answer_that_does_not_come_is_a_miss(monkeypatch):
+def test_answer_that_does_not_come_is_a_miss(clock):
     from kvctx.vllm import finder
     silent = SimpleNamespace(stuck=lambda seconds: False,
                              ask=lambda session, call: SimpleNamespace(add_done_callback=lambda fn: None))
-    monkeypatch.setattr(finder, "_PATIENCE_S", 0.05)
     f = finder.Finder(SimpleNamespace(session=object()), silent, lambda keys: keys, 1.0)
     assert f.lookup(b"k", "r") is None
     f.flush()
     assert f.lookup(b"k", "r") is None
-    time.sleep(0.1)
+    clock.now += 1.9
+    assert f.lookup(b"k", "r") is None
+    clock.now += 0.2
     assert f.lookup(b"k", "r") is False
     f.finish("r")
     assert not len(f)
 
 
 class Stopped:
-    """A daemon that does not answer for 15 s, and the most time that a call took meanwhile."""
+    """A daemon that does not answer for a minute."""
 
     def __init__(self, daemon):
-        self.process, self.longest = daemon.process, 0.0
-        self.end = threading.Timer(15, self.process.send_signal, [signal.SIGCONT])
+        self.process = daemon.process
+        self.end = threading.Timer(60, self.process.send_signal, [signal.SIGCONT])
 
     def __enter__(self):
         self.process.send_signal(signal.SIGSTOP)
@@ -885,39 +891,41 @@ class Stopped:
         self.end.join()
         self.process.send_signal(signal.SIGCONT)
 
-    def timed(self, call, *arguments):
-        start = time.monotonic()
+    def meanwhile(self, call, *arguments):
+        """Its result. Had it waited for the daemon, that would have gone on before."""
         result = call(*arguments)
-        self.longest = max(self.longest, time.monotonic() - start)
+        with open(f"/proc/{self.process.pid}/stat", encoding="ascii") as f:
+            assert f.read().rsplit(")", 1)[1].split()[0] == "T", "it has waited for the daemon"
         return result
 
 
-def test_nothing_waits_for_a_server_that_is_stopped(daemon):
+def test_nothing_waits_for_a_server_that_is_stopped(daemon, clock):
     """Lookups, ends of leases and events: a miss after two seconds, and all is as before when it goes on."""
     one = Engine(os.path.join(daemon.pool.path, "default"), events=True)
-    m, context, end = one.manager, fake.ReqContext("s"), time.monotonic() + 30
+    m, context = one.manager, fake.ReqContext("s")
     one.store([key(1), key(2)], gpu([0, 1, 2, 3]))
     assert one.lookup([key(1)]) == [HIT]
     while m.has_pending_work():
         one.step()
     assert [e.removed for e in m.take_events()] == [False]
     with Stopped(daemon) as stopped:
-        stopped.timed(m.on_request_finished, fake.ReqContext("r"))  # ends a lease
-        time.sleep(0.03)
-        stopped.timed(m.on_schedule_end, None)  # asks what has gone
+        stopped.meanwhile(m.on_request_finished, fake.ReqContext("r"))  # ends a lease
+        clock.now += 0.03
+        stopped.meanwhile(m.on_schedule_end, None)  # asks what has gone
         assert not m.has_pending_work(), "nobody waits to hear that"
         m.complete_store([key(2)], context)  # to be announced
         assert m.has_pending_work()
-        asked = time.monotonic()
-        while stopped.timed(m.lookup, key(2), context) is RETRY and time.monotonic() < end:
-            stopped.timed(m.on_schedule_end, None)
-            time.sleep(0.01)
-        assert 1.9 < time.monotonic() - asked < 20 and m.lookup(key(2), context) is MISS
+        for seconds in 0, 0, 1.9:
+            clock.now += seconds
+            assert stopped.meanwhile(m.lookup, key(2), context) is RETRY
+            stopped.meanwhile(m.on_schedule_end, None)
+        clock.now += 0.2
+        assert stopped.meanwhile(m.lookup, key(2), context) is MISS
         assert not m.has_pending_work(), "no more steps for its sake alone"
-        stopped.timed(m.reset_cache)
-    assert stopped.longest < 1, "the machine may be busy"
+        stopped.meanwhile(m.reset_cache)
     one.store([key(3)], gpu([0, 1]))
-    assert any(one.lookup([key(3)], f"request {n}") == [HIT] for n in range(100)), "soon: other calls waited first"
+    requests = iter(range(1 << 30))
+    until(lambda: one.lookup([key(3)], f"request {next(requests)}") == [HIT], "an answer: other calls wait first")
     while m.has_pending_work():
         one.step()
     assert [key(3)] in [e.keys for e in m.take_events()]
@@ -926,16 +934,17 @@ def test_nothing_waits_for_a_server_that_is_stopped(daemon):
     assert "kvctx-asker" not in [t.name for t in threading.enumerate()]
 
 
-def test_tier_does_not_wait_for_a_server_that_is_stopped(daemon):
+def test_tier_does_not_wait_for_a_server_that_is_stopped(daemon, clock):
     t, _ = tier(os.path.join(daemon.pool.path, "default"))
-    context, end = fake.ReqContext("r"), time.monotonic() + 30
+    context = fake.ReqContext("r")
     with Stopped(daemon) as stopped:
-        while stopped.timed(t.lookup, key(1), context) is RETRY and time.monotonic() < end:
-            stopped.timed(t.on_schedule_end, None)
-            time.sleep(0.01)
-        assert t.lookup(key(1), context) is MISS
-        stopped.timed(t.submit_store, job(1, [key(1)], [1], False))
-    assert stopped.longest < 1
+        for seconds in 0, 0, 1.9:
+            clock.now += seconds
+            assert stopped.meanwhile(t.lookup, key(1), context) is RETRY
+            stopped.meanwhile(t.on_schedule_end, None)
+        clock.now += 0.2
+        assert stopped.meanwhile(t.lookup, key(1), context) is MISS
+        stopped.meanwhile(t.submit_store, job(1, [key(1)], [1], False))
     t.drain_jobs()
     assert [r.success for r in t.get_finished_jobs()] == [True]
     t.shutdown()
@@ -999,8 +1008,7 @@ def test_tier_does_not_wait_to_submit_more_than_is_copied_at_once():
         t, memory = tier(daemon.path, 64, 1 << 20)
         keys = [key(n) for n in range(64)]
         with Stopped(daemon) as stopped:
-            stopped.timed(t.submit_store, job(1, keys, range(64), False))
-        assert stopped.longest < 2, "the machine may be busy"
+            stopped.meanwhile(t.submit_store, job(1, keys, range(64), False))
         t.drain_jobs()
         assert [(r.success, r.transfer_bytes) for r in t.get_finished_jobs()] == [(True, 64 << 20)]
         t.shutdown()
@@ -1123,12 +1131,11 @@ def test_tier_announces_when_both_want_it(path, on, engine):
     t.shutdown()
 
 
-def test_tier_catches_up_when_the_server_is_back(daemon):
+def test_tier_catches_up_when_the_server_is_back(daemon, clock):
     from kvctx.vllm.keys import page_keys
     t, _ = tier(os.path.join(daemon.pool.path, "default"), enable_kv_events=True, locality="LOCAL")
-    end = time.monotonic() + 30
     stored(t, 1, [key(1), key(2)], [1, 2])
-    while t.has_pending_work() and time.monotonic() < end:
+    while t.has_pending_work():
         t.on_schedule_end(None)
     assert t.take_events() == [told([key(1), key(2)], False)]
     t._link.flush()
@@ -1141,10 +1148,14 @@ def test_tier_catches_up_when_the_server_is_back(daemon):
     with kvctx.Session(os.path.join(daemon.pool.path, "default"), keyspace=t._link._described) as s:
         s.delete(page_keys([key(2)], [0])).check()
     events = []
-    while not events and time.monotonic() < end:
+
+    def told_more():
+        clock.now += 0.03
         t.on_schedule_end(None)
-        events += t.take_events()
-        time.sleep(0.03)
+        events.extend(t.take_events())
+        return events
+
+    until(told_more, "what has gone")
     assert events == [told([key(2)], True)], "nobody told this session: it was asked for"
     t.shutdown()
 
