@@ -88,38 +88,55 @@ static void conn_serve(struct conn *c, struct kvd_session *s)
 	}
 }
 
-/* The session is gone, or there is none. With the thread still there the rest is left to it. */
-static void conn_ended(void *arg)
+/* The session is gone, or there is none; or the thread is. True: both are, and the caller frees c. kvd_lock held */
+static bool conn_part_ended(struct conn *c)
 {
-	struct conn **link, *c = arg;
-	bool last;
+	struct conn **link;
 
-	pthread_mutex_lock(&kvd_lock);
-	last = c->ended;
-	c->ended = true;
-	pthread_mutex_unlock(&kvd_lock);
-	if (!last)
-		return;
-	kvd_peer_put(&c->peer);
-	pthread_mutex_lock(&kvd_lock);
+	if (!c->ended) {
+		c->ended = true;
+		return false;
+	}
 	for (link = &conns; *link != c; link = &(*link)->next)
 		;
 	*link = c->next;
 	c->tenant->sessions--;
 	nr_conns--;
-	free(c);
-	pthread_mutex_unlock(&kvd_lock);
+	return true;
 }
 
-/* The end of the thread, of which the client knows by the end of the socket. */
+static void conn_free(struct conn *c)
+{
+	kvd_peer_put(&c->peer);
+	free(c);
+}
+
+/* The end of the session. With the thread still there the rest is left to it. */
+static void conn_ended(void *arg)
+{
+	struct conn *c = arg;
+	bool last;
+
+	pthread_mutex_lock(&kvd_lock);
+	last = conn_part_ended(c);
+	pthread_mutex_unlock(&kvd_lock);
+	if (last)
+		conn_free(c);
+}
+
+/* The end of the thread, of which the client knows by the end of the socket: it is not counted then any more. */
 static void conn_hung_up(struct conn *c)
 {
+	bool last;
+
 	kvd_message_free(&c->message);
 	pthread_mutex_lock(&kvd_lock);
 	close(c->sock);
 	c->sock = -1;
+	last = conn_part_ended(c);
 	pthread_mutex_unlock(&kvd_lock);
-	conn_ended(c);
+	if (last)
+		conn_free(c);
 	pthread_mutex_lock(&kvd_lock);
 	nr_serving--;
 	pthread_cond_broadcast(&conns_gone);
