@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 import unittest
 
@@ -609,14 +610,21 @@ class Interface(Case):
         self.assertIn("LRU, page by page", told)
 
     def interrupt(self, number):
-        args = [PROGRAM, "--generate", "2000", "--device", NODE, "--page-size", "64", "--json", self.json]
+        args = [PROGRAM, "--generate", "20000", "--device", NODE, "--page-size", "64", "--json", self.json]
         fake = {"slow": 2000, "state": self.path("state")}
-        with subprocess.Popen(args, env=self.env(fake), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              text=True) as program:
-            time.sleep(1.5)
+        master, slave = pty.openpty()   # it tells oftener there
+        with subprocess.Popen(args, env=self.env(fake), stdout=subprocess.PIPE, stderr=slave, text=True) as program:
+            os.close(slave)
+            limit = threading.Timer(120, program.kill)
+            limit.start()
+            told = b""
+            while not re.search(rb"[1-9]\d*/20000 requests", told):
+                told += os.read(master, 4096)
             program.send_signal(number)
-            out, told = program.communicate(timeout=30)
-        self.check_sane(program.returncode, told)
+            told += self.read_terminal(master)
+            out = program.stdout.read()
+            limit.cancel()
+        self.check_sane(program.returncode, told.decode())
         self.assertEqual(program.returncode, 130)
         self.assertIn("stopped before the end", out)
         with open(self.json, encoding="utf-8") as report:
@@ -626,12 +634,23 @@ class Interface(Case):
         for number in (signal.SIGINT, signal.SIGTERM):
             figures = self.interrupt(number)
             self.assertFalse(figures["completed"])
-            self.assertLess(figures["requests"], 2000)
+            self.assertLess(figures["requests"], 20000)
             self.assertGreater(figures["pages_stored"] + figures["pages_loaded"], 0)
             self.assertEqual(figures["errors"], 0)
             # What was stored was flushed, too
             self.assertGreater(os.path.getsize(self.path("state")), figures["pages_stored"] * 64)
             os.unlink(self.path("state"))
+
+    def read_terminal(self, master):
+        """What is written to its other side until that is closed."""
+        told = b""
+        try:
+            while chunk := os.read(master, 4096):
+                told += chunk
+        except OSError:     # how a terminal says so
+            pass
+        os.close(master)
+        return told
 
     def on_terminal(self, *args):
         """What the program writes to a terminal on stderr."""
@@ -640,13 +659,7 @@ class Interface(Case):
         with subprocess.Popen(command, env=self.env({"slow": 2000}), stdout=subprocess.DEVNULL,
                               stderr=slave) as program:
             os.close(slave)
-            told = b""
-            try:
-                while chunk := os.read(master, 4096):
-                    told += chunk
-            except OSError:     # how a terminal says that the other side is closed
-                pass
-            os.close(master)
+            told = self.read_terminal(master)
         self.check_sane(program.returncode, told.decode())
         self.assertEqual(program.returncode, 0)
         return told.decode()
