@@ -15,18 +15,32 @@ from test_control import counters
 from tool import FAILED, USAGE, bad, good
 
 
-@contextlib.contextmanager
-def exporter(where, **fakes):
+def start(where, **fakes):
+    """The process, and what it says first: nothing when it has ended."""
     env = dict(os.environ, FAKE_LOG=tool.DIR + "/log", FAKE_ROOT=tool.DIR + "/root", LC_ALL="C",
                **{"FAKE_" + name.upper(): str(value) for name, value in fakes.items()})
     p = subprocess.Popen([tool.OUT + "/test/kvctxctl-fake", "exporter", "--listen", where], env=env, text=True,
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return p, p.stdout.readline()
+
+
+@contextlib.contextmanager
+def exporter(where, **fakes):
+    """PORT in where: a free one. Yields the process, and where it listens as .where."""
+    while True:
+        at = where.replace("PORT", str(free_port()))
+        p, said = start(at, **fakes)
+        p.where = at
+        if said or at == where:
+            break
+        _, err = p.communicate()
+        assert "Address already in use" in err, err     # somebody else was first
     try:
-        assert p.stdout.readline() == f"Listening on {where}.\n", p.communicate()
+        assert said == f"Listening on {at}.\n", p.communicate()
         yield p
     finally:
         p.terminate()
-        out, err = p.communicate(timeout=20)
+        _, err = p.communicate(timeout=60)
     assert p.returncode == 0 and "Sanitizer" not in err, err
 
 
@@ -85,14 +99,12 @@ def test_metrics_are_those_of_the_other_commands():
 
 def test_each_scrape_asks_anew():
     for host in ("127.0.0.1", "localhost", "[::1]"):
-        where = f"{host}:{free_port()}"
-        with exporter(where):
-            first, second = (prometheus.parse(curl(where)[2]) for _ in range(2))
+        with exporter(f"{host}:PORT") as p:
+            first, second = (prometheus.parse(curl(p.where)[2]) for _ in range(2))
             key = "kvctx_pool_loads_total", 'pool="ctx0"'
             assert second[key[0]][key[1]] == 2 * first[key[0]][key[1]]
-    port = free_port()
-    with exporter(str(port)):
-        assert curl(f"127.0.0.1:{port}")[0] == 200
+    with exporter("PORT") as p:
+        assert curl(f"127.0.0.1:{p.where}")[0] == 200
 
 
 def test_what_is_not_told_is_left_out():

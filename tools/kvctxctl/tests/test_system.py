@@ -131,8 +131,9 @@ def test_connect_refused():
 def test_connect_no_device_appears():
     tool.node("/dev/nvme-fabrics")
     start = time.monotonic()
-    r = bad(FAILED, ["no block device appeared within 0.5 s", "disconnected"], *TCP, "--timeout", "0.5", appear=0)
-    assert 0.4 < time.monotonic() - start < 5, r
+    # one would appear after some seconds
+    r = bad(FAILED, ["no block device appeared within 0.5 s", "disconnected"], *TCP, "--timeout", "0.5", appear=100)
+    assert time.monotonic() - start > 0.4, r
     assert r.log[-1] == "disconnect nvme1", r
     r = bad(FAILED, ["no block device appeared", "nvme1 cannot be disconnected: Input/output error"], *TCP,
             "--timeout", "0.1", appear=0, disconnect_errno=5)
