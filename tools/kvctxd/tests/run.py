@@ -329,6 +329,30 @@ def test_attach_and_detach(daemon):
     expect([], daemon.json("pool", "list")["pools"])
 
 
+def test_who_is_hung_up_on_is_not_counted(daemon):
+    """A client that knows that its session has ended may detach the pool. Asked without a program, which takes long."""
+    control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    control.settimeout(20)
+    control.connect(daemon.run + "/control")
+
+    def sessions():
+        control.send(struct.pack("<IHHIIBBH", 20, 16, 0x301, 1, 0, 7, 1, 0))    # STATS_GET of all pools
+        said = control.recv(65536)
+        while struct.unpack_from("<H", control.recv(65536), 4)[0] != 3:         # NLMSG_DONE
+            pass
+        return struct.unpack_from("<Q", said, said.index(struct.pack("<HH", 12, 24)) + 4)[0]    # KVCTX_S_SESSIONS
+
+    for _ in range(300):
+        c = Client(daemon)
+        expect(0, c.open()[0])
+        expect(1, sessions(), "while it is open")
+        c.sock.shutdown(socket.SHUT_WR)
+        expect(None, c.receive())
+        expect(0, sessions(), "when it has ended")
+        c.close()
+    control.close()
+
+
 def listener(daemon, *args):
     """kvctxctl events; its first line has come when it listens, since somebody makes and removes a tenant until then"""
     p = subprocess.Popen([*daemon.program("bin/kvctxctl"), "events", "--socket", daemon.run + "/control", "-o", "json", *args],
