@@ -281,3 +281,11 @@ uint64_t kt_now(void)
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	return ts.tv_sec * KT_SEC + ts.tv_nsec;
 }
+
+unsigned int kt_patience(void)
+{
+	const char *times = getenv("KVCTX_PATIENCE");
+	int n = times ? atoi(times) : 1;
+
+	return n > 0 ? (unsigned int)n : 1;
+}

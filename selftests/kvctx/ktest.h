@@ -100,4 +100,7 @@ long kt_slow_here(const char *verb) __attribute__((weak));
 
 uint64_t kt_now(void);	/* ns */
 
+/* How many times as long things may take here: $KVCTX_PATIENCE, 1 unless told otherwise */
+unsigned int kt_patience(void);
+
 #endif

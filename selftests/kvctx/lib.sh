@@ -121,10 +121,12 @@ make_pool() {
 	kvctxctl pool format t "$dev" --force "$@" && kvctxctl pool attach "$dev"
 }
 
-# A kernel that checks itself is several times slower, in an emulator that shares its processors with others
+# A guest whose processors are emulated is slower, and may stand still for seconds (tcg_kernel_args of selftests/vm/qemu.sh
+# tell); a kernel that checks itself is slower still
 patience=1
+grep -q 'tsc_early_khz=' /proc/cmdline && patience=3
 grep -q ' kasan_report$' /proc/kallsyms && patience=5
-[ "$patience" = 1 ] || export KVCTX_PATIENCE=$patience		# of the programs too
+export KVCTX_PATIENCE=$patience		# of the programs too
 
 # until_true SECONDS COMMAND...: repeat until it succeeds
 until_true() {

@@ -25,7 +25,8 @@
 #define SLOT (128UL << 10)
 #define ARENA (256 * SLOT)
 #define MAX 4096U
-#define LATE (KT_SEC / 2)
+#define LATE (KT_SEC / 2 * patience)	/* a deadline */
+#define QUIET (2 * KT_SEC * patience)	/* nothing has ended for so long: nothing will */
 #define LARGE 1000000U			/* a page of "cut" */
 #define LARGE_SLOT (2U << 20)
 #define PIECES (LARGE / 512 + 1)
@@ -36,6 +37,7 @@ static struct kvctx_sqe sqes[MAX];
 static struct kvctx_seg segs[MAX];
 static bool ended[MAX];
 static unsigned int right, late, canceled, other;
+static unsigned int patience;
 
 /* Neighbours on media are no neighbours here: they shall not become one request. */
 static uint64_t shuffled(unsigned int i, unsigned int nr)
@@ -87,14 +89,19 @@ static void submitted(int nr)
 	fflush(stdout);
 }
 
-/* Until all have ended, or none has for two seconds */
+/* Until all have ended, or none has for a while; also what came when that was over */
 static void reap(struct kt *k, unsigned int nr)
 {
 	struct kvctx_cqe cqe;
+	bool more;
 
-	while (right + late + canceled + other < nr && kt_wait(k, 1, 2 * KT_SEC) > 0)
-		while (kt_reap(k, &cqe))
+	do {
+		more = right + late + canceled + other < nr && kt_wait(k, 1, QUIET) > 0;
+		while (kt_reap(k, &cqe)) {
 			count(k, cqe.user_data, cqe.res, nr);
+			more = true;
+		}
+	} while (more);
 	tell(nr);
 }
 
@@ -113,7 +120,7 @@ static void cancel(struct kt *k, unsigned int nr)
 
 static int ring(struct kt *k, unsigned int nr)
 {
-	struct __kernel_timespec limit = { .tv_sec = 2 };
+	struct __kernel_timespec limit = { .tv_sec = QUIET / KT_SEC };
 	struct io_uring_cqe *cqe;
 	struct io_uring r;
 
@@ -130,7 +137,8 @@ static int ring(struct kt *k, unsigned int nr)
 		sqe->user_data = i;
 	}
 	submitted(io_uring_submit(&r));
-	while (right + late + other < nr && !io_uring_wait_cqe_timeout(&r, &cqe, &limit)) {
+	while (right + late + other < nr && (!io_uring_wait_cqe_timeout(&r, &cqe, &limit) ||
+					     !io_uring_peek_cqe(&r, &cqe))) {
 		count(k, cqe->user_data, cqe->res, nr);
 		io_uring_cqe_seen(&r, cqe);
 	}
@@ -162,11 +170,14 @@ struct cut {
 	unsigned int ends;
 };
 
-static void cut_reap(struct cut *c)
+/* true: something has ended */
+static bool cut_reap(struct cut *c)
 {
 	struct kvctx_cqe cqe;
+	bool any = false;
 
 	while (kt_reap(c->k, &cqe)) {
+		any = true;
 		if (cqe.user_data >= MAX) {
 			c->told[cqe.user_data - MAX] |= cqe.res > 0;
 		} else {
@@ -174,6 +185,7 @@ static void cut_reap(struct cut *c)
 			c->ends++;
 		}
 	}
+	return any;
 }
 
 static void *cut_thread(void *arg)
@@ -202,14 +214,17 @@ static int cut(struct kt *k, unsigned int nr)
 	struct cut c = { .k = k, .nr = nr };
 	unsigned int told = 0, done = 0;
 	pthread_t thread;
+	bool more;
 
 	if (pthread_create(&thread, NULL, cut_thread, &c))
 		return 1;
 	submitted(kt_submit(k, sqes, nr, 0));
 	__atomic_store_n(&c.submitted, true, __ATOMIC_RELEASE);
 	pthread_join(thread, NULL);
-	while (c.ends < nr && kt_wait(k, 1, 2 * KT_SEC) > 0)
-		cut_reap(&c);
+	do {
+		more = c.ends < nr && kt_wait(k, 1, QUIET) > 0;
+		more |= cut_reap(&c);
+	} while (more);
 	for (unsigned int i = 0; i < nr; i++) {
 		told += c.told[i];
 		done += c.told[i] && ended[i];
@@ -222,6 +237,7 @@ static int cut(struct kt *k, unsigned int nr)
 static void flood(struct kt *k, uint64_t from, unsigned int nr)
 {
 	struct kvctx_cqe cqe;
+	bool more;
 
 	segs[0] = kt_seg(KVCTX_MEM_ARENA, 1, LARGE);
 	for (unsigned int i = 0; i < nr; i++) {
@@ -231,9 +247,13 @@ static void flood(struct kt *k, uint64_t from, unsigned int nr)
 		sqes[i].flags = KVCTX_OP_NO_VERIFY;
 	}
 	submitted(kt_submit(k, sqes, nr, 0));
-	while (right < nr && kt_wait(k, 1, 2 * KT_SEC) > 0)
-		while (kt_reap(k, &cqe))
+	do {
+		more = right < nr && kt_wait(k, 1, QUIET) > 0;
+		while (kt_reap(k, &cqe)) {
 			right += cqe.res == (int)LARGE;
+			more = true;
+		}
+	} while (more);
 	tell(nr);
 	pause();
 }
@@ -277,6 +297,7 @@ int main(int argc, char **argv)
 	bool store = !strcmp(verb, "store");
 	struct kt k;
 
+	patience = kt_patience();
 	if (argc < 3 || argc > 4 || !nr || nr > most(verb, argc == 4) || kt_open(&k, O_RDWR, 0x77, ARENA, 2 * MAX)) {
 		fprintf(stderr, "usage: tags load|ring|late N | store|cut|flood|twice FROM N\n");
 		return 2;
