@@ -37,11 +37,13 @@ check "detach" until_true 20 kvctxctl pool detach t
 check "a process finds all" prints 'right=100 ' in_process pages load 0 100 100000
 check "stores others" prints 'stored=100 ' in_process pages store 100 100 70001
 check "and deletes some" prints 'deleted=10 ' in_process pages delete 0 10
-in_process pages hold 5 > /tmp/hold.out &
+KVCTX_NODE=$node pages hold 600 > /tmp/hold.out & hold=$!
 check "it holds the pool" until_true 60 grep -q holding /tmp/hold.out
 check "the module is refused meanwhile" bash -c "kvctxctl pool attach $dev 2>&1 | grep 'in use'"
 check "and so is another process" refuses 1 'busy' in_process pages load 0 1 100000
-wait $!
+kill $hold
+wait $hold
+check "it comes to its end" test $? = 0
 check "attach to the module" kvctxctl pool attach "$dev"
 check "it finds what both have stored" prints 'right=90 wrong=0 bad=0 missing=0' pages load 10 90 100000
 check "also of the process" prints 'right=100 ' pages load 100 100 70001

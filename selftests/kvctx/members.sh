@@ -144,9 +144,9 @@ format "$a" "$b" "$c" > /dev/null
 attach "$a" "$b" "$c" > /dev/null
 check "store 60 pages" prints 'stored=60' pages store 0 60 100000
 check "flush" prints flushed pages flush
-pages lease 0 60 100 > /dev/null &
+pages lease 0 60 100 > /tmp/lease.out &
 lease=$!
-sleep 1
+check "lease them" until_true 60 grep -q holding /tmp/lease.out
 kvctxctl pool remove t "$a" --no-wait > /dev/null
 unplug memb
 check "the other one is lost" until_true 60 state_is 1 failed

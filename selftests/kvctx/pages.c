@@ -8,7 +8,7 @@
  *	pages delete FROM COUNT                 prints "deleted=N missing=N errors=N"
  *	pages flush                             prints "flushed"
  *	pages info                              prints "tenant_flags=N", "tenant_limit=N"
- *	pages hold SECONDS                      keeps a session open
+ *	pages hold SECONDS                      keeps a session open; SIGTERM ends that, and closes it
  *	pages hang                              keeps operations in flight until it is killed
  *	pages stick SESSIONS SIZE               submits loads of pages 0 to 15 in so many sessions, until it is killed
  *	pages lease FROM COUNT SECONDS          holds leases, and renews them
@@ -233,6 +233,7 @@ int main(int argc, char **argv)
 {
 	const char *verb = argc > 1 ? argv[1] : "";
 	struct tally t = { 0 };
+	sigset_t term;
 	struct kt k;
 
 	if (!strcmp(verb, "flip") && argc == 5) {
@@ -247,6 +248,10 @@ int main(int argc, char **argv)
 		stick(num(argv[2]), num(argv[3]));
 		return 1;
 	}
+	sigemptyset(&term);
+	sigaddset(&term, SIGTERM);
+	if (!strcmp(verb, "hold"))	/* also in threads that the session brings */
+		pthread_sigmask(SIG_BLOCK, &term, NULL);
 	session(&k);
 	if (!strcmp(verb, "store") && argc >= 5) {
 		transfer(&k, false, num(argv[2]), num(argv[3]), num(argv[4]), argc > 5 ? KVCTX_OP_NOWAIT : 0, &t);
@@ -276,7 +281,7 @@ int main(int argc, char **argv)
 	} else if (!strcmp(verb, "hold") && argc == 3) {
 		puts("holding");
 		fflush(stdout);
-		sleep(num(argv[2]));
+		sigtimedwait(&term, NULL, &(struct timespec){ .tv_sec = num(argv[2]) });
 	} else if (!strcmp(verb, "hang") && argc == 2) {
 		hang(&k);
 	} else if (!strcmp(verb, "lease") && argc == 5) {

@@ -16,6 +16,8 @@ modprobe kvctx
 suspend() { dmsetup suspend --noflush stuck; }
 # ended_within SECONDS PID: the process is gone by then
 ended_within() { until_true "$1" bash -c "! kill -0 $2"; }
+in_flight() { test "$(stat_of inflight)" -gt 0; }
+soon=$((10 * patience))
 pinned() { awk '/^nr_foll_pin_acquired|^nr_foll_pin_released/ { n[$1] = $2 }
 	END { print n["nr_foll_pin_acquired"] - n["nr_foll_pin_released"] }' /proc/vmstat; }
 
@@ -25,12 +27,11 @@ before=$(pinned)
 
 check "suspend the member" suspend
 pages load 0 50 100000 > /dev/null 2>&1 & client=$!
-sleep 2
-check "the client's loads are in flight" test "$(stat_of inflight)" -gt 0
+check "the client's loads are in flight" until_true 60 in_flight
 kill -9 $client
 start=$SECONDS
 wait $client 2> /dev/null
-check "a killed client is gone within 10 seconds ($((SECONDS - start)))" test $((SECONDS - start)) -le 10
+check "a killed client is gone within $soon seconds ($((SECONDS - start)))" test $((SECONDS - start)) -le $soon
 check "its session is still counted" test "$(stat_of sessions)" = 1
 check "detach refuses" refuses 1 session kvctxctl pool detach t
 check "the module cannot be unloaded" refuses 1 'in use' rmmod kvctx
@@ -48,7 +49,7 @@ check "their loads are in flight" until_true 60 grep -q holding /tmp/stick.out
 kill -9 $client
 start=$SECONDS
 wait $client 2> /dev/null
-check "it is gone within 10 seconds ($((SECONDS - start)))" test $((SECONDS - start)) -le 10
+check "it is gone within $soon seconds ($((SECONDS - start)))" test $((SECONDS - start)) -le $soon
 check "its sessions are still counted" test "$(stat_of sessions)" = 4
 check "resume them" dmsetup resume stuck
 check "they end by themselves" until_true 60 bash -c "kvctxctl stat t -o json | tr -d ' \n' | grep -q '\"sessions\":0'"
@@ -56,7 +57,7 @@ check "they end by themselves" until_true 60 bash -c "kvctxctl stat t -o json | 
 # A store that waits for its DMA when its client dies is completed or never was
 check "suspend again" suspend
 pages store 1000 10 300000 > /dev/null 2>&1 & client=$!
-sleep 1
+check "its stores are in flight" until_true 60 in_flight
 kill -9 $client
 wait $client 2> /dev/null
 check "resume again" dmsetup resume stuck
@@ -76,7 +77,7 @@ check "stores that waited are counted" test "$(stat_of store_waits)" -ge 2
 kill -9 $client
 start=$SECONDS
 wait $client 2> /dev/null
-check "its client can be killed ($((SECONDS - start)))" test $((SECONDS - start)) -le 10
+check "its client can be killed ($((SECONDS - start)))" test $((SECONDS - start)) -le $soon
 check "resume the full member" dmsetup resume stuck
 check "nothing of it is left" until_true 20 bash -c "kvctxctl stat t -o json | tr -d ' \n' | grep -q '\"sessions\":0,\"inflight\":0'"
 check "the pool takes stores again" prints 'stored=50 dedup=0 again=0 errors=0' pages store 9000 50 500000
