@@ -41,7 +41,7 @@ TEST_F(edges, overlapping_destination_does_not_condemn_the_page)
 struct scribbler {
 	volatile uint8_t *p;
 	size_t n;
-	volatile bool stop;
+	volatile bool stop, wrote;
 };
 
 /* What it does to others is no news to the thread sanitizer */
@@ -50,8 +50,10 @@ static void *scribble(void *arg)
 {
 	struct scribbler *s = arg;
 
-	for (size_t i = 0; !s->stop; i = (i + 4099) % s->n)
+	for (size_t i = 0; !s->stop; i = (i + 4099) % s->n) {
 		s->p[i]++;
+		s->wrote = true;
+	}
 	return NULL;
 }
 
@@ -88,13 +90,17 @@ TEST_F(edges, scribbling_does_not_condemn_the_page)
 TEST_F(edges, page_that_changed_while_it_was_stored)
 {
 	struct scribbler s = { .p = self->k.arena, .n = 4 * KT_MIB };
+	uint64_t end = kt_now() + KT_LIMIT;
 	uint8_t *dst = self->k.arena + 16 * KT_MIB;
 	uint32_t flags;
 	pthread_t thread;
 	int res, bad = 0;
 
 	ASSERT_EQ(0, pthread_create(&thread, NULL, scribble, &s));
-	for (int i = 0; i < 40 && !bad; i++) {
+	for (int i = 0; !bad && kt_now() < end; i++) {
+		/* it has a processor */
+		for (s.wrote = false; !s.wrote && kt_now() < end;)
+			sched_yield();
 		ASSERT_EQ((int)s.n, kt_store(&self->k, kt_key(100 + i), 0, s.n, NULL));
 		memset(dst, 0x66, s.n);
 		res = kt_load(&self->k, kt_key(100 + i), 16 * KT_MIB, s.n, &flags);
