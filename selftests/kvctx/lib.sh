@@ -121,8 +121,8 @@ make_pool() {
 	kvctxctl pool format t "$dev" --force "$@" && kvctxctl pool attach "$dev"
 }
 
-# A guest whose processors are emulated is slower, and may stand still for seconds (tcg_kernel_args of selftests/vm/qemu.sh
-# tell); a kernel that checks itself is slower still
+# A guest whose processors are emulated is slower, and may stand still for seconds: its kernel's arguments tell
+# (selftests/vm/qemu.sh). A kernel that checks itself is slower still
 patience=1
 grep -q 'tsc_early_khz=' /proc/cmdline && patience=3
 grep -q ' kasan_report$' /proc/kallsyms && patience=5

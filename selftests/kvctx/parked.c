@@ -49,13 +49,13 @@ int main(int argc, char **argv)
 	for (n = 1; n < 200 && res != -EAGAIN; n++) {
 		if (store(&k, n, KVCTX_OP_NOWAIT, 0))
 			return 1;
-		res = result(&k, n, KT_SEC / 20);
+		res = result(&k, n, KT_SEC / 20 * kt_patience());
 	}
 	printf("again: %d ", res == -EAGAIN);
 	start = kt_now();
 	if (store(&k, 1000, 0, LATE_MS * (KT_SEC / 1000)))
 		return 1;
-	late = result(&k, 1000, 60 * KT_SEC);
+	late = result(&k, 1000, KT_LIMIT);
 	printf("late: %d after %llu ms ", late == -ETIME, (unsigned long long)((kt_now() - start) / 1000000));
 	if (store(&k, 1001, 0, 0))
 		return 1;
@@ -64,7 +64,7 @@ int main(int argc, char **argv)
 	cancel.offset = 1001;
 	if (kt_submit(&k, &cancel, 1, 0) != 1)
 		return 1;
-	printf("canceled: %d\n", result(&k, 1001, KT_SEC) == -ECANCELED);
+	printf("canceled: %d\n", result(&k, 1001, KT_LIMIT) == -ECANCELED);
 	if (store(&k, 1002, 0, 0))
 		return 1;
 	fflush(stdout);
