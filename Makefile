@@ -12,9 +12,11 @@ PREFIX		?= /usr/local
 DESTDIR		?=
 PKG_CONFIG	?= pkg-config
 CFLAGS		?= -O2 -g
+WERROR		?= -Werror
+RPATH		?= -Wl,-rpath,'$$ORIGIN/../lib'
 SAN		?=
 
-KVCTX_CFLAGS	:= -std=gnu11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -Wall -Wextra -Werror -Wstrict-prototypes \
+KVCTX_CFLAGS	:= -std=gnu11 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -Wall -Wextra $(WERROR) -Wstrict-prototypes \
 		   -Wmissing-prototypes -fno-strict-aliasing -Iuapi -DKVCTX_VERSION='"$(VERSION)"'
 ifneq ($(SAN),)
 KVCTX_CFLAGS	+= -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
@@ -72,7 +74,7 @@ CHECKS		+= check-licences check-mutations
 CHECKS_LONG	:= check-lib check-contract check-core check-kvctxd check-python check-ctl check-replay
 CHECKS_ALL	:= --together $(CHECKS_LONG) $(filter-out $(CHECKS_LONG),$(CHECKS)) --apart
 
-.PHONY: all help programs testprogs asanprogs tsanprogs checkprogs guestprogs deps setup guest check check-licences check-mutations check-vm test try demo install clean
+.PHONY: all help programs testprogs asanprogs tsanprogs checkprogs guestprogs deps setup guest check check-licences check-mutations check-vm test try demo install deb clean
 all: programs $(if $(NATIVE_MODULE),module)
 	@echo "Built in $(O)/. 'make help' tells the other targets."
 
@@ -125,6 +127,7 @@ help:
 	@echo "  make wheel         the Python package with the library inside, to build/wheel"
 	@echo "  make               programs, libraries and, where kernel headers are installed, the module"
 	@echo "  make install       to PREFIX=$(PREFIX); DESTDIR is honoured"
+	@echo "  make deb           Debian packages, to build/deb: kvctx-dkms kvctx-tools libkvctx0 libkvctx-dev python3-kvctx"
 	@echo "  make nixl-plugin NIXL_SRC=DIR [NIXL_NAME=OBJ]   the backend for NIXL, built against the source tree of its release"
 	@echo "Parts"
 	@echo "  make deps          install the Debian packages that the native build needs"
@@ -165,6 +168,10 @@ demo:
 	@tools/demo/run --kernel "$(KERNEL)" $(if $(TRACE),--trace "$(TRACE)") $(if $(REQUESTS),--requests "$(REQUESTS)")
 
 install: programs $(INSTALLS) $(if $(NATIVE_MODULE),modules_install)
+
+deb:
+	@selftests/deps deb
+	@debian/packages $(VERSION) $(O)/deb
 
 clean:
 	rm -rf build

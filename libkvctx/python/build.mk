@@ -23,8 +23,15 @@ $(PY_LIB)/libkvctx.so.0: $(LIBKVCTX_OBJ) $(LIBKVCTX_MAP) libkvctx/python/build.m
 		[ ! -f /usr/share/doc/$$p/copyright ] || cp /usr/share/doc/$$p/copyright $(PY_LIB)/$$p.copyright; \
 	done
 
-.PHONY: python-lib wheel check-python
+.PHONY: python-lib wheel check-python install-python
 python-lib: $(PY_LIB)/libkvctx.so.0
+
+# For packages of distributions, beside the library that they install; everybody else takes the wheel
+PYTHONDIR	?= $(PREFIX)/lib/python3/dist-packages
+install-python:
+	@set -e; cd libkvctx/python; for f in $$(find kvctx -name '*.py' -o -name py.typed); do \
+		install -D -m 644 $$f $(DESTDIR)$(PYTHONDIR)/$$f; \
+	done
 
 wheel:
 	@PYTHON='$(PYTHON)' libkvctx/python/mkwheel $(O)

@@ -51,7 +51,7 @@ above() { [ "0$(field "$1")" -gt "$2" ]; }
 rest() { kill -TERM $client && until_true 120 bash -c "! kill -0 $client"; }
 # ended REGEX: what it has to tell at its end
 ended() { tail -n 1 $totals; tail -n 1 $totals | grep -qE "$1"; }
-# the other member serves: half of the pages have been stored there. A load has half a second
+# the other member serves: half of the pages have been stored there. A load has a deadline
 serves() {
 	local n
 

@@ -23,7 +23,7 @@ $(REPLAY_OBJ)/simpool.o $(REPLAY_OBJ)/tests/test_simpool.o: OBJ_CFLAGS := -Itool
 
 $(O)/bin/kvctx-replay: $(REPLAY_OBJS) $(O)/lib/libkvctx.so $(KVC_CORE_LIB)
 	@mkdir -p $(@D)
-	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -Wl,-rpath,'$$ORIGIN/../lib' -o $@ $(REPLAY_OBJS) \
+	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) $(RPATH) -o $@ $(REPLAY_OBJS) \
 		-L$(O)/lib -lkvctx $(KVC_CORE_LIB) $(call pkglibs,json-c) $(KVC_CORE_LIBS)
 
 $(REPLAY_FAKE): $(REPLAY_OBJS) $(REPLAY_FAKES) $(KVC_CORE_LIB)
