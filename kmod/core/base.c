@@ -23,15 +23,18 @@ u32 kvc_nr_members(const struct kvc_pool *p)
  */
 u32 kvc_turn(struct kvc_pool *p, u64 members)
 {
-	u32 turn = os_atomic_inc_return(&p->turn), nr = 0;
 	u64 takers = os_atomic64_read(&p->takers) & members, left;
+	u32 turn, nr;
 
-	for (left = takers; left; left &= left - 1)
-		nr++;
-	if (!nr)
+	if (!takers)
 		return 0;
-	for (turn %= nr; turn; turn--)
-		takers &= takers - 1;
+	left = takers & (takers - 1);
+	if (left) {
+		for (nr = 1; left; left &= left - 1)
+			nr++;
+		for (turn = os_atomic_inc_return(&p->turn) % nr; turn; turn--)
+			takers &= takers - 1;
+	}
 	return (u32)__builtin_ctzll(takers);
 }
 
