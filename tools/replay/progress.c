@@ -24,27 +24,19 @@ void progress_init(struct progress *p, FILE *out, const struct trace *t, bool on
 	p->told = p->started;
 }
 
-void progress_time(char *text, size_t size, uint64_t seconds)
+void progress_left(char *text, size_t size, double gone, double done, double all)
 {
+	bool early = done <= all / 100;
+	uint64_t seconds = early ? 0 : (uint64_t)(gone * (all - done) / done);
 	uint64_t minutes = seconds / 60, hours = minutes / 60;
 
-	if (hours)
+	if (early)
+		snprintf(text, size, "?");
+	else if (hours)
 		snprintf(text, size, "%" PRIu64 ":%02u:%02u", hours, (unsigned int)(minutes % 60),
 			 (unsigned int)(seconds % 60));
 	else
 		snprintf(text, size, "%u:%02u", (unsigned int)minutes, (unsigned int)(seconds % 60));
-}
-
-/* Pages rather than requests measure the work: requests differ a hundredfold */
-static void time_left(char *text, size_t size, const struct progress *p, const struct stats *s, uint64_t now)
-{
-	double gone = (double)(now - p->started);
-
-	if (!s->pages_referenced)
-		snprintf(text, size, "?");
-	else
-		progress_time(text, size, (uint64_t)(gone / (double)s->pages_referenced *
-						     (double)(p->total_pages - s->pages_referenced) / NS_PER_SEC));
 }
 
 bool progress_due(const struct progress *p)
@@ -76,7 +68,9 @@ void progress_update(struct progress *p, const struct stats *s)
 	if (!progress_due(p))
 		return;
 	now = clock_ns();
-	time_left(left, sizeof(left), p, s, now);
+	/* pages rather than requests measure the work: requests differ a hundredfold */
+	progress_left(left, sizeof(left), (double)(now - p->started) / NS_PER_SEC, (double)s->pages_referenced,
+		      (double)p->total_pages);
 	progress_line(p, "%" PRIu64 "/%" PRIu64 " requests, %.1f %% hit, %.1f MB/s, %s left", s->requests,
 		      p->total_requests, stats_hit_ratio(s) * 100, stats_mbps(bytes - p->told_bytes, now - p->told),
 		      left);

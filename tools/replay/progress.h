@@ -41,7 +41,7 @@ void __printf(2, 3) progress_message(struct progress *p, const char *format, ...
 /* Leave the place where the line was */
 void progress_end(struct progress *p);
 
-/* @seconds as 0:59, 1:05 or 1:00:09 */
-void progress_time(char *text, size_t size, uint64_t seconds);
+/* When @done of @all took @gone seconds: what the rest takes, as 0:59, 1:05 or 1:00:09; "?" while nobody can tell */
+void progress_left(char *text, size_t size, double gone, double done, double all);
 
 #endif

@@ -93,7 +93,7 @@ static void tell_progress(struct job *j, const struct sim_capacity *c)
 	double gone = (double)(clock_ns() - j->progress.started) / NS_PER_SEC;
 	char left[32];
 
-	progress_time(left, sizeof(left), gone * (all - j->pages_done) / j->pages_done);
+	progress_left(left, sizeof(left), gone, (double)j->pages_done, all);
 	progress_line(&j->progress, "%s, %.0f %% of all, %s left", c->given->text, j->pages_done / all * 100, left);
 }
 
