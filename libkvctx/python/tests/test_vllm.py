@@ -899,6 +899,16 @@ class Stopped:
         return result
 
 
+def gives_up(stopped, clock, asked, n, context):
+    """A lookup is asked again for two seconds, and misses then."""
+    for seconds in 0, 0, 1.9:
+        clock.now += seconds
+        assert stopped.meanwhile(asked.lookup, key(n), context) is RETRY
+        stopped.meanwhile(asked.on_schedule_end, None)
+    clock.now += 0.2
+    assert stopped.meanwhile(asked.lookup, key(n), context) is MISS
+
+
 def test_nothing_waits_for_a_server_that_is_stopped(daemon, clock):
     """Lookups, ends of leases and events: a miss after two seconds, and all is as before when it goes on."""
     one = Engine(os.path.join(daemon.pool.path, "default"), events=True)
@@ -915,12 +925,7 @@ def test_nothing_waits_for_a_server_that_is_stopped(daemon, clock):
         assert not m.has_pending_work(), "nobody waits to hear that"
         m.complete_store([key(2)], context)  # to be announced
         assert m.has_pending_work()
-        for seconds in 0, 0, 1.9:
-            clock.now += seconds
-            assert stopped.meanwhile(m.lookup, key(2), context) is RETRY
-            stopped.meanwhile(m.on_schedule_end, None)
-        clock.now += 0.2
-        assert stopped.meanwhile(m.lookup, key(2), context) is MISS
+        gives_up(stopped, clock, m, 2, context)
         assert not m.has_pending_work(), "no more steps for its sake alone"
         stopped.meanwhile(m.reset_cache)
     one.store([key(3)], gpu([0, 1]))
@@ -938,12 +943,7 @@ def test_tier_does_not_wait_for_a_server_that_is_stopped(daemon, clock):
     t, _ = tier(os.path.join(daemon.pool.path, "default"))
     context = fake.ReqContext("r")
     with Stopped(daemon) as stopped:
-        for seconds in 0, 0, 1.9:
-            clock.now += seconds
-            assert stopped.meanwhile(t.lookup, key(1), context) is RETRY
-            stopped.meanwhile(t.on_schedule_end, None)
-        clock.now += 0.2
-        assert stopped.meanwhile(t.lookup, key(1), context) is MISS
+        gives_up(stopped, clock, t, 1, context)
         stopped.meanwhile(t.submit_store, job(1, [key(1)], [1], False))
     t.drain_jobs()
     assert [r.success for r in t.get_finished_jobs()] == [True]
