@@ -72,7 +72,7 @@ TRACE		?=
 CHECKS		+= check-licences check-mutations
 # The long ones begin first
 CHECKS_LONG	:= check-lib check-contract check-core check-kvctxd check-python check-ctl check-replay
-CHECKS_ALL	:= --together $(CHECKS_LONG) $(filter-out $(CHECKS_LONG),$(CHECKS)) --apart
+CHECKS_ALL	:= $(CHECKS_LONG) $(filter-out $(CHECKS_LONG),$(CHECKS))
 
 .PHONY: all help programs testprogs asanprogs tsanprogs checkprogs guestprogs deps setup guest check check-licences check-mutations check-vm test try demo install deb clean
 all: programs $(if $(NATIVE_MODULE),module)
@@ -148,7 +148,7 @@ guest: setup
 	@$(INROOT) make -s -j2 O=$(GUEST_O) guestprogs
 
 check: deps
-	@selftests/all checkprogs $(CHECKS_ALL)
+	@selftests/all checkprogs --together $(CHECKS_ALL) --apart
 
 check-licences:
 	@selftests/licences
@@ -158,7 +158,7 @@ check-mutations:
 	@selftests/mutations selftests/core/mutate.sh selftests/kvctx/crash-process-mutate selftests/kvctx/crash-mutate
 
 test:
-	@selftests/all deps setup guest checkprogs --together check-vm check-kmod $(filter-out --%,$(CHECKS_ALL)) check-insn check-crash \
+	@selftests/all deps setup guest checkprogs --together check-vm check-kmod $(CHECKS_ALL) check-insn check-crash \
 		--apart $(KERNELS:%=check-guest-%)
 
 try:
