@@ -10,6 +10,10 @@ O		?= build
 VERSION		:= 0.1.0
 PREFIX		?= /usr/local
 DESTDIR		?=
+SBINDIR		?= $(PREFIX)/sbin
+UNITDIR		?= $(PREFIX)/lib/systemd/system
+UDEVDIR		?= $(PREFIX)/lib/udev/rules.d
+ZSHDIR		?= $(PREFIX)/share/zsh/site-functions
 PKG_CONFIG	?= pkg-config
 CFLAGS		?= -O2 -g
 WERROR		?= -Werror
@@ -74,7 +78,7 @@ CHECKS		+= check-licences check-mutations
 CHECKS_LONG	:= check-lib check-contract check-core check-kvctxd check-python check-ctl check-replay
 CHECKS_ALL	:= $(CHECKS_LONG) $(filter-out $(CHECKS_LONG),$(CHECKS))
 
-.PHONY: all help programs testprogs asanprogs tsanprogs checkprogs guestprogs deps setup guest check check-licences check-mutations check-vm test try demo install deb clean
+.PHONY: all help programs testprogs asanprogs tsanprogs checkprogs guestprogs deps setup guest check check-licences check-mutations check-vm test try demo install uninstall dist deb rpm clean
 all: programs $(if $(NATIVE_MODULE),module)
 	@echo "Built in $(O)/. 'make help' tells the other targets."
 
@@ -127,7 +131,11 @@ help:
 	@echo "  make wheel         the Python package with the library inside, to build/wheel"
 	@echo "  make               programs, libraries and, where kernel headers are installed, the module"
 	@echo "  make install       to PREFIX=$(PREFIX); DESTDIR is honoured"
+	@echo "  make uninstall     takes the same files away again"
 	@echo "  make deb           Debian packages, to build/deb: kvctx-dkms kvctx-tools libkvctx0 libkvctx-dev python3-kvctx"
+	@echo "  make check-packages  those in a Debian of their own, in a virtual machine: installed, rebooted, a newer kernel, removed"
+	@echo "  make rpm           RPM packages, to build/rpm"
+	@echo "  make dist          the sources of this commit, to build/kvctx-$(VERSION).tar.xz"
 	@echo "  make nixl-plugin NIXL_SRC=DIR [NIXL_NAME=OBJ]   the backend for NIXL, built against the source tree of its release"
 	@echo "Parts"
 	@echo "  make deps          install the Debian packages that the native build needs"
@@ -172,6 +180,27 @@ install: programs $(INSTALLS) $(if $(NATIVE_MODULE),modules_install)
 deb:
 	@selftests/deps deb
 	@debian/packages $(VERSION) $(O)/deb
+
+# The same list of files, from an installation elsewhere; folders go that only we have
+uninstall:
+	@rm -rf $(O)/uninstall
+	@$(MAKE) --no-print-directory -s install DESTDIR=$(abspath $(O))/uninstall
+	@cd $(O)/uninstall && find . ! -type d ! -path './lib/modules/*/modules.*' -print0 | (cd $(DESTDIR)/ && xargs -0 rm -fv)
+	@cd $(O)/uninstall && find . -depth -type d -path '*kvctx*' -print0 | \
+		(cd $(DESTDIR)/ && xargs -0r rmdir --ignore-fail-on-non-empty 2> /dev/null || :)
+	@rm -rf $(O)/uninstall
+	@$(if $(DESTDIR),:,$(if $(NATIVE_MODULE),depmod))
+
+DIST := $(O)/kvctx-$(VERSION).tar.xz
+dist:
+	@mkdir -p $(O)
+	@grep -q 'MODULE_VERSION("$(VERSION)")' kmod/main.c || { echo "kmod/main.c has another version" >&2; exit 1; }
+	@git archive --format=tar --prefix=kvctx-$(VERSION)/ HEAD | xz > $(DIST)
+	@echo $(DIST)
+
+rpm: dist
+	@selftests/deps rpm
+	@tools/rpm/packages $(VERSION) $(DIST) $(O)/rpm
 
 clean:
 	rm -rf build

@@ -44,7 +44,7 @@ check "unless it is told not to" bash -c "kvctxctl check --force $dev | grep -q 
 pages=$(kvctxctl stat t | awk '$1 == "pages" { print $2 }')
 check "detach" until_true 20 kvctxctl pool detach t
 check "the checker finds it sound, with all pages ($pages)" prints "Pages +$pages.*Sound" kvctxctl check --data "$dev"
-check "and shows its superblock" prints 'state: valid' kvctxctl dump "$dev"
+check "and shows its superblock" prints 'valid: true' kvctxctl dump "$dev"
 check "and a segment with pages" prints 'page' kvctxctl dump "$dev" segment 0
 check "attach" kvctxctl pool attach "$dev"
 check "replay again" replay /tmp/second.json

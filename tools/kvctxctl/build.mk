@@ -2,15 +2,17 @@
 #
 # kvctxctl, its man page and bash completion (both from its command table), and its tests.
 
-CTL_SRC		:= main table help util out nl nl_socket objects peers cmd_pool cmd_attach cmd_scan cmd_destroy grow cmd_format \
-		   cmd_tenant cmd_tenant_stat tenant_stats cmd_module cmd_fabrics cmd_stat cmd_top cmd_events watch metrics cmd_exporter media signature scan cmd_check check_report cmd_dump
+CTL_SRC		:= main table help completion util out nl nl_socket objects peers cmd_pool cmd_attach cmd_scan cmd_destroy grow cmd_format \
+		   cmd_tenant cmd_probe cmd_status cmd_doctor cmd_tenant_stat tenant_stats cmd_module cmd_fabrics cmd_stat cmd_top cmd_events watch metrics cmd_exporter media signature scan cmd_check check_report cmd_dump
 CTL_OBJS	:= $(CTL_SRC:%=$(O)/obj/tools/kvctxctl/%.o) $(O)/obj/tools/common/size.o $(O)/obj/tools/common/limits.o \
 		   $(O)/obj/libkvctx/engine/format.o $(O)/obj/libkvctx/engine/file.o
 CTL_PKGS	:= libnl-genl-3.0 libnl-3.0 json-c blkid ncursesw
 CTL_SYS_PKGS	:= libnvme libkmod	# which the tests replace
 CTL		:= $(O)/bin/kvctxctl
 CTL_MAN		:= $(O)/share/man/man8/kvctxctl.8
-CTL_COMPLETION	:= $(O)/share/bash-completion/completions/kvctxctl
+# of bash, zsh and fish
+CTL_COMPLETION	:= $(O)/share/bash-completion/completions/kvctxctl $(O)/share/zsh/_kvctxctl \
+		   $(O)/share/fish/vendor_completions.d/kvctxctl.fish
 
 PROGRAMS	+= $(CTL)
 CHECKS		+= check-ctl
@@ -27,7 +29,7 @@ programs: $(CTL_MAN) $(CTL_COMPLETION)
 
 $(CTL_COMPLETION): $(CTL)
 	@mkdir -p $(@D)
-	@$(CTL) --generate completion > $@
+	@$(CTL) --generate $(word 3,$(subst /, ,$(@:$(O)/%=x/%))) > $@
 
 $(CTL_MAN): tools/kvctxctl/kvctxctl.8.in $(CTL)
 	@mkdir -p $(@D)
@@ -62,6 +64,11 @@ check-ctl-run: $(CTL) $(CTL_MAN) $(CTL_COMPLETION) $(CTL_FAKE) $(CTL_SUPERDUMP) 
 	@python3 tools/kvctxctl/tests/run.py $(O)
 
 install-ctl: programs
-	install -D -m 755 $(CTL) $(DESTDIR)$(PREFIX)/sbin/kvctxctl
+	install -D -m 755 $(CTL) $(DESTDIR)$(SBINDIR)/kvctxctl
 	install -D -m 644 $(CTL_MAN) $(DESTDIR)$(PREFIX)/share/man/man8/kvctxctl.8
-	install -D -m 644 $(CTL_COMPLETION) $(DESTDIR)$(PREFIX)/share/bash-completion/completions/kvctxctl
+	install -D -m 644 $(O)/share/zsh/_kvctxctl $(DESTDIR)$(ZSHDIR)/_kvctxctl
+	for f in $(filter-out %/_kvctxctl,$(CTL_COMPLETION:$(O)/%=%)); do \
+		install -D -m 644 $(O)/$$f $(DESTDIR)$(PREFIX)/$$f || exit; done
+	install -d $(DESTDIR)$(UNITDIR) $(DESTDIR)$(UDEVDIR)
+	sed 's|@SBINDIR@|$(SBINDIR)|' tools/kvctxctl/kvctx-attach@.service.in > $(DESTDIR)$(UNITDIR)/kvctx-attach@.service
+	sed 's|@SBINDIR@|$(SBINDIR)|' tools/kvctxctl/66-kvctx.rules.in > $(DESTDIR)$(UDEVDIR)/66-kvctx.rules

@@ -15,6 +15,8 @@
 #include "out.h"
 #include "scan.h"
 
+#define LOOK_AGAIN_MS	500
+
 static int attach_foreign(const char *path, const char *what, const struct kvc_super *s)
 {
 	ctl_error(path, "holds %s now, over a member of pool %s: 'kvctxctl pool destroy %s' erases what is left of the "
@@ -118,13 +120,46 @@ static int attach_found(struct ctl *c, const struct scan *s, const struct found 
 	return status ?: attach_paths(c, paths, nr);
 }
 
+/* For members that are missing; not for what no other device mends */
+static bool attach_waits(const struct scan *s, const char *name)
+{
+	for (u32 i = 0; i < s->nr_pools; i++)
+		if (scan_is_called(&s->pool[i], name) && s->pool[i].state != FOUND_DEGRADED &&
+		    s->pool[i].state != FOUND_UNUSABLE)
+			return false;
+	return true;
+}
+
+/* Who waits for a pool has what he wants when another one has attached it */
+static int attach_already(struct ctl *c, const char *name)
+{
+	struct nl_request rq = { .cmd = KVCTX_CMD_POOL_GET, .pool = name, .object = object_pool };
+	struct json_object *pools = out_array();
+	int status = nl_request(c, &rq, pools);
+
+	if (!status)
+		return pool_put(c, pools, "Attached already.");
+	json_object_put(pools);
+	return status;
+}
+
 static int attach_by_name(struct ctl *c)
 {
+	uint64_t end = ctl_now_ms() + c->opt[OPT_WAIT].num;
 	struct found *p = NULL;
 	struct scan s;
-	int status = scan_start(&s, c, NULL, 0);
+	int status = scan_start_for(&s, c, c->args[0]);
 
-	status = status ?: scan_choose(&s, c->args[0], &p) ?: attach_found(c, &s, p);
+	while (!status && attach_waits(&s, c->args[0]) && ctl_now_ms() < end) {
+		scan_end(&s);
+		ctl_sleep_ms(LOOK_AGAIN_MS);
+		status = scan_start_for(&s, c, c->args[0]);
+	}
+	status = status ?: scan_choose(&s, c->args[0], &p);
+	if (!status && c->opt[OPT_WAIT].set && p->state == FOUND_ATTACHED)
+		status = attach_already(c, p->super->pool_name);
+	else
+		status = status ?: attach_found(c, &s, p);
 	scan_end(&s);
 	return status;
 }
@@ -134,6 +169,11 @@ int cmd_pool_attach(struct ctl *c)
 	bool by_name;
 	int status = scan_by_name(c, &by_name);
 
+	if (!status && c->opt[OPT_WAIT].set && !by_name) {
+		ctl_error("--wait", "needs the name of a pool, or its UUID");
+		fputs("Try 'kvctxctl pool attach --help'.\n", stderr);
+		status = CTL_USAGE;
+	}
 	if (status)
 		return status;
 	return by_name ? attach_by_name(c) : attach_given(c);

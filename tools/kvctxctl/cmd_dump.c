@@ -68,7 +68,7 @@ static struct json_object *members_json(const struct kvc_media_super *m)
 	for (u32 i = 0; i < KVC_MEMBERS_MAX && i < le32_to_cpu(m->nr_members); i++) {
 		struct json_object *o = out_object();
 
-		out_number(o, "member", i);
+		out_number(o, "index", i);
 		add_uuid(o, "uuid", m->members[i].uuid);
 		out_number(o, "segments", le32_to_cpu(m->members[i].nr_segments));
 		out_bool(o, "absent", le32_to_cpu(m->members[i].flags) & KVC_MEMBER_ABSENT);
@@ -83,10 +83,10 @@ static void add_limits(struct json_object *o, const struct kvc_media_limits *l)
 	out_number(o, "reserve", le64_to_cpu(l->reserve));
 	out_number(o, "write_budget", le64_to_cpu(l->write_budget));
 	out_number(o, "bandwidth", le64_to_cpu(l->bandwidth));
-	out_number(o, "pinned", le64_to_cpu(l->pinned));
-	out_number(o, "leased", le64_to_cpu(l->leased));
-	out_number(o, "inflight", le32_to_cpu(l->inflight));
-	out_number(o, "keyspaces", le32_to_cpu(l->keyspaces));
+	out_number(o, "max_pinned", le64_to_cpu(l->pinned));
+	out_number(o, "max_leased", le64_to_cpu(l->leased));
+	out_number(o, "max_inflight", le32_to_cpu(l->inflight));
+	out_number(o, "max_keyspaces", le32_to_cpu(l->keyspaces));
 	out_number(o, "weight", le32_to_cpu(l->weight));
 	add_hex_number(o, "limit_flags", le32_to_cpu(l->flags));
 }
@@ -113,7 +113,7 @@ static struct json_object *tenants_json(const struct kvc_media_super *m)
 			continue;
 		o = out_object();
 		out_number(o, "slot", i);
-		add_name(o, "name", t->name);
+		add_name(o, "tenant", t->name);
 		add_hex_number(o, "flags", le32_to_cpu(t->flags));
 		out_number(o, "epoch", le32_to_cpu(t->epoch));
 		out_number(o, "uid", le32_to_cpu(t->uid));
@@ -136,8 +136,8 @@ static void add_super(struct json_object *o, const struct kvc_media_super *m)
 	add_hex_number(o, "compat", le64_to_cpu(m->compat));
 	add_hex_number(o, "ro_compat", le64_to_cpu(m->ro_compat));
 	add_hex_number(o, "incompat", le64_to_cpu(m->incompat));
-	add_uuid(o, "pool_uuid", m->pool_uuid);
-	add_name(o, "pool_name", m->pool_name);
+	add_uuid(o, "uuid", m->pool_uuid);
+	add_name(o, "pool", m->pool_name);
 	out_number(o, "segment_size", le64_to_cpu(m->segment_size));
 	out_number(o, "chunk_size", le32_to_cpu(m->chunk_size));
 	out_number(o, "discard_rate", le64_to_cpu(m->discard_rate));
@@ -157,7 +157,9 @@ static struct json_object *slot_json(struct dump *u, u32 slot)
 
 	out_number(o, "slot", slot);
 	out_number(o, "offset", offset);
-	out_text(o, "state", err ? strerror(err) : kvc_reason_str(u->dev.why[slot]));
+	out_bool(o, "valid", !err && u->dev.why[slot] == KVC_OK);
+	if (err || u->dev.why[slot] != KVC_OK)
+		out_text(o, "reason", err ? strerror(err) : kvc_reason_str(u->dev.why[slot]));
 	out_bool(o, "counts", slot == u->dev.chosen);
 	u->damaged |= err || u->dev.why[slot] != KVC_OK;
 	if (!err && u->dev.why[slot] != KVC_BAD_MAGIC)
@@ -377,8 +379,13 @@ static bool is_plain(struct json_object *v)
 	       json_object_is_type(json_object_array_get_idx(v, 0), json_type_string);
 }
 
-static void print_plain(struct json_object *v)
+/* Permission bits are read in octal */
+static void print_plain(const char *key, struct json_object *v)
 {
+	if (!strcmp(key, "mode")) {
+		printf("%04llo", (unsigned long long)json_object_get_uint64(v));
+		return;
+	}
 	if (!json_object_is_type(v, json_type_array)) {
 		fputs(json_object_get_string(v), stdout);
 		return;
@@ -402,7 +409,7 @@ static void print_line(struct json_object *o, int depth)
 	printf("%*s-", depth, "");
 	json_object_object_foreach(o, key, val) {
 		printf(" %s ", key);
-		print_plain(val);
+		print_plain(key, val);
 	}
 	putchar('\n');
 }
@@ -430,7 +437,7 @@ static void print_object(struct json_object *o, int depth)
 		printf("%*s%s:", depth, "", key);
 		if (is_plain(val)) {
 			putchar(' ');
-			print_plain(val);
+			print_plain(key, val);
 			putchar('\n');
 			continue;
 		}

@@ -4,7 +4,7 @@
  *
  * All devices are opened and checked before one is written; libkvctx/engine/format.c writes, and takes back what it
  * wrote if not all of it can be. A file is created with all its space, and gets its name when it is a member: whatever
- * goes wrong before leaves nothing.
+ * goes wrong before leaves nothing. --dry-run is all of that but the writing: its files had their space, too.
  */
 #include <errno.h>
 #include <linux/fs.h>
@@ -16,9 +16,12 @@
 #include "media.h"
 #include "out.h"
 
+#define HELD_TEXT	(SIGNATURE_TEXT + 64)
+
 struct format {
 	const struct ctl *c;
 	struct media *dev;
+	char (*held)[HELD_TEXT];	/* of each device: what it held; empty: nothing that is known */
 	struct kve_format new;
 };
 
@@ -123,36 +126,50 @@ static int open_device(struct format *f, int i, const char *path)
 	return ctl_status_of(err);
 }
 
-/* The superblock of an older pool? */
-static int check_member(struct media *d)
+/* The superblock of an older pool, or of what looks like one */
+static void note_member(const struct media *d, char held[HELD_TEXT])
 {
-	int status = media_read_supers(d);
-
-	for (u32 slot = 0; slot < KVC_SUPER_SLOTS && !status; slot++) {
-		if (d->err[slot])
-			return failed(d, "cannot read", d->err[slot]);
-		if (d->why[slot] == KVC_BAD_MAGIC)
+	for (u32 slot = 0; slot < KVC_SUPER_SLOTS && !*held; slot++) {
+		if (d->err[slot] || d->why[slot] == KVC_BAD_MAGIC)
 			continue;
-		ctl_error(d->path, d->why[slot] == KVC_OK ? "member of the pool %s; --force formats it anyway" :
-							    "member of a pool (%s); --force formats it anyway",
-			  d->why[slot] == KVC_OK ? d->super[slot].pool_name : kvc_reason_str(d->why[slot]));
-		return CTL_FAILED;
+		if (d->why[slot] == KVC_OK)
+			snprintf(held, HELD_TEXT, "member of the pool %s", d->super[slot].pool_name);
+		else
+			snprintf(held, HELD_TEXT, "member of a pool (%s)", kvc_reason_str(d->why[slot]));
 	}
-	return status;
 }
 
-static int check_signature(const struct media *d)
+static int note_signatures(const struct media *d, char held[HELD_TEXT])
 {
+	size_t used = strlen(held);
 	char what[SIGNATURE_TEXT];
 	int err = signature_find(d, what);
 
-	if (err) {
-		ctl_error(d->path, "cannot look for signatures: %s", strerror(err));
-		return CTL_FAILED;
-	}
-	if (*what)
-		ctl_error(d->path, "holds something (%s); --force formats it anyway", what);
-	return *what ? CTL_FAILED : CTL_OK;
+	if (!err && *what)
+		snprintf(held + used, HELD_TEXT - used, "%s%s", used ? ", " : "", what);
+	return err;
+}
+
+/* What the device holds, as far as that can be told: with --force it is no reason, nor is what cannot */
+static int check_held(const struct format *f, struct media *d, char held[HELD_TEXT])
+{
+	bool force = f->c->opt[OPT_FORCE].set;
+	int err = media_try_supers(d);
+
+	if (err)
+		return failed(d, "cannot read its superblocks", err);
+	for (u32 slot = 0; slot < KVC_SUPER_SLOTS && !force; slot++)
+		if (d->err[slot])
+			return failed(d, "cannot read", d->err[slot]);
+	note_member(d, held);
+	err = note_signatures(d, held);
+	if (force)
+		return CTL_OK;
+	if (err)
+		return failed(d, "cannot look for signatures", err);
+	if (*held)
+		ctl_error(d->path, "holds something (%s); --force formats it anyway", held);
+	return *held ? CTL_FAILED : CTL_OK;
 }
 
 /* A member has only so many segments: no error, but nobody should find out later */
@@ -177,8 +194,8 @@ static int check_device(struct format *f, int i, const char *path)
 	int status = size->set ? create_file(d, path, size->num) : open_device(f, i, path);
 
 	status = status ?: check_size(f, d);
-	if (!status && !size->set && !f->c->opt[OPT_FORCE].set)
-		status = check_member(d) ?: check_signature(d);
+	if (!status && !size->set)
+		status = check_held(f, d, f->held[i]);
 	if (!status)
 		tell_unused(f, d);
 	return status;
@@ -278,27 +295,37 @@ static void clean_up_at_signals(void)
 	sigaction(SIGHUP, &sa, NULL);
 }
 
+static void add_uuid(const struct format *f, struct json_object *o, const u8 *uuid)
+{
+	char text[37];
+
+	/* Another one the next time */
+	if (f->c->opt[OPT_DRY_RUN].set)
+		return;
+	ctl_uuid_text(uuid, text);
+	out_text(o, "uuid", text);
+}
+
 static struct json_object *pool_json(const struct format *f)
 {
 	const struct kvc_super *s = f->new.super;
 	struct json_object *pool = out_object(), *members = out_array();
 	u64 segments = 0;
-	char uuid[37];
 
-	ctl_uuid_text(s->pool_uuid, uuid);
 	out_text(pool, "name", s->pool_name);
-	out_text(pool, "uuid", uuid);
+	add_uuid(f, pool, s->pool_uuid);
 	out_number(pool, "segment_size", s->segment_size);
 	out_number(pool, "chunk_size", s->chunk_size);
 	for (u32 i = 0; i < s->nr_members; i++) {
 		struct json_object *m = out_object();
 
-		ctl_uuid_text(s->members[i].uuid, uuid);
 		out_number(m, "index", i);
 		out_text(m, "device", f->dev[i].path);
-		out_text(m, "uuid", uuid);
+		add_uuid(f, m, s->members[i].uuid);
 		out_number(m, "size", s->members[i].nr_segments * s->segment_size);
 		out_number(m, "segments", s->members[i].nr_segments);
+		if (*f->held[i])
+			out_text(m, "held", f->held[i]);
 		out_append(members, m);
 		segments += s->members[i].nr_segments;
 	}
@@ -308,20 +335,35 @@ static struct json_object *pool_json(const struct format *f)
 	return pool;
 }
 
+static void put_text(const struct format *f, struct json_object *pool)
+{
+	bool dry = f->c->opt[OPT_DRY_RUN].set;
+	char segment[32], capacity[32];
+
+	out_size_text(f->new.super->segment_size, segment, sizeof(segment));
+	out_size_text(out_get_number(pool, "capacity"), capacity, sizeof(capacity));
+	printf("Pool %s %s: %u member%s, %llu segments of %s, %s.\n", f->new.super->pool_name,
+	       dry ? "would be formatted" : "formatted", f->new.nr, f->new.nr == 1 ? "" : "s",
+	       (unsigned long long)out_get_number(pool, "segments"), segment, capacity);
+	for (u32 i = 0; i < f->new.nr; i++)
+		if (*f->held[i])
+			printf("%s: what it %s: %s.\n", f->dev[i].path, dry ? "holds would be lost" : "held is lost",
+			       f->held[i]);
+	if (dry)
+		puts("Nothing was written.");
+}
+
 static void report(const struct format *f)
 {
 	struct json_object *root = out_root(), *pool = pool_json(f);
-	char segment[32], capacity[32];
 
 	out_add(root, "pool", pool);
-	out_size_text(f->new.super->segment_size, segment, sizeof(segment));
-	out_size_text(out_get_number(pool, "capacity"), capacity, sizeof(capacity));
+	if (f->c->opt[OPT_DRY_RUN].set)
+		out_bool(root, "dry_run", true);
 	if (f->c->json)
 		out_json(root);
 	else
-		printf("Pool %s formatted: %u member%s, %llu segments of %s, %s.\n", f->new.super->pool_name, f->new.nr,
-		       f->new.nr == 1 ? "" : "s", (unsigned long long)out_get_number(pool, "segments"), segment,
-		       capacity);
+		put_text(f, pool);
 	json_object_put(root);
 }
 
@@ -333,7 +375,9 @@ static int format(struct format *f)
 		clean_up_at_signals();
 	for (u32 i = 0; i < f->new.nr && !status; i++)
 		status = check_device(f, (int)i, f->c->args[i + 1]);
-	status = status ?: describe(f) ?: write_pool(f);
+	status = status ?: describe(f);
+	if (!status && !f->c->opt[OPT_DRY_RUN].set)
+		status = write_pool(f);
 	if (!status)
 		report(f);
 	return status;
@@ -349,10 +393,11 @@ int cmd_pool_format(struct ctl *c)
 		return CTL_USAGE;
 	}
 	f.dev = calloc(f.new.nr, sizeof(*f.dev));
+	f.held = calloc(f.new.nr, sizeof(*f.held));
 	f.new.super = calloc(1, sizeof(*f.new.super));
 	for (u32 i = 0; f.dev && i < f.new.nr; i++)
 		f.dev[i].fd = -1;
-	if (f.dev && f.new.super)
+	if (f.dev && f.held && f.new.super)
 		status = format(&f);
 	else
 		ctl_command_error(c, "%s", strerror(ENOMEM));
@@ -360,6 +405,7 @@ int cmd_pool_format(struct ctl *c)
 		media_close(&f.dev[i]);
 	drop_files();
 	free(f.new.super);
+	free(f.held);
 	free(f.dev);
 	return status;
 }
@@ -368,7 +414,8 @@ int cmd_pool_format(struct ctl *c)
 int format_clear_device(struct ctl *c, const char *path, uint64_t segment_size)
 {
 	struct media d = { .fd = -1 };
-	struct format f = { .c = c, .new.nr = 1, .dev = &d };
+	char held[1][HELD_TEXT] = { "" };
+	struct format f = { .c = c, .new.nr = 1, .dev = &d, .held = held };
 	int status = CTL_FAILED, err;
 
 	f.new.super = calloc(1, sizeof(*f.new.super));

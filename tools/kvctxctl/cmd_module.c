@@ -160,24 +160,27 @@ int cmd_unload(struct ctl *c)
 	return status;
 }
 
-static bool module_is_running(void)
+enum module_state module_look(void)
 {
+	enum module_state state = MODULE_ABSENT;
 	struct kmod_ctx *ctx = open_kmod();
 	struct kmod_module *mod = NULL;
-	bool yes = false;
 
 	if (ctx && !kmod_module_new_from_name(ctx, MODULE, &mod)) {
-		yes = running(kmod_module_get_initstate(mod));
+		if (running(kmod_module_get_initstate(mod)))
+			state = MODULE_LOADED;
+		else if (kmod_module_get_path(mod))
+			state = MODULE_INSTALLED;
 		kmod_module_unref(mod);
 	}
 	kmod_unref(ctx);
-	return yes;
+	return state;
 }
 
 int cmd_version(struct ctl *c)
 {
 	struct json_object *root = out_root();
-	bool loaded = module_is_running();
+	bool loaded = module_look() == MODULE_LOADED;
 
 	out_text(root, "version", KVCTX_VERSION);
 	out_number(root, "control_abi", KVCTX_GENL_VERSION);

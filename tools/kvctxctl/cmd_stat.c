@@ -36,8 +36,8 @@ static void put_counters(struct json_object *pool)
 
 static void put_header(void)
 {
-	printf("%-16s %10s %10s %10s %10s %10s %6s %8s %8s %8s\n", "POOL", "PAGES", "LOADS/s", "LOAD-MB/s", "STORES/s",
-	       "STORE-MB/s", "HIT-%", "EVICT/s", "ERRORS", "INFLIGHT");
+	printf("%-16s %10s %10s %10s %10s %11s %6s %8s %8s %8s\n", "POOL", "PAGES", "LOADS/s", "LOAD-MiB/s", "STORES/s",
+	       "STORE-MiB/s", "HIT-%", "EVICT/s", "ERRORS", "INFLIGHT");
 }
 
 static struct json_object *before(const struct sample *was, struct json_object *is)
@@ -52,10 +52,10 @@ static void put_rates(struct json_object *was, struct json_object *is, double s)
 
 	if (hits >= 0)
 		snprintf(hit, sizeof(hit), "%.1f", hits);
-	printf("%-16s %10llu %10.0f %10.1f %10.0f %10.1f %6s %8.0f %8llu %8llu\n", out_get_text(is, "pool"),
+	printf("%-16s %10llu %10.0f %10.1f %10.0f %11.1f %6s %8.0f %8llu %8llu\n", out_get_text(is, "pool"),
 	       (unsigned long long)out_get_number(is, "pages"),
-	       (double)watch_since(was, is, "loads") / s, (double)watch_since(was, is, "load_bytes") / s / 1e6,
-	       (double)watch_since(was, is, "stores") / s, (double)watch_since(was, is, "store_bytes") / s / 1e6,
+	       (double)watch_since(was, is, "loads") / s, (double)watch_since(was, is, "load_bytes") / s / WATCH_MIB,
+	       (double)watch_since(was, is, "stores") / s, (double)watch_since(was, is, "store_bytes") / s / WATCH_MIB,
 	       hit, (double)watch_since(was, is, "evicted_pages") / s,
 	       (unsigned long long)(watch_since(was, is, "bad_pages") + watch_since(was, is, "io_errors")),
 	       (unsigned long long)out_get_number(is, "inflight"));

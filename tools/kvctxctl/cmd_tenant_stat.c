@@ -56,8 +56,8 @@ static void put_counters(struct json_object *t)
 
 static void put_header(void)
 {
-	printf("%-24s %10s %10s %10s %10s %6s %8s %8s %10s %10s %8s\n", "TENANT", "LOADS/s", "LOAD-MB/s", "STORES/s",
-	       "STORE-MB/s", "HIT-%", "EVICT/s", "FAILED", "LOAD-p99", "STORE-p99", "WAITING");
+	printf("%-24s %10s %10s %10s %11s %6s %8s %8s %10s %10s %8s\n", "TENANT", "LOADS/s", "LOAD-MiB/s", "STORES/s",
+	       "STORE-MiB/s", "HIT-%", "EVICT/s", "FAILED", "LOAD-p99", "STORE-p99", "WAITING");
 }
 
 static struct json_object *before(const struct sample *was, struct json_object *is)
@@ -84,9 +84,9 @@ static void put_rates(struct json_object *was, struct json_object *is, double s)
 	snprintf(name, sizeof(name), "%s/%s", out_get_text(is, "pool"), out_get_text(is, "tenant"));
 	if (hits >= 0)
 		snprintf(hit, sizeof(hit), "%.1f", hits);
-	printf("%-24s %10.0f %10.1f %10.0f %10.1f %6s %8.0f %8llu", name, (double)watch_since(was, is, "loads") / s,
-	       (double)watch_since(was, is, "load_bytes") / s / 1e6, (double)watch_since(was, is, "stores") / s,
-	       (double)watch_since(was, is, "store_bytes") / s / 1e6, hit,
+	printf("%-24s %10.0f %10.1f %10.0f %11.1f %6s %8.0f %8llu", name, (double)watch_since(was, is, "loads") / s,
+	       (double)watch_since(was, is, "load_bytes") / s / WATCH_MIB, (double)watch_since(was, is, "stores") / s,
+	       (double)watch_since(was, is, "store_bytes") / s / WATCH_MIB, hit,
 	       (double)watch_since(was, is, "evicted_pages") / s, (unsigned long long)watch_since(was, is, "failed"));
 	put_p99(was, is, "load", "urgent");
 	put_p99(was, is, "store", "normal");

@@ -4,7 +4,8 @@
  *
  *	main.c		parses the command line against the table, dispatches
  *	table.c		the table of commands and options: help, completion, man page come from it too
- *	help.c		--help and the generators of completion and man page
+ *	help.c		--help and the generator of the man page
+ *	completion.c	the generators of completion
  *	util.c		values of arguments, messages
  *	out.c		tables and JSON
  *	nl.c		generic netlink
@@ -56,6 +57,7 @@ enum ctl_kind {
 	KIND_POOL,		/* name of a pool */
 	KIND_TENANT,		/* name of a tenant of the pool before it */
 	KIND_DEVICE,		/* path */
+	KIND_COMMAND,		/* the first word of a command */
 	KIND_NQN,
 	KIND_SIZE,		/* bytes, with K M G T */
 	KIND_NUMBER,
@@ -79,6 +81,7 @@ enum ctl_opt {
 	OPT_CHUNK_SIZE,
 	OPT_SIZE,
 	OPT_FORCE,
+	OPT_DRY_RUN,
 	OPT_DEGRADED,
 	OPT_DATA,
 	OPT_DROP,
@@ -120,6 +123,8 @@ enum ctl_opt {
 	OPT_VERBOSE,
 	OPT_SOCKET,
 	OPT_LISTEN,
+	OPT_WAIT,
+	OPT_UDEV,
 	OPT_NR,
 };
 
@@ -159,6 +164,7 @@ struct ctl_command {
 	struct ctl_arg args[CTL_ARGS_MAX + 1];
 	uint64_t options;		/* OPT() bits, besides OPTS_COMMON */
 	uint64_t required;
+	const char *force;		/* what --force is for here */
 	const char *summary;		/* one line, no full stop */
 	const char *text;		/* sentences; lines of at most 78 columns */
 	const char *example;
@@ -194,8 +200,11 @@ const char *const *ctl_choices(enum ctl_kind kind);	/* words of a closed kind, N
 void ctl_help(FILE *to);
 void ctl_help_noun(FILE *to, const struct ctl_noun *noun);
 void ctl_help_command(FILE *to, const struct ctl_command *cmd);
-void ctl_generate_completion(FILE *to);
+const char *ctl_option_help(const struct ctl_command *cmd, int id);
 void ctl_generate_man(FILE *to);
+
+/* completion.c */
+bool ctl_generate_completion(FILE *to, const char *shell);	/* bash-completion, zsh, fish; false: another one */
 
 /* util.c */
 __printf(2, 3) void ctl_error(const char *what, const char *fmt, ...);
@@ -228,6 +237,9 @@ int cmd_tenant_stat(struct ctl *c);
 int cmd_tenant_show(struct ctl *c);
 int cmd_connect(struct ctl *c);
 int cmd_disconnect(struct ctl *c);
+int cmd_status(struct ctl *c);
+int cmd_doctor(struct ctl *c);
+int cmd_probe(struct ctl *c);
 int cmd_stat(struct ctl *c);
 int cmd_top(struct ctl *c);
 int cmd_events(struct ctl *c);
@@ -237,11 +249,18 @@ int cmd_dump(struct ctl *c);
 int cmd_load(struct ctl *c);
 int cmd_unload(struct ctl *c);
 int cmd_version(struct ctl *c);
+int cmd_help(struct ctl *c);		/* main.c, as it knows commands by their words */
 
 /* cmd_format.c, for others: check a device that a pool with such segments shall get, clear what it holds; an exit status */
 int format_clear_device(struct ctl *c, const char *path, uint64_t segment_size);
 
 /* cmd_module.c, for others: load a module without a word; 0 or -errno */
 int module_load(const char *name);
+enum module_state {
+	MODULE_ABSENT,		/* none is installed for the running kernel */
+	MODULE_INSTALLED,
+	MODULE_LOADED,		/* or built in */
+};
+enum module_state module_look(void);
 
 #endif

@@ -47,6 +47,14 @@ static void find_disk(struct find *f)
 	free(real);
 }
 
+static bool scan_names(const struct kvc_super *s, const char *name)
+{
+	char uuid[37];
+
+	ctl_uuid_text(s->pool_uuid, uuid);
+	return !strcasecmp(uuid, name) || !strcmp(s->pool_name, name);
+}
+
 static bool find_is_busy(const char *path)
 {
 	struct media d;
@@ -73,7 +81,7 @@ static int scan_take(struct scan *s, const char *path, struct media *d)
 	f->dev.path = f->path;
 	f->super = &d->super[d->chosen];
 	d->super = NULL;
-	f->busy = find_is_busy(path);
+	f->busy = (!s->only || scan_names(f->super, s->only)) && find_is_busy(path);
 	find_disk(f);
 	s->nr++;
 	return 0;
@@ -285,11 +293,11 @@ static int scan_look_all(struct scan *s, char *const *paths, int nr)
 	return err;
 }
 
-int scan_start(struct scan *s, const struct ctl *c, char *const *paths, int nr)
+static int scan_do(struct scan *s, const struct ctl *c, char *const *paths, int nr, const char *only)
 {
 	int status, err;
 
-	*s = (struct scan){ .c = c, .skipped = out_array(), .damaged = out_array(), .failed = out_array() };
+	*s = (struct scan){ .c = c, .only = only, .skipped = out_array(), .damaged = out_array(), .failed = out_array() };
 	s->attached = scan_attached(c, &status);
 	if (!s->attached)
 		return status;
@@ -305,6 +313,25 @@ int scan_start(struct scan *s, const struct ctl *c, char *const *paths, int nr)
 	}
 	scan_sort(s);
 	return CTL_OK;
+}
+
+int scan_start(struct scan *s, const struct ctl *c, char *const *paths, int nr)
+{
+	return scan_do(s, c, paths, nr, NULL);
+}
+
+int scan_start_for(struct scan *s, const struct ctl *c, const char *name)
+{
+	return scan_do(s, c, NULL, 0, name);
+}
+
+bool scan_is_used(const struct scan *s, const struct found *p)
+{
+	u32 busy = 0;
+
+	for (u32 i = 0; i < s->nr; i++)
+		busy += scan_of_pool(&s->find[i], p) && s->find[i].state == FIND_BUSY;
+	return p->state != FOUND_ATTACHED && busy && busy >= p->missing;
 }
 
 void scan_end(struct scan *s)
@@ -401,14 +428,17 @@ static int scan_many(const struct scan *s, const char *name)
 	return CTL_FAILED;
 }
 
+bool scan_is_called(const struct found *p, const char *name)
+{
+	return scan_names(p->super, name);
+}
+
 int scan_choose(const struct scan *s, const char *name, struct found **pool)
 {
-	char uuid[37];
 	u32 nr = 0;
 
 	for (u32 i = 0; i < s->nr_pools; i++) {
-		ctl_uuid_text(s->pool[i].super->pool_uuid, uuid);
-		if (strcasecmp(uuid, name) && strcmp(s->pool[i].super->pool_name, name))
+		if (!scan_is_called(&s->pool[i], name))
 			continue;
 		*pool = &s->pool[i];
 		nr++;

@@ -49,6 +49,7 @@ struct found {
 
 struct scan {
 	const struct ctl *c;
+	const char *only;			/* who has a device is asked for members of this pool alone; NULL: for all */
 	struct find *find;
 	u32 nr, room;
 	struct found *pool;
@@ -66,7 +67,14 @@ struct scan {
  * any case.
  */
 int scan_start(struct scan *s, const struct ctl *c, char *const *paths, int nr);
+/*
+ * The same for who wants a pool of this name, or UUID, alone, and looks again and again. Who has a device is found out by
+ * opening it exclusively, which would keep others from attaching theirs at that moment.
+ */
+int scan_start_for(struct scan *s, const struct ctl *c, const char *name);
 void scan_end(struct scan *s);
+/* All members that cannot be had are in use, as those of a pool are that a kvctxd or a process serves */
+bool scan_is_used(const struct scan *s, const struct found *p);
 
 bool scan_of_pool(const struct find *f, const struct found *p);
 const char *scan_find_text(enum find_state state);
@@ -81,6 +89,7 @@ bool scan_is_attached(struct json_object *attached, const struct kvc_super *s);
  * wrong usage.
  */
 int scan_by_name(const struct ctl *c, bool *by_name);
+bool scan_is_called(const struct found *p, const char *name);	/* by its name or UUID */
 /* The pool that @name names: its name, if there is only one of it, or its UUID */
 int scan_choose(const struct scan *s, const char *name, struct found **pool);
 /* Refuse a pool that is attached, or has a member twice */

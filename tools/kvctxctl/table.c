@@ -36,7 +36,9 @@ const struct ctl_option ctl_options[OPT_NR] = {
 	[OPT_SIZE] = { "size", 0, KIND_SIZE, false, "SIZE",
 		"create the files, each of so many bytes" },
 	[OPT_FORCE] = { "force", 'f', KIND_FLAG, false, NULL,
-		"format what holds something, look at what is in use, destroy unasked" },
+		NULL },		/* the command tells */
+	[OPT_DRY_RUN] = { "dry-run", 0, KIND_FLAG, false, NULL,
+		"check all, say what would be done, write nothing" },
 	[OPT_DEGRADED] = { "degraded", 'D', KIND_FLAG, false, NULL,
 		"attach although members are missing" },
 	[OPT_DATA] = { "data", 0, KIND_FLAG, false, NULL,
@@ -117,6 +119,10 @@ const struct ctl_option ctl_options[OPT_NR] = {
 		"ask the kvctxd that has this socket, not the module" },
 	[OPT_LISTEN] = { "listen", 'l', KIND_TEXT, false, "WHERE",
 		"a path for a Unix socket, or [HOST:]PORT (default 127.0.0.1:9585)" },
+	[OPT_WAIT] = { "wait", 0, KIND_SECONDS, false, "SECONDS",
+		"wait so long for members that are not there yet" },
+	[OPT_UDEV] = { "udev", 0, KIND_FLAG, false, NULL,
+		"print it as properties for udev's IMPORT" },
 	[OPT_WRITE_BUDGET] = { "write-budget", 0, KIND_LIMIT, false, "SIZE",
 		"off, or bytes a day that may be written, from 1M" },
 };
@@ -135,7 +141,8 @@ const struct ctl_command ctl_commands[] = {
 			{ KIND_DEVICE, "DEVICE", .many = true,
 			  .help = "block device, or file that holds the image of one" },
 		},
-		.options = OPT(SEGMENT_SIZE) | OPT(CHUNK_SIZE) | OPT(SIZE) | OPT(FORCE),
+		.options = OPT(SEGMENT_SIZE) | OPT(CHUNK_SIZE) | OPT(SIZE) | OPT(FORCE) | OPT(DRY_RUN),
+		.force = "format what holds something; tells what that was",
 		.summary = "make an empty pool of 1 to 64 devices",
 		.text =
 "All devices are checked before the first is written: none may be mounted or\n"
@@ -173,7 +180,7 @@ const struct ctl_command ctl_commands[] = {
 			{ KIND_DEVICE, "POOL|DEVICE", .many = true,
 			  .help = "name or UUID of a pool; or paths of all its members" },
 		},
-		.options = OPT(SOCKET) | OPT(DEGRADED),
+		.options = OPT(SOCKET) | OPT(DEGRADED) | OPT(WAIT),
 		.summary = "bring a pool into service",
 		.text =
 "One word without a slash is a pool, which is looked for as by scan; where two\n"
@@ -182,8 +189,11 @@ const struct ctl_command ctl_commands[] = {
 "given: the pages of those that are missing are misses then, and come back when\n"
 "they do, but for those that were deleted or stored again meanwhile. Do not\n"
 "attach some members without the others and then the others without them: they\n"
-"are never taken together again. A device that holds anything else with a known\n"
-"signature by now, beside what is left of the pool, is refused.",
+"are never taken together again. With --wait a pool that is named is looked for\n"
+"again and again until it is complete, or somebody else has attached it; what\n"
+"is missing then, only --degraded goes without. A device that holds anything\n"
+"else with a known signature by now, beside what is left of the pool, is\n"
+"refused.",
 		.example = "kvctxctl pool attach /dev/nvme1n1 /dev/nvme2n1",
 	}, {
 		.noun = "pool", .verb = "detach", .run = cmd_pool_detach,
@@ -201,6 +211,7 @@ const struct ctl_command ctl_commands[] = {
 			  .help = "name or UUID of a pool; or paths of its members" },
 		},
 		.options = OPT(FORCE),
+		.force = "do not ask",
 		.summary = "erase a pool that is not attached",
 		.text =
 "Erases the superblocks at both ends of the devices: the pool is not found any\n"
@@ -217,6 +228,7 @@ const struct ctl_command ctl_commands[] = {
 			  .help = "block device that becomes a member; of a kvctxd also a file" },
 		},
 		.options = OPT(SOCKET) | OPT(SIZE) | OPT(FORCE),
+		.force = "take what holds something",
 		.summary = "add devices to a pool in service",
 		.text =
 "Each device is checked as by format, with the same warning, and what it holds\n"
@@ -371,9 +383,9 @@ const struct ctl_command ctl_commands[] = {
 		.required = OPT(TRANSPORT) | OPT(NQN),
 		.summary = "connect to an NVMe-oF subsystem",
 		.text =
-"Prints the block devices that appeared. If none appears within the time\n"
-"limit, which begins when the target has answered, the connection is taken\n"
-"down again and the command fails.",
+"As nvme connect, but it waits for the block devices and prints them. If none\n"
+"appears within the time limit, which begins when the target has answered, the\n"
+"connection is taken down again and the command fails.",
 		.example = "kvctxctl connect -t tcp -a 192.0.2.7 -s 4420 -n nqn.2026-01.org.example:kv0",
 	}, {
 		.noun = "disconnect", .run = cmd_disconnect,
@@ -381,9 +393,29 @@ const struct ctl_command ctl_commands[] = {
 		.required = OPT(NQN),
 		.summary = "disconnect from an NVMe-oF subsystem",
 		.text =
-"Takes down every connection to the subsystem, or those that match transport,\n"
+"As nvme disconnect, but it takes down only connections that match transport,\n"
 "address and port where they are given. Detach the pool first.",
 		.example = "kvctxctl disconnect -n nqn.2026-01.org.example:kv0",
+	}, {
+		.noun = "status", .run = cmd_status,
+		.options = OPT(SOCKET),
+		.summary = "show on one screen how kvctx is here, and what there is to do",
+		.text =
+"Whether the module is loaded and kvctxd runs; the pools that they serve; those\n"
+"that are on block devices and not attached, as far as these may be opened; and\n"
+"a line for each thing that somebody should do, with the command for it. Exit\n"
+"status 0 whatever there is to do. --socket names that of a kvctxd which is not\n"
+"at /run/kvctx/control.",
+		.example = "kvctxctl status",
+	}, {
+		.noun = "doctor", .run = cmd_doctor,
+		.summary = "look at what kernel and devices allow, and what is in the way",
+		.text =
+"Goes through the kernel, its options and limits, and the devices of all pools\n"
+"that are found: what is in the way of a pool or makes it slower or less safe\n"
+"than it could be, and what to do about it. Changes nothing. A note is nothing\n"
+"to mend, a warning may be, a problem is; exit status 1 if there is a problem.",
+		.example = "kvctxctl doctor",
 	}, {
 		.noun = "stat", .run = cmd_stat,
 		.args = {
@@ -441,6 +473,7 @@ const struct ctl_command ctl_commands[] = {
 			  .help = "block device or image file, all members of one pool" },
 		},
 		.options = OPT(DATA) | OPT(FORCE),
+		.force = "look at what is in use",
 		.summary = "see whether a pool that is not attached is sound",
 		.text =
 "Reads superblocks and the logs of all segments as an attach would, and writes\n"
@@ -458,6 +491,7 @@ const struct ctl_command ctl_commands[] = {
 			  .help = "super (default), segment N, or page KEY..." },
 		},
 		.options = OPT(FORCE),
+		.force = "look at what is in use",
 		.summary = "show what lies on a member of a pool",
 		.text =
 "super: the superblocks, also damaged ones. segment N: header, extents and\n"
@@ -466,20 +500,44 @@ const struct ctl_command ctl_commands[] = {
 "status 1 if what is shown is damaged.",
 		.example = "kvctxctl dump /dev/nvme1n1 segment 3",
 	}, {
+		.noun = "probe", .run = cmd_probe,
+		.args = { { KIND_DEVICE, "DEVICE", .help = "block device or image file" } },
+		.options = OPT(UDEV),
+		.summary = "tell whether a device is a member of a pool, and of which",
+		.text =
+"Exit status 3 if it is none, 1 if it holds something else by now. With --udev\n"
+"it prints ID_FS_TYPE=kvctx_member, ID_FS_UUID (of the pool), ID_FS_UUID_SUB (of\n"
+"the member), KVCTX_POOL (its name) and KVCTX_MEMBER (its number).",
+		.example = "kvctxctl probe /dev/nvme1n1",
+	}, {
 		.noun = "load", .run = cmd_load,
 		.summary = "load the kernel module",
-		.text = "Does nothing when it is loaded.",
+		.text =
+"As modprobe, but it says in words what is in the way: no module for this\n"
+"kernel, no signature that the kernel trusts, no permission. Does nothing when\n"
+"it is loaded.",
 		.example = "kvctxctl load",
 	}, {
 		.noun = "unload", .run = cmd_unload,
 		.summary = "unload the kernel module",
-		.text = "Does nothing when it is not loaded. Refused while it is in use.",
+		.text =
+"As modprobe -r, but it leaves the modules alone that it needed. Does nothing\n"
+"when it is not loaded. Refused while it is in use.",
 		.example = "kvctxctl unload",
 	}, {
 		.noun = "version", .run = cmd_version,
 		.summary = "show versions of tool and module",
 		.text = "Tells too whether the module is loaded.",
 		.example = "kvctxctl version",
+	}, {
+		.noun = "help", .run = cmd_help,
+		.args = {
+			{ KIND_COMMAND, "COMMAND", .optional = true, .help = "a command, or the first word of several" },
+			{ KIND_TEXT, "VERB", .optional = true, .help = "its second word, where it has one" },
+		},
+		.summary = "explain a command",
+		.text = "The same as COMMAND --help; alone it lists the commands.",
+		.example = "kvctxctl help pool attach",
 	},
 	{ .noun = NULL }
 };

@@ -5,7 +5,10 @@
  * A rate is the difference of two samples of the same object over the time between them. One that was made again in
  * between has started from zero: its rates are those since then.
  */
+#include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "watch.h"
 
@@ -84,6 +87,38 @@ void watch_put_counter(const char *key, uint64_t num)
 	printf("  %-21s %20llu%s%s%s\n", key, (unsigned long long)num, *size ? "  (" : "", size, *size ? ")" : "");
 }
 
+/* May a table of @rows below its header stay where it is? Then lines that are too long for the terminal are cut. */
+static bool watch_stays(size_t rows)
+{
+	const char *term = getenv("TERM");
+	struct winsize size;
+
+	return isatty(STDOUT_FILENO) && term && *term && strcmp(term, "dumb") &&
+	       !ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) && rows + 2 < size.ws_row;
+}
+
+static void watch_table(const struct watch *w, const struct sample *was, const struct sample *is, uint64_t nr, double seconds)
+{
+	static size_t before;	/* rows of the table that stands there; 0: none that may be written over */
+	size_t rows = json_object_array_length(is->objects);
+	bool stays = watch_stays(rows);
+
+	if (stays)
+		fputs("\033[?7l", stdout);
+	if (stays && before)
+		printf("\033[%zuA\033[J", before + 1);
+	if (stays || nr % HEADER_EVERY == 0)
+		w->header();
+	for (size_t i = 0; i < rows; i++) {
+		struct json_object *one = json_object_array_get_idx(is->objects, i);
+
+		w->rates(w->before(was, one), one, seconds);
+	}
+	if (stays)
+		fputs("\033[?7h", stdout);
+	before = stays ? rows : 0;
+}
+
 static void watch_report(const struct watch *w, const struct sample *was, const struct sample *is, uint64_t nr)
 {
 	double seconds = (double)(is->time_ms - was->time_ms) / 1000;
@@ -95,13 +130,7 @@ static void watch_report(const struct watch *w, const struct sample *was, const 
 		out_json_line(root);
 		json_object_put(root);
 	} else {
-		if (nr % HEADER_EVERY == 0)
-			w->header();
-		for (size_t i = 0; i < json_object_array_length(is->objects); i++) {
-			struct json_object *one = json_object_array_get_idx(is->objects, i);
-
-			w->rates(w->before(was, one), one, seconds);
-		}
+		watch_table(w, was, is, nr, seconds);
 	}
 	fflush(stdout);
 }

@@ -6,6 +6,8 @@
 #include "nl.h"
 #include "out.h"
 
+#define WATCH_MIB	(1024 * 1024.0)	/* rates of bytes are in the unit of sizes */
+
 struct sample {
 	uint64_t time_ms;
 	struct json_object *objects;	/* array */

@@ -43,11 +43,10 @@ check-kvctxd-run: $(KVCTXD_CHECKED) $(CRASH_FS)
 	@python3 tools/kvctxd/tests/run.py $(O) $(TSAN_O)
 
 .PHONY: install-kvctxd
-UNITDIR		?= $(PREFIX)/lib/systemd/system
 
 install-kvctxd: $(KVCTXD)
-	install -D -m 755 $(KVCTXD) $(DESTDIR)$(PREFIX)/sbin/kvctxd
+	install -D -m 755 $(KVCTXD) $(DESTDIR)$(SBINDIR)/kvctxd
 	install -D -m 644 tools/kvctxd/kvctxd.8 $(DESTDIR)$(PREFIX)/share/man/man8/kvctxd.8
 	install -d $(DESTDIR)$(UNITDIR)
 	for unit in kvctxd kvctxd-exporter; do \
-		sed 's|@PREFIX@|$(PREFIX)|' tools/kvctxd/$$unit.service.in > $(DESTDIR)$(UNITDIR)/$$unit.service || exit; done
+		sed 's|@SBINDIR@|$(SBINDIR)|' tools/kvctxd/$$unit.service.in > $(DESTDIR)$(UNITDIR)/$$unit.service || exit; done

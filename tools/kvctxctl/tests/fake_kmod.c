@@ -95,6 +95,11 @@ int kmod_module_get_initstate(const struct kmod_module *mod)
 	return -ENOENT;
 }
 
+const char *kmod_module_get_path(const struct kmod_module *mod)
+{
+	return fake_is("FAKE_MODULE", "none") ? NULL : "/lib/modules/any/kvctx.ko";
+}
+
 int kmod_module_get_refcnt(const struct kmod_module *mod)
 {
 	return (int)fake_number("FAKE_REFCNT", 0);

@@ -12,14 +12,14 @@ def test_super():
     slots = good("dump", devices[1], "-o", "json").json()["superblocks"]
     assert [s["slot"] for s in slots] == [0, 1, 2, 3] and [s["seq"] for s in slots] == [2, 1, 2, 1], slots
     assert [s["offset"] for s in slots] == [0, 65536, 2097152, 2162688], slots
-    assert [s["counts"] for s in slots] == [True, False, False, False] and slots[3]["state"] == "valid", slots
+    assert [s["counts"] for s in slots] == [True, False, False, False] and slots[3]["valid"] is True and "reason" not in slots[3], slots
     s = slots[0]
-    assert (s["version"], s["pool_name"], s["segment_size"], s["chunk_size"]) == (1, "rig", 262144, 4096), s
+    assert (s["version"], s["pool"], s["segment_size"], s["chunk_size"]) == (1, "rig", 262144, 4096), s
     assert (s["nr_members"], s["member_index"]) == (2, 1) and [m["segments"] for m in s["members"]] == [4, 4], s
-    assert s["pool_uuid"] == "11111111-1111-1111-1111-111111111111" and re.fullmatch("0x[0-9a-f]+", s["crc"]), s
-    assert [(t["slot"], t["name"], t["epoch"]) for t in s["tenants"]] == [(0, "default", 0), (1, "one", 0), (2, "two", 5)], s
+    assert s["uuid"] == "11111111-1111-1111-1111-111111111111" and re.fullmatch("0x[0-9a-f]+", s["crc"]), s
+    assert [(t["slot"], t["tenant"], t["epoch"]) for t in s["tenants"]] == [(0, "default", 0), (1, "one", 0), (2, "two", 5)], s
     text = good("dump", devices[1], "super").out
-    assert "pool_name: rig\n" in text and "- slot 2 name two flags 0x1 epoch 5 " in text, text
+    assert "pool: rig\n" in text and " mode 0" in text and "- slot 2 tenant two flags 0x1 epoch 5 " in text, text
 
 
 def test_limits():
@@ -36,7 +36,7 @@ def test_limits():
     devices = write(sound() + [change_super(0, 0, 21248 + 64, 12345)], "q")
     assert "quota" not in good("dump", devices[0]).out
     devices = write(sound() + [change_super(0, 0, 32, 2), change_super(0, 0, 21248 + 64 + 60, 2)], "bad")
-    assert run("dump", devices[0], "-o", "json").json()["superblocks"][0]["state"].startswith("tenant or its limits")
+    assert run("dump", devices[0], "-o", "json").json()["superblocks"][0]["reason"].startswith("tenant or its limits")
 
 
 def test_damaged_super():
@@ -47,9 +47,9 @@ def test_damaged_super():
     put(devices[0], 65536, b"gone")
     r = run("dump", devices[0], "-o", "json")
     slots = r.json()["superblocks"]
-    assert r.status == FAILED and [s["state"] for s in slots] == ["checksum mismatch", "not a kvctx structure", "valid",
+    assert r.status == FAILED and [s.get("reason", "valid") for s in slots] == ["checksum mismatch", "not a kvctx structure", "valid",
                                                                    "valid"], r
-    assert slots[0]["pool_name"] == "r\\x0a\\xffg" and slots[0]["nr_members"] == 0xffffffff, r
+    assert slots[0]["pool"] == "r\\x0a\\xffg" and slots[0]["nr_members"] == 0xffffffff, r
     assert len(slots[0]["members"]) == 64 and "seq" not in slots[1] and slots[2]["counts"], r
 
 
@@ -129,4 +129,4 @@ def test_usage():
 def test_records_of_other_versions():
     devices = write([size(), change_super(1, 0, 8, 2)])
     r = run("dump", devices[1])
-    assert r.status == FAILED and "state: format version not supported" in r.out and "version: 2\n" in r.out, r
+    assert r.status == FAILED and "reason: format version not supported" in r.out and "version: 2\n" in r.out, r

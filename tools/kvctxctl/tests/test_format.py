@@ -159,6 +159,36 @@ def test_own_superblock():
     assert {s["name"] for s in superblocks(a) + superblocks(b)} == {"new"}
 
 
+def test_force_tells_what_is_lost():
+    a, b = image("a", 9 * MIB), image("b", 9 * MIB)
+    good("pool", "format", "old", a, "--segment-size", "1M")
+    ext4(b)
+    words = ["pool", "format", "new", a, b, "--segment-size", "1M", "--force"]
+    r = good(*words, "--dry-run")
+    assert r.out.splitlines() == [
+        "Pool new would be formatted: 2 members, 14 segments of 1.0 MiB, 14.0 MiB.",
+        f"{a}: what it holds would be lost: member of the pool old.",
+        f"{b}: what it holds would be lost: ext4.", "Nothing was written."], r
+    r = good(*words, "-o", "json").json()
+    assert [m["held"] for m in r["pool"]["members"]] == ["member of the pool old", "ext4"] and "dry_run" not in r, r
+    assert f"{a}: what it held is lost: member of the pool new.\n" in good(*words).out
+
+
+def test_dry_run():
+    a = image("a", 9 * MIB)
+    before = fingerprint(a)
+    r = good("pool", "format", "p", a, "--segment-size", "1M", "--dry-run", "-o", "json").json()
+    assert r["dry_run"] is True and "uuid" not in r["pool"] and "uuid" not in r["pool"]["members"][0], r
+    assert r["pool"]["segments"] == 7 and "held" not in r["pool"]["members"][0] and fingerprint(a) == before, r
+    good("pool", "format", "old", a, "--segment-size", "1M")
+    bad(FAILED, "member of the pool old", "pool", "format", "p", a, "--segment-size", "1M", "--dry-run")
+    new = os.path.join(tool.DIR, "new")
+    good("pool", "format", "p", "--size", "9M", "--segment-size", "1M", "--dry-run", new)
+    assert not [n for n in os.listdir(tool.DIR) if "new" in n]
+    bad(FAILED, "No space left", "pool", "format", "p", "--size", "9M", "--segment-size", "1M", "--dry-run", new,
+        fallocate_errno=28)
+
+
 def test_own_superblock_in_one_slot_and_damaged():
     a = image("a", 9 * MIB)
     good("pool", "format", "old", a, "--segment-size", "1M")

@@ -2,6 +2,8 @@
 """Pools on block devices: pool scan, pool attach by name."""
 import re
 import shutil
+import threading
+import time
 
 import tool
 from foreign import dos, ext4
@@ -223,3 +225,53 @@ def test_scan_writes_nothing():
     scan()
     assert open(fa, "rb").read() == before and [s["reason"] for s in superblocks(fb)] == [0] * 4
     assert good("pool", "scan", pwrite_fail=1, fail_from=1)
+
+
+def test_attach_waits():
+    """For a member that comes, not for what no other device mends"""
+    (a, b), (fa, fb) = disks("a", "b")
+    pool("one", a, b)
+    shutil.copy(fb, fb + ".gone")
+    put(fb, 0, bytes(SIZE))
+    bad(FAILED, "", "pool", "attach", "one", "--wait", "0.6", why="there are not all", errno=22)
+    mover = threading.Timer(1, lambda: shutil.copy(fb + ".gone", fb))
+    mover.start()
+    r = good("pool", "attach", "one", "--wait", "60")
+    mover.join()
+    assert r.log == ["attach version 1", f"  device={a}", f"  device={b}"], r
+    began = time.monotonic()
+    bad(NODEV, "no such pool", "pool", "attach", "two", "--wait", "0.2")
+    assert time.monotonic() - began >= 0.2
+    bad(USAGE, "--wait", "pool", "attach", a, b, "--wait", "1")
+
+
+def test_attach_waits_no_more_for_what_is_attached():
+    (a, b), _ = disks("a", "b")
+    uuid = pool("ctx0", a, b).replace("-", "")
+    node("/sys/module/kvctx/x")
+    bad(FAILED, ["ctx0", "is attached"], "pool", "attach", "ctx0", uuid=uuid, busy="a b")
+    r = good("pool", "attach", "ctx0", "--wait", "5", uuid=uuid, busy="a b")
+    assert r.out.startswith("Attached already.\n") and not [x for x in r.log if x.startswith("attach")], r
+
+
+def test_attach_goes_without():
+    (a, b), (_, fb) = disks("a", "b")
+    pool("one", a, b)
+    put(fb, 0, bytes(SIZE))
+    assert good("pool", "attach", "one", "--wait", "0.2", "--degraded").log == ["attach version 1", f"  device={a}", "  degraded"]
+
+
+def test_probe():
+    (a, b), (fa, fb) = disks("a", "b")
+    uuid = pool("one", a, b)
+    r = good("probe", b, "-o", "json").json()["member"]
+    assert (r["pool"], r["pool_uuid"], r["index"], r["nr_members"]) == ("one", uuid, 1, 2), r
+    told = dict(line.split("=") for line in good("probe", "--udev", b).out.splitlines())
+    assert told == {"ID_FS_USAGE": "raid", "ID_FS_TYPE": "kvctx_member", "ID_FS_UUID": uuid, "ID_FS_UUID_SUB": r["uuid"],
+                    "KVCTX_POOL": "one", "KVCTX_MEMBER": "1"}, told
+    assert re.search(r"^pool +one$", good("probe", a, busy="a").out, re.M)
+    ext4(fb)
+    bad(FAILED, [b, "holds ext4 now", "pool one"], "probe", "--udev", b)
+    put(fa, 0, bytes(SIZE))
+    bad(NODEV, "no kvctx superblock", "probe", "--udev", a)
+    bad(NODEV, "cannot open", "probe", "/dev/nope")

@@ -10,8 +10,8 @@ from tool import USAGE, bad, good, real, run
 
 COMMANDS = ["pool format", "pool scan", "pool attach", "pool detach", "pool destroy", "pool add", "pool remove",
             "pool list", "pool show", "pool set",
-            "tenant add", "tenant set", "tenant remove", "tenant list", "tenant show", "tenant stat", "connect", "disconnect", "stat", "top", "events", "exporter",
-            "check", "dump", "load", "unload", "version"]
+            "tenant add", "tenant set", "tenant remove", "tenant list", "tenant show", "tenant stat", "connect", "disconnect", "status", "doctor",
+            "stat", "top", "events", "exporter", "check", "dump", "probe", "load", "unload", "version", "help"]
 
 
 def test_help():
@@ -64,8 +64,8 @@ def test_arguments():
                               ("pool detach", 1, 1), ("pool destroy", 1, None),
                               ("pool list", 0, 0), ("pool show", 1, 1), ("tenant add", 2, 2),
                               ("tenant remove", 2, 2), ("tenant list", 0, 1), ("tenant show", 2, 2), ("tenant stat", 0, 2), ("stat", 0, 1), ("top", 0, 1), ("events", 0, 1), ("exporter", 0, 0), ("check", 1, None),
-                             ("dump", 1, None), ("load", 0, 0),
-                              ("unload", 0, 0), ("version", 0, 0)):
+                             ("dump", 1, None), ("load", 0, 0), ("status", 0, 0), ("doctor", 0, 0), ("probe", 1, 1),
+                              ("unload", 0, 0), ("version", 0, 0), ("help", 0, 2)):
         for n in range(least):
             bad(USAGE, "missing", *name.split(), *["word"] * n)
         if most is not None:
@@ -73,6 +73,14 @@ def test_arguments():
 
 
 def test_hint_names_the_command():
+    def hint(*args):
+        return run(*args).err.splitlines()[-1]
+
+    assert hint("tenant", "add", "p", "t", "--mode", "999") == "Try 'kvctxctl tenant add --help'."
+    assert hint("pool", "list", "--frob") == "Try 'kvctxctl pool list --help'."
+    assert hint("--frob", "pool", "list", "-o") == "Try 'kvctxctl pool list --help'."
+    assert hint("pool", "frob") == hint("pool") == "Try 'kvctxctl pool --help'."
+    assert hint("frob") == "Try 'kvctxctl --help'."
     assert bad(USAGE, "missing", "pool", "show").err.endswith("Try 'kvctxctl pool show --help'.\n")
 
 
@@ -110,6 +118,46 @@ def test_ways_to_say_an_option():
     for words in (["-ojson", "pool", "list"], ["pool", "--output=json", "list"], ["pool", "list", "--output", "json"],
                   ["--output", "json", "pool", "list"], ["-o", "text", "pool", "list", "-o", "json"]):
         assert good(*words).out == want, words
+
+
+def test_letters_together():
+    want = good("pool", "list", "-o", "json").out
+    assert good("pool", "list", "-ojson").out == want
+    assert good("pool", "format", "-fh").out == good("pool", "format", "--help").out
+    a = tool.image("a", 9 << 20)
+    assert good("pool", "format", "p", a, "--segment-size", "1M", "-fo", "json").json()["pool"]["name"] == "p"
+    assert good("pool", "format", "p", a, "--segment-size", "1M", "-fojson").json()["pool"]["name"] == "p"
+    bad(USAGE, ["-z", "no such option"], "pool", "format", "p", a, "-fz")
+    bad(USAGE, ["-o", "needs a value"], "pool", "format", "p", a, "-fo")
+
+
+def test_abbreviations():
+    a = tool.image("a", 9 << 20)
+    assert good("pool", "format", "p", a, "--seg", "1M", "--out=json", "--fo").json()["pool"]["segment_size"] == 1 << 20
+    assert good("--out", "json", "pool", "list").json()
+    assert "  mode=432" in good("tenant", "add", "p", "t", "--mo", "660").log           # --move is of another command
+    bad(USAGE, ["--max", "ambiguous", "--max-pinned, --max-leased, --max-keyspaces, --max-inflight"],
+        "tenant", "set", "p", "t", "--max", "1")
+    # before the command all of them count
+    bad(USAGE, ["--mo", "ambiguous", "--move", "--mode"], "--mo", "660", "tenant", "add", "p", "t")
+    bad(USAGE, ["--", "no such option"], "pool", "list", "--=x")
+    bad(USAGE, ["--max", "no such option"], "pool", "list", "--max", "1")
+
+
+def test_help_as_a_command():
+    assert good("help").out == good("--help").out
+    assert good("help", "pool").out == good("pool", "--help").out
+    assert good("help", "pool", "attach").out == good("pool", "attach", "--help").out
+    assert good("help", "stat").out == good("stat", "--help").out
+    bad(USAGE, ["frob", "no such command"], "help", "frob")
+    bad(USAGE, ["pool", "'frob': no such verb"], "help", "pool", "frob")
+
+
+def test_force_means_what_the_command_says():
+    said = {name: re.search(r"^  -f, --force +(.*)", good(*name.split(), "--help").out, re.M) for name in COMMANDS}
+    said = {name: m[1] for name, m in said.items() if m}
+    assert set(said) == {"pool format", "pool destroy", "pool add", "check", "dump"}, said
+    assert "format" not in said["check"] + said["dump"] + said["pool destroy"] and "in use" in said["check"], said
 
 
 def test_double_dash_ends_options():
@@ -200,8 +248,9 @@ def test_completion_syntax():
 
 
 def test_completion_of_commands():
-    assert complete("") == ["pool", "tenant", "connect", "disconnect", "stat", "top", "events", "exporter", "check", "dump", "load", "unload",
-                            "version"]
+    assert complete("") == ["pool", "tenant", "connect", "disconnect", "status", "doctor", "stat", "top", "events", "exporter", "check",
+                            "dump", "probe", "load", "unload", "version", "help"]
+    assert complete("help", "t") == ["tenant", "top"]
     assert complete("c") == ["connect", "check"]
     assert complete("pool", "") == ["format", "scan", "attach", "detach", "destroy", "add", "remove", "list", "show",
                                     "set"]
@@ -212,7 +261,7 @@ def test_completion_of_commands():
 
 def test_completion_of_options():
     assert complete("pool", "format", "--") == ["--output", "--help", "--segment-size", "--chunk-size", "--size",
-                                              "--force"]
+                                              "--force", "--dry-run"]
     assert complete("connect", "--tr") == ["--transport", "--traddr", "--trsvcid"]
     assert complete("stat", "--w") == ["--watch"]
 
@@ -241,6 +290,74 @@ def test_completion_of_arguments():
     assert sorted(complete("pool", "format", "p", "di")) == ["disk1", "disk2"]
     assert sorted(complete("pool", "format", "p", "disk1", "--force", "di")) == ["disk1", "disk2"]
     assert sorted(complete("pool", "attach", "disk1", "di")) == ["disk1", "disk2"]
+
+
+# What zsh's completion was asked to offer: its functions are replaced by ones that print it
+ZSH = r"""
+compdef() { :; }
+compadd() { local -i n=$@[(I)--]; print -rl -- "${@[n+1,-1]}" }
+_describe() { print -rl -- "${(@)${(P)2}%%:*}" }
+_arguments() { print -r -- "arguments $words[2,-1]"; print -rl -- "$@" }
+_files() { :; }
+words=("${@[2,-1]}")
+CURRENT=$(($# - 1))
+source $1
+"""
+
+
+def zsh(*words):
+    script = os.path.join(tool.OUT, "share/zsh/_kvctxctl")
+    done = subprocess.run(["zsh", "-f", "-c", ZSH, "zsh", script, "kvctxctl", *words], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, cwd=tool.DIR)
+    assert not done.stderr, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_completion_of_zsh():
+    if not shutil.which("zsh"):
+        raise tool.Skip("no zsh")
+    assert zsh("") == complete("")
+    assert zsh("pool", "") == complete("pool", "")
+    assert zsh("-o", "json", "tenant", "") == complete("tenant", "")
+    said = zsh("--output", "json", "pool", "format", "p", "")
+    assert said[0] == "arguments p " and "*:DEVICE:_files" in said and "1:NAME: " in said, said
+    assert "(-f --force)-f[format what holds something; tells what that was]" in said, said
+    assert "--segment-size=[unit of space, 256K to 1G (default 256M)]:SIZE: " in said, said
+    assert any(s.startswith("(-o --output)--output=[") and s.endswith(":FORMAT:(text json)") for s in said), said
+    said = zsh("tenant", "show", "ctx0", "")
+    assert "1:POOL:_kvctxctl_pool" in said and "2:TENANT:_kvctxctl_tenant" in said, said
+    assert any(s.startswith("--watch=[") and "::" in s for s in zsh("stat", ""))
+
+
+def fish(line):
+    """Offers for this line, with tenants below the test's folder instead of /dev"""
+    script = os.path.join(tool.DIR, "kvctxctl.fish")
+    with open(os.path.join(tool.OUT, "share/fish/vendor_completions.d/kvctxctl.fish")) as made, open(script, "w") as f:
+        f.write(made.read().replace("/dev/kvctx", tool.DIR + "/nodes"))
+    done = subprocess.run(["fish", "--no-config", "-c", f"source {script}; complete -C \"$argv\"", line],
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tool.DIR,
+                          env=dict(os.environ, HOME=tool.DIR, TERM="dumb"))
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    return [offer.split("\t")[0] for offer in done.stdout.splitlines()]
+
+
+def test_completion_of_fish():
+    if not shutil.which("fish"):
+        raise tool.Skip("no fish")
+    tool.image("disk1", 0)
+    assert sorted(fish("kvctxctl ")) == sorted(complete(""))
+    assert sorted(fish("kvctxctl pool ")) == sorted(complete("pool", ""))
+    assert sorted(fish("kvctxctl -o json tenant ")) == sorted(complete("tenant", ""))
+    assert sorted(fish("kvctxctl pool format --")) == sorted(complete("pool", "format", "--"))
+    assert fish("kvctxctl connect --transport ") == ["fc", "loop", "rdma", "tcp"]
+    assert fish("kvctxctl connect -t r") == ["rdma"]
+    assert fish("kvctxctl pool format p di") == ["disk1"] == fish("kvctxctl pool format p disk1 di")
+    assert fish("kvctxctl pool format di") == [] == fish("kvctxctl load ")
+    assert fish("kvctxctl tenant add ctx0 x --uid roo") == ["root"]
+    assert fish("kvctxctl pool show ") == []
+    for node in ("ctx0/default", "ctx0/llama", "ctx1/default"):
+        os.makedirs(os.path.join(tool.DIR, "nodes", node))
+    assert fish("kvctxctl pool show ") == ["ctx0", "ctx1"] and fish("kvctxctl tenant show ctx0 ") == ["default", "llama"]
 
 
 def test_man_page_tells_everything():
