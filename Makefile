@@ -81,6 +81,7 @@ CHECKS_ALL	:= $(CHECKS_LONG) $(filter-out $(CHECKS_LONG),$(CHECKS))
 .PHONY: all help programs testprogs asanprogs tsanprogs checkprogs guestprogs deps setup guest check check-licences check-mutations check-vm test try demo install uninstall dist deb rpm clean
 all: programs $(if $(NATIVE_MODULE),module)
 	@echo "Built in $(O)/. 'make help' tells the other targets."
+	@$(if $(NATIVE_MODULE),:,echo "Without the module: no kernel headers in $(KDIR) (Debian: apt install linux-headers-$$(uname -r)).")
 
 programs: $(LIBRARIES) $(PROGRAMS)
 testprogs: programs $(TESTPROGS)
