@@ -19,10 +19,30 @@
 #include "../../libkvctx/engine/format.h"
 #include "media.h"
 
+#define UDEV_PATIENCE_MS	3000
+
 static int refused(const struct media *d, const char *why)
 {
 	ctl_error(d->path, "%s", why);
 	return CTL_NODEV;
+}
+
+/*
+ * udev has a lock on a block device while it looks at it, for a moment: that whoever wrote to it has closed it is reason
+ * enough. It is shared, so only who wants to write waits.
+ */
+static int media_lock(const struct media *d, bool block, u32 how)
+{
+	uint64_t end = ctl_now_ms() + (block && how & MEDIA_WRITE ? UDEV_PATIENCE_MS : 0);
+
+	while (flock(d->fd, (how & MEDIA_WRITE ? LOCK_EX : LOCK_SH) | LOCK_NB)) {
+		if (errno != EWOULDBLOCK)
+			return errno;
+		if (ctl_now_ms() >= end)
+			return EBUSY;
+		ctl_sleep_ms(20);
+	}
+	return 0;
 }
 
 /*
@@ -33,6 +53,7 @@ int media_try_open(struct media *d, const char *path, u32 how)
 {
 	int flags = (how & MEDIA_WRITE ? O_RDWR : O_RDONLY) | O_CLOEXEC;
 	bool block;
+	int err;
 
 	memset(d, 0, sizeof(*d));
 	d->path = path;
@@ -49,8 +70,9 @@ int media_try_open(struct media *d, const char *path, u32 how)
 	/* What was opened counts, not what stood there before */
 	if (fstat(d->fd, &d->st) || S_ISBLK(d->st.st_mode) != block)
 		return ESTALE;
-	if (!(how & MEDIA_SHARED) && flock(d->fd, (how & MEDIA_WRITE ? LOCK_EX : LOCK_SH) | LOCK_NB))
-		return errno == EWOULDBLOCK ? EBUSY : errno;
+	err = how & MEDIA_SHARED ? 0 : media_lock(d, block, how);
+	if (err)
+		return err;
 	d->size = (u64)d->st.st_size;
 	if (block && ioctl(d->fd, BLKGETSIZE64, &d->size))
 		return errno;

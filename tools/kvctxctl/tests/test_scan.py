@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """Pools on block devices: pool scan, pool attach by name."""
+import fcntl
 import re
 import shutil
 import threading
@@ -259,6 +260,19 @@ def test_attach_goes_without():
     pool("one", a, b)
     put(fb, 0, bytes(SIZE))
     assert good("pool", "attach", "one", "--wait", "0.2", "--degraded").log == ["attach version 1", f"  device={a}", "  degraded"]
+
+
+def test_format_waits_for_udev():
+    """Which has a lock while it looks at what was closed a moment ago"""
+    (a, b), (fa, fb) = disks("a", "b")
+    with open(fa) as udev, open(fb) as other:
+        fcntl.flock(udev, fcntl.LOCK_SH)
+        release = threading.Timer(0.5, lambda: fcntl.flock(udev, fcntl.LOCK_UN))
+        release.start()
+        pool("one", a)
+        release.join()
+        fcntl.flock(other, fcntl.LOCK_SH)
+        bad(FAILED, [b, "in use"], "pool", "format", "two", b, "--segment-size", "1M")
 
 
 def test_probe():
