@@ -29,7 +29,7 @@ programs: $(CTL_MAN) $(CTL_COMPLETION)
 
 $(CTL_COMPLETION): $(CTL)
 	@mkdir -p $(@D)
-	@$(CTL) --generate $(word 3,$(subst /, ,$(@:$(O)/%=x/%))) > $@
+	@$(CTL) --generate $(@F) > $@
 
 $(CTL_MAN): tools/kvctxctl/kvctxctl.8.in $(CTL)
 	@mkdir -p $(@D)

@@ -33,12 +33,10 @@ static struct json_object *member_json(const struct check *k, u32 i)
 	const struct kvc_super_member *m = &k->super->members[i];
 	struct json_object *o = out_object();
 	const struct tally *t = &k->tally[i];
-	char uuid[37];
 
-	ctl_uuid_text(m->uuid, uuid);
 	out_number(o, "index", i);
 	out_text(o, "device", k->member[i] ? k->member[i]->path : "missing");
-	out_text(o, "uuid", uuid);
+	out_uuid(o, "uuid", m->uuid);
 	out_number(o, "segments", m->nr_segments);
 	if (!k->member[i])
 		return o;
@@ -90,12 +88,10 @@ static struct json_object *check_json(const struct check *k)
 {
 	struct json_object *o = out_object(), *members = out_array();
 	struct kvc_stats st;
-	char uuid[37];
 
 	kvc_stats_get(k->pool, &st);
-	ctl_uuid_text(k->super->pool_uuid, uuid);
 	out_text(o, "pool", k->super->pool_name);
-	out_text(o, "uuid", uuid);
+	out_uuid(o, "uuid", k->super->pool_uuid);
 	out_bool(o, "sound", !k->nr_damage);
 	out_number(o, "segment_size", k->super->segment_size);
 	out_number(o, "chunk_size", k->super->chunk_size);

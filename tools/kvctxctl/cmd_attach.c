@@ -124,7 +124,7 @@ static int attach_found(struct ctl *c, const struct scan *s, const struct found 
 static bool attach_waits(const struct scan *s, const char *name)
 {
 	for (u32 i = 0; i < s->nr_pools; i++)
-		if (scan_is_called(&s->pool[i], name) && s->pool[i].state != FOUND_DEGRADED &&
+		if (scan_is_called(s->pool[i].super, name) && s->pool[i].state != FOUND_DEGRADED &&
 		    s->pool[i].state != FOUND_UNUSABLE)
 			return false;
 	return true;
@@ -148,12 +148,11 @@ static int attach_by_name(struct ctl *c)
 	uint64_t end = ctl_now_ms() + c->opt[OPT_WAIT].num;
 	struct found *p = NULL;
 	struct scan s;
-	int status = scan_start_for(&s, c, c->args[0]);
+	int status;
 
-	while (!status && attach_waits(&s, c->args[0]) && ctl_now_ms() < end) {
+	while (!(status = scan_start_for(&s, c, c->args[0])) && attach_waits(&s, c->args[0]) && ctl_now_ms() < end) {
 		scan_end(&s);
 		ctl_sleep_ms(LOOK_AGAIN_MS);
-		status = scan_start_for(&s, c, c->args[0]);
 	}
 	status = status ?: scan_choose(&s, c->args[0], &p);
 	if (!status && c->opt[OPT_WAIT].set && p->state == FOUND_ATTACHED)

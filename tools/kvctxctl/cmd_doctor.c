@@ -5,13 +5,11 @@
  * A finding is about a subject (the kernel, a limit, a device) and is fine, a note, a warning or a problem; but for the
  * first its sentence says what to do, where something can be done. What cannot be told here is a note.
  */
-#include <errno.h>
 #include <dirent.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
-#include <unistd.h>
 
 #include "out.h"
 #include "scan.h"
@@ -155,7 +153,7 @@ static void look_at_memlock(struct doctor *d)
 
 /* Devices */
 
-/* What the queue of the disk that @path is, or is a part of, has under @key */
+/* What the queue of the disk that @name is, or is a part of, has under @key */
 static bool queue_says(const char *name, const char *key, char *text, size_t size)
 {
 	char path[384];

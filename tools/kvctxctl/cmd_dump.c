@@ -36,14 +36,6 @@ static void add_hex_number(struct json_object *o, const char *key, u64 num)
 	out_text(o, key, text);
 }
 
-static void add_uuid(struct json_object *o, const char *key, const u8 *uuid)
-{
-	char text[37];
-
-	ctl_uuid_text(uuid, text);
-	out_text(o, key, text);
-}
-
 /* A name as it lies there: what is no printable character is shown as \xNN */
 static void add_name(struct json_object *o, const char *key, const char *name)
 {
@@ -69,7 +61,7 @@ static struct json_object *members_json(const struct kvc_media_super *m)
 		struct json_object *o = out_object();
 
 		out_number(o, "index", i);
-		add_uuid(o, "uuid", m->members[i].uuid);
+		out_uuid(o, "uuid", m->members[i].uuid);
 		out_number(o, "segments", le32_to_cpu(m->members[i].nr_segments));
 		out_bool(o, "absent", le32_to_cpu(m->members[i].flags) & KVC_MEMBER_ABSENT);
 		out_append(members, o);
@@ -136,7 +128,7 @@ static void add_super(struct json_object *o, const struct kvc_media_super *m)
 	add_hex_number(o, "compat", le64_to_cpu(m->compat));
 	add_hex_number(o, "ro_compat", le64_to_cpu(m->ro_compat));
 	add_hex_number(o, "incompat", le64_to_cpu(m->incompat));
-	add_uuid(o, "uuid", m->pool_uuid);
+	out_uuid(o, "uuid", m->pool_uuid);
 	add_name(o, "pool", m->pool_name);
 	out_number(o, "segment_size", le64_to_cpu(m->segment_size));
 	out_number(o, "chunk_size", le32_to_cpu(m->chunk_size));

@@ -297,13 +297,9 @@ static void clean_up_at_signals(void)
 
 static void add_uuid(const struct format *f, struct json_object *o, const u8 *uuid)
 {
-	char text[37];
-
 	/* Another one the next time */
-	if (f->c->opt[OPT_DRY_RUN].set)
-		return;
-	ctl_uuid_text(uuid, text);
-	out_text(o, "uuid", text);
+	if (!f->c->opt[OPT_DRY_RUN].set)
+		out_uuid(o, "uuid", uuid);
 }
 
 static struct json_object *pool_json(const struct format *f)

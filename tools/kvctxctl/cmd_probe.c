@@ -27,19 +27,13 @@ static void probe_put_udev(struct json_object *o)
 static void probe_report(const struct ctl *c, const struct kvc_super *s)
 {
 	struct json_object *root = out_root(), *o = out_object();
-	char uuid[37];
-	u32 nr = 0;
 
-	for (u32 i = 0; i < s->nr_members; i++)
-		nr += !kvc_super_hole(s, i);
 	out_add(root, "member", o);
 	out_text(o, "pool", s->pool_name);
-	ctl_uuid_text(s->pool_uuid, uuid);
-	out_text(o, "pool_uuid", uuid);
+	out_uuid(o, "pool_uuid", s->pool_uuid);
 	out_number(o, "index", s->member_index);
-	ctl_uuid_text(s->members[s->member_index].uuid, uuid);
-	out_text(o, "uuid", uuid);
-	out_number(o, "nr_members", nr);
+	out_uuid(o, "uuid", s->members[s->member_index].uuid);
+	out_number(o, "nr_members", media_members(s));
 	if (c->json)
 		out_json(root);
 	else if (c->opt[OPT_UDEV].set)

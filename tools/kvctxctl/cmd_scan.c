@@ -35,11 +35,9 @@ static const struct out_column skipped_columns[] = {
 static struct json_object *scan_row(u32 index, const u8 *uuid, const char *state)
 {
 	struct json_object *o = out_object();
-	char text[37];
 
-	ctl_uuid_text(uuid, text);
 	out_number(o, "index", index);
-	out_text(o, "uuid", text);
+	out_uuid(o, "uuid", uuid);
 	out_text(o, "state", state);
 	return o;
 }
@@ -69,16 +67,11 @@ static void scan_rows(const struct scan *s, const struct found *p, u32 index, st
 static struct json_object *scan_pool_json(const struct scan *s, const struct found *p)
 {
 	struct json_object *o = out_object(), *rows = out_array();
-	u32 nr = 0;
-	char uuid[37];
 
-	for (u32 i = 0; i < p->super->nr_members; i++)
-		nr += !kvc_super_hole(p->super, i);
-	ctl_uuid_text(p->super->pool_uuid, uuid);
 	out_text(o, "name", p->super->pool_name);
-	out_text(o, "uuid", uuid);
+	out_uuid(o, "uuid", p->super->pool_uuid);
 	out_text(o, "state", scan_pool_text(p->state));
-	out_number(o, "nr_members", nr);
+	out_number(o, "nr_members", media_members(p->super));
 	out_number(o, "missing", p->missing);
 	out_number(o, "segment_size", p->super->segment_size);
 	for (u32 i = 0; i < KVC_MEMBERS_MAX; i++)

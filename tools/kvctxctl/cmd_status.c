@@ -7,9 +7,6 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include "nl.h"
 #include "out.h"
@@ -149,23 +146,10 @@ static int ask(struct status *s, const struct ctl *c, const char *served_by)
 	return status;
 }
 
-/* 0 or an errno */
-static int try_socket(const char *path)
-{
-	struct sockaddr_un addr = { .sun_family = AF_UNIX };
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), err;
-
-	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", path);
-	err = fd < 0 || connect(fd, (struct sockaddr *)&addr, sizeof(addr)) ? errno : 0;
-	if (fd >= 0)
-		close(fd);
-	return err;
-}
-
 /* One that was named has to be there */
 static int ask_daemon(struct status *s, bool named)
 {
-	int err = named ? 0 : try_socket(s->daemon.opt[OPT_SOCKET].text), status;
+	int err = named ? 0 : nl_socket_try(s->daemon.opt[OPT_SOCKET].text), status;
 
 	if (err == EACCES)
 		advise(s, "the socket of kvctxd may not be opened: ask again as root, and its pools are shown");

@@ -59,6 +59,18 @@ static bool takes_value(const struct ctl_option *o)
 	return o->kind != KIND_FLAG && !o->value_optional;
 }
 
+/* The options that the word behind them belongs to */
+static void value_options(FILE *to)
+{
+	for (int i = 0; i < OPT_NR; i++) {
+		if (!takes_value(&ctl_options[i]))
+			continue;
+		fprintf(to, "--%s ", ctl_options[i].name);
+		if (ctl_options[i].letter)
+			fprintf(to, "-%c ", ctl_options[i].letter);
+	}
+}
+
 /* bash */
 
 static const char bash_head[] =
@@ -315,13 +327,7 @@ static void zsh(FILE *to)
 {
 	fputs(zsh_head, to);
 	fputs("	values=(", to);
-	for (int i = 0; i < OPT_NR; i++) {
-		if (!takes_value(&ctl_options[i]))
-			continue;
-		fprintf(to, "--%s ", ctl_options[i].name);
-		if (ctl_options[i].letter)
-			fprintf(to, "-%c ", ctl_options[i].letter);
-	}
+	value_options(to);
 	fputs(")\n	list=(", to);
 	for (const struct ctl_noun *n = ctl_nouns; n->name; n++)
 		fprintf(to, "%s ", n->name);
@@ -438,14 +444,8 @@ static void fish_command(FILE *to, const struct ctl_command *cmd)
 static void fish(FILE *to)
 {
 	fputs(fish_head, to);
-	fputs("set -g __kvctxctl_values", to);
-	for (int i = 0; i < OPT_NR; i++) {
-		if (!takes_value(&ctl_options[i]))
-			continue;
-		fprintf(to, " --%s", ctl_options[i].name);
-		if (ctl_options[i].letter)
-			fprintf(to, " -%c", ctl_options[i].letter);
-	}
+	fputs("set -g __kvctxctl_values ", to);
+	value_options(to);
 	fputc('\n', to);
 	for (const struct ctl_noun *n = ctl_nouns; n->name; n++) {
 		fprintf(to, "complete -c kvctxctl -n __kvctxctl_at -a %s -d '", n->name);
@@ -456,13 +456,13 @@ static void fish(FILE *to)
 		fish_command(to, cmd);
 }
 
-bool ctl_generate_completion(FILE *to, const char *shell)
+bool ctl_generate_completion(FILE *to, const char *file)
 {
-	if (!strcmp(shell, "bash-completion"))
+	if (!strcmp(file, "kvctxctl"))
 		bash(to);
-	else if (!strcmp(shell, "zsh"))
+	else if (!strcmp(file, "_kvctxctl"))
 		zsh(to);
-	else if (!strcmp(shell, "fish"))
+	else if (!strcmp(file, "kvctxctl.fish"))
 		fish(to);
 	else
 		return false;

@@ -204,7 +204,7 @@ const char *ctl_option_help(const struct ctl_command *cmd, int id);
 void ctl_generate_man(FILE *to);
 
 /* completion.c */
-bool ctl_generate_completion(FILE *to, const char *shell);	/* bash-completion, zsh, fish; false: another one */
+bool ctl_generate_completion(FILE *to, const char *file);	/* by the name that the shell knows it by; false: none */
 
 /* util.c */
 __printf(2, 3) void ctl_error(const char *what, const char *fmt, ...);

@@ -105,6 +105,15 @@ int media_open(struct media *d, const char *path, bool force)
 	return CTL_NODEV;
 }
 
+u32 media_members(const struct kvc_super *s)
+{
+	u32 nr = 0;
+
+	for (u32 i = 0; i < s->nr_members; i++)
+		nr += !kvc_super_hole(s, i);
+	return nr;
+}
+
 void media_close(struct media *d)
 {
 	if (d->fd >= 0)

@@ -45,6 +45,8 @@ int media_read_supers(struct media *d);
 int media_no_super(const struct media *d);
 void media_close(struct media *d);
 
+u32 media_members(const struct kvc_super *s);	/* without those that were removed */
+
 /* 0 or an errno; what ends before @len is EIO */
 int media_read(const struct media *d, void *buf, size_t len, u64 offset);
 int media_write(const struct media *d, const void *buf, size_t len, u64 offset);

@@ -52,6 +52,7 @@ int nl_events(const struct ctl *c, bool (*event)(void *arg, uint8_t cmd, const s
 
 /* nl_socket.c: to kvctxd, where --socket or KVCTX_SOCKET says so */
 const char *nl_socket_path(const struct ctl *c);	/* NULL: to the module */
+int nl_socket_try(const char *path);	/* does anybody answer there? 0 or an errno */
 int nl_socket_open(const struct ctl *c, struct nl_sock *sk, int *family);	/* an exit status */
 int nl_socket_listen(struct nl_sock *sk);	/* what comes from then on are events; 0 or a libnl error */
 void nl_socket_close(void);

@@ -72,17 +72,41 @@ static int socket_refused(const struct ctl *c, int err)
 	return err == ECONNREFUSED ? CTL_NODEV : ctl_status_of(err);
 }
 
-int nl_socket_open(const struct ctl *c, struct nl_sock *sk, int *family)
+/* A descriptor or -errno */
+static int socket_connect(const char *path)
 {
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	int fd, err;
+
+	if (strlen(path) >= sizeof(addr.sun_path))
+		return -ENAMETOOLONG;
+	strcpy(addr.sun_path, path);
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (fd >= 0 && !connect(fd, (struct sockaddr *)&addr, sizeof(addr)))
+		return fd;
+	err = errno;
+	if (fd >= 0)
+		close(fd);
+	return -err;
+}
+
+int nl_socket_try(const char *path)
+{
+	int fd = socket_connect(path);
+
+	if (fd < 0)
+		return -fd;
+	close(fd);
+	return 0;
+}
+
+int nl_socket_open(const struct ctl *c, struct nl_sock *sk, int *family)
+{
 	struct nl_cb *cb;
 
-	if (strlen(socket_path) >= sizeof(addr.sun_path))
-		return socket_refused(c, ENAMETOOLONG);
-	strcpy(addr.sun_path, socket_path);
-	socket_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (socket_fd < 0 || connect(socket_fd, (struct sockaddr *)&addr, sizeof(addr)))
-		return socket_refused(c, errno);
+	socket_fd = socket_connect(socket_path);
+	if (socket_fd < 0)
+		return socket_refused(c, -socket_fd);
 	cb = nl_socket_get_cb(sk);
 	nl_cb_overwrite_recv(cb, socket_take);
 	nl_cb_overwrite_send(cb, socket_give);

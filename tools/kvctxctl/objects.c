@@ -84,12 +84,8 @@ static void add_u64(struct json_object *obj, const char *key, struct nlattr *a)
 
 static void add_uuid(struct json_object *obj, const char *key, struct nlattr *a)
 {
-	char text[37];
-
-	if (!a)
-		return;
-	ctl_uuid_text(nla_data(a), text);
-	out_text(obj, key, text);
+	if (a)
+		out_uuid(obj, key, nla_data(a));
 }
 
 static const char *const pool_states[] = {

@@ -46,6 +46,14 @@ void out_text(struct json_object *obj, const char *key, const char *text)
 	out_add(obj, key, need(json_object_new_string(text)));
 }
 
+void out_uuid(struct json_object *obj, const char *key, const uint8_t *uuid)
+{
+	char text[37];
+
+	ctl_uuid_text(uuid, text);
+	out_text(obj, key, text);
+}
+
 void out_number(struct json_object *obj, const char *key, uint64_t num)
 {
 	out_add(obj, key, need(json_object_new_uint64(num)));

@@ -34,6 +34,7 @@ struct json_object *out_root(void);	/* with "format" */
 struct json_object *out_array(void);
 void out_add(struct json_object *obj, const char *key, struct json_object *val);	/* takes val */
 void out_text(struct json_object *obj, const char *key, const char *text);
+void out_uuid(struct json_object *obj, const char *key, const uint8_t *uuid);
 void out_number(struct json_object *obj, const char *key, uint64_t num);
 void out_ratio(struct json_object *obj, const char *key, double ratio);		/* three decimals */
 void out_bool(struct json_object *obj, const char *key, bool yes);

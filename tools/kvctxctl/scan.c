@@ -47,7 +47,7 @@ static void find_disk(struct find *f)
 	free(real);
 }
 
-static bool scan_names(const struct kvc_super *s, const char *name)
+bool scan_is_called(const struct kvc_super *s, const char *name)
 {
 	char uuid[37];
 
@@ -81,7 +81,7 @@ static int scan_take(struct scan *s, const char *path, struct media *d)
 	f->dev.path = f->path;
 	f->super = &d->super[d->chosen];
 	d->super = NULL;
-	f->busy = (!s->only || scan_names(f->super, s->only)) && find_is_busy(path);
+	f->busy = (!s->only || scan_is_called(f->super, s->only)) && find_is_busy(path);
 	find_disk(f);
 	s->nr++;
 	return 0;
@@ -428,17 +428,12 @@ static int scan_many(const struct scan *s, const char *name)
 	return CTL_FAILED;
 }
 
-bool scan_is_called(const struct found *p, const char *name)
-{
-	return scan_names(p->super, name);
-}
-
 int scan_choose(const struct scan *s, const char *name, struct found **pool)
 {
 	u32 nr = 0;
 
 	for (u32 i = 0; i < s->nr_pools; i++) {
-		if (!scan_is_called(&s->pool[i], name))
+		if (!scan_is_called(s->pool[i].super, name))
 			continue;
 		*pool = &s->pool[i];
 		nr++;

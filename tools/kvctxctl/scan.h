@@ -89,7 +89,7 @@ bool scan_is_attached(struct json_object *attached, const struct kvc_super *s);
  * wrong usage.
  */
 int scan_by_name(const struct ctl *c, bool *by_name);
-bool scan_is_called(const struct found *p, const char *name);	/* by its name or UUID */
+bool scan_is_called(const struct kvc_super *s, const char *name);	/* by its name or UUID */
 /* The pool that @name names: its name, if there is only one of it, or its UUID */
 int scan_choose(const struct scan *s, const char *name, struct found **pool);
 /* Refuse a pool that is attached, or has a member twice */
