@@ -165,6 +165,7 @@ struct kvc_seg {
 	u64	min_seq;		/* no page record in its log is older */
 	u64	tenants[KVC_SLOT_WORDS]; /* a bit each: who may have pages here, as far as somebody looked; see own.c */
 	u32	crowded;		/* pool->rooms when its tombstones found no room, or not less than they have */
+	bool	reserved;		/* crowded, as all its pages are kept by reserves and have nowhere to go */
 	u64	dirty_since;		/* member->commits at the oldest unlogged record */
 	u64	writing_since;		/* the same of the extent on its way */
 	u32	log_end;		/* block behind the summary log */

@@ -78,7 +78,7 @@ log-never-headed@kmod/core/log/recover.c@s/r->unused = i == KVC_BLOCK && .*/r->u
 close-never@kmod/core/log/summary.c@s/xw.flags = KVC_EXTENT_CLOSED;/;/@no log says that it is closed
 close-early@kmod/core/log/summary.c@s/return seg->state == KVC_S_SEALING \&\& !seg->pending/return !seg->pending/@a log is closed before its last page
 rest-open@kmod/core/log/summary.c@s/READ_ONCE(p->resting) \&\& due_close(seg)/0/@a flush at rest leaves logs open
-tombs-fill@kmod/core/log/reclaim.c@s/(kvc_tombs_fill(m) ||/(/@tombstones that fill segments are carried round for ever
+tombs-fill@kmod/core/log/reclaim.c@s/(begins \&\& kvc_tombs_fill(m))/0/@tombstones that fill segments are carried round for ever
 move-head-tombs@kmod/core/log/segment.c@s/return seg \&\& seg->data_start < m->pool->seg_blocks \&\& /return seg \&\& /@a head of tombstones is given up for room
 crowded@kmod/core/log/reclaim.c@s/WRITE_ONCE(rc->victim->crowded, .*/;/@a victim without room for its tombstones is tried again at once
 hiding-order@kmod/core/log/reclaim.c@s/seg = oldest_sealed(m, true, NULL);/;/@a segment that may hide pages goes when its turn comes

@@ -354,12 +354,13 @@ static os_racy bool kept_fill(struct kvc_member *m)
 static int carry(struct kvc_member *m)
 {
 	struct kvc_reclaim *rc = &m->reclaim;
-	bool in_vain = rc->cursor.index == 0 && (kvc_tombs_fill(m) || kept_fill(m));
-	int r = in_vain ? -EAGAIN : kvc_tombs_carry(m, false, carry_tomb);
+	bool begins = rc->cursor.index == 0, kept = begins && kept_fill(m);
+	int r = kept || (begins && kvc_tombs_fill(m)) ? -EAGAIN : kvc_tombs_carry(m, false, carry_tomb);
 
 	if (r == -EAGAIN) {
 		/* No room for its tombstones, or no gain in it: it cannot go until something else changes. */
 		os_lock(&m->lock);
+		rc->victim->reserved = kept;
 		WRITE_ONCE(rc->victim->crowded, os_atomic_read(&m->pool->rooms));
 		kvc_victim_let_go(m);
 		os_unlock(&m->lock);
@@ -616,6 +617,7 @@ static int evict(struct kvc_member *m)
 	count_victim(m);
 	if (!kvc_quota_leave(p, rc->victim, m->survey, rc->whose)) {
 		os_lock(&m->lock);
+		rc->victim->reserved = false;
 		WRITE_ONCE(rc->victim->crowded, os_atomic_read(&p->rooms));
 		kvc_victim_let_go(m);
 		os_unlock(&m->lock);

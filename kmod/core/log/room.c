@@ -61,6 +61,12 @@ int kvc_refusal(struct kvc_pool *p, u64 members)
 	return hope ? -EAGAIN : -ENOSPC;
 }
 
+/* Shared, and full of pages that reserves keep: until there is a segment to open for them. Member locked. */
+static bool is_reserved(const struct kvc_member *m, const struct kvc_seg *seg)
+{
+	return seg->reserved && !kvc_seg_could_go(m, seg);
+}
+
 /*
  * Where reserves keep more segments of a member than can be kept, as their tenants' pages went there and not elsewhere:
  * the oldest of these. Else NULL. Member locked.
@@ -73,7 +79,7 @@ struct kvc_seg *kvc_spilled(const struct kvc_member *m)
 	for (i = 0; i < m->nr_segs; i++) {
 		struct kvc_seg *seg = &m->segs[i];
 
-		if (seg->state != KVC_S_SEALED || !kvc_quota_keeps(m->pool, seg))
+		if (seg->state != KVC_S_SEALED || !(kvc_quota_keeps(m->pool, seg) || is_reserved(m, seg)))
 			continue;
 		kept++;
 		if (kvc_seg_evictable(m, seg) && (!oldest || seg->open_seq < oldest->open_seq))
