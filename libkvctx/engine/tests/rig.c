@@ -103,7 +103,7 @@ static void rig_wait(void)
 
 static ssize_t rig_told(ssize_t res)
 {
-	s64 (*result)(s64 res) = READ_ONCE(rig_result);
+	s64 (*result)(s64 res) = __atomic_load_n(&rig_result, __ATOMIC_ACQUIRE);
 	s64 told = res < 0 ? -errno : res;
 
 	if (result && rig_of_session())
@@ -143,7 +143,7 @@ ssize_t __wrap_pwritev64v2(int fd, const struct iovec *v, int n, off_t at, int f
 unsigned int __wrap_io_uring_peek_batch_cqe(struct io_uring *ring, struct io_uring_cqe **cqes, unsigned int count)
 {
 	unsigned int nr = READ_ONCE(rig_held) ? 0 : __real_io_uring_peek_batch_cqe(ring, cqes, count), i;
-	s64 (*result)(s64 res) = READ_ONCE(rig_result);
+	s64 (*result)(s64 res) = __atomic_load_n(&rig_result, __ATOMIC_ACQUIRE);
 
 	for (i = 0; i < nr && result; i++)
 		if (cqes[i]->user_data)
@@ -246,7 +246,7 @@ int rig_teardown(void **state)
 	(void)state;
 	rig_fail(NULL, 0);
 	rig_power(-1);
-	WRITE_ONCE(rig_result, NULL);
+	rig_tell(NULL);
 	WRITE_ONCE(rig_stalled, false);
 	WRITE_ONCE(rig_held, false);
 	WRITE_ONCE(rig_full, false);

@@ -69,6 +69,11 @@ int rig_descriptors(void);				/* open ones */
 
 /* What the transfers of sessions are said to have come to; NULL: what they did. In any thread */
 extern s64 (*rig_result)(s64 res);
+static inline void rig_tell(s64 (*result)(s64 res))	/* as above, with what @result reads */
+{
+	__atomic_store_n(&rig_result, result, __ATOMIC_RELEASE);
+}
+
 extern bool rig_stalled;				/* writes of the pool's own wait; atomically */
 extern u32 rig_stuck;					/* so many of them do; atomically */
 extern bool rig_held;					/* no transfer of a session ends; atomically */

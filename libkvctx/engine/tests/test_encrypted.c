@@ -235,7 +235,7 @@ static void flip(int fd, u64 at)
 static s64 made_right(s64 res)
 {
 	flip(misread_fd, misread_at);
-	WRITE_ONCE(rig_result, NULL);
+	rig_tell(NULL);
 	return res;
 }
 
@@ -261,7 +261,7 @@ static void behind_the_page(void **state)
 		assert_int_equal(find(&k, i, nonce, &offset, &crc), odd[i]);
 		misread_at = offset + odd[i] + 2;
 		flip(misread_fd, misread_at);
-		WRITE_ONCE(rig_result, made_right);
+		rig_tell(made_right);
 		assert_int_equal(run(&k, sqe_of(KVCTX_OP_LOAD, i, 1 << 20, odd[i]), &flags), odd[i]);
 		assert_int_equal(flags, KVCTX_CQE_VERIFIED);
 		assert_true(right(k.arena + (1 << 20), odd[i], i));

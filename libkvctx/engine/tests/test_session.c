@@ -229,7 +229,7 @@ static void short_transfers(void **state)
 
 	(void)state;
 	sess_open(&k);
-	WRITE_ONCE(rig_result, made_short);
+	rig_tell(made_short);
 	short_calls = 0;
 	for (i = 1; i <= 6; i++) {
 		assert_int_equal(store(&k, i, 36000 * i), 36000 * i);
@@ -267,7 +267,7 @@ static void errors_of_the_device(void **state)
 	(void)state;
 	sess_open(&k);
 	assert_int_equal(store(&k, 1, PAGE), PAGE);
-	WRITE_ONCE(rig_result, made_bad);
+	rig_tell(made_bad);
 	to = k.arena + (1 << 20);
 	for (i = 0; i < 2; i++) {
 		/* as it is, and by way of memory of ours */
@@ -275,7 +275,7 @@ static void errors_of_the_device(void **state)
 		assert_true(!to[0] && !memcmp(to, to + 1, PAGE - 2));
 	}
 	assert_int_equal(store(&k, 2, PAGE), -EIO);
-	WRITE_ONCE(rig_result, NULL);
+	rig_tell(NULL);
 	assert_int_equal(run(&k, sqe_of(KVCTX_OP_QUERY, 2, 0, 0), NULL), -ENOENT);
 	assert_int_equal(load(&k, 1, PAGE), PAGE);
 	assert_int_equal(os_atomic64_read(&k.s->pool->counters.io_errors), 3);
@@ -302,7 +302,7 @@ static void many_pieces(void **state)
 		mem[i] = (u8)(i * 7 + i / align);
 	for (i = 0; i < NR; i++)
 		vec[i] = (struct iovec){ mem + (NR - 1 - i) * align, align };
-	WRITE_ONCE(rig_result, made_short);
+	rig_tell(made_short);
 	for (i = 0; i < 2; i++) {
 		io = (struct kve_io){
 			.member = &p->members[0], .vec = vec, .nr = NR, .bytes = NR * align, .write = !i, .buffer = -1,
@@ -321,7 +321,7 @@ static void many_pieces(void **state)
 			memset(mem, 0, NR * align);
 	}
 	assert_memory_equal(mem, mem + NR * 4096, NR * align);
-	WRITE_ONCE(rig_result, NULL);
+	rig_tell(NULL);
 	ring->kind->close(ring);
 	kve_pool_put(p);
 	free(mem);
