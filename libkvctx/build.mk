@@ -40,9 +40,9 @@ $(LIBKVCTX_A): $(LIBKVCTX_OBJ)
 	@rm -f $@
 	$(Q_LD)$(AR) rcs $@ $^
 
-# A page for each function, from the headers; the first of them stands for all
-$(LIBKVCTX_MAN3)/kvctx_open.3: libkvctx/man/mkman.py $(LIBKVCTX_H)
-	@libkvctx/man/mkman.py $(VERSION) $(@D) $(LIBKVCTX_H)
+# A page for each function, and each structure of theirs, from the headers; the first of them stands for all
+$(LIBKVCTX_MAN3)/kvctx_open.3: libkvctx/man/mkman.py $(LIBKVCTX_H) uapi/linux/kvctx.h
+	@libkvctx/man/mkman.py $(VERSION) $(@D) $(filter %.h,$^)
 
 # The example, with the library, and over the kernel in memory that the tests use
 LIB_TEST	:= $(O)/test/lib
@@ -136,7 +136,7 @@ install-lib: $(LIBKVCTX_SO) $(LIBKVCTX_A) $(LIBKVCTX_MAN3)/kvctx_open.3
 		libkvctx/libkvctx.pc.in > $(DESTDIR)$(LIBDIR)/pkgconfig/libkvctx.pc
 	install -m 644 $(LIBKVCTX_H) $(DESTDIR)$(PREFIX)/include/
 	install -m 644 uapi/linux/kvctx.h uapi/linux/kvctx_genl.h $(DESTDIR)$(PREFIX)/include/linux/
-	install -m 644 $(LIBKVCTX_MAN3)/*.3 $(DESTDIR)$(PREFIX)/share/man/man3/
+	install -m 644 $(LIBKVCTX_MAN3)/*.3* $(DESTDIR)$(PREFIX)/share/man/man3/
 	install -m 644 libkvctx/man/kvctx.7 $(DESTDIR)$(PREFIX)/share/man/man7/
 	install -m 644 Documentation/examples/*.c Documentation/gpu-crc.cu Documentation/gpu-crc.h \
 		$(DESTDIR)$(PREFIX)/share/doc/kvctx/examples/

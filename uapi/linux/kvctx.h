@@ -409,15 +409,15 @@ enum kvctx_opcode {
 enum kvctx_prio {
 	KVCTX_PRIO_DEFAULT	= 0,	/* LOAD, GET: URGENT; STORE: NORMAL; PREFETCH: BACKGROUND */
 	KVCTX_PRIO_URGENT	= 1,	/* decode waits for it; NORMAL where the tenant's may not be urgent */
-	KVCTX_PRIO_NORMAL	= 2,
-	KVCTX_PRIO_BACKGROUND	= 3,
+	KVCTX_PRIO_NORMAL	= 2,	/* somebody waits for it, but not decode */
+	KVCTX_PRIO_BACKGROUND	= 3,	/* nobody waits for it yet */
 };
 
 /* Operation flags */
 #define KVCTX_OP_NOWAIT		(1U << 0)	/* STORE, DELETE: -EAGAIN instead of waiting for space; STORE: or
 						 * for what the tenant may have in flight, or move in a second
 						 */
-#define KVCTX_OP_NO_VERIFY	(1U << 1)	/* LOAD: skip the CRC check; completes without VERIFIED
+#define KVCTX_OP_NO_VERIFY	(1U << 1)	/* LOAD: skip the CRC check; completes without VERIFIED;
 						 * STORE: do not compute CRCs; see @crcs of &struct kvctx_sqe
 						 */
 #define KVCTX_OP_NO_SLOT	(1U << 2)	/* LOAD: from the device also when the page lies in a slot */
@@ -439,10 +439,10 @@ enum kvctx_prio {
 /**
  * struct kvctx_sqe - one operation of SUBMIT
  * @opcode: enum kvctx_opcode
- * @nr_segs: STORE, LOAD, MATCH: 0: the one segment is @length bytes at offset @segs of the memory @mem; 1..segs_max:
- *	entries of the array at @segs; others 0
  * @prio: enum kvctx_prio: STORE, LOAD, PREFETCH, GET; others 0. A more urgent operation passes those that wait for a
  *	turn at the device, and carries a higher I/O priority
+ * @nr_segs: STORE, LOAD, MATCH: 0: the one segment is @length bytes at offset @segs of the memory @mem; 1..segs_max:
+ *	entries of the array at @segs; others 0
  * @flags: KVCTX_OP_*
  * @user_data: returned in the completion
  * @key: page key; zero for RELEASE, PUT, FLUSH, MATCH, CANCEL
