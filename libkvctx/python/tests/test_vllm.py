@@ -426,13 +426,14 @@ def test_load_that_fails_ends_the_job_of_a_stock_connector(make):
 
 
 class GpuCaches:
-    """As KvCaches, of a device."""
+    """As KvCaches, of a device; of two groups each has a layer."""
 
-    def __init__(self, device):
+    def __init__(self, device, groups=1):
         tensors = [device.rows(BLOCKS, size, 64) for size in SIZES]
         device.PeerSession.begin(tensors)
         self.tensors = [SimpleNamespace(tensor=t) for t in tensors]
-        self.group_data_refs = [[SimpleNamespace(tensor_idx=n, page_size_bytes=size) for n, size in enumerate(SIZES)]]
+        refs = [SimpleNamespace(tensor_idx=n, page_size_bytes=size) for n, size in enumerate(SIZES)]
+        self.group_data_refs = [refs] if groups == 1 else [[r] for r in refs]
 
     def fill(self, block, value):
         for t in self.tensors:
@@ -466,7 +467,7 @@ def gpu_engine(device, path):
 
     def make(peer_memory=True, path=path, **changes):
         extra = {"peer_memory": peer_memory, "staging_bytes": CHUNK, **changes.pop("extra", {})}
-        one = Engine(path, caches=GpuCaches(device), extra=extra, **changes)
+        one = Engine(path, caches=GpuCaches(device, changes.get("groups", 1)), extra=extra, **changes)
         engines.append(one)
         one.worker.failures_wanted = True
         one.peers, one.host = device.PeerSession, one.worker._staging._host.values
@@ -484,12 +485,87 @@ FOUR, STORED, LOADED = [key(n) for n in range(4)], list(range(8)), list(range(8,
 DIRECT = [(load, n) for load in (False, True) for n in range(4)]
 
 
-def test_chunks_of_a_gpu_pass_through_host_memory(gpu_engine):
-    one = gpu_engine(peer_memory=False)
+@pytest.fixture(params=[(1, 1 << 20), (2, 1 << 20), (3, 1), (4, CHUNK), (5, 2 * CHUNK), (9, 1 << 20)])
+def staged_engine(gpu_engine, monkeypatch, request):
+    """A gpu_engine without peer memory, with room for so many chunks; the device moves so many bytes at a time."""
+    room, at_once = request.param
+    one = gpu_engine(peer_memory=False, extra={"staging_bytes": room * CHUNK})
+    monkeypatch.setattr("kvctx.vllm.staging._AT_ONCE", at_once)
+    return one
+
+
+def test_chunks_of_a_gpu_pass_through_host_memory(staged_engine):
+    one = staged_engine
     assert one.store(FOUR, gpu(STORED)).transfer_size == one.load(FOUR, gpu(LOADED)).transfer_size == 4 * CHUNK
     assert one.caches.values() == list(range(1, 9)) * 2
     assert not one.peers.went and not any(s.peers for s in one.peers.sessions), "nobody asked for it"
     assert one.host.any()
+
+
+def test_parts_of_chunks_pass_through_host_memory(staged_engine):
+    one = staged_engine
+    one.store(FOUR, gpu(STORED))
+    assert one.load(FOUR, gpu([15, 14, 13, 12, 11, 10], first=1)).transfer_size == 3 * CHUNK
+    assert one.caches.values()[8:] == [0, 0, 7, 6, 5, 4, 3, 2]
+    lose(one, key(1))
+    one.load(FOUR, gpu(LOADED))
+    assert one.worker.failed_loads() == {one.jobs: {10, 11}}
+    assert one.caches.values()[8:] == [1, 2, 7, 6, 5, 6, 7, 8]
+
+
+def test_chunks_of_several_groups_pass_through_host_memory(gpu_engine):
+    """What lies in neighbouring slots may be of several groups, which have other layers."""
+    one = gpu_engine(peer_memory=False, groups=2, extra={"staging_bytes": 9 * CHUNK})
+    both = [key(0), key(1), key(0, 1), key(1, 1)]
+    size = one.store(both, gpu([0, 1, 2, 3, 4, 5, 6, 7], sizes=[4, 4], indices=[0, 0])).transfer_size
+    assert size == 4 * sum(SIZES)
+    one.load(both, gpu(LOADED, sizes=[4, 4], indices=[0, 0]))
+    first, second = (t.tensor.values[8:] for t in one.caches.tensors)
+    assert (first[:4, 0].tolist(), second[4:, 0].tolist()) == ([1, 2, 3, 4], [5, 6, 7, 8])
+    assert not first[4:].any() and not second[:4].any()
+
+
+@pytest.mark.parametrize("load", [False, True])
+def test_device_copies_chunks_while_kvctx_moves_others(gpu_engine, monkeypatch, load):
+    """With room for two chunks the second is under way before the first is waited for, and the third is not."""
+    one, went = gpu_engine(peer_memory=False, extra={"staging_bytes": 2 * CHUNK}), []
+    if load:
+        one.store(FOUR, gpu(STORED))
+    staging = one.worker._staging
+    for name in "_gather", "_scatter", "_call", "_await":
+        monkeypatch.setattr(staging, name, lambda *args, name=name, call=getattr(staging, name): (
+            went.append(name), call(*args))[1])
+    (one.load if load else one.store)(FOUR, gpu(STORED))
+    begin, end = (["_call"], ["_await", "_scatter"]) if load else (["_gather", "_call"], ["_await"])
+    assert went == begin + begin + (end + begin) * 2 + end + end
+
+
+@pytest.mark.parametrize("load,broken", [(False, "index_select"), (True, "index_copy_")])
+def test_device_that_fails_ends_a_job_when_all_is_done(gpu_engine, device, monkeypatch, load, broken):
+    """Nothing of the job is under way when it ends, and the next one is not disturbed."""
+    one = gpu_engine(peer_memory=False, extra={"staging_bytes": 2 * CHUNK})
+    one.store(FOUR, gpu(STORED))
+    staging, calls, went = one.worker._staging, [], []
+    for what, name in (staging, "_take_off"), (staging, "_await"), (staging, "_synchronize"), (
+            one.worker._transfers, "complete"):
+        monkeypatch.setattr(what, name, lambda *args, name=name, call=getattr(what, name): (
+            went.append(name), call(*args))[1])
+
+    def fail(tensor, dim, *rest, call=getattr(device.Tensor, broken)):
+        calls.append(1)
+        if len(calls) == 2:  # of the first chunk's layers the second
+            raise RuntimeError("the device says no")
+        return call(tensor, dim, *rest)
+
+    monkeypatch.setattr(device.Tensor, broken, fail)
+    keys = FOUR if load else [key(n + 4) for n in range(4)]
+    result = (one.load if load else one.store)(keys, gpu(LOADED if load else STORED))
+    nr = 2 if load else 1
+    assert result.transfer_size == 0
+    assert went == ["_take_off"] * nr + ["_await"] * nr + ["_synchronize", "complete"]
+    assert one.worker.failed_loads() == ({one.jobs: set(LOADED)} if load else {})
+    assert one.load(FOUR, gpu(LOADED)).transfer_size == 4 * CHUNK
+    assert one.worker.failed_loads() == {} and one.caches.values() == list(range(1, 9)) * 2
 
 
 def test_chunks_of_a_gpu_move_without_host_memory(gpu_engine):

@@ -7,7 +7,10 @@ the host's memory where there is a path; what has none (-EREMOTEIO), or may not 
 option.
 
 Threads. start() is called by the worker's thread, and notes what the device has to finish first. Jobs are done one
-after the other by one thread, with a stream of its own.
+after the other by one thread, with a stream of its own, and in inference mode, as vLLM may have made its tensors in it.
+
+The host memory has slots, one a chunk, and two halves: while kvctx moves the chunks of one, the device copies those of
+the other. On the device chunks are gathered and scattered some at a time, in memory of it that is used for as long.
 """
 from __future__ import annotations
 
@@ -15,19 +18,28 @@ import errno
 import queue
 import threading
 from array import array
+from collections import deque
 from contextlib import nullcontext
-from typing import Any, List, Optional
+from typing import Any, Deque, Iterator, List, NamedTuple, Optional, Tuple
 
 import torch
 
-from .. import Error, Session
+from .. import Error, Operation, Session
 from ..memory import View
 from .keys import Pages, page_keys
 from .link import Link, Options, logger
 from .transfers import Job, Transfers
 
 _ALIGN = 4096
+_AT_ONCE = 16 << 20  # bytes that the device gathers or scatters together, unless one chunk has more
 _STAGE = (-errno.EREMOTEIO, -errno.EPERM)  # of a chunk that does not move directly, and does through host memory
+
+
+class _Flight(NamedTuple):
+    """Chunks of a job in slots from this one, and what kvctx does with them: operations, and the chunks of each."""
+    todo: List[int]
+    slot: int
+    operations: List[Tuple[Operation, List[int]]]
 
 
 class Staging:
@@ -40,8 +52,10 @@ class Staging:
         self._cuda = layout.device.type == "cuda"
         page = layout.per_chunk * max(layout.block_bytes)
         self._slot = -(-page // _ALIGN) * _ALIGN
-        self._slots = max(1, options.staging_bytes // self._slot)
-        self._host = torch.empty(self._slots * self._slot, dtype=torch.int8, pin_memory=self._cuda)
+        slots = max(1, options.staging_bytes // self._slot)
+        self._halves = min(2, slots)
+        self._half = slots // self._halves  # slots in it
+        self._host = torch.empty(self._halves * self._half * self._slot, dtype=torch.int8, pin_memory=self._cuda)
         self._stream = torch.cuda.Stream(layout.device) if self._cuda else None
         self._queue: queue.SimpleQueue = queue.SimpleQueue()
         if link.session is not None:
@@ -93,7 +107,7 @@ class Staging:
             try:
                 if ready is not None:
                     ready.synchronize()
-                with torch.cuda.stream(self._stream) if self._cuda else nullcontext():
+                with torch.inference_mode(), torch.cuda.stream(self._stream) if self._cuda else nullcontext():
                     self._move(job, pages)
             except Exception as e:  # a job has to end, whatever torch says
                 logger.error("kvctx: job %d: %s", job.id, e)
@@ -116,8 +130,7 @@ class Staging:
         if self._peer is session:
             self._move_peer(session, job, pages, todo)
             todo = [n for n in todo if job.results[n] in _STAGE]
-        for at in range(0, len(todo), self._slots):
-            self._move_staged(session, job, pages, todo[at:at + self._slots])
+        self._move_staged(session, job, pages, todo)
         if -errno.ENODEV in job.results:
             self._link.lost(session)
 
@@ -141,27 +154,57 @@ class Staging:
         for n in todo:
             addrs, lens = array("Q"), array("I")
             self._layout.place(job.about[n], addrs, lens)
-            self._call(session, job, pages, [n], [[View(a, size, device=True) for a, size in zip(addrs, lens)]])
+            pieces = [View(a, size, device=True) for a, size in zip(addrs, lens)]
+            results = self._call(session, job, pages, [n], [pieces], "load", "store")
+            if results is not None:
+                self._note(job, [n], list(results))
 
     def _move_staged(self, session: Session, job: Job, pages: Pages, todo: List[int]) -> None:
-        slots = [self._host[i * self._slot:i * self._slot + self._layout.nbytes(job.about[n])]
-                 for i, n in enumerate(todo)]
-        if not job.load:
-            for slot, n in zip(slots, todo):
-                self._gather(job.about[n], slot)
+        flights: Deque[_Flight] = deque()
+        try:
+            for nr, at in enumerate(range(0, len(todo), self._half)):
+                if nr >= self._halves:
+                    self._land(job, flights.popleft())
+                flights.append(_Flight(todo[at:at + self._half], nr % self._halves * self._half, []))
+                self._take_off(session, job, pages, flights[-1])
+            while flights:
+                self._land(job, flights.popleft())
+        finally:  # one may have failed: nobody gets slots or blocks before the other is done with them
+            for flight in flights:
+                self._await(job, flight)
             self._synchronize()
-        at = 0
+
+    def _take_off(self, session: Session, job: Job, pages: Pages, flight: _Flight) -> None:
+        """Begin the operations; of stores, when the device has filled the slots."""
+        todo, at = flight.todo, 0
+        if not job.load:
+            self._gather([(job.about[n], flight.slot + i) for i, n in enumerate(todo)])
+            self._synchronize()
         while at < len(todo):
             end = at + 1
             while end < len(todo) and self._follows(job, pages, todo[at], todo[end], end - at):
                 end += 1
-            self._call(session, job, pages, todo[at:end], [(s.data_ptr(), s.numel()) for s in slots[at:end]])
+            buffers = [(self._host.data_ptr() + (flight.slot + i) * self._slot, self._layout.nbytes(job.about[todo[i]]))
+                       for i in range(at, end)]
+            operation = self._call(session, job, pages, todo[at:end], buffers, "submit_load", "submit_store")
+            if operation is not None:
+                flight.operations.append((operation, todo[at:end]))
             at = end
+
+    def _land(self, job: Job, flight: _Flight) -> None:
+        """Wait for the operations, and have the device take what was loaded."""
+        self._await(job, flight)
         if job.load:
-            for slot, n in zip(slots, todo):
-                if job.results[n] >= 0:
-                    self._scatter(job.about[n], slot)
+            self._scatter([(job.about[n], flight.slot + i) for i, n in enumerate(flight.todo) if job.results[n] >= 0])
             self._synchronize()
+
+    def _await(self, job: Job, flight: _Flight) -> None:
+        for operation, todo in flight.operations:
+            try:
+                results = list(operation.result())
+            except Error as e:
+                results = [-(e.errno or errno.EIO)] * len(todo)
+            self._note(job, todo, results)
 
     def _follows(self, job: Job, pages: Pages, a: int, b: int, far: int) -> bool:
         """Whether chunk b can be in the operation that chunk a begins, as number far."""
@@ -169,35 +212,68 @@ class Staging:
             return self._layout.offset(job.about[a]) == self._layout.offset(job.about[b])
         return pages.depths[b] == (pages.depths[a] and pages.depths[a] + far)
 
-    def _call(self, session: Session, job: Job, pages: Pages, todo: List[int], buffers: List[Any]) -> None:
-        """One call of kvctx for chunks with one offset, and their results."""
+    def _call(self, session: Session, job: Job, pages: Pages, todo: List[int], buffers: List[Any], load: str,
+              store: str) -> Any:
+        """Call one of two methods of the session for chunks with one offset; None, with their results, if it raises."""
         names = page_keys([pages.keys[n] for n in todo], [self._rank], pages.generation)
         try:
             if job.load:
-                results = list(session.load(names, buffers, offset=self._layout.offset(job.about[todo[0]])))
-            else:
-                results = list(session.store(names, buffers, depth=pages.depths[todo[0]]))
+                return getattr(session, load)(names, buffers, offset=self._layout.offset(job.about[todo[0]]))
+            return getattr(session, store)(names, buffers, depth=pages.depths[todo[0]])
         except Error as e:
-            results = [-(e.errno or errno.EIO)] * len(todo)
+            self._note(job, todo, [-(e.errno or errno.EIO)] * len(todo))
+            return None
+
+    @staticmethod
+    def _note(job: Job, todo: List[int], results: List[int]) -> None:
         for n, res in zip(todo, results):
             job.results[n] = res
 
-    def _rows(self, chunk: Any, slot: torch.Tensor) -> torch.Tensor:
-        return slot.view(len(chunk.blocks), -1)
+    # On the device. placed: chunks with the numbers of their slots
 
-    def _gather(self, chunk: Any, slot: torch.Tensor) -> None:
-        """The chunk's blocks to a slot."""
-        index = torch.tensor(chunk.blocks, device=self._layout.device)
-        parts = [layer.tensor.index_select(0, index)[:, :layer.nbytes] for layer in self._layout.layers[chunk.group]]
-        self._rows(chunk, slot).copy_(torch.cat(parts, dim=1), non_blocking=True)
+    def _gather(self, placed: List[Tuple[Any, int]]) -> None:
+        """Blocks of chunks to slots."""
+        for some, index in self._together(placed):
+            layers = self._layout.layers[some[0][0].group]
+            rows, at = torch.cat([layer.tensor.index_select(0, index)[:, :layer.nbytes] for layer in layers], dim=1), 0
+            for host in self._host_rows(some):
+                host.copy_(rows[at:at + len(host)], non_blocking=True)
+                at += len(host)
 
-    def _scatter(self, chunk: Any, slot: torch.Tensor) -> None:
-        """A slot to the chunk's blocks."""
-        index = torch.tensor(chunk.blocks, device=self._layout.device)
-        rows, at = self._rows(chunk, slot).to(self._layout.device, non_blocking=True), 0
-        for layer in self._layout.layers[chunk.group]:
-            layer.tensor[:, :layer.nbytes].index_copy_(0, index, rows[:, at:at + layer.nbytes])
-            at += layer.nbytes
+    def _scatter(self, placed: List[Tuple[Any, int]]) -> None:
+        """Slots to blocks of chunks."""
+        for some, index in self._together(placed):
+            parts = [host.to(self._layout.device, non_blocking=True) for host in self._host_rows(some)]
+            rows, at = torch.cat(parts, dim=0) if len(parts) > 1 else parts[0], 0
+            for layer in self._layout.layers[some[0][0].group]:
+                layer.tensor[:, :layer.nbytes].index_copy_(0, index, rows[:, at:at + layer.nbytes])
+                at += layer.nbytes
+
+    def _together(self, placed: List[Tuple[Any, int]]) -> Iterator[Tuple[List[Tuple[Any, int]], torch.Tensor]]:
+        """What the device does at a time: chunks of one group, with the numbers of their blocks there."""
+        index = torch.tensor([b for chunk, _ in placed for b in chunk.blocks], device=self._layout.device)
+        first, nbytes, row, rows = 0, 0, 0, 0
+        for n, (chunk, _) in enumerate(placed):
+            more = self._layout.nbytes(chunk)
+            if n > first and (chunk.group != placed[first][0].group or nbytes + more > _AT_ONCE):
+                yield placed[first:n], index[row:row + rows]
+                first, nbytes, row, rows = n, 0, row + rows, 0
+            nbytes, rows = nbytes + more, rows + len(chunk.blocks)
+        if placed:
+            yield placed[first:], index[row:]
+
+    def _host_rows(self, placed: List[Tuple[Any, int]]) -> Iterator[torch.Tensor]:
+        """Blocks in the slots of chunks of one group, in as few tensors as the slots' lengths allow."""
+        start = end = rows = 0
+        for chunk, slot in placed:
+            if rows and end != slot * self._slot:
+                yield self._host[start:end].view(rows, -1)
+                rows = 0
+            if not rows:
+                start = end = slot * self._slot
+            end, rows = end + self._layout.nbytes(chunk), rows + len(chunk.blocks)
+        if rows:
+            yield self._host[start:end].view(rows, -1)
 
     def _synchronize(self) -> None:
         if self._stream is not None:

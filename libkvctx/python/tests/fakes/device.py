@@ -3,7 +3,8 @@
 memory, as one of the module may.
 
 Its memory is the host's, but who touches it as the host's is found out: tensors of the GPU and of the host meet in
-copy_() and to() only, and PeerSession takes addresses of it only where they are told to be a device's.
+copy_() and to() only, and PeerSession takes addresses of it only where they are told to be a device's. What it is told
+to do it does when a stream is synchronized, and not before.
 """
 import ctypes
 import errno
@@ -15,6 +16,7 @@ import numpy as np
 import kvctx
 from kvctx.memory import pack
 
+QUEUE = []  # what the GPU has to do, in order
 CPU, GPU = types.SimpleNamespace(type="cpu"), types.SimpleNamespace(type="cuda")
 
 
@@ -34,6 +36,9 @@ class Tensor:
     def numel(self):
         return self.values.size
 
+    def __len__(self):
+        return len(self.values)
+
     def element_size(self):
         return self.values.itemsize
 
@@ -46,22 +51,32 @@ class Tensor:
     def view(self, *shape):
         values = self.values.view()
         values.shape = shape  # never a copy
+        assert values.flags.c_contiguous
         return self._like(values)
 
     def index_select(self, dim, index):
         assert dim == 0 and index.device is self.device
-        return Tensor(self.values[index.values], self.device)
+        return later((len(index), *self.values.shape[1:]), lambda out: np.copyto(out, self.values[index.values]))
 
     def index_copy_(self, dim, index, source):
         assert dim == 0 and index.device is source.device is self.device
-        self.values[index.values] = source.values
+        assert Inference.on, "torch refuses it for tensors that were made in inference mode"
+        QUEUE.append(lambda: self.values.__setitem__(index.values, source.values))
 
     def copy_(self, source, non_blocking=False):
-        assert self.values.shape == source.values.shape
-        self.values[...] = source.values
+        assert self.values.shape == source.values.shape and non_blocking
+        QUEUE.append(lambda: np.copyto(self.values, source.values))
 
     def to(self, device, non_blocking=False):
-        return Tensor(self.values.copy(), device)
+        assert device is GPU and non_blocking
+        return later(self.values.shape, lambda out: np.copyto(out, self.values))
+
+
+def later(shape, fill):
+    """A tensor of the GPU that has its values later."""
+    out = np.zeros(shape, np.int8)
+    QUEUE.append(lambda: fill(out))
+    return Tensor(out, GPU)
 
 
 def rows(nr, nbytes, room):
@@ -88,7 +103,19 @@ class Stream:
         assert device is GPU
 
     def synchronize(self):
-        pass
+        while QUEUE:
+            QUEUE.pop(0)()
+
+
+class Inference:
+    """torch.inference_mode(); of one thread, in these tests."""
+    on = False
+
+    def __enter__(self):
+        Inference.on = True
+
+    def __exit__(self, *what):
+        Inference.on = False
 
 
 def torch():
@@ -100,9 +127,13 @@ def torch():
         return Tensor(np.zeros(n, dtype), CPU)
 
     def cat(parts, dim):
-        return Tensor(np.concatenate([p.values for p in parts], axis=dim), GPU)
+        assert all(p.device is GPU for p in parts)
+        shape = list(parts[0].values.shape)
+        shape[dim] = sum(p.values.shape[dim] for p in parts)
+        return later(shape, lambda out: np.concatenate([p.values for p in parts], axis=dim, out=out))
 
     return types.SimpleNamespace(Tensor=Tensor, int8=np.int8, cuda=cuda, empty=empty, cat=cat,
+                                 inference_mode=Inference,
                                  tensor=lambda values, device: Tensor(np.array(values), device))
 
 
@@ -157,6 +188,17 @@ class PeerSession(kvctx.Session):
             at += v.nbytes
         self.went.append((load, names[0].digest[0]))
         return results
+
+    def _staged(self, submit, names, buffers, how):
+        packed = pack(buffers, len(names), True, True)
+        assert not packed.device and not any(self._of_gpu(v, self.memory) for v in packed.held)
+        return submit(names, buffers, **how)
+
+    def submit_store(self, names, buffers, **how):
+        return self._staged(super().submit_store, names, buffers, how)
+
+    def submit_load(self, names, buffers, **how):
+        return self._staged(super().submit_load, names, buffers, how)
 
     def store(self, names, buffers, **how):
         return self._move(False, names, buffers, lambda n, b: super(PeerSession, self).store(n, b, **how))
