@@ -119,6 +119,7 @@ help:
 	@echo "  make crash-process-mutate  break that engine on purpose and see that fail"
 	@echo "  make hostile-test  tampered pools, attached one after another (N=1000 [SEED=])"
 	@echo "  make cuda          the CUDA kernel and example, where nvcc is"
+	@echo "  make check-gpu     these, and CUDA tensors of torch, on a machine with a GPU (PYTHON=one with torch; GPU=speed)"
 	@echo "  make bench-core    figures of the engine: lookups, match, bytes per page"
 	@echo "  make bench         beside raw io_uring, 20 minutes (BENCH=full: all of it; STRICT=1: a missed bar is an error)"
 	@echo "  make bench-native  without the module or a virtual machine, beside raw io_uring, under 25 minutes"

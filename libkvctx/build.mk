@@ -69,7 +69,7 @@ $(LIB_CUDA_FAKE): $(O)/obj/Documentation/examples/cuda.o $(O)/obj/libkvctx/tests
 	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ $(LIBKVCTX_KEYS)
 
 NVCC		?= nvcc
-.PHONY: cuda
+.PHONY: cuda check-gpu
 ifneq ($(shell command -v $(NVCC) 2> /dev/null),)
 cuda: $(LIBKVCTX_SO)
 	@mkdir -p $(O)/cuda
@@ -79,6 +79,10 @@ else
 cuda:
 	@echo "cuda: skipped, there is no $(NVCC) on this machine"
 endif
+
+# GPU=speed: figures, too
+check-gpu: programs python-lib
+	@PYTHON='$(PYTHON)' NVCC='$(NVCC)' libkvctx/python/tests/gpu/run $(O) $(GPU)
 
 # The tests: what is above the seam, over that kernel
 LIB_TESTS	:= open sync ring threads batch stage away slots crc gpu_crc uring

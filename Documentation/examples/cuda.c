@@ -33,7 +33,7 @@ int main(int argc, char **argv)
 	struct kvctx_cqe cqe;
 	struct kvctx *ctx;
 	cudaStream_t stream;
-	char flags[96], *gpu, first = 0;
+	char flags[96], *gpu, last = 0;
 	uint32_t id;
 	int64_t res;
 
@@ -49,7 +49,8 @@ int main(int argc, char **argv)
 		res = kvctx_store_staged(ctx, &key, gpu, PAGE, NULL, NULL);
 	if (res < 0)
 		return fail("store", res);
-	cudaMemset(gpu, 0, PAGE);
+	if (cudaMemset(gpu, 0, PAGE) != cudaSuccess)
+		return fail("clear", -EIO);
 	res = kvctx_mem_register(ctx, gpu, PAGE, &id);
 	if (res) {	/* the driver shows it to nobody: every load is staged */
 		printf("register: %s\n", kvctx_strerror((int)res));
@@ -62,9 +63,10 @@ int main(int argc, char **argv)
 		if (kvctx_submit_and_wait(ctx, 1, KVCTX_TIMEOUT_NONE) != 1 || kvctx_take(ctx, &cqe, 1) != 1)
 			return fail("submit", -EAGAIN);
 	}
-	cudaMemcpy(&first, gpu + PAGE - 1, 1, cudaMemcpyDefault);
+	if (cudaMemcpy(&last, gpu + PAGE - 1, 1, cudaMemcpyDefault) != cudaSuccess)
+		return fail("look", -EIO);
 	kvctx_cqe_flags_str(cqe.flags, flags, sizeof(flags));
-	printf("load: %s, %s, '%c'\n", kvctx_strerror(cqe.res), flags, first);
+	printf("load: %s, %s, '%c'\n", kvctx_strerror(cqe.res), flags, last);
 	kvctx_close(ctx);
 	cudaFree(gpu);
 	return cqe.res != PAGE;
