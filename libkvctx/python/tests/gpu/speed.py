@@ -2,9 +2,13 @@
 """How fast chunks move between a GPU and a pool, beside the copies alone: speed.py DIR [GIB]
 
 For chunks of several sizes: GB/s from the GPU to a pool in DIR and back, through kvctx.vllm; and of what bounds that,
-one after the other in the same run: the gathered copy to pinned memory and back, without a pool, and a file of DIR
+one after the other in the same run: the gathered copy to pinned memory and back, without a pool; and a file of DIR
 written and read with O_DIRECT, 4 MiB at a time by as many threads as there are processors, without a GPU or a checksum.
+Beside it cuFile in its compatible mode, where torch brought it: chunks that are gathered already, each written and read
+by one call, by as many threads, without a checksum, an index or room for more.
 """
+import ctypes
+import glob
 import mmap
 import os
 import sys
@@ -61,10 +65,80 @@ def raw(path, nbytes):
     return rates
 
 
+class CuFile:
+    """As much of cuFile (cufile.h of CUDA 13) as writing and reading a file takes."""
+
+    class Descr(ctypes.Structure):
+        """CUfileDescr_t"""
+        _fields_ = [("type", ctypes.c_int), ("fd", ctypes.c_void_p), ("ops", ctypes.c_void_p)]
+
+    class Result(ctypes.Structure):
+        """CUfileError_t"""
+        _fields_ = [("err", ctypes.c_int), ("cuda", ctypes.c_int)]
+
+    def __init__(self, path, nbytes):
+        found = [f for d in sys.path for f in glob.glob(os.path.join(d, "nvidia", "*", "lib", "libcufile.so.*"))]
+        os.environ.update(CUFILE_ALLOW_COMPAT_MODE="true", CUFILE_FORCE_COMPAT_MODE="true")  # nvidia-fs is rarely there
+        self.lib = ctypes.CDLL(found[0] if found else "libcufile.so.0")
+        for name in "cuFileDriverOpen", "cuFileHandleRegister", "cuFileBufRegister", "cuFileBufDeregister":
+            getattr(self.lib, name).restype = self.Result
+        for name in "cuFileWrite", "cuFileRead":
+            getattr(self.lib, name).restype = ctypes.c_ssize_t
+            getattr(self.lib, name).argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64,
+                                                ctypes.c_int64]
+        self._need(self.lib.cuFileDriverOpen())
+        self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_DIRECT)
+        os.posix_fallocate(self.fd, 0, nbytes)
+        self.handle = ctypes.c_void_p()
+        self._need(self.lib.cuFileHandleRegister(ctypes.byref(self.handle), ctypes.byref(self.Descr(1, self.fd, None))))
+
+    @staticmethod
+    def _need(result):
+        if result.err:
+            raise OSError(f"cuFile: error {result.err}")
+
+    def rates(self, memory, chunk):
+        nbytes = memory.numel()
+        self._need(self.lib.cuFileBufRegister(ctypes.c_void_p(memory.data_ptr()), ctypes.c_size_t(nbytes), 0))
+
+        def each(call):
+            def one(at):
+                if call(self.handle, memory.data_ptr(), chunk, at, at) != chunk:
+                    raise OSError("cuFile moved less")
+
+            with ThreadPoolExecutor(os.cpu_count(), initializer=lambda: torch.zeros(1, device="cuda")) as pool:
+                list(pool.map(one, range(0, nbytes, chunk)))
+
+        before = memory[::4096].clone()
+        written = timed(lambda: each(self.lib.cuFileWrite), nbytes)
+        memory.zero_()
+        read = timed(lambda: each(self.lib.cuFileRead), nbytes)
+        assert torch.equal(memory[::4096], before)
+        self._need(self.lib.cuFileBufDeregister(ctypes.c_void_p(memory.data_ptr())))
+        return written, read
+
+
+def cufile(where, nbytes):
+    """The same chunks by cuFile."""
+    path = os.path.join(where, "cufile")
+    try:
+        file = CuFile(path, nbytes)
+        for per_chunk in 1, 4, 16:
+            memory = torch.randint(-128, 128, (nbytes,), dtype=torch.int8, device="cuda")
+            print("cuFile, chunks of %5d KiB: written %.2f, read %.2f" % (
+                per_chunk * LAYERS * NBYTES >> 10, *file.rates(memory, per_chunk * LAYERS * NBYTES)), flush=True)
+            memory = None
+    except (OSError, AttributeError) as e:
+        print(f"cuFile: {e}")
+    if os.path.exists(path):
+        os.unlink(path)
+
+
 def main(where, gib="1"):
     nbytes = int(float(gib) * (1 << 30))
     print(f"{torch.cuda.get_device_name()}; {os.cpu_count()} processors; {nbytes >> 20} MiB in {where}, GB/s")
     print("file alone: written %.2f, read %.2f" % raw(os.path.join(where, "raw"), nbytes), flush=True)
+    cufile(where, nbytes)
     print("   chunk  store   load   copy-out copy-in")
     for per_chunk in 1, 4, 16:
         nr = nbytes // (LAYERS * NBYTES)
