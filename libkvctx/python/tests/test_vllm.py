@@ -485,7 +485,8 @@ FOUR, STORED, LOADED = [key(n) for n in range(4)], list(range(8)), list(range(8,
 DIRECT = [(load, n) for load in (False, True) for n in range(4)]
 
 
-@pytest.fixture(params=[(1, 1 << 20), (2, 1 << 20), (3, 1), (4, CHUNK), (5, 2 * CHUNK), (9, 1 << 20)])
+@pytest.fixture(params=[(1, 1 << 20), (2, 1 << 20), (3, 1), (9, 1 << 20), (16, CHUNK), (17, 1 << 20),
+                        (40, 2 * CHUNK), (40, 1 << 20)])
 def staged_engine(gpu_engine, monkeypatch, request):
     """A gpu_engine without peer memory, with room for so many chunks; the device moves so many bytes at a time."""
     room, at_once = request.param
@@ -515,7 +516,7 @@ def test_parts_of_chunks_pass_through_host_memory(staged_engine):
 
 def test_chunks_of_several_groups_pass_through_host_memory(gpu_engine):
     """What lies in neighbouring slots may be of several groups, which have other layers."""
-    one = gpu_engine(peer_memory=False, groups=2, extra={"staging_bytes": 9 * CHUNK})
+    one = gpu_engine(peer_memory=False, groups=2, extra={"staging_bytes": 40 * CHUNK})
     both = [key(0), key(1), key(0, 1), key(1, 1)]
     size = one.store(both, gpu([0, 1, 2, 3, 4, 5, 6, 7], sizes=[4, 4], indices=[0, 0])).transfer_size
     assert size == 4 * sum(SIZES)

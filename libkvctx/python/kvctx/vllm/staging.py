@@ -9,8 +9,8 @@ option.
 Threads. start() is called by the worker's thread, and notes what the device has to finish first. Jobs are done one
 after the other by one thread, with a stream of its own, and in inference mode, as vLLM may have made its tensors in it.
 
-The host memory has slots, one a chunk, and two halves: while kvctx moves the chunks of one, the device copies those of
-the other. On the device chunks are gathered and scattered some at a time, in memory of it that is used for as long.
+The host memory has slots, one a chunk, and up to eight parts: while kvctx moves the chunks of some, the device copies
+those of another. On the device chunks are gathered and scattered some at a time, in memory that torch keeps for it.
 """
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from .link import Link, Options, logger
 from .transfers import Job, Transfers
 
 _ALIGN = 4096
+_PARTS = 8
 _AT_ONCE = 16 << 20  # bytes that the device gathers or scatters together, unless one chunk has more
 _STAGE = (-errno.EREMOTEIO, -errno.EPERM)  # of a chunk that does not move directly, and does through host memory
 
@@ -53,9 +54,9 @@ class Staging:
         page = layout.per_chunk * max(layout.block_bytes)
         self._slot = -(-page // _ALIGN) * _ALIGN
         slots = max(1, options.staging_bytes // self._slot)
-        self._halves = min(2, slots)
-        self._half = slots // self._halves  # slots in it
-        self._host = torch.empty(self._halves * self._half * self._slot, dtype=torch.int8, pin_memory=self._cuda)
+        self._parts = min(_PARTS, slots)
+        self._part = slots // self._parts  # slots in it
+        self._host = torch.empty(self._parts * self._part * self._slot, dtype=torch.int8, pin_memory=self._cuda)
         self._stream = torch.cuda.Stream(layout.device) if self._cuda else None
         self._queue: queue.SimpleQueue = queue.SimpleQueue()
         if link.session is not None:
@@ -162,10 +163,10 @@ class Staging:
     def _move_staged(self, session: Session, job: Job, pages: Pages, todo: List[int]) -> None:
         flights: Deque[_Flight] = deque()
         try:
-            for nr, at in enumerate(range(0, len(todo), self._half)):
-                if nr >= self._halves:
+            for nr, at in enumerate(range(0, len(todo), self._part)):
+                if nr >= self._parts:
                     self._land(job, flights.popleft())
-                flights.append(_Flight(todo[at:at + self._half], nr % self._halves * self._half, []))
+                flights.append(_Flight(todo[at:at + self._part], nr % self._parts * self._part, []))
                 self._take_off(session, job, pages, flights[-1])
             while flights:
                 self._land(job, flights.popleft())
@@ -202,8 +203,8 @@ class Staging:
         for operation, todo in flight.operations:
             try:
                 results = list(operation.result())
-            except Error as e:
-                results = [-(e.errno or errno.EIO)] * len(todo)
+            except Exception as e:  # whatever it is, the others have to be waited for
+                results = [-(getattr(e, "errno", None) or errno.EIO)] * len(todo)
             self._note(job, todo, results)
 
     def _follows(self, job: Job, pages: Pages, a: int, b: int, far: int) -> bool:
@@ -234,20 +235,31 @@ class Staging:
     def _gather(self, placed: List[Tuple[Any, int]]) -> None:
         """Blocks of chunks to slots."""
         for some, index in self._together(placed):
-            layers = self._layout.layers[some[0][0].group]
-            rows, at = torch.cat([layer.tensor.index_select(0, index)[:, :layer.nbytes] for layer in layers], dim=1), 0
-            for host in self._host_rows(some):
-                host.copy_(rows[at:at + len(host)], non_blocking=True)
-                at += len(host)
+            self._gather_some(some, index)
+
+    def _gather_some(self, placed: List[Tuple[Any, int]], index: torch.Tensor) -> None:
+        layers, at = self._layout.layers[placed[0][0].group], 0
+        rows = torch.cat([layer.tensor.index_select(0, index)[:, :layer.nbytes] for layer in layers], dim=1)
+        for host in self._host_rows(placed):
+            host.copy_(rows[at:at + len(host)], non_blocking=True)
+            at += len(host)
 
     def _scatter(self, placed: List[Tuple[Any, int]]) -> None:
         """Slots to blocks of chunks."""
         for some, index in self._together(placed):
-            parts = [host.to(self._layout.device, non_blocking=True) for host in self._host_rows(some)]
-            rows, at = torch.cat(parts, dim=0) if len(parts) > 1 else parts[0], 0
-            for layer in self._layout.layers[some[0][0].group]:
-                layer.tensor[:, :layer.nbytes].index_copy_(0, index, rows[:, at:at + layer.nbytes])
-                at += layer.nbytes
+            self._scatter_some(some, index)
+
+    def _scatter_some(self, placed: List[Tuple[Any, int]], index: torch.Tensor) -> None:
+        layers, at = self._layout.layers[placed[0][0].group], 0
+        rows = torch.empty((len(index), sum(layer.nbytes for layer in layers)), dtype=torch.int8,
+                           device=self._layout.device)
+        for host in self._host_rows(placed):
+            rows[at:at + len(host)].copy_(host, non_blocking=True)
+            at += len(host)
+        at = 0
+        for layer in layers:
+            layer.tensor[:, :layer.nbytes].index_copy_(0, index, rows[:, at:at + layer.nbytes])
+            at += layer.nbytes
 
     def _together(self, placed: List[Tuple[Any, int]]) -> Iterator[Tuple[List[Tuple[Any, int]], torch.Tensor]]:
         """What the device does at a time: chunks of one group, with the numbers of their blocks there."""

@@ -3,7 +3,7 @@
 memory, as one of the module may.
 
 Its memory is the host's, but who touches it as the host's is found out: tensors of the GPU and of the host meet in
-copy_() and to() only, and PeerSession takes addresses of it only where they are told to be a device's. What it is told
+copy_() only, and PeerSession takes addresses of it only where they are told to be a device's. What it is told
 to do it does when a stream is synchronized, and not before.
 """
 import ctypes
@@ -67,10 +67,6 @@ class Tensor:
         assert self.values.shape == source.values.shape and non_blocking
         QUEUE.append(lambda: np.copyto(self.values, source.values))
 
-    def to(self, device, non_blocking=False):
-        assert device is GPU and non_blocking
-        return later(self.values.shape, lambda out: np.copyto(out, self.values))
-
 
 def later(shape, fill):
     """A tensor of the GPU that has its values later."""
@@ -122,9 +118,9 @@ def torch():
     """In the place of the module."""
     cuda = types.SimpleNamespace(Stream=Stream, Event=Event, current_stream=Stream, stream=lambda s: nullcontext())
 
-    def empty(n, dtype, pin_memory):
-        assert pin_memory, "the GPU's copies would not be asynchronous"
-        return Tensor(np.zeros(n, dtype), CPU)
+    def empty(shape, dtype, pin_memory=False, device=CPU):
+        assert pin_memory or device is GPU, "the GPU's copies would not be asynchronous"
+        return Tensor(np.zeros(shape, dtype), device)
 
     def cat(parts, dim):
         assert all(p.device is GPU for p in parts)
