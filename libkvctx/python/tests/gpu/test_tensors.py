@@ -20,16 +20,17 @@ CHUNK = LAYERS * NBYTES * PER_CHUNK
 SLOW = 1 << 28  # cycles of the GPU, about a sixth of a second
 
 
-@pytest.fixture(params=["process", "daemon"])
+@pytest.fixture(params=[("process", 3), ("process", 20), ("daemon", 3)])
 def make(request):
-    """An engine of its own, with room in pinned memory for three chunks."""
-    pool = request.getfixturevalue("daemon" if request.param == "daemon" else "home").pool
+    """An engine of its own, with room in pinned memory for so many chunks."""
+    by, room = request.param
+    pool = request.getfixturevalue("daemon" if by == "daemon" else "home").pool
     engines = []
 
     def make(**extra):
         caches = blocks.Caches(LAYERS, BLOCKS, NBYTES)
         engines.append(blocks.engine(os.path.join(pool.path, "default"), caches, PER_CHUNK,
-                                     staging_bytes=3 * CHUNK, **extra))
+                                     staging_bytes=room * CHUNK, **extra))
         return engines[-1]
 
     yield make
