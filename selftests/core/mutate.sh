@@ -239,6 +239,7 @@ memory-full@kmod/core/engine.h@s/return unlikely(limit) \&\& os_atomic64_read(&p
 memory-uncounted@kmod/core/index/entry.c@/^static void del_eblock/,/^}/s/os_atomic64_sub(.*/;/@memory that was given back is counted still
 memory-fattest@kmod/core/log/memory.c@s/seg->nr_eblocks \* nr >= blocks/true/@large pages pay for the memory of small ones
 memory-despair@kmod/core/log/memory.c@s/hope |= m->head\[i\] \&\& has_pages(m, m->head\[i\]);/;/@what heads have is not evicted for memory
+memory-tombs-round@kmod/core/log/reclaim.c@s/if (!seg \&\& memory)$/if (!seg \&\& memory \&\& !m->reclaim.carried)/@tombstones are carried round and round for memory
 memory-yields@kmod/core/log/reclaim.c@s/(m->refused || READ_ONCE(m->pool->memory.wanted))/m->refused/@leases do not yield for memory
 memory-reserve@kmod/core/log/memory.c@s/kvc_seg_can_go(m, /kvc_seg_evictable(m, /@memory is evicted from reserves
 memory-rises@kmod/core/pool.c@s/^\tkvc_memory_back(p);/\t;/@nobody is told of a higher limit

@@ -380,6 +380,67 @@ static void limit_rises(void **state)
 	assert_int_equal(rig_store(r, r->d, n + i, 1, LENGTH), 0);
 }
 
+/* Is there a head that has tombstones, and has had nothing else? */
+static bool tombs_alone(struct rig *r)
+{
+	const struct kvc_seg *head = r->pool->members[0].head[KVC_HEAD_NEW];
+
+	return head && head->nr_eblocks && head->data_start == r->pool->seg_blocks;
+}
+
+/*
+ * A page that takes a segment, where there are a page in another tenant's head, and tombstones that are needed: how often
+ * its store is tried, until it succeeds or nothing can be evicted
+ */
+static u32 store_beside_tombstones(u64 less)
+{
+	struct kvc_limits limits = { .quota = 1U << 20 };
+	struct rig *r = rig_small(2);
+	struct kvc_domain *d;
+	u32 i, tries;
+	int ret;
+
+	assert_int_equal(kvc_tenant_add(r->pool, "other", 0, 0, 0600, 0), 1);
+	rig_write_super(r);
+	d = rig_domain(r, 1, 0);
+	assert_int_equal(kvc_tenant_limit(r->pool, "other", &limits), 0);
+	/* an older page may be there */
+	assert_int_equal(rig_store_on(r, 1, 0, 0, LENGTH), 0);
+	rig_flush(r);
+	kvc_member_fail(r->pool, 1);
+	assert_int_equal(store_in(r, d, 0), 0);
+	for (i = 1; i < 200; i++)
+		assert_int_equal(rig_store_on(r, 0, i, i, LENGTH), 0);
+	rig_flush(r);
+	/* an extent each, until what is sealed has no room for them */
+	for (i = 1; !tombs_alone(r); i++) {
+		assert_int_equal(rig_delete(r, r->d, i), 0);
+		rig_flush(r);
+	}
+	kvc_index_limit(r->pool, kvc_index_bytes(r->pool) - less);
+	for (tries = 0, ret = -EAGAIN; tries < 200 && ret == -EAGAIN; tries++) {
+		ret = rig_store(r, r->d, 1000, 1, kvc_page_max(r->pool));
+		rig_work(r);
+	}
+	assert_true(!ret || ret == -ENOSPC);
+	kvc_domain_put(r->pool, d);
+	rig_free(r);
+	return tries;
+}
+
+/*
+ * Tombstones that are needed, as a member is lost, take as much memory in another segment: they are not carried round and
+ * round for it, ahead of a page that leaves no room in its segment for them.
+ */
+static void tombstones_stay(void **state)
+{
+	u64 less;
+
+	(void)state;
+	for (less = 0; less < 40000; less += 2000)
+		assert_in_range(store_beside_tombstones(less), 1, 4);
+}
+
 static int make_three(void **state)
 {
 	*state = rig_new(3, 96, 1U << 20, KVC_CHUNK_MIN);
@@ -418,6 +479,7 @@ static const struct CMUnitTest memory_tests[] = {
 	cmocka_unit_test_setup_teardown(attach_drops_the_oldest, make, unmake),
 	cmocka_unit_test_setup_teardown(dropped_and_deleted, make, unmake),
 	cmocka_unit_test_setup_teardown(replaced_behind_a_dropped, make_two, unmake),
+	cmocka_unit_test(tombstones_stay),
 	cmocka_unit_test_setup_teardown(left_half_way, make_three, unmake),
 	cmocka_unit_test_setup_teardown(limit_rises, make, unmake),
 };

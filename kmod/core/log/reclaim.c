@@ -80,7 +80,8 @@ static struct kvc_seg *oldest_sealed(struct kvc_member *m, bool hiding, const st
 /*
  * Segments that may hide pages go first. After a victim whose tombstones were carried the oldest goes: they would be
  * carried again, unless what they are needed for has its turn too. What was stored just now stays even then, as it does
- * with the policy: a head that few pages go to is open for long. NULL: the policy has no wish.
+ * with the policy: a head that few pages go to is open for long. Not so for memory, of which tombstones take as much
+ * wherever they are. NULL: the policy has no wish.
  */
 static struct kvc_seg *propose(struct kvc_member *m)
 {
@@ -88,21 +89,20 @@ static struct kvc_seg *propose(struct kvc_member *m)
 	bool memory;
 
 	os_lock(&m->lock);
+	memory = !short_of_segments(m);
 	if (os_atomic_read(&m->pool->nr_undead))
 		seg = oldest_sealed(m, true, NULL);
-	if (!seg && m->reclaim.carried)
-		seg = oldest_sealed(m, false, m->newest);
-	memory = !seg && !short_of_segments(m);
-	if (memory)
+	if (!seg && memory)
 		seg = kvc_memory_victim(m);
-	else if (!seg)
+	else if (!seg && m->reclaim.carried)
+		seg = oldest_sealed(m, false, m->newest);
+	if (!seg && !memory)
 		seg = kvc_lease_next(m, false);
 	os_unlock(&m->lock);
-	if (!seg && memory)
-		return NULL;
-	if (!seg)
-		return kvc_victim_choose(m);
-	kvc_victim_plan(m, seg);
+	if (seg)
+		kvc_victim_plan(m, seg);
+	else if (!memory)
+		seg = kvc_victim_choose(m);
 	return seg;
 }
 
