@@ -168,8 +168,8 @@ def told(engine, pipe):
         hashes.append(engine.round()[0])
         router.hear()
     session = engine.scheduler().connector.connector_scheduler.manager._link.session
-    chunks = {event.block_hashes[-1]: set(event.block_hashes) for event in router.stored}
-    for _ in range(50):  # a step hears what the one before has evicted
+    for _ in range(50):  # a step hears what the one before has stored and evicted
+        chunks = {event.block_hashes[-1]: set(event.block_hashes) for event in router.stored}
         pages = page_keys([last + bytes(4) for last in chunks], [0])
         there = set().union(*(blocks for blocks, n in zip(chunks.values(), session.query(pages)) if n > 0))
         if there == router.here:
