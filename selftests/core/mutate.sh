@@ -259,6 +259,7 @@ quota-wraps@kmod/core/policy/quota.c@s/return bytes > quota \&\& bytes - quota >
 quota-least@kmod/core/policy/quota.c@s/max(l->quota, segment)/l->quota/@a quota below a segment is not rounded
 quota-bound@kmod/core/policy/quota.c@s/if (kvc_seg_owner(seg) \&\& h.segs > READ_ONCE(s->reserve_segs))/if (0)/@holes keep any number of segments for a reserve
 quota-home@kmod/core/policy/quota.c@s/wanted = min_t(u64, wanted, max_t(u64, 1, .*/;/@a small quota has homes on all members
+quota-homeless@kmod/core/policy/quota.c@s/return READ_ONCE(p->quota.on) \&\& !kvc_seg_owner(victim) \&\&$/& READ_ONCE(p->quota.share[slot].homes) \&\&/@a reserve without segments of its own keeps victims
 quota-plan@kmod/core/policy/quota.c@s/return kept \&\& needed <= room.keep;/return kept;/@reserves that cannot be kept are taken
 quota-open@kmod/core/policy/quota.c@s/^\t\tkept &= .*/\t\t;/@too many tenants with segments of their own are taken
 quota-recovered@kmod/core/log/recover.c@s/^\tkvc_quota_plan(p);/\t;/@an attach does not enforce limits

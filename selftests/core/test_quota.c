@@ -47,6 +47,11 @@ static int make_small(void **state)
 	return make_with(state, 1, 12);
 }
 
+static int make_small_two(void **state)
+{
+	return make_with(state, 2, 12);
+}
+
 static int make_wide(void **state)
 {
 	return make_with(state, 1, WIDE);
@@ -768,6 +773,36 @@ static void lost_segments_keep_no_reserve(void **state)
 	assert_all_there(t, 1, i, t->next[1]);
 }
 
+/*
+ * Where a member was lost, there may be no segment of its own for a tenant with a reserve: its pages, which are among
+ * others' then, are moved when a victim has some, and do not keep it.
+ */
+static void reserve_without_a_home(void **state)
+{
+	struct two *t = *state;
+	struct kvc_domain *others = t->d[0], *third;
+	struct rig *r = t->rig;
+	u32 i;
+
+	assert_int_equal(kvc_tenant_add(r->pool, "third", 0, 0, 0600, 0), 2);
+	rig_write_super(r);
+	third = rig_domain(r, 2, 0);
+	assert_int_equal(limit(t, 0, SEGMENT, 0), 0);
+	assert_int_equal(limit(t, 1, 0, 3 * FULL * PAGE), 0);
+	kvc_member_fail(r->pool, 1);
+	rig_work(r);
+	assert_int_equal(r->pool->quota.share[1].homes, 0);
+	t->d[0] = third;
+	for (i = 0; i < 3 * FULL; i++) {
+		store_some(t, 1, 1);
+		store_some(t, 0, 3);
+	}
+	store_some(t, 0, 10 * FULL);
+	assert_all_there(t, 1, 0, t->next[1]);
+	t->d[0] = others;
+	kvc_domain_put(r->pool, third);
+}
+
 /* Pages on a member that is gone do not count where they lie beside others' either. */
 static void lost_pages_beside_others(void **state)
 {
@@ -907,6 +942,7 @@ static const struct CMUnitTest quota_tests[] = {
 	cmocka_unit_test_setup_teardown(lost_pages_do_not_count, make_members, unmake),
 	cmocka_unit_test_setup_teardown(lost_segments_do_not_count, make_members, unmake),
 	cmocka_unit_test_setup_teardown(lost_segments_keep_no_reserve, make_members, unmake),
+	cmocka_unit_test_setup_teardown(reserve_without_a_home, make_small_two, unmake),
 	cmocka_unit_test_setup_teardown(lost_pages_beside_others, make_members, unmake),
 	cmocka_unit_test_setup_teardown(refused_without_a_search, make_wide, unmake),
 	cmocka_unit_test_setup_teardown(trimming_goes_on, make_wide, unmake),

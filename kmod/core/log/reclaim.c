@@ -311,15 +311,21 @@ static int carry_tomb(struct kvc_member *m, u32 entry)
 	return kvc_tomb_carry(m, KVC_HEAD_MOVE, entry);
 }
 
-/* Would the page have to go to the move head, as a reserve keeps it? Member locked. */
+/*
+ * Would the page have to go to the move head, as a reserve keeps it? Those of a tenant without a home always do; others
+ * when no segment can be opened for them. Member locked.
+ */
 static bool goes_nowhere(const struct kvc_member *m, const struct kvc_entry *e)
 {
 	struct kvc_pool *p = m->pool;
-	u32 slot = kvc_domain(p, e->domain)->slot;
-	const struct kvc_seg *own = m->head[kvc_quota_head(p, slot, KVC_HEAD_MOVE)];
+	u32 slot = kvc_domain(p, e->domain)->slot, head = kvc_quota_head(p, slot, KVC_HEAD_MOVE);
+	const struct kvc_seg *own = m->head[head];
 
-	return kvc_quota_guards(p, m->reclaim.victim, slot) &&
-	       (!own || !kvc_seg_fits(p, own, kvc_blocks(e->length), kvc_page_rec_bytes(p, e->length)));
+	if (!kvc_quota_guards(p, m->reclaim.victim, slot))
+		return false;
+	return head == KVC_HEAD_MOVE ||
+	       (kvc_ready(m) < 2 &&
+		(!own || !kvc_seg_fits(p, own, kvc_blocks(e->length), kvc_page_rec_bytes(p, e->length))));
 }
 
 /*
@@ -330,14 +336,13 @@ static os_racy bool kept_fill(struct kvc_member *m)
 {
 	const struct kvc_seg *victim = m->reclaim.victim;
 	struct kvc_pool *p = m->pool;
+	bool all = true, any = false;
 	struct kvc_cursor c;
-	bool all, any = false;
 	u32 entry;
 
 	if (likely(!READ_ONCE(p->quota.on)) || kvc_seg_owner(victim))
 		return false;
 	os_lock(&m->lock);
-	all = kvc_ready(m) < 2;
 	kvc_cursor_init(&c);
 	for (; all && (entry = kvc_cursor_entry(p, victim, &c)) != KVC_NONE; c.index++) {
 		const struct kvc_entry *e = kvc_entry(p, entry);

@@ -22,6 +22,9 @@
  * segment's turn comes: those within a reserve are moved to the tenant's own then. Those over a quota leave the index
  * one by one when there is nothing else to evict (reclaim.c).
  *
+ * Where members were lost, or had left, the rest may not have segments to open for all: a tenant without a home has its
+ * pages beside others', and those within its reserve are moved whenever their segment's turn comes.
+ *
  * Pages and segments on a member that was lost count for neither: nobody can evict them, or has any use for them.
  */
 #include "index/index.h"
@@ -272,7 +275,7 @@ bool kvc_quota_keeps(const struct kvc_pool *p, const struct kvc_seg *seg)
 /* Is a tenant's page in a shared victim to be moved, lest the reserve is not kept? */
 bool kvc_quota_guards(const struct kvc_pool *p, const struct kvc_seg *victim, u32 slot)
 {
-	return READ_ONCE(p->quota.on) && !kvc_seg_owner(victim) && READ_ONCE(p->quota.share[slot].homes) &&
+	return READ_ONCE(p->quota.on) && !kvc_seg_owner(victim) &&
 	       within_reserve(p, victim, slot, p->super.segment_size);
 }
 
