@@ -18,7 +18,7 @@ ASAN_PROGS	+= $(REPLAY_TESTS) $(REPLAY_FAKE)
 CHECKS		+= check-replay
 INSTALLS	+= install-replay
 
-$(REPLAY_OBJ)/%.o: OBJ_CFLAGS := -Itools/replay -Ilibkvctx $(call pkg,json-c)
+$(REPLAY_OBJ)/%.o: OBJ_CFLAGS = -Itools/replay -Ilibkvctx $(call pkg,json-c)
 $(REPLAY_OBJ)/simpool.o $(REPLAY_OBJ)/tests/test_simpool.o: OBJ_CFLAGS := -Itools/replay $(KVC_CORE_CFLAGS)
 
 $(O)/bin/kvctx-replay: $(REPLAY_OBJS) $(O)/lib/libkvctx.so $(KVC_CORE_LIB)
