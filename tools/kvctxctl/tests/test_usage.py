@@ -39,15 +39,25 @@ def test_help_of_a_noun():
     assert re.findall(r"^  tenant (\w+) ", good("--help", "tenant").out, re.M) == ["add", "set", "remove", "list", "show", "stat"]
 
 
+def gets_past_the_parser(example):
+    """Somebody's example, with users that are here, and nothing that goes on for ever"""
+    if "--watch" in example:
+        example += " --count 1"
+    words = [{"vllm": "root", "5": "0.1", "9585": "/none/socket"}.get(w, w) for w in example.split()]
+    assert run(*words).status != USAGE, example
+
+
 def test_examples_are_accepted():
-    """The command line of each example gets past the parser"""
     for name in COMMANDS:
-        example = good(*name.split(), "--help").out.split("Example:\n  kvctxctl ")[1].splitlines()[0]
-        if "--watch" in example:
-            example += " --count 1"
-        words = [w.replace("vllm", "root").replace("--watch 5", "--watch 0.1") for w in example.split()]
-        words = [{"5": "0.1", "9585": "/none/socket"}.get(w, w) for w in words]
-        assert run(*words).status != USAGE, example
+        gets_past_the_parser(good(*name.split(), "--help").out.split("Example:\n  kvctxctl ")[1].splitlines()[0])
+
+
+def test_examples_of_the_page_are_accepted():
+    page = open(os.path.join(tool.OUT, "share/man/man8/kvctxctl.8")).read().replace("\\-", "-")
+    examples = re.findall("^kvctxctl (.*)$", page.split(".SH EXAMPLES")[1].split(".SH")[0], re.M)
+    assert len(examples) > 15
+    for example in examples:
+        gets_past_the_parser(example)
 
 
 def test_no_command():
