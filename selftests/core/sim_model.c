@@ -51,12 +51,14 @@ struct mkey *model_key(struct sim *s, u32 tenant, u32 keyspace, u32 id)
 
 struct mkey *model_random_key(struct sim *s)
 {
-	u32 t = rng_below(&s->rng, SIM_TENANTS), i;
+	u32 t = rng_below(&s->rng, SIM_TENANTS), key, i;
 	struct mkey *k;
 
 	for (i = 0; i < SIM_TENANTS; i++, t = (t + 1) % SIM_TENANTS)
 		if (s->tenants[t].state == T_LIVE) {
-			k = model_key(s, t, rng_below(&s->rng, SIM_KEYSPACES), rng_below(&s->rng, s->cfg.nr_keys));
+			/* one after the other, on all machines */
+			key = rng_below(&s->rng, s->cfg.nr_keys);
+			k = model_key(s, t, rng_below(&s->rng, SIM_KEYSPACES), key);
 			return k->busy ? NULL : k;
 		}
 	return NULL;
