@@ -526,6 +526,13 @@ def test_chunks_of_several_groups_pass_through_host_memory(gpu_engine):
     assert not first[4:].any() and not second[:4].any()
 
 
+def note_calls(monkeypatch, went, what, *names):
+    """Of these methods' calls went has the names, in order."""
+    for name in names:
+        monkeypatch.setattr(what, name, lambda *args, name=name, call=getattr(what, name): (
+            went.append(name), call(*args))[1])
+
+
 @pytest.mark.parametrize("load", [False, True])
 def test_device_copies_chunks_while_kvctx_moves_others(gpu_engine, monkeypatch, load):
     """With room for two chunks the second is under way before the first is waited for, and the third is not."""
@@ -533,9 +540,7 @@ def test_device_copies_chunks_while_kvctx_moves_others(gpu_engine, monkeypatch, 
     if load:
         one.store(FOUR, gpu(STORED))
     staging = one.worker._staging
-    for name in "_gather", "_scatter", "_call", "_await":
-        monkeypatch.setattr(staging, name, lambda *args, name=name, call=getattr(staging, name): (
-            went.append(name), call(*args))[1])
+    note_calls(monkeypatch, went, staging, "_gather", "_scatter", "_call", "_await")
     (one.load if load else one.store)(FOUR, gpu(STORED))
     begin, end = (["_call"], ["_await", "_scatter"]) if load else (["_gather", "_call"], ["_await"])
     assert went == begin + begin + (end + begin) * 2 + end + end
@@ -547,10 +552,8 @@ def test_device_that_fails_ends_a_job_when_all_is_done(gpu_engine, device, monke
     one = gpu_engine(peer_memory=False, extra={"staging_bytes": 2 * CHUNK})
     one.store(FOUR, gpu(STORED))
     staging, calls, went = one.worker._staging, [], []
-    for what, name in (staging, "_take_off"), (staging, "_await"), (staging, "_synchronize"), (
-            one.worker._transfers, "complete"):
-        monkeypatch.setattr(what, name, lambda *args, name=name, call=getattr(what, name): (
-            went.append(name), call(*args))[1])
+    note_calls(monkeypatch, went, staging, "_take_off", "_await", "_synchronize")
+    note_calls(monkeypatch, went, one.worker._transfers, "complete")
 
     def fail(tensor, dim, *rest, call=getattr(device.Tensor, broken)):
         calls.append(1)
