@@ -117,7 +117,7 @@ help:
 	@echo "  make test-debug    the module on a kernel that is built with KASAN, lockdep and fault injection: about an hour"
 	@echo "  make crash-mutate  break the module on purpose and see that fail"
 	@echo "  make crash-process-mutate  break that engine on purpose and see that fail"
-	@echo "  make check-arm64   the engine and the library on arm64, cross-built and emulated: about four minutes"
+	@echo "  make check-arm64   the engine and the library on arm64, cross-built and emulated: about three minutes"
 	@echo "  make hostile-test  tampered pools, attached one after another (N=1000 [SEED=])"
 	@echo "  make cuda          the CUDA kernel and example, where nvcc is"
 	@echo "  make check-gpu     these, and CUDA tensors of torch, on a machine with a GPU (PYTHON=one with torch; GPU=speed)"

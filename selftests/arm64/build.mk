@@ -4,4 +4,4 @@
 
 .PHONY: check-arm64
 check-arm64:
-	@selftests/arm64/run $(O)
+	@selftests/arm64/run $(O) $(LIB_TESTS)
