@@ -11,7 +11,7 @@
  *   core/                 the engine (core/core.h), which all may call
  *
  * Floors, lowest first; a file calls only what is below it.
- *   1  base bio cipher trace session/sqe session/tally session/tree
+ *   1  base bio cipher trace session/sqe session/tally session/tree session/watch
  *   2  data/debug data/path data/cq session/call session/lease
  *   3  data/mem data/events
  *   4  data/register
@@ -185,6 +185,7 @@ struct kvctx_pool {
 	struct delayed_work pace_work;		/* lets those begin that may */
 	struct work_struct sweep;		/* of all queues: some of those that wait gave up */
 	struct dentry *debug;			/* see data/debug.c */
+	struct kvctx_pages *pages;		/* control/event.c: who watches them; under kvctx_mutex */
 };
 
 struct kvctx_tenant {

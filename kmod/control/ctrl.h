@@ -123,12 +123,16 @@ void kvctx_genl_exit(void);					/* no lock */
 /* event.c */
 enum {
 	KVCTX_GROUP_MGMT,
+	KVCTX_GROUP_PAGES,
 };
 
 void kvctx_events_init(struct genl_family *family);		/* no lock */
 void kvctx_event_pool(u8 cmd, struct kvctx_pool *p);
 void kvctx_event_tenant(u8 cmd, struct kvctx_tenant *t);
 void kvctx_event_member(u8 cmd, struct kvctx_member *m);	/* no lock */
+int kvctx_pages_bind(int group);				/* somebody will listen to the group; no lock. 0, -EPERM, -ENOMEM */
+void kvctx_pages_begin(struct kvctx_pool *p);			/* kvctx_mutex, too */
+void kvctx_pages_end(struct kvctx_pool *p);			/* it is in no list any more */
 
 /* genl_msg.c: attributes of the objects; -EMSGSIZE when @skb is full. Or kvctx_mutex */
 size_t kvctx_msg_pool_size(u32 nr_members);

@@ -24,6 +24,7 @@ static struct genl_family kvctx_family;
 
 static const struct genl_multicast_group kvctx_groups[] = {
 	[KVCTX_GROUP_MGMT] = { .name = KVCTX_GENL_MCGRP_MGMT, .flags = GENL_MCAST_CAP_NET_ADMIN },
+	[KVCTX_GROUP_PAGES] = { .name = KVCTX_GENL_MCGRP_PAGES, .flags = GENL_MCAST_CAP_NET_ADMIN },
 };
 
 static const struct nla_policy kvctx_attach_policy[] = {
@@ -626,6 +627,7 @@ static struct genl_family kvctx_family __ro_after_init = {
 	.n_split_ops	= ARRAY_SIZE(kvctx_ops),
 	.mcgrps		= kvctx_groups,
 	.n_mcgrps	= ARRAY_SIZE(kvctx_groups),
+	.bind		= kvctx_pages_bind,
 	.resv_start_op	= KVCTX_CMD_POOL_ATTACH,
 };
 

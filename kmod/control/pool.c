@@ -418,6 +418,7 @@ static int kvctx_publish(struct kvctx_pool *p, struct netlink_ext_ack *extack)
 		list_move_tail(&p->node, &kvctx_pools);
 		kvctx_generation++;
 		kvctx_members_online(p);
+		kvctx_pages_begin(p);
 	}
 	mutex_unlock(&kvctx_mutex);
 	kvctx_tenants_keys_free(keys);
@@ -580,6 +581,7 @@ int kvctx_pool_detach(struct kvctx_pool *p, struct netlink_ext_ack *extack)
 	err = kvctx_unpublish(p, extack);
 	if (err)
 		return err;
+	kvctx_pages_end(p);
 	kvctx_debug_remove(p);
 	WRITE_ONCE(p->stopping, true);
 	kvc_pool_rest(p->core);

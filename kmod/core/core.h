@@ -155,6 +155,8 @@ int kvc_tenant_add_keyed(struct kvc_pool *p, const char *name, u32 uid, u32 gid,
 int kvc_tenant_set(struct kvc_pool *p, const char *name, u32 flags);
 int kvc_tenant_limit(struct kvc_pool *p, const char *name, const struct kvc_limits *limits);
 int kvc_tenant_remove(struct kvc_pool *p, const char *name);
+/* Its name with the NUL, when the slot is still of that epoch. No sequence of the caller's is needed */
+bool kvc_tenant_name(struct kvc_pool *p, u32 slot, u32 epoch, char name[KVC_NAME_MAX]);
 /*
  * Limits that the caller enforces. no_urgent: where it says, as long as the pool is there, that the tenant's operations
  * may not be urgent; paced: likewise, that it has a pace; pace: which. weight: of its turns. pin: a session of it is
@@ -355,6 +357,32 @@ int kvc_listen(struct kvc_pool *p, struct kvc_domain *d, struct kvc_listener *l)
 void kvc_unlisten(struct kvc_pool *p, struct kvc_listener *l);
 int kvc_events_take(struct kvc_listener *l, u32 max, u64 *lost,
 		    bool (*give)(void *arg, const struct kvc_event *events, u32 nr), void *arg);
+
+/*
+ * The pool's watcher, one at most, is told of the pages of all domains (of a lost member its owner knows). take copies
+ * up to @max of the oldest to @out and returns how many, and adds to *@lost those that were overwritten: the newest
+ * KVC_WATCHED_MAX are kept. It is woken by the first event after a take that returned 0, as a listener is, and after
+ * kvc_watch(). The watcher is the caller's memory until kvc_unwatch() returns; one thread at a time takes.
+ */
+#define KVC_WATCHED_MAX	1024U
+
+struct kvc_watched {
+	u32	slot, epoch;			/* the tenant */
+	u8	keyspace[KVC_KEYSPACE_LEN];
+	struct kvc_event event;
+};
+
+struct kvc_watcher {
+	void	(*wake)(struct kvc_watcher *w);
+	/* private */
+	u64	end, seen;		/* positions, free-running */
+	bool	idle;
+	struct kvc_watched ring[KVC_WATCHED_MAX];
+};
+
+void kvc_watch(struct kvc_pool *p, struct kvc_watcher *w);
+void kvc_unwatch(struct kvc_pool *p);
+u32 kvc_watched_take(struct kvc_pool *p, struct kvc_watcher *w, struct kvc_watched *out, u32 max, u64 *lost);
 
 /*
  * Work of a member. One thread at a time executes work of one member: next, I/O, done, in this order; a member has at

@@ -30,7 +30,7 @@
  *   leases->lock   which segments of a member are leased
  *   table->lock, domains.lock, budget.lock, requests.lock   one of them
  *   domains.shard[].lock   where domains are found
- *   domain->lock   innermost: its events
+ *   domain->lock, domains.watch_lock   innermost, one of them: events
  *
  * A segment's entries are appended under the member lock while it is OPEN (tombstones: SEALING too) and freed when it
  * is DRAINING, after all of them left the index and the last hold was dropped. So whoever sees an entry in a bucket
@@ -359,6 +359,8 @@ struct kvc_domains {
 	struct kvc_domain_shard shard[KVC_DOMAIN_SHARDS];
 	struct kvc_table table;
 	struct kvc_events *events;	/* of those that somebody listens to */
+	struct os_lock watch_lock;
+	struct kvc_watcher *watcher;	/* watch_lock, and set under lock; or NULL */
 };
 
 /*
@@ -418,6 +420,7 @@ struct kvc_pool {
 	u64	recovered_pages;
 	bool	resting;		/* nothing is stored any more: flushes close logs; set once */
 	bool	nonces;			/* entry blocks have room for them; set once, before a page is encrypted */
+	bool	heard;			/* somebody listens or watches; domains.lock, but looked at without it */
 	struct kvc_member *members;	/* KVC_MEMBERS_MAX */
 	struct os_atomic nr_members;	/* of these are there, or were, or are holes; see member.c */
 	struct kvc_table eblocks;

@@ -216,6 +216,19 @@ int kvc_tenant_remove(struct kvc_pool *p, const char *name)
 	return 0;
 }
 
+bool kvc_tenant_name(struct kvc_pool *p, u32 slot, u32 epoch, char name[KVC_NAME_MAX])
+{
+	const struct kvc_super_tenant *t = &p->super.tenants[slot];
+	bool found;
+
+	os_lock(&p->domains.lock);
+	found = (t->flags & KVC_TENANT_USED) && t->epoch == epoch;
+	if (found)
+		memcpy(name, t->name, KVC_NAME_MAX);
+	os_unlock(&p->domains.lock);
+	return found;
+}
+
 u64 kvc_tenant_evicted(const struct kvc_pool *p, u32 slot)
 {
 	return os_atomic64_read(&p->accounts[slot].evicted);

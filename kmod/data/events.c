@@ -6,16 +6,7 @@
 
 #include "op.h"
 
-/* The engine's events are the caller's, but for the byte order of the key's qualifier. */
-static_assert(sizeof(struct kvc_event) == sizeof(struct kvctx_event));
-static_assert(offsetof(struct kvc_event, kind) == offsetof(struct kvctx_event, kind));
-static_assert(offsetof(struct kvc_event, length) == offsetof(struct kvctx_event, length));
 static_assert(KVC_EVENTS_MAX == KVCTX_EVENTS_MAX);
-static_assert((u32)KVC_EVENT_STORED == (u32)KVCTX_EVENT_STORED &&
-	      (u32)KVC_EVENT_EVICTED == (u32)KVCTX_EVENT_EVICTED &&
-	      (u32)KVC_EVENT_DELETED == (u32)KVCTX_EVENT_DELETED &&
-	      (u32)KVC_EVENT_DROPPED == (u32)KVCTX_EVENT_DROPPED &&
-	      (u32)KVC_EVENT_MEMBER_LOST == (u32)KVCTX_EVENT_MEMBER_LOST);
 
 static void events_work(struct work_struct *work)
 {
@@ -38,8 +29,7 @@ static bool events_give(void *arg, const struct kvc_event *events, u32 nr)
 	u32 i;
 
 	for (i = 0; i < nr; i++) {
-		memcpy(&event, &events[i], sizeof(event));
-		event.key.qualifier = le64_to_cpu((__force __le64)event.key.qualifier);
+		kvctx_event_from(&event, &events[i]);
 		if (copy_to_user(&(*to)[i], &event, sizeof(event)))
 			return false;
 	}

@@ -2,4 +2,4 @@
 #
 # The sources here, without suffix: the module, the library and the tests are built from this one list.
 
-KVCTX_SESSION	:= sqe call tree queue park turn pace tally slots lease match
+KVCTX_SESSION	:= sqe call tree queue park turn pace tally slots lease match watch

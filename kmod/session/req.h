@@ -83,6 +83,21 @@ static inline const u8 *kvctx_key_bytes(struct kvctx_key *key)
 
 os_static_assert(sizeof(struct kvctx_key) == KVC_KEY_LEN, "a key is the engine's");
 
+/* The engine's events are the caller's, but for the byte order of the key's qualifier. */
+static inline void kvctx_event_from(struct kvctx_event *to, const struct kvc_event *from)
+{
+	memcpy(to, from, sizeof(*to));
+	to->key.qualifier = le64_to_cpu((__force __le64)to->key.qualifier);
+}
+
+os_static_assert(sizeof(struct kvc_event) == sizeof(struct kvctx_event), "an event is the engine's");
+os_static_assert(offsetof(struct kvc_event, kind) == offsetof(struct kvctx_event, kind), "its kind");
+os_static_assert(offsetof(struct kvc_event, length) == offsetof(struct kvctx_event, length), "its length");
+os_static_assert((u32)KVC_EVENT_STORED == (u32)KVCTX_EVENT_STORED && (u32)KVC_EVENT_EVICTED == (u32)KVCTX_EVENT_EVICTED &&
+		 (u32)KVC_EVENT_DELETED == (u32)KVCTX_EVENT_DELETED &&
+		 (u32)KVC_EVENT_DROPPED == (u32)KVCTX_EVENT_DROPPED &&
+		 (u32)KVC_EVENT_MEMBER_LOST == (u32)KVCTX_EVENT_MEMBER_LOST, "kinds of events");
+
 /* The server's. No lock is held, but where it says so */
 void kvctx_req_complete(struct kvctx_req *req, s32 res, u32 flags);	/* its session may be gone on return */
 int kvctx_req_attempt(struct kvctx_req *req);	/* 0: taken over; -EAGAIN: again when there is space; another error */

@@ -7,8 +7,6 @@
 #include "session.h"
 #include "share.h"
 
-/* The engine's events are the caller's, but for the byte order of the key's qualifier. */
-os_static_assert(sizeof(struct kvc_event) == sizeof(struct kvctx_event), "events");
 os_static_assert(KVC_EVENTS_MAX == KVCTX_EVENTS_MAX, "events");
 
 static void events_wake(struct kvc_listener *l)
@@ -30,9 +28,8 @@ static bool events_give(void *arg, const struct kvc_event *events, u32 nr)
 	struct kvctx_event **to = arg;
 	u32 i;
 
-	memcpy(*to, events, nr * sizeof(**to));
-	for (i = 0; i < nr; i++, ++*to)
-		(*to)->key.qualifier = le64_to_cpu((__le64)(*to)->key.qualifier);
+	for (i = 0; i < nr; i++)
+		kvctx_event_from((*to)++, &events[i]);
 	return true;
 }
 

@@ -343,6 +343,127 @@ static void reclaim_tells(void **state)
 	kvc_unlisten(r->pool, &e.l);
 }
 
+/* Whoever watches, with what it took */
+struct eye {
+	struct kvc_watcher w;		/* first */
+	struct kvc_watched got[ROOM];
+	u32	nr;
+	u64	lost;
+	u32	wakes;
+};
+
+static void on_wake_eye(struct kvc_watcher *w)
+{
+	((struct eye *)w)->wakes++;
+}
+
+static struct eye *watch(struct rig *r)
+{
+	struct eye *eye = calloc(1, sizeof(*eye));
+
+	assert_non_null(eye);
+	eye->w.wake = on_wake_eye;
+	kvc_watch(r->pool, &eye->w);
+	return eye;
+}
+
+static u32 see(struct rig *r, struct eye *eye, u32 max)
+{
+	eye->lost = 0;
+	eye->nr = kvc_watched_take(r->pool, &eye->w, eye->got, max, &eye->lost);
+	return eye->nr;
+}
+
+static void expect_seen(const struct eye *eye, u32 i, int slot, u32 space, u32 id, enum kvc_event_kind kind, u32 length)
+{
+	u8 key[KVC_KEY_LEN], keyspace[KVC_KEYSPACE_LEN];
+
+	key_make(key, id);
+	keyspace_make(keyspace, space);
+	assert_true(i < eye->nr);
+	assert_int_equal(eye->got[i].slot, slot);
+	assert_memory_equal(eye->got[i].keyspace, keyspace, KVC_KEYSPACE_LEN);
+	assert_memory_equal(eye->got[i].event.key, key, KVC_KEY_LEN);
+	assert_int_equal(eye->got[i].event.kind, kind);
+	assert_int_equal(eye->got[i].event.length, length);
+}
+
+/* All tenants and keyspaces, also one that began later, beside a listener or without any */
+static void a_watcher_sees_all(void **state)
+{
+	struct rig *r = *state;
+	struct kvc_domain *space = rig_domain(r, 0, 1), *later;
+	struct eye *eye;
+	struct ear e;
+	int slot;
+
+	assert_int_equal(rig_store(r, space, 1, 1, 100), 0);
+	eye = watch(r);
+	assert_int_equal(see(r, eye, ROOM), 0);
+	assert_int_equal(rig_store(r, r->d, 1, 1, 200), 0);
+	listen(r, space, &e);
+	assert_int_equal(rig_delete(r, space, 1), 0);
+	slot = kvc_tenant_add(r->pool, "other", 0, 0, 0600, 0);
+	assert_true(slot > 0);
+	later = rig_domain(r, (u32)slot, 2);
+	assert_int_equal(rig_store(r, later, 1, 1, 300), 0);
+	kvc_unlisten(r->pool, &e.l);
+	assert_int_equal(rig_store(r, space, 2, 1, 400), 0);
+	assert_int_equal(see(r, eye, ROOM), 4);
+	expect_seen(eye, 0, 0, 0, 1, KVC_EVENT_STORED, 200);
+	expect_seen(eye, 1, 0, 1, 1, KVC_EVENT_DELETED, 100);
+	expect_seen(eye, 2, slot, 2, 1, KVC_EVENT_STORED, 300);
+	expect_seen(eye, 3, 0, 1, 2, KVC_EVENT_STORED, 400);
+	assert_int_equal(eye->lost, 0);
+	/* woken by the first one; by the next only when nothing was left */
+	assert_int_equal(eye->wakes, 1);
+	assert_int_equal(rig_store(r, space, 3, 1, 1), 0);
+	assert_int_equal(eye->wakes, 1);
+	assert_int_equal(see(r, eye, ROOM), 1);
+	assert_int_equal(see(r, eye, ROOM), 0);
+	assert_int_equal(rig_store(r, space, 4, 1, 1), 0);
+	assert_int_equal(eye->wakes, 2);
+	kvc_unwatch(r->pool);
+	assert_int_equal(rig_store(r, space, 5, 1, 1), 0);
+	assert_int_equal(see(r, eye, ROOM), 1);
+	assert_int_equal(eye->wakes, 2);
+	/* one who listens alone is told, whether somebody watched or not */
+	listen(r, space, &e);
+	assert_int_equal(rig_store(r, space, 6, 1, 6), 0);
+	assert_int_equal(hear(&e, ROOM), 1);
+	kvc_unlisten(r->pool, &e.l);
+	kvc_domain_put(r->pool, space);
+	kvc_domain_put(r->pool, later);
+	free(eye);
+}
+
+static void what_a_watcher_misses_is_counted(void **state)
+{
+	struct rig *r = *state;
+	struct eye *eye = watch(r);
+	u32 i;
+
+	for (i = 0; i < KVC_WATCHED_MAX / 2 + 5; i++) {
+		assert_int_equal(rig_store(r, r->d, 1, i, 10 + i % 100), 0);
+		assert_int_equal(rig_delete(r, r->d, 1), 0);
+		if (i % 100 == 0)
+			rig_work(r);
+	}
+	assert_int_equal(see(r, eye, 1), 1);
+	assert_int_equal(eye->lost, 10);
+	expect_seen(eye, 0, 0, 0, 1, KVC_EVENT_STORED, 15);
+	assert_int_equal(see(r, eye, 1), 1);
+	assert_int_equal(eye->lost, 0);
+	expect_seen(eye, 0, 0, 0, 1, KVC_EVENT_DELETED, 15);
+	/* of a member that is lost its owner tells */
+	kvc_member_fail(r->pool, 1);
+	while (see(r, eye, ROOM))
+		for (i = 0; i < eye->nr; i++)
+			assert_int_not_equal(eye->got[i].event.kind, KVC_EVENT_MEMBER_LOST);
+	kvc_unwatch(r->pool);
+	free(eye);
+}
+
 static bool refuse_all(size_t size)
 {
 	(void)size;
@@ -374,6 +495,8 @@ static const struct CMUnitTest events_tests[] = {
 	T(the_oldest_are_overwritten),
 	T(a_lost_member),
 	T(reclaim_tells),
+	T(a_watcher_sees_all),
+	T(what_a_watcher_misses_is_counted),
 	T(no_memory_to_listen),
 };
 

@@ -358,6 +358,36 @@ static bool hear(void *arg, const struct kvc_event *told, u32 nr)
 	return true;
 }
 
+static void on_watched(struct kvc_watcher *w)
+{
+	(void)w;
+	count(&wakes);
+}
+
+/* From time to time nobody watches. */
+static void *watch(void *arg)
+{
+	static struct kvc_watcher w = { .wake = on_watched };
+	struct kvc_watched some[16];
+	u64 lost = 0;
+	u32 i, n, round;
+
+	(void)arg;
+	while (!is_set(&stop_users)) {
+		kvc_watch(pool, &w);
+		for (round = 0; round < 10 && !is_set(&stop_users); round++) {
+			n = kvc_watched_take(pool, &w, some, ARRAY_SIZE(some), &lost);
+			for (i = 0; i < n; i++)
+				if (!some[i].event.length || some[i].event.kind >= KVC_EVENT_MEMBER_LOST)
+					fail("watched", some[i].event.kind);
+			usleep(1000);
+		}
+		kvc_unwatch(pool);
+		memset(&w.ring, 0, sizeof(w.ring));
+	}
+	return NULL;
+}
+
 /* Keyspaces of no pages, which their sessions make and unmake */
 static void visit(struct user *u)
 {
@@ -539,7 +569,7 @@ static void set(bool *b)
 static void run(u32 nr_users, u32 seconds)
 {
 	struct user *users = calloc(nr_users, sizeof(*users));
-	pthread_t workers[PLACES], controller, grower;
+	pthread_t workers[PLACES], controller, grower, watcher;
 	u32 i;
 
 	if (!users)
@@ -548,6 +578,7 @@ static void run(u32 nr_users, u32 seconds)
 		pthread_create(&workers[i], NULL, worker, (void *)(uintptr_t)i);
 	pthread_create(&controller, NULL, control, NULL);
 	pthread_create(&grower, NULL, grow, NULL);
+	pthread_create(&watcher, NULL, watch, NULL);
 	for (i = 0; i < nr_users; i++) {
 		users[i].rng.state = i + 1;
 		users[i].slot = i % 4 == 3;
@@ -563,6 +594,7 @@ static void run(u32 nr_users, u32 seconds)
 		pthread_join(users[i].thread, NULL);
 	pthread_join(controller, NULL);
 	pthread_join(grower, NULL);
+	pthread_join(watcher, NULL);
 	set(&stop_workers);
 	for (i = 0; i < PLACES; i++) {
 		on_kick(NULL, i);

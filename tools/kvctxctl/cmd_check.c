@@ -54,13 +54,11 @@ static void damaged_page(struct check *k, const struct media_log *l, const struc
 			 const char *reason)
 {
 	struct json_object *d = damaged(k, l->d->path, "page");
-	char key[2 * KVC_KEY_LEN + 1];
 
 	k->bad_pages++;
 	if (!d)
 		return;
-	media_hex(rec->key, KVC_KEY_LEN, key);
-	out_text(d, "key", key);
+	out_hex(d, "key", rec->key, KVC_KEY_LEN);
 	out_number(d, "segment", l->id.segment);
 	out_number(d, "block", rec->block);
 	out_number(d, "chunk", chunk);

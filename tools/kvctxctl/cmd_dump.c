@@ -20,14 +20,6 @@ struct dump {
 	bool damaged;			/* something that was shown is */
 };
 
-static void add_hex(struct json_object *o, const char *key, const void *bytes, size_t n)
-{
-	char text[2 * KVC_KEY_LEN + 1];
-
-	media_hex(bytes, n, text);
-	out_text(o, key, text);
-}
-
 static void add_hex_number(struct json_object *o, const char *key, u64 num)
 {
 	char text[24];
@@ -89,7 +81,7 @@ static void add_key(struct json_object *o, const struct kvc_media_key *k)
 
 	memcpy(name, k->name, KVC_KEY_NAME_MAX);
 	out_text(o, "key", name);
-	add_hex(o, "key_check", k->check, KVC_KEY_CHECK);
+	out_hex(o, "key_check", k->check, KVC_KEY_CHECK);
 }
 
 /* The slots that are used, or were */
@@ -196,8 +188,8 @@ static struct json_object *record_json(const struct kvc_rec *rec)
 	bool page = rec->type == KVC_REC_PAGE;
 
 	out_text(o, "type", page ? "page" : "tombstone");
-	add_hex(o, "key", rec->key, KVC_KEY_LEN);
-	add_hex(o, "keyspace", rec->keyspace, KVC_KEYSPACE_LEN);
+	out_hex(o, "key", rec->key, KVC_KEY_LEN);
+	out_hex(o, "keyspace", rec->keyspace, KVC_KEYSPACE_LEN);
 	out_number(o, "tenant", rec->tenant);
 	out_number(o, "epoch", rec->epoch);
 	out_number(o, "seq", rec->seq);
@@ -212,7 +204,7 @@ static struct json_object *record_json(const struct kvc_rec *rec)
 	out_number(o, "depth", rec->depth);
 	out_bool(o, "no_crcs", rec->flags & KVC_REC_NO_CRCS);
 	if (rec->flags & KVC_REC_ENCRYPTED)
-		add_hex(o, "nonce", rec->nonce, KVC_NONCE_LEN);
+		out_hex(o, "nonce", rec->nonce, KVC_NONCE_LEN);
 	out_add(o, "crcs", crcs_json(rec));
 	return o;
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * events: what happens to pools, members and tenants, as it happens.
+ * events: what happens to pools, members, tenants and pages, as it happens.
  */
+#include <endian.h>
+#include <linux/kvctx.h>
 #include <linux/kvctx_genl.h>
 #include <string.h>
 #include <time.h>
@@ -22,6 +24,13 @@ static const struct {
 	[KVCTX_CMD_TENANT_ADD] = { "tenant_added", object_tenant },
 	[KVCTX_CMD_TENANT_SET] = { "tenant_set", object_tenant },
 	[KVCTX_CMD_TENANT_REMOVE] = { "tenant_removed", object_tenant },
+};
+
+static const char *const kinds[] = {
+	[KVCTX_EVENT_STORED] = "page_stored",
+	[KVCTX_EVENT_EVICTED] = "page_evicted",
+	[KVCTX_EVENT_DELETED] = "page_deleted",
+	[KVCTX_EVENT_DROPPED] = "page_dropped",
 };
 
 struct seen {
@@ -80,6 +89,71 @@ static bool enough(const struct seen *s)
 	return (count->set && s->nr >= count->num) || ferror(stdout);
 }
 
+/* As the records of media have it: dump shows the same */
+static struct json_object *object_page(const struct nl_object *o, const struct kvctx_event *e)
+{
+	struct json_object *obj = json_object_new_object();
+	struct kvctx_key key = e->key;
+
+	key.qualifier = htole64(key.qualifier);
+	out_text(obj, "tenant", nla_get_string(o->attrs[KVCTX_A_TENANT]));
+	out_hex(obj, "keyspace", nla_data(o->attrs[KVCTX_A_KEYSPACE]), KVCTX_KEYSPACE_LEN);
+	out_hex(obj, "key", &key, sizeof(key));
+	out_number(obj, "bytes", e->length);
+	return obj;
+}
+
+static void put_page(const struct seen *s, const char *when, const char *pool, const char *name, struct json_object *obj)
+{
+	if (s->c->json)
+		put_json(when, name, pool, obj);
+	else
+		printf("%s %-14s %s/%s %s %s %llu\n", when, name, pool, out_get_text(obj, "tenant"),
+		       out_get_text(obj, "keyspace"), out_get_text(obj, "key"),
+		       (unsigned long long)out_get_number(obj, "bytes"));
+	json_object_put(obj);
+}
+
+static void put_untold(const struct seen *s, const char *when, const char *pool, uint64_t nr)
+{
+	struct json_object *obj;
+
+	if (!s->c->json) {
+		printf("%s %-14s %s %llu events of pages were not told: too many\n", when, "lost", pool,
+		       (unsigned long long)nr);
+		return;
+	}
+	obj = json_object_new_object();
+	out_number(obj, "events", nr);
+	put_json(when, "lost", pool, obj);
+	json_object_put(obj);
+}
+
+static bool on_pages(struct seen *s, const struct nl_object *o)
+{
+	const struct nlattr *pages = o->attrs[KVCTX_A_PAGES];
+	const char *pool = o->attrs[KVCTX_A_POOL] ? nla_get_string(o->attrs[KVCTX_A_POOL]) : "";
+	struct kvctx_event e;
+	char when[40];
+	int at;
+
+	if (!pages || !o->attrs[KVCTX_A_TENANT] || !o->attrs[KVCTX_A_KEYSPACE] ||
+	    (s->c->nr_args && strcmp(pool, s->c->args[0])))
+		return true;
+	put_time(when);
+	if (o->attrs[KVCTX_A_LOST])
+		put_untold(s, when, pool, nla_get_u64(o->attrs[KVCTX_A_LOST]));
+	for (at = 0; at + (int)sizeof(e) <= nla_len(pages) && !enough(s); at += (int)sizeof(e)) {
+		memcpy(&e, (const char *)nla_data(pages) + at, sizeof(e));
+		if (!e.kind || e.kind >= sizeof(kinds) / sizeof(*kinds))
+			continue;
+		put_page(s, when, pool, kinds[e.kind], object_page(o, &e));
+		s->nr++;
+	}
+	fflush(stdout);
+	return !enough(s);
+}
+
 static bool on_event(void *arg, uint8_t cmd, const struct nl_object *o)
 {
 	struct seen *s = arg;
@@ -87,6 +161,8 @@ static bool on_event(void *arg, uint8_t cmd, const struct nl_object *o)
 	struct json_object *obj;
 	char when[40];
 
+	if (cmd == KVCTX_CMD_PAGES)
+		return on_pages(s, o);
 	if (cmd > KVCTX_CMD_MAX || !events[cmd].object)
 		return true;
 	obj = events[cmd].object(o);
@@ -122,5 +198,5 @@ int cmd_events(struct ctl *c)
 {
 	struct seen s = { .c = c };
 
-	return enough(&s) ? CTL_OK : nl_events(c, on_event, on_lost, &s);
+	return enough(&s) ? CTL_OK : nl_events(c, c->opt[OPT_PAGES].set, on_event, on_lost, &s);
 }

@@ -125,6 +125,7 @@ enum ctl_opt {
 	OPT_LISTEN,
 	OPT_WAIT,
 	OPT_UDEV,
+	OPT_PAGES,
 	OPT_NR,
 };
 

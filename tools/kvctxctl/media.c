@@ -294,12 +294,3 @@ bool media_log_next(struct media_log *l)
 	l->nr_extents++;
 	return true;
 }
-
-void media_hex(const void *bytes, size_t n, char *text)
-{
-	const u8 *b = bytes;
-
-	*text = 0;
-	for (size_t i = 0; i < n; i++)
-		sprintf(text + 2 * i, "%02x", b[i]);
-}

@@ -95,7 +95,4 @@ void media_log_start(struct media_log *l, const struct media *d, const struct kv
 		     void *buf);
 bool media_log_next(struct media_log *l);
 
-/* Lower-case hexadecimal, ended by a NUL */
-void media_hex(const void *bytes, size_t n, char *text);
-
 #endif

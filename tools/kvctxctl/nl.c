@@ -58,6 +58,8 @@ static const struct nla_policy policy[KVCTX_A_MAX + 1] = {
 	[KVCTX_A_TENANT_KEYSPACES] = { .type = NLA_U32 },
 	[KVCTX_A_TENANT_STATS] = { .type = NLA_NESTED },
 	[KVCTX_A_TENANT_KEY] = { .type = NLA_NUL_STRING },
+	[KVCTX_A_KEYSPACE] = { .minlen = 16 },
+	[KVCTX_A_LOST] = { .type = NLA_U64 },
 	[KVCTX_A_TENANT_KEY_STATE] = { .type = NLA_U32 },
 };
 
@@ -326,7 +328,7 @@ struct hearing {
 	bool (*event)(void *arg, uint8_t cmd, const struct nl_object *o);
 	bool (*lost)(void *arg);
 	void *arg;
-	bool more;
+	bool pages, more;
 };
 
 static int on_event(struct nl_msg *msg, void *arg)
@@ -344,9 +346,9 @@ static int on_event(struct nl_msg *msg, void *arg)
 }
 
 /* As a member of the group. 0 or a libnl error */
-static int join(struct nl_sock *sk)
+static int join(struct nl_sock *sk, const char *group)
 {
-	int ret = genl_ctrl_resolve_grp(sk, KVCTX_GENL_NAME, KVCTX_GENL_MCGRP_MGMT);
+	int ret = genl_ctrl_resolve_grp(sk, KVCTX_GENL_NAME, group);
 
 	return ret < 0 ? ret : nl_socket_add_membership(sk, ret);
 }
@@ -363,8 +365,10 @@ static int on_overrun(struct nl_msg *msg, void *arg)
 
 static int hear(const struct ctl *c, struct nl_sock *sk, struct hearing *h)
 {
-	int ret = nl_socket_path(c) ? nl_socket_listen(sk) : join(sk);
+	int ret = nl_socket_path(c) ? nl_socket_listen(sk, h->pages) : join(sk, KVCTX_GENL_MCGRP_MGMT);
 
+	if (!ret && h->pages && !nl_socket_path(c))
+		ret = join(sk, KVCTX_GENL_MCGRP_PAGES);
 	nl_socket_disable_seq_check(sk);
 	nl_socket_modify_cb(sk, NL_CB_VALID, NL_CB_CUSTOM, on_event, h);
 	nl_socket_modify_cb(sk, NL_CB_OVERRUN, NL_CB_CUSTOM, on_overrun, h);
@@ -389,10 +393,10 @@ static int hear(const struct ctl *c, struct nl_sock *sk, struct hearing *h)
 	return ret < 0 ? CTL_FAILED : CTL_OK;
 }
 
-int nl_events(const struct ctl *c, bool (*event)(void *arg, uint8_t cmd, const struct nl_object *o),
+int nl_events(const struct ctl *c, bool pages, bool (*event)(void *arg, uint8_t cmd, const struct nl_object *o),
 	      bool (*lost)(void *arg), void *arg)
 {
-	struct hearing h = { .event = event, .lost = lost, .arg = arg, .more = true };
+	struct hearing h = { .event = event, .lost = lost, .arg = arg, .pages = pages, .more = true };
 	struct nl_sock *sk;
 	int family, status;
 

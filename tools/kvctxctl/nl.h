@@ -45,16 +45,17 @@ int nl_request(const struct ctl *c, const struct nl_request *rq, struct json_obj
 
 /*
  * Hear of what happens, until one of the functions returns false: @event is called with the number of the command that
- * it is an answer to in form, @lost when some were not heard. An exit status; the user was told what went wrong.
+ * it is an answer to in form, @lost when some were not heard. With @pages also of pages. An exit status; the user was told
+ * what went wrong.
  */
-int nl_events(const struct ctl *c, bool (*event)(void *arg, uint8_t cmd, const struct nl_object *o),
+int nl_events(const struct ctl *c, bool pages, bool (*event)(void *arg, uint8_t cmd, const struct nl_object *o),
 	      bool (*lost)(void *arg), void *arg);
 
 /* nl_socket.c: to kvctxd, where --socket or KVCTX_SOCKET says so */
 const char *nl_socket_path(const struct ctl *c);	/* NULL: to the module */
 int nl_socket_try(const char *path);	/* does anybody answer there? 0 or an errno */
 int nl_socket_open(const struct ctl *c, struct nl_sock *sk, int *family);	/* an exit status */
-int nl_socket_listen(struct nl_sock *sk);	/* what comes from then on are events; 0 or a libnl error */
+int nl_socket_listen(struct nl_sock *sk, bool pages);	/* what comes from then on are events; 0 or a libnl error */
 void nl_socket_close(void);
 /* What a program opens to use a tenant, of whom nl_socket_path() has last told */
 void nl_node(const char *pool, const char *tenant, char *node, size_t size);

@@ -18,7 +18,9 @@
 
 #define FAMILY		NLMSG_MIN_TYPE	/* there is nobody to ask for its number */
 #define MESSAGE_MAX	65536
-#define LISTEN		255	/* kvctxd's request to be told of what happens */
+/* kvctxd's requests to be told of what happens, the second of pages too */
+#define LISTEN		255
+#define LISTEN_PAGES	254
 
 static int socket_fd = -1;
 static const char *socket_path;
@@ -115,9 +117,9 @@ int nl_socket_open(const struct ctl *c, struct nl_sock *sk, int *family)
 	return CTL_OK;
 }
 
-int nl_socket_listen(struct nl_sock *sk)
+int nl_socket_listen(struct nl_sock *sk, bool pages)
 {
-	return genl_send_simple(sk, FAMILY, LISTEN, KVCTX_GENL_VERSION, 0);
+	return genl_send_simple(sk, FAMILY, pages ? LISTEN_PAGES : LISTEN, KVCTX_GENL_VERSION, 0);
 }
 
 void nl_socket_close(void)

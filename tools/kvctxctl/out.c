@@ -54,6 +54,15 @@ void out_uuid(struct json_object *obj, const char *key, const uint8_t *uuid)
 	out_text(obj, key, text);
 }
 
+void out_hex(struct json_object *obj, const char *key, const void *bytes, size_t n)
+{
+	char text[2 * OUT_HEX_MAX + 1] = "";
+
+	for (size_t i = 0; i < n && i < OUT_HEX_MAX; i++)
+		sprintf(text + 2 * i, "%02x", ((const uint8_t *)bytes)[i]);
+	out_text(obj, key, text);
+}
+
 void out_number(struct json_object *obj, const char *key, uint64_t num)
 {
 	out_add(obj, key, need(json_object_new_uint64(num)));

@@ -35,6 +35,8 @@ struct json_object *out_array(void);
 void out_add(struct json_object *obj, const char *key, struct json_object *val);	/* takes val */
 void out_text(struct json_object *obj, const char *key, const char *text);
 void out_uuid(struct json_object *obj, const char *key, const uint8_t *uuid);
+#define OUT_HEX_MAX	64U
+void out_hex(struct json_object *obj, const char *key, const void *bytes, size_t n);	/* up to OUT_HEX_MAX, in lower case */
 void out_number(struct json_object *obj, const char *key, uint64_t num);
 void out_ratio(struct json_object *obj, const char *key, double ratio);		/* three decimals */
 void out_bool(struct json_object *obj, const char *key, bool yes);

@@ -121,6 +121,8 @@ const struct ctl_option ctl_options[OPT_NR] = {
 		"a path for a Unix socket, or [HOST:]PORT (default 127.0.0.1:9585)" },
 	[OPT_WAIT] = { "wait", 0, KIND_SECONDS, false, "SECONDS",
 		"wait so long for members that are not there yet" },
+	[OPT_PAGES] = { "pages", 0, KIND_FLAG, false, NULL,
+		"tell of pages, too" },
 	[OPT_UDEV] = { "udev", 0, KIND_FLAG, false, NULL,
 		"print it as properties for udev's IMPORT" },
 	[OPT_WRITE_BUDGET] = { "write-budget", 0, KIND_LIMIT, false, "SIZE",
@@ -448,12 +450,15 @@ const struct ctl_command ctl_commands[] = {
 		.args = {
 			{ KIND_POOL, "POOL", .optional = true, .help = "only those of this pool" },
 		},
-		.options = OPT(SOCKET) | OPT(COUNT),
+		.options = OPT(SOCKET) | OPT(COUNT) | OPT(PAGES),
 		.summary = "tell what happens to pools, members and tenants",
 		.text =
 "A line for each: when, what, and to whom; with -o json an object on one line\n"
 "that holds the pool or tenant as it was then. It goes on until interrupted.\n"
-"Who reads too slowly is told that some are missing.",
+"Who reads too slowly is told that some are missing.\n"
+"With --pages each page that is stored, evicted, deleted or dropped for its\n"
+"checksum has a line with its keyspace, key and length, within a tenth of a\n"
+"second; of a pool no more than 10240 a second, and how many others there were.",
 		.example = "kvctxctl events ctx0",
 	}, {
 		.noun = "exporter", .run = cmd_exporter,

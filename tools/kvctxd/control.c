@@ -151,6 +151,13 @@ static int control_dispatch(struct control_request *rq)
 
 /* Connections */
 
+static int control_listen(struct kvd_listener *l, int sock, bool pages)
+{
+	int err = kvd_events_listen(l, sock, pages);
+
+	return err || !pages ? err : kvd_pages_begin_all();
+}
+
 /* One packet. false: it is no request, or nobody reads the answer. @l listens from the request for it on */
 static bool control_serve(int sock, void *buf, ssize_t bytes, struct kvd_listener *l)
 {
@@ -161,8 +168,8 @@ static bool control_serve(int sock, void *buf, ssize_t bytes, struct kvd_listene
 	    nlmsg_datalen(rq.nlh) < (int)GENL_HDRLEN || rq.nlh->nlmsg_type != KVD_FAMILY)
 		return false;
 	rq.genl = nlmsg_data(rq.nlh);
-	if (rq.genl->cmd == KVD_CMD_LISTEN)
-		err = kvd_events_listen(l, sock);
+	if (rq.genl->cmd == KVD_CMD_LISTEN || rq.genl->cmd == KVD_CMD_LISTEN_PAGES)
+		err = control_listen(l, sock, rq.genl->cmd == KVD_CMD_LISTEN_PAGES);
 	else
 		err = control_dispatch(&rq);
 	kvd_answer_end(&rq, err);

@@ -20,8 +20,9 @@
 #include "kvctxd.h"
 
 #define KVD_FAMILY	NLMSG_MIN_TYPE
-/* A request of kvctxd alone: who sent it hears what the group "mgmt" does */
+/* Requests of kvctxd alone: who sent it hears what the group "mgmt" does, or that and the group "pages" */
 #define KVD_CMD_LISTEN	255
+#define KVD_CMD_LISTEN_PAGES 254
 #define KVD_MESSAGE_MAX	65536U
 
 struct kve_member;
@@ -70,18 +71,26 @@ int kvd_report_member(struct nl_msg *msg, struct kve_member *m);	/* alone, with 
 struct kvd_listener {
 	struct kvd_listener *next;
 	int sock;
+	bool pages;			/* he is told of them, too */
 	bool lost;			/* events did not fit, and he was not told so */
 };
 
 /* @l is the caller's, with @sock -1 until then; until unlisten it is told on @sock. 0, -EBUSY: it is already */
-int kvd_events_listen(struct kvd_listener *l, int sock);
+int kvd_events_listen(struct kvd_listener *l, int sock, bool pages);
+bool kvd_events_heard(bool pages);				/* by anybody, or by anybody who is told of pages */
 void kvd_events_unlisten(struct kvd_listener *l);		/* also of one that never listened */
 /* What is told when it has happened. A removal is described before it, so these two steps. NULL: nothing is to be sent */
 struct nl_msg *kvd_event_pool(uint8_t cmd, struct kvd_pool *p);
 struct nl_msg *kvd_event_tenant(uint8_t cmd, struct kvd_pool *p, const char *name);	/* the pool is held alone */
 void kvd_event_send(struct nl_msg *msg);
+struct nl_msg *kvd_event_new(uint8_t cmd);			/* to be filled, and sent or freed; NULL: likewise */
 /* The engine tells of a member: it has left the pool, or was lost */
 void kvd_event_member(struct kve_member *m, bool left);
+
+/* pages.c. 0, -ENOMEM. Nothing happens while nobody listens */
+int kvd_pages_begin(struct kvd_pool *p);			/* the pool is held, or arriving */
+int kvd_pages_begin_all(void);
+void kvd_pages_end(struct kvd_pool *p);				/* nobody holds it, nor will */
 
 /*
  * control_pool.c, control_tenant.c: what a request asks for. 0, or -errno, with a sentence in @rq->why where there is

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Who listens on the control socket is told what happens to pools, members and tenants, in the messages of the kernel's
- * group "mgmt" (kmod/control/event.c).
+ * group "mgmt" (kmod/control/event.c), and of pages if he likes (pages.c).
  *
  * A listener's connection is its thread's (control.c), which gives it here for as long as it lasts; messages are sent by
  * whoever makes what they tell of, so they may not wait for who does not read. What did not fit into his socket is made
@@ -17,11 +17,12 @@
 static struct kvd_listener *events_listeners;		/* events_lock, the innermost */
 static pthread_mutex_t events_lock = PTHREAD_MUTEX_INITIALIZER;
 
-int kvd_events_listen(struct kvd_listener *l, int sock)
+int kvd_events_listen(struct kvd_listener *l, int sock, bool pages)
 {
 	if (l->sock >= 0)
 		return -EBUSY;
 	l->sock = sock;
+	l->pages = pages;
 	l->lost = false;
 	pthread_mutex_lock(&events_lock);
 	l->next = events_listeners;
@@ -43,14 +44,15 @@ void kvd_events_unlisten(struct kvd_listener *l)
 	pthread_mutex_unlock(&events_lock);
 }
 
-static bool events_heard(void)
+bool kvd_events_heard(bool pages)
 {
-	bool heard;
+	const struct kvd_listener *l;
 
 	pthread_mutex_lock(&events_lock);
-	heard = events_listeners;
+	for (l = events_listeners; l && pages && !l->pages; l = l->next)
+		;
 	pthread_mutex_unlock(&events_lock);
-	return heard;
+	return l;
 }
 
 static bool events_give(const struct kvd_listener *l, const struct nlmsghdr *nlh)
@@ -58,13 +60,21 @@ static bool events_give(const struct kvd_listener *l, const struct nlmsghdr *nlh
 	return send(l->sock, nlh, nlh->nlmsg_len, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0;
 }
 
+static bool events_of_pages(struct nl_msg *msg)
+{
+	return ((const struct genlmsghdr *)nlmsg_data(nlmsg_hdr(msg)))->cmd == KVCTX_CMD_PAGES;
+}
+
 static void events_send(struct nl_msg *msg)
 {
 	static const struct nlmsghdr overrun = { .nlmsg_len = NLMSG_HDRLEN, .nlmsg_type = NLMSG_OVERRUN };
+	bool pages = events_of_pages(msg);
 	struct kvd_listener *l;
 
 	pthread_mutex_lock(&events_lock);
 	for (l = events_listeners; l; l = l->next) {
+		if (pages && !l->pages)
+			continue;
 		if (l->lost && events_give(l, &overrun))
 			l->lost = false;
 		if (l->lost || !events_give(l, nlmsg_hdr(msg)))
@@ -74,9 +84,9 @@ static void events_send(struct nl_msg *msg)
 }
 
 /* NULL: nobody listens, or no memory: an event that is lost for all */
-static struct nl_msg *events_new(uint8_t cmd)
+struct nl_msg *kvd_event_new(uint8_t cmd)
 {
-	struct nl_msg *msg = events_heard() ? nlmsg_alloc_size(KVD_MESSAGE_MAX) : NULL;
+	struct nl_msg *msg = kvd_events_heard(cmd == KVCTX_CMD_PAGES) ? nlmsg_alloc_size(KVD_MESSAGE_MAX) : NULL;
 
 	if (msg && !genlmsg_put(msg, 0, 0, KVD_FAMILY, 0, 0, cmd, KVCTX_GENL_VERSION)) {
 		nlmsg_free(msg);
@@ -95,14 +105,14 @@ static struct nl_msg *events_filled(struct nl_msg *msg, int nle)
 
 struct nl_msg *kvd_event_pool(uint8_t cmd, struct kvd_pool *p)
 {
-	struct nl_msg *msg = events_new(cmd);
+	struct nl_msg *msg = kvd_event_new(cmd);
 
 	return msg ? events_filled(msg, kvd_report_pool(msg, p)) : NULL;
 }
 
 struct nl_msg *kvd_event_tenant(uint8_t cmd, struct kvd_pool *p, const char *name)
 {
-	struct nl_msg *msg = events_new(cmd);
+	struct nl_msg *msg = kvd_event_new(cmd);
 	struct kvd_tenant *t;
 	int nle = -NLE_OBJ_NOTFOUND;
 
@@ -126,7 +136,7 @@ void kvd_event_send(struct nl_msg *msg)
 
 void kvd_event_member(struct kve_member *m, bool left)
 {
-	struct nl_msg *msg = events_new(left ? KVCTX_CMD_POOL_REMOVE : KVCTX_CMD_MEMBER_LOST);
+	struct nl_msg *msg = kvd_event_new(left ? KVCTX_CMD_POOL_REMOVE : KVCTX_CMD_MEMBER_LOST);
 
 	if (msg)
 		kvd_event_send(events_filled(msg, kvd_report_member(msg, m)));

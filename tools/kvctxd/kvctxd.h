@@ -201,6 +201,7 @@ struct kvd_pool {
 	struct kvd_tenant *tenants;
 	uint32_t users;			/* who holds it; kvd_lock, as the next */
 	bool changes, gone;		/* somebody changes it; it is on the list no more */
+	struct kvd_pages *pages;	/* see pages.c */
 };
 
 extern pthread_mutex_t kvd_lock;

@@ -18,8 +18,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "control.h"
 #include "engine.h"
-#include "kvctxd.h"
 
 pthread_mutex_t kvd_lock = PTHREAD_MUTEX_INITIALIZER;
 struct kvd_pool *kvd_pools;
@@ -323,6 +323,8 @@ int kvd_pool_attach(const char *dir, struct kvd_pool **out, char *why)
 		kvd_pools = p;
 		pthread_mutex_unlock(&kvd_lock);
 		*out = p;
+		/* without memory for it nobody is told of its pages */
+		kvd_pages_begin(p);
 	}
 	pthread_mutex_unlock(&pools_arrive);
 	if (err) {
@@ -353,5 +355,6 @@ int kvd_pool_detach(struct kvd_pool *p, char *why)
 	while (p->users > 1)
 		pthread_cond_wait(&pools_changed, &kvd_lock);
 	pthread_mutex_unlock(&kvd_lock);
+	kvd_pages_end(p);
 	return pool_let_go(p, why);
 }

@@ -26,6 +26,7 @@ int kvc_domains_init(struct kvc_pool *p)
 	u32 i;
 
 	os_lock_init(&all->lock);
+	os_lock_init(&all->watch_lock);
 	all->max = KVC_DOMAINS_MAX - ON_THE_WAY;
 	all->sure = KVC_KEYSPACES_SURE;
 	INIT_LIST_HEAD(&all->dead);

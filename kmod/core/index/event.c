@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR LGPL-2.1-or-later
 /*
- * Events: what listeners are told of the pages of a domain.
+ * Events: what listeners are told of the pages of a domain, and the pool's watcher of those of all.
  *
  * A domain that somebody listens to has a ring of its newest events, whose positions are free-running; each listener
  * has a position of its own in it. Who adds one waits for nobody: the oldest is overwritten. All of it, the ring's
  * existence too, is under domain->lock, which is held for as long as it takes to copy a few events. The chain of all
- * rings is under domains.lock.
+ * rings is under domains.lock. The watcher has its own ring, under watch_lock.
  */
 #include "index/index.h"
 
@@ -51,12 +51,35 @@ static void add(struct kvc_domain *d, const struct kvc_event *event)
 	os_unlock_inner(&d->lock);
 }
 
-void kvc_event_add(struct kvc_domain *d, enum kvc_event_kind kind, const struct kvc_entry *e)
+static void add_watched(struct kvc_pool *p, const struct kvc_domain *d, const struct kvc_event *event)
+{
+	struct kvc_watched *to;
+	struct kvc_watcher *w;
+
+	os_lock_inner(&p->domains.watch_lock);
+	w = p->domains.watcher;
+	if (w) {
+		to = &w->ring[w->end++ % KVC_WATCHED_MAX];
+		to->slot = d->slot;
+		to->epoch = d->epoch;
+		memcpy(to->keyspace, d->keyspace, KVC_KEYSPACE_LEN);
+		to->event = *event;
+		if (w->idle)
+			w->wake(w);
+		w->idle = false;
+	}
+	os_unlock_inner(&p->domains.watch_lock);
+}
+
+void kvc_event_add(struct kvc_pool *p, struct kvc_domain *d, enum kvc_event_kind kind, const struct kvc_entry *e)
 {
 	struct kvc_event event = { .kind = kind, .length = e->length };
 
 	memcpy(event.key, e->key, KVC_KEY_LEN);
-	add(d, &event);
+	if (READ_ONCE(d->events))
+		add(d, &event);
+	if (READ_ONCE(p->domains.watcher))
+		add_watched(p, d, &event);
 }
 
 void kvc_event_lost(struct kvc_pool *p)
@@ -68,6 +91,55 @@ void kvc_event_lost(struct kvc_pool *p)
 	for (ev = p->domains.events; ev; ev = ev->next)
 		add(ev->domain, &event);
 	os_unlock(&p->domains.lock);
+}
+
+/* Domains locked. */
+static void update_heard(struct kvc_pool *p)
+{
+	WRITE_ONCE(p->heard, p->domains.events || p->domains.watcher);
+}
+
+static void set_watcher(struct kvc_pool *p, struct kvc_watcher *w)
+{
+	os_lock(&p->domains.lock);
+	os_lock_inner(&p->domains.watch_lock);
+	WRITE_ONCE(p->domains.watcher, w);
+	os_unlock_inner(&p->domains.watch_lock);
+	update_heard(p);
+	os_unlock(&p->domains.lock);
+}
+
+void kvc_watch(struct kvc_pool *p, struct kvc_watcher *w)
+{
+	w->end = 0;
+	w->seen = 0;
+	w->idle = true;
+	set_watcher(p, w);
+}
+
+void kvc_unwatch(struct kvc_pool *p)
+{
+	set_watcher(p, NULL);
+}
+
+u32 kvc_watched_take(struct kvc_pool *p, struct kvc_watcher *w, struct kvc_watched *out, u32 max, u64 *lost)
+{
+	u64 ahead;
+	u32 n, i;
+
+	os_lock(&p->domains.watch_lock);
+	ahead = w->end - w->seen;
+	if (ahead > KVC_WATCHED_MAX) {
+		*lost += ahead - KVC_WATCHED_MAX;
+		ahead = KVC_WATCHED_MAX;
+		w->seen = w->end - ahead;
+	}
+	n = min_t(u64, ahead, max);
+	for (i = 0; i < n; i++)
+		out[i] = w->ring[w->seen++ % KVC_WATCHED_MAX];
+	w->idle = !n;
+	os_unlock(&p->domains.watch_lock);
+	return n;
 }
 
 int kvc_listen(struct kvc_pool *p, struct kvc_domain *d, struct kvc_listener *l)
@@ -85,6 +157,7 @@ int kvc_listen(struct kvc_pool *p, struct kvc_domain *d, struct kvc_listener *l)
 		fresh->next = p->domains.events;
 		p->domains.events = fresh;
 		WRITE_ONCE(d->events, fresh);
+		update_heard(p);
 		fresh = NULL;
 	}
 	l->domain = d;
@@ -117,6 +190,7 @@ void kvc_unlisten(struct kvc_pool *p, struct kvc_listener *l)
 		while (*chain != unheard)
 			chain = &(*chain)->next;
 		*chain = unheard->next;
+		update_heard(p);
 	}
 	os_unlock_inner(&d->lock);
 	os_unlock(&p->domains.lock);

@@ -145,8 +145,8 @@ void kvc_page_publish(struct kvc_pool *p, struct kvc_shard *sh, u32 entry)
 	sh->pages++;
 	sh->bytes += e->length;
 	/* one that only moved is there as before */
-	if (unlikely(READ_ONCE(d->events)) && !e->copy)
-		kvc_event_add(d, KVC_EVENT_STORED, e);
+	if (unlikely(READ_ONCE(p->heard)) && !e->copy)
+		kvc_event_add(p, d, KVC_EVENT_STORED, e);
 }
 
 void kvc_page_drop(struct kvc_pool *p, u32 bucket, u32 entry)

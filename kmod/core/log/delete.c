@@ -14,7 +14,7 @@ static void lose(struct kvc_pool *p, struct kvc_domain *d, u32 bucket, u32 entry
 {
 	kvc_page_lose(p, bucket, entry);
 	kvc_shard(p, bucket)->deletes++;
-	kvc_event(d, KVC_EVENT_DELETED, kvc_entry(p, entry));
+	kvc_event(p, d, KVC_EVENT_DELETED, kvc_entry(p, entry));
 }
 
 /* Delete what needs no tombstone. 0, -ENOENT, or 1 with the page's segment when it needs one. Shard locked. */

@@ -111,7 +111,7 @@ void kvc_drop_bad(struct kvc_pool *p, u32 entry)
 	if (kvc_entry(p, entry)->state == KVC_E_LIVE) {
 		kvc_seg_undead(p, kvc_entry_seg(p, entry));
 		kvc_page_lose(p, bucket, entry);
-		kvc_event(kvc_domain(p, kvc_entry(p, entry)->domain), KVC_EVENT_DROPPED, kvc_entry(p, entry));
+		kvc_event(p, kvc_domain(p, kvc_entry(p, entry)->domain), KVC_EVENT_DROPPED, kvc_entry(p, entry));
 	}
 	sh->bad_pages++;
 	os_unlock(&sh->lock);

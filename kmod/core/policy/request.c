@@ -587,7 +587,7 @@ bool kvc_page_evict(struct kvc_pool *p, u32 entry, const struct os_atomic *lease
 			kvc_budget_note(p, d, kvc_entry(p, entry)->key);
 			sh->evicted++;
 			os_atomic64_add(&(p->accounts + d->slot)->evicted, 1);
-			kvc_event(d, KVC_EVENT_EVICTED, kvc_entry(p, entry));
+			kvc_event(p, d, KVC_EVENT_EVICTED, kvc_entry(p, entry));
 		}
 	}
 	os_unlock(&sh->lock);

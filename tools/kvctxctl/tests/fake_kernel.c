@@ -37,6 +37,7 @@
 
 #define FAMILY		29
 #define GROUP		31
+#define GROUP_PAGES	32
 #define QUEUE		64
 
 static struct {
@@ -475,6 +476,10 @@ static void resolve(const struct nlmsghdr *rq)
 	nla_put_u32(msg, CTRL_ATTR_MCAST_GRP_ID, GROUP);
 	nla_put_string(msg, CTRL_ATTR_MCAST_GRP_NAME, KVCTX_GENL_MCGRP_MGMT);
 	nla_nest_end(msg, group);
+	group = nla_nest_start(msg, 2);
+	nla_put_u32(msg, CTRL_ATTR_MCAST_GRP_ID, GROUP_PAGES);
+	nla_put_string(msg, CTRL_ATTR_MCAST_GRP_NAME, KVCTX_GENL_MCGRP_PAGES);
+	nla_nest_end(msg, group);
 	nla_nest_end(msg, groups);
 	push(msg);
 	push_status(rq, 0, NULL);
@@ -528,6 +533,39 @@ static void push_events(void)
 	push_pool(&rq.nlh, "ctx1", 0);
 }
 
+static void push_some_pages(const char *pool, const char *tenant, uint64_t lost, const struct kvctx_event *pages, int nr)
+{
+	struct {
+		struct nlmsghdr nlh;
+		struct genlmsghdr genl;
+	} rq = { .genl.cmd = KVCTX_CMD_PAGES };
+	struct nl_msg *msg = object(&rq.nlh, 0);
+	uint8_t keyspace[KVCTX_KEYSPACE_LEN] = { 0xab, [15] = 1 };
+
+	nla_put_string(msg, KVCTX_A_POOL, pool);
+	nla_put_string(msg, KVCTX_A_TENANT, tenant);
+	nla_put(msg, KVCTX_A_KEYSPACE, sizeof(keyspace), keyspace);
+	nla_put(msg, KVCTX_A_PAGES, nr * (int)sizeof(*pages), pages);
+	if (lost)
+		nla_put_u64(msg, KVCTX_A_LOST, lost);
+	push(msg);
+}
+
+/* Of pages: one comes and goes, one of a kind that nobody knows yet, others were not told */
+static void push_pages(void)
+{
+	struct kvctx_event pages[] = {
+		{ .kind = KVCTX_EVENT_STORED, .length = 4096 }, { .kind = 77, .length = 1 },
+		{ .kind = KVCTX_EVENT_EVICTED, .length = 4096 },
+	};
+
+	for (size_t i = 0; i < sizeof(pages) / sizeof(*pages); i++)
+		pages[i].key = (struct kvctx_key){ .digest = { 0xfe, [31] = 7 }, .qualifier = 0x102 };
+	push_some_pages("ctx0", "llama", 0, pages, 3);
+	pages[0].kind = KVCTX_EVENT_DELETED;
+	push_some_pages("ctx1", "llama", 12345, pages, 1);
+}
+
 int __wrap_setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 {
 	if (level == SOL_NETLINK && name == NETLINK_EXT_ACK)
@@ -541,6 +579,9 @@ int __wrap_nl_socket_add_membership(struct nl_sock *sk, int group)
 		return -NLE_PERM;
 	fake_log("joins %d", group);
 	joined = true;
-	push_events();
+	if (group == GROUP_PAGES)
+		push_pages();
+	else
+		push_events();
 	return 0;
 }

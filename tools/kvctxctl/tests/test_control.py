@@ -443,6 +443,25 @@ def test_events():
     bad(NODEV, "there is no kvctxd", "events", "--socket", "/nonexistent/control")
 
 
+def test_events_of_pages():
+    r = good("events", "--pages", "--count", "7")
+    assert r.log == ["joins 31", "joins 32"], r
+    key = "fe" + 30 * "00" + "07" + "0201" + 6 * "00"
+    keyspace = "ab" + 14 * "00" + "01"
+    assert [" ".join(line.split()[1:]) for line in r.out.splitlines()][-4:] == [
+        f"page_stored ctx0/llama {keyspace} {key} 4096", f"page_evicted ctx0/llama {keyspace} {key} 4096",
+        "lost ctx1 12345 events of pages were not told: too many", f"page_deleted ctx1/llama {keyspace} {key} 4096"], r
+    events = [json.loads(line) for line in good("events", "--pages", "--count", "7", "-o", "json").out.splitlines()][-4:]
+    assert [(e["event"], e["pool"]) for e in events] == [
+        ("page_stored", "ctx0"), ("page_evicted", "ctx0"), ("lost", "ctx1"), ("page_deleted", "ctx1")], events
+    assert events[0]["object"] == {"tenant": "llama", "keyspace": keyspace, "key": key, "bytes": 4096}, events
+    assert events[2]["object"] == {"events": 12345}, events
+    # in the middle of a message, too
+    assert good("events", "--pages", "--count", "5").out.splitlines()[-1].split()[1] == "page_stored"
+    r = good("events", "--pages", "--count", "3", "ctx1")
+    assert "ctx0" not in r.out and r.out.splitlines()[-1].split()[1] == "page_deleted", r
+
+
 def test_kernel_sentence_is_shown():
     for args in EVERY:
         r = bad(FAILED, "sessions are open, 2 of them", *args, errno=16, why="sessions are open, 2 of them")

@@ -424,6 +424,62 @@ def test_events_that_nobody_reads(daemon):
     reader.join(20)
 
 
+def test_events_of_pages(daemon):
+    """Who asks for them is told of pages of every tenant, and nobody else is; a pool that comes is watched, too."""
+    quiet, _, others = listener(daemon)
+    p, reader, events = listener(daemon, "--pages")
+
+    def pages(pool):
+        return [e for e in events() if e["event"].startswith("page_") and e["pool"] == pool]
+    sessions = [opened(daemon) for _ in range(3)]
+    for n, c in enumerate(sessions):
+        store(c, b"page%d" % n, 4096 * (n + 1))
+    until(lambda: len(pages("kv0")) == 3, "three pages")
+    expect([("page_stored", {"tenant": "default", "keyspace": b"k".ljust(16, b"\0").hex(), "bytes": 4096 * (n + 1),
+                             "key": (b"page%d" % n).ljust(40, b"\0").hex()}) for n in range(3)],
+           [(e["event"], e["object"]) for e in pages("kv0")])
+    path = blank(daemon, "later")
+    subprocess.run([*daemon.program("bin/kvctxctl"), "pool", "format", "t", path, "--force", "--segment-size", "1M"], check=True,
+                   stdout=subprocess.DEVNULL)
+    daemon.ctl("pool", "attach", path)
+    late = opened(daemon, "../t/default")
+    store(late, b"late", 100)
+    until(lambda: pages("t"), "a page of the pool that came")
+    late.close()
+    until(lambda: not daemon.ctl("pool", "detach", "t", ok=False).returncode, "the detach")
+    p.terminate()
+    p.wait(20)
+    reader.join(20)
+    # one who comes when nobody listened any more
+    p, reader, events = listener(daemon, "--pages")
+    sessions.append(opened(daemon))
+    store(sessions[-1], b"again", 4096)
+    until(lambda: pages("kv0"), "one page")
+    expect([b"again".ljust(40, b"\0").hex()], [e["object"]["key"] for e in pages("kv0")])
+    expect([], [e for e in others() if e["event"].startswith("page_")])
+    for c in sessions:
+        c.close()
+    for one in (p, quiet):
+        one.terminate()
+        one.wait(20)
+
+
+def test_tsan_events_of_pages(daemon):
+    """Listeners come and go while pages do."""
+    writer = client(daemon, "busy")
+    for n in range(5):
+        p, reader, events = listener(daemon, "--pages")
+        c = opened(daemon)
+        store(c, b"round%d" % n, 4096)
+        c.close()
+        until(lambda: any(e["event"].startswith("page_") for e in events()), "a page")  # pylint: disable=cell-var-from-loop
+        p.terminate()
+        p.wait(20)
+        reader.join(20)
+    writer.kill()
+    writer.communicate()
+
+
 def blank(daemon, name, size=64 << 20):
     path = daemon.folder + "/" + name
     with open(path, "wb") as f:
