@@ -93,7 +93,8 @@ static inline void kvctx_event_from(struct kvctx_event *to, const struct kvc_eve
 os_static_assert(sizeof(struct kvc_event) == sizeof(struct kvctx_event), "an event is the engine's");
 os_static_assert(offsetof(struct kvc_event, kind) == offsetof(struct kvctx_event, kind), "its kind");
 os_static_assert(offsetof(struct kvc_event, length) == offsetof(struct kvctx_event, length), "its length");
-os_static_assert((u32)KVC_EVENT_STORED == (u32)KVCTX_EVENT_STORED && (u32)KVC_EVENT_EVICTED == (u32)KVCTX_EVENT_EVICTED &&
+os_static_assert((u32)KVC_EVENT_STORED == (u32)KVCTX_EVENT_STORED &&
+		 (u32)KVC_EVENT_EVICTED == (u32)KVCTX_EVENT_EVICTED &&
 		 (u32)KVC_EVENT_DELETED == (u32)KVCTX_EVENT_DELETED &&
 		 (u32)KVC_EVENT_DROPPED == (u32)KVCTX_EVENT_DROPPED &&
 		 (u32)KVC_EVENT_MEMBER_LOST == (u32)KVCTX_EVENT_MEMBER_LOST, "kinds of events");

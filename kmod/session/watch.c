@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR LGPL-2.1-or-later
 /*
- * Telling who operates a pool which pages come and go: with a lag of KVCTX_WATCH_MS, and no more than KVC_WATCHED_MAX of
- * them each time. What is told of one page keeps its order; what is told of different ones need not.
+ * Telling who operates a pool which pages come and go: with a lag of KVCTX_WATCH_MS, and no more than KVC_WATCHED_MAX
+ * of them each time. What is told of one page keeps its order; what is told of different ones need not.
  */
 #include "session/watch.h"
 #include "session/req.h"

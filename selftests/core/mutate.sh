@@ -43,12 +43,16 @@ directory-bare@kmod/core/index/bucket.c@s/^\t\tmemcpy(dir->chunk, .*/\t\t;/@a bi
 directory-first@kmod/core/index/bucket.c@s/t->dir->room \* sizeof/t->nr_chunks * sizeof/@the first directory is used before it has a chunk
 sweep-short@kmod/core/index/index.c@s/there = number < sh->table.nr;/there = number + 1 < sh->table.nr;/@a sweep leaves out the last bucket
 event-silent@kmod/core/policy/request.c@/KVC_EVENT_EVICTED/d@nobody hears of evictions
-event-moves@kmod/core/index/index.c@s/READ_ONCE(d->events)) \&\& !e->copy/READ_ONCE(d->events))/@a page that moves is told as stored
+event-moves@kmod/core/index/index.c@s/READ_ONCE(p->heard)) \&\& !e->copy/READ_ONCE(p->heard))/@a page that moves is told as stored
 event-lost@kmod/core/index/event.c@s/l->lost += ahead - KVC_EVENTS_MAX;/;/@nobody learns of events that were overwritten
 event-skips@kmod/core/index/event.c@s/if (ahead > KVC_EVENTS_MAX)/if (0)/@who is too late gets newer events for older ones
 event-refused@kmod/core/index/event.c@s/^\t\t\tif (!taken)/\t\t\tl->seen += n;\n\t\t\tif (!taken)/@events that could not be given are gone
 event-wakes@kmod/core/index/event.c@s/^\t\tl->idle = false;/\t\t;/@a listener is woken by those that it will find anyway
 event-asleep@kmod/core/index/event.c@s/^\t\tl->idle = true;/\t\t;/@a listener is woken once and never again
+watch-lost@kmod/core/index/event.c@s/\*lost += ahead - KVC_WATCHED_MAX;/;/@nobody learns of events that a watcher missed
+watch-asleep@kmod/core/index/event.c@s/^\tw->idle = !n;/\t;/@a watcher is woken once and never again
+watch-alone@kmod/core/index/event.c@s/^\tif (READ_ONCE(p->domains.watcher))/\tif (READ_ONCE(p->domains.watcher) \&\& READ_ONCE(d->events))/@a watcher sees what has a listener, too
+watch-deaf@kmod/core/index/event.c@s/p->domains.events || p->domains.watcher/p->domains.watcher/@who listens hears nothing unless somebody watches
 tomb-victim@kmod/core/log/log.h@s/return (u32)e->depth << 18 |/return/@a tombstone forgets half of its victim
 keyspace-mix@kmod/core/index/domain.c@s/memcmp(d->keyspace, keyspace, KVC_KEYSPACE_LEN)/memcmp(d->keyspace, keyspace, 8)/@half of the keyspace is not compared
 epoch@kmod/core/index/domain.c@s/(epoch \&\& \*epoch != t->epoch)/0/@recovery believes records of removed tenants

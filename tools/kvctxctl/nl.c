@@ -345,12 +345,20 @@ static int on_event(struct nl_msg *msg, void *arg)
 	return h->more ? NL_OK : NL_STOP;
 }
 
-/* As a member of the group. 0 or a libnl error */
-static int join(struct nl_sock *sk, const char *group)
+/*
+ * As a member of the group, or of both. 0 or a libnl error. Who is in one is told of what happens at once: that is no
+ * answer to what number the other has.
+ */
+static int join(struct nl_sock *sk, bool with_pages)
 {
-	int ret = genl_ctrl_resolve_grp(sk, KVCTX_GENL_NAME, group);
+	int mgmt = genl_ctrl_resolve_grp(sk, KVCTX_GENL_NAME, KVCTX_GENL_MCGRP_MGMT), pages = 0, ret;
 
-	return ret < 0 ? ret : nl_socket_add_membership(sk, ret);
+	if (mgmt >= 0 && with_pages)
+		pages = genl_ctrl_resolve_grp(sk, KVCTX_GENL_NAME, KVCTX_GENL_MCGRP_PAGES);
+	if (mgmt < 0 || pages < 0)
+		return mgmt < 0 ? mgmt : pages;
+	ret = nl_socket_add_membership(sk, mgmt);
+	return ret < 0 || !with_pages ? ret : nl_socket_add_membership(sk, pages);
 }
 
 /* kvctxd's way to say that some did not fit */
@@ -365,10 +373,8 @@ static int on_overrun(struct nl_msg *msg, void *arg)
 
 static int hear(const struct ctl *c, struct nl_sock *sk, struct hearing *h)
 {
-	int ret = nl_socket_path(c) ? nl_socket_listen(sk, h->pages) : join(sk, KVCTX_GENL_MCGRP_MGMT);
+	int ret = nl_socket_path(c) ? nl_socket_listen(sk, h->pages) : join(sk, h->pages);
 
-	if (!ret && h->pages && !nl_socket_path(c))
-		ret = join(sk, KVCTX_GENL_MCGRP_PAGES);
 	nl_socket_disable_seq_check(sk);
 	nl_socket_modify_cb(sk, NL_CB_VALID, NL_CB_CUSTOM, on_event, h);
 	nl_socket_modify_cb(sk, NL_CB_OVERRUN, NL_CB_CUSTOM, on_overrun, h);

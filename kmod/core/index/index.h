@@ -174,7 +174,8 @@ static inline u32 kvc_summed(const struct kvc_pool *p, const struct kvc_entry *e
 }
 
 void kvc_event_add(struct kvc_pool *p, struct kvc_domain *d, enum kvc_event_kind kind, const struct kvc_entry *e);
-static inline void kvc_event(struct kvc_pool *p, struct kvc_domain *d, enum kvc_event_kind kind, const struct kvc_entry *e)
+static inline void kvc_event(struct kvc_pool *p, struct kvc_domain *d, enum kvc_event_kind kind,
+			     const struct kvc_entry *e)
 {
 	if (unlikely(READ_ONCE(p->heard)))
 		kvc_event_add(p, d, kind, e);
