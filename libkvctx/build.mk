@@ -6,7 +6,8 @@ LIBKVCTX_SONAME	:= libkvctx.so.0
 LIBKVCTX_SO	:= $(O)/lib/libkvctx.so
 LIBKVCTX_A	:= $(O)/lib/libkvctx.a
 LIBKVCTX_MAP	:= libkvctx/libkvctx.map
-LIBKVCTX_H	:= libkvctx/kvctx.h libkvctx/kvctx_uring.h
+LIBKVCTX_PARTS	:= $(addprefix libkvctx/kvctx_,session.h queue.h stage.h)
+LIBKVCTX_H	:= libkvctx/kvctx.h $(LIBKVCTX_PARTS) libkvctx/kvctx_uring.h
 LIBKVCTX_SRC	:= handle mem ring wait queue sync batch slots stage paths crc keys text inline
 LIBKVCTX_SERVERS := sys sys_kernel
 LIBKVCTX_ABOVE	:= $(LIBKVCTX_SRC:%=$(O)/obj/libkvctx/%.o)

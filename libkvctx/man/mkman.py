@@ -211,7 +211,11 @@ def main():
     enums = enumerations(text)
     for path in headers:
         header = path.read_text()
-        include = f"linux/{path.name}" if path.parent.name == "linux" else path.name
+        whole = path.parent / "kvctx.h"
+        if path.parent.name == "linux":
+            include = f"linux/{path.name}"
+        else:
+            include = whole.name if whole.exists() and f'"{path.name}"' in whole.read_text() else path.name
         comments = [Comment(*found[:4]) for found in DOC.findall(header)]
         missing = set(FUNCTION.findall(header)) ^ {c.name for c in comments}
         if missing:
