@@ -5,3 +5,8 @@
 .PHONY: check-arm64
 check-arm64:
 	@selftests/arm64/run $(O) $(LIB_TESTS)
+
+# The module there, in an emulated machine: see guest
+.PHONY: check-arm64-guest
+check-arm64-guest:
+	@selftests/arm64/guest $(O)

@@ -41,7 +41,7 @@ put_scripts() {
 	local f
 
 	cd "$repo"
-	find selftests/kvctx selftests/bench selftests/fuzz tools/fio/examples libkvctx/python -type f ! -name '*.[cho]' ! -name '*.mk' \
+	find README.md selftests/kvctx selftests/bench selftests/fuzz tools/fio/examples libkvctx/python -type f ! -name '*.[cho]' ! -name '*.mk' \
 			! -name '*.pyc' |
 		while read -r f; do
 			mkdir -p "$tree/kvctx/${f%/*}"
