@@ -85,7 +85,7 @@ all: programs $(if $(NATIVE_MODULE),module)
 
 programs: $(LIBRARIES) $(PROGRAMS)
 testprogs: programs $(TESTPROGS)
-guestprogs: programs $(GUESTPROGS)
+guestprogs: $(LIBRARIES) $(PROGRAMS) $(GUESTPROGS)
 
 # All that the checks run, so that they can run side by side: then they find everything built
 asanprogs: $(ASAN_PROGS)
