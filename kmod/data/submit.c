@@ -257,6 +257,18 @@ s32 kvctx_submit_sqe(struct kvctx_session *s, const struct kvctx_sqe *sqe, struc
 	return res;
 }
 
+/* How many of them can be read? Where not all can, one copy may end earlier than it has to. */
+static u32 submit_copy_sqes(struct kvctx_sqe *sqes, const struct kvctx_sqe __user *user, u32 nr)
+{
+	u32 got = 0;
+
+	if (likely(!copy_from_user(sqes, user, nr * sizeof(*sqes))))
+		return nr;
+	while (got < nr && !copy_from_user(&sqes[got], &user[got], sizeof(*sqes)))
+		got++;
+	return got;
+}
+
 /* Take up to @nr operations. Returns how many, or the reason why none. */
 static long submit_some(struct kvctx_session *s, const struct kvctx_sqe __user *user, u32 nr, ktime_t now,
 			struct kvctx_from *from)
@@ -269,7 +281,7 @@ static long submit_some(struct kvctx_session *s, const struct kvctx_sqe __user *
 	room = kvctx_cq_reserve(s, min_t(u32, nr, SQE_BATCH), &spare);
 	if (!room)
 		return -EAGAIN;
-	got = (room * sizeof(*sqes) - copy_from_user(sqes, user, room * sizeof(*sqes))) / sizeof(*sqes);
+	got = submit_copy_sqes(sqes, user, room);
 	for (i = 0; i < got; i++) {
 		res = submit_one(s, &sqes[i], now, from, &spare);
 		if (res != -EIOCBQUEUED) {

@@ -55,7 +55,7 @@ static void good(struct __test_metadata *_metadata, FIXTURE_DATA(abi) *self, con
 {
 	uint32_t size = r->size;
 
-	memset(self->big, 0, 4096);
+	memset(self->big, 0, kt_page());
 	memcpy(self->big, &size, 4);
 	if (r->nr == KVCTX_IOC_SETUP) {
 		((struct kvctx_setup *)self->big)->cq_entries = 8;
@@ -103,17 +103,17 @@ static int call(FIXTURE_DATA(abi) *self, const struct row *r)
 
 FIXTURE_SETUP(abi)
 {
-	self->big = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	self->big = mmap(NULL, 2 * kt_page(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ASSERT_NE(MAP_FAILED, (void *)self->big);
 	/* nothing readable behind the first page */
-	ASSERT_EQ(0, mprotect(self->big + 4096, 4096, PROT_NONE));
+	ASSERT_EQ(0, mprotect(self->big + kt_page(), kt_page(), PROT_NONE));
 	ASSERT_EQ(0, kt_open(&self->k, O_RDWR, 0xab, KT_MIB, 64));
 }
 
 FIXTURE_TEARDOWN(abi)
 {
 	kt_close(&self->k);
-	munmap(self->big, 8192);
+	munmap(self->big, 2 * kt_page());
 }
 
 TEST_F(abi, good_arguments_pass)
@@ -207,7 +207,7 @@ TEST_F(abi, reserved_fields)
 TEST_F(abi, bad_pointers_to_arguments)
 {
 	for (size_t i = 0; i < NR_ROWS; i++) {
-		uint8_t *edge = self->big + 4096 - 4;	/* the size can be read, the rest cannot */
+		uint8_t *edge = self->big + kt_page() - 4;	/* the size can be read, the rest cannot */
 		struct kvctx_file *bare, *use;
 		uint32_t size = rows[i].size;
 
@@ -243,7 +243,7 @@ TEST_F(abi, order_of_calls)
 			EXPECT_EQ(-EBADFD, kt_ioctl(f, rows[i].nr, self->big)) TH_LOG("%s", rows[i].name);
 		}
 	}
-	EXPECT_EQ(MAP_FAILED, kt_map(f, 4096, PROT_READ, KVCTX_MMAP_CQ));
+	EXPECT_EQ(MAP_FAILED, kt_map(f, kt_page(), PROT_READ, KVCTX_MMAP_CQ));
 	EXPECT_EQ(EBADFD, errno);
 	good(_metadata, self, &rows[1]);
 	EXPECT_EQ(0, kt_ioctl(f, KVCTX_IOC_SETUP, self->big));
@@ -480,7 +480,7 @@ TEST_F(abi, bad_pointers_in_arguments)
 	struct kvctx_submit s = { .size = sizeof(s), .sqes = 1, .nr = 1 };
 	struct kvctx_match m = { .size = sizeof(m), .keys = 1, .nr_keys = 1 };
 	/* its second page cannot be read */
-	struct kvctx_mem_register reg = { .size = sizeof(reg), .addr = (uintptr_t)self->big, .length = 8192 };
+	struct kvctx_mem_register reg = { .size = sizeof(reg), .addr = (uintptr_t)self->big, .length = 2 * kt_page() };
 	struct kvctx_seg segs[2] = { kt_seg(KVCTX_MEM_ARENA, 0, 512), kt_seg(KVCTX_MEM_ARENA, 512, 512) };
 
 	EXPECT_EQ(-EFAULT, kt_ioctl(self->k.file, KVCTX_IOC_SUBMIT, &s));

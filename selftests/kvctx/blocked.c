@@ -12,7 +12,7 @@
 
 #define REG	65536U
 #define MANY	40U		/* segments: more than an operation has room for */
-#define PAGE	4096UL
+#define PAGE	kt_page()
 
 /* An ioctl in a thread of its own */
 struct call {

@@ -346,16 +346,16 @@ TEST_F(events, eventfd)
 /* What cannot be written is not taken, and not lost either. */
 TEST_F(events, bad_pointers)
 {
-	struct kvctx_event *page = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	struct kvctx_event *last = (void *)((uint8_t *)page + 4096 - 20 * sizeof(*page));
+	struct kvctx_event *page = mmap(NULL, 2 * kt_page(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct kvctx_event *last = (void *)((uint8_t *)page + kt_page() - 20 * sizeof(*page));
 
 	ASSERT_NE(MAP_FAILED, (void *)page);
-	ASSERT_EQ(0, mprotect((uint8_t *)page + 4096, 4096, PROT_READ));
+	ASSERT_EQ(0, mprotect((uint8_t *)page + kt_page(), kt_page(), PROT_READ));
 	for (int i = 0; i < 100; i++)
 		ASSERT_EQ(100, kt_store(&self->k, kt_key(i), 0, 100, NULL));
 	EXPECT_EQ(-EFAULT, hear(&self->ear, NULL, 100, &self->lost));
 	EXPECT_EQ(-EFAULT, hear(&self->ear, (void *)1, 100, &self->lost));
-	EXPECT_EQ(-EFAULT, hear(&self->ear, (void *)((uint8_t *)page + 4096), 100, &self->lost));
+	EXPECT_EQ(-EFAULT, hear(&self->ear, (void *)((uint8_t *)page + kt_page()), 100, &self->lost));
 	EXPECT_EQ(16, hear(&self->ear, last, 100, &self->lost));
 	EXPECT_EQ(0, self->lost);
 	EXPECT_TRUE(is(&last[15], kt_key(15), KVCTX_EVENT_STORED, 100));

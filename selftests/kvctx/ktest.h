@@ -36,6 +36,12 @@
 #define KT_SEC	1000000000ULL
 #define KT_LIMIT (120 * KT_SEC)	/* longest wait for anything; a test that needs it has failed */
 
+/* Of memory here; another machine's may be 64 KiB */
+static inline size_t kt_page(void)
+{
+	return (size_t)sysconf(_SC_PAGESIZE);
+}
+
 struct kt {
 	struct kvctx_file *file;	/* NULL: none */
 	bool rdonly;

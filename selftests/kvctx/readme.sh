@@ -6,7 +6,7 @@
 . "$(dirname "$0")/lib.sh"
 
 readme=/kvctx/README.md
-dev=$(nvmet_null_blk readme 256)
+dev=$(nvmet_null_blk readme 1536)
 
 # commands SECTION: of README, one a line, without comments, as they can be run here
 commands() {
@@ -14,7 +14,7 @@ commands() {
 		/^## / { here = $0 == section }
 		here && sub(/^    /, "") { if (sub(/\\$/, "")) line = line $0; else { print line $0; line = "" } }' $readme |
 		grep -vE '^(make|apt|depmod|build/bin/kvctx-replay)' |
-		sed -E -e 's/[[:space:]]+#.*//' -e "s,/dev/nvme1n1,$dev," -e 's/--size 200G/--size 96M/' -e 's/--size=1g/--size=16m/' \
+		sed -E -e 's/[[:space:]]+#.*//' -e "s,/dev/nvme1n1,$dev," -e 's/--size 200G/--size 96M --segment-size 4M/' -e 's/--size=1g/--size=16m/' \
 			-e 's,build/lib/kvctx-fio.so,/usr/lib/kvctx-fio.so,'
 }
 

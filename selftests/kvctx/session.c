@@ -30,38 +30,40 @@ static void *map(struct kt *k, size_t length, uint64_t offset)
 
 TEST_F(session, mmap_stays_inside)
 {
+	const size_t page = kt_page();
 	struct kt *k = &self->k;
 	uint8_t *part;
 
-	EXPECT_EQ(MAP_FAILED, map(k, k->arena_bytes + 4096, KVCTX_MMAP_ARENA));
+	EXPECT_EQ(MAP_FAILED, map(k, k->arena_bytes + page, KVCTX_MMAP_ARENA));
 	EXPECT_EQ(EINVAL, errno);
-	EXPECT_EQ(MAP_FAILED, map(k, 8192, KVCTX_MMAP_ARENA + k->arena_bytes - 4096));
-	EXPECT_EQ(MAP_FAILED, map(k, 4096, KVCTX_MMAP_ARENA + k->arena_bytes));
-	EXPECT_EQ(MAP_FAILED, map(k, 4096, 1ULL << 43));
-	EXPECT_EQ(MAP_FAILED, map(k, 4096, KVCTX_MMAP_ARENA - 4096));
-	EXPECT_EQ(MAP_FAILED, map(k, k->cq_bytes + 4096, KVCTX_MMAP_CQ));
+	EXPECT_EQ(MAP_FAILED, map(k, 2 * page, KVCTX_MMAP_ARENA + k->arena_bytes - page));
+	EXPECT_EQ(MAP_FAILED, map(k, page, KVCTX_MMAP_ARENA + k->arena_bytes));
+	EXPECT_EQ(MAP_FAILED, map(k, page, 1ULL << 43));
+	EXPECT_EQ(MAP_FAILED, map(k, page, KVCTX_MMAP_ARENA - page));
+	EXPECT_EQ(MAP_FAILED, map(k, k->cq_bytes + page, KVCTX_MMAP_CQ));
 
-	part = map(k, 4096, KVCTX_MMAP_ARENA + 8192);
+	part = map(k, page, KVCTX_MMAP_ARENA + 2 * page);
 	ASSERT_NE(MAP_FAILED, (void *)part);
 	part[7] = 0x42;
-	EXPECT_EQ(0x42, k->arena[8192 + 7]);
-	kvctx_sys_munmap(k->file, part, 4096);
+	EXPECT_EQ(0x42, k->arena[2 * page + 7]);
+	kvctx_sys_munmap(k->file, part, page);
 }
 
 /* What the owner of a mapping can do to it: nothing */
 TEST_F(session, mappings_are_special)
 {
+	const size_t page = kt_page();
 	struct kt *k = &self->k;
 	uint8_t *part;
 
-	EXPECT_EQ(MAP_FAILED, mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE, kt_fd(k),
+	EXPECT_EQ(MAP_FAILED, mmap(NULL, page, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE, kt_fd(k),
 				   KVCTX_MMAP_ARENA + (1ULL << 60)));
-	EXPECT_EQ(MAP_FAILED, mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, kt_fd(k), KVCTX_MMAP_ARENA));
+	EXPECT_EQ(MAP_FAILED, mmap(NULL, page, PROT_READ, MAP_PRIVATE, kt_fd(k), KVCTX_MMAP_ARENA));
 	EXPECT_EQ(EINVAL, errno);
-	part = map(k, 4096, KVCTX_MMAP_ARENA + 8192);
+	part = map(k, page, KVCTX_MMAP_ARENA + 2 * page);
 	ASSERT_NE(MAP_FAILED, (void *)part);
-	EXPECT_EQ(MAP_FAILED, mremap(part, 4096, 1 << 20, MREMAP_MAYMOVE));
-	kvctx_sys_munmap(k->file, part, 4096);
+	EXPECT_EQ(MAP_FAILED, mremap(part, page, 1 << 20, MREMAP_MAYMOVE));
+	kvctx_sys_munmap(k->file, part, page);
 }
 
 /* The arena is made of pages that other interfaces can pin: here, another registration */
@@ -302,12 +304,12 @@ TEST_F(session, completion_queue_full)
 
 TEST_F(session, partial_batch_when_sqes_end)
 {
-	uint8_t *p = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *p = mmap(NULL, 2 * kt_page(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct kvctx_sqe *sqes;
 	struct kvctx_cqe cqe;
 
-	ASSERT_EQ(0, mprotect(p + 4096, 4096, PROT_NONE));
-	sqes = (struct kvctx_sqe *)(p + 4096) - 3;
+	ASSERT_EQ(0, mprotect(p + kt_page(), kt_page(), PROT_NONE));
+	sqes = (struct kvctx_sqe *)(p + kt_page()) - 3;
 	for (int i = 0; i < 3; i++)
 		sqes[i] = kt_sqe(KVCTX_OP_QUERY, kt_key(21));
 	EXPECT_EQ(3, kt_submit(&self->k, sqes, 5, 3));

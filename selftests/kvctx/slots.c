@@ -198,7 +198,7 @@ TEST_F(slots, limits_of_setup)
 		ASSERT_EQ(0, kt_file(O_RDWR, &f));
 		EXPECT_EQ(cases[i].want, kt_ioctl(f, KVCTX_IOC_SETUP, &s)) TH_LOG("case %zu", i);
 		if (!cases[i].want) {
-			EXPECT_EQ((cases[i].bytes + 4095U) / 4096 * 4096, s.slot_bytes);
+			EXPECT_EQ((cases[i].bytes + kt_page() - 1) / kt_page() * kt_page(), s.slot_bytes);
 		}
 		kvctx_sys_close(f);
 	}
@@ -212,13 +212,13 @@ TEST_F(slots, mappings_are_for_reading)
 
 	EXPECT_EQ(MAP_FAILED, kt_map(f, all, PROT_READ | PROT_WRITE, KVCTX_MMAP_SLOTS));
 	EXPECT_EQ(EACCES, errno);
-	EXPECT_EQ(MAP_FAILED, kt_map(f, all + 4096, PROT_READ, KVCTX_MMAP_SLOTS));
-	EXPECT_EQ(MAP_FAILED, kt_map(f, 4096, PROT_READ, KVCTX_MMAP_SLOTS + all));
-	p = kt_map(f, 4096, PROT_READ, KVCTX_MMAP_SLOTS + all - 4096);
+	EXPECT_EQ(MAP_FAILED, kt_map(f, all + kt_page(), PROT_READ, KVCTX_MMAP_SLOTS));
+	EXPECT_EQ(MAP_FAILED, kt_map(f, kt_page(), PROT_READ, KVCTX_MMAP_SLOTS + all));
+	p = kt_map(f, kt_page(), PROT_READ, KVCTX_MMAP_SLOTS + all - kt_page());
 	ASSERT_NE(MAP_FAILED, p);
-	kvctx_sys_munmap(f, p, 4096);
+	kvctx_sys_munmap(f, p, kt_page());
 	ASSERT_EQ(0, reopen(&self->k, 0, 0));
-	EXPECT_EQ(MAP_FAILED, kt_map(self->k.file, 4096, PROT_READ, KVCTX_MMAP_SLOTS));
+	EXPECT_EQ(MAP_FAILED, kt_map(self->k.file, kt_page(), PROT_READ, KVCTX_MMAP_SLOTS));
 }
 
 /* Whatever their owner does to them */
@@ -229,7 +229,7 @@ TEST_F(slots, mappings_stay_for_reading)
 	int fd;
 
 	EXPECT_EQ(MAP_FAILED, mmap(NULL, all, PROT_READ, MAP_PRIVATE, kt_fd(&self->k), KVCTX_MMAP_SLOTS));
-	EXPECT_EQ(-1, mprotect((void *)self->k.slots, 4096, PROT_READ | PROT_WRITE));
+	EXPECT_EQ(-1, mprotect((void *)self->k.slots, kt_page(), PROT_READ | PROT_WRITE));
 	EXPECT_EQ(EACCES, errno);
 	EXPECT_EQ(-EFAULT, kt_ioctl(self->k.file, KVCTX_IOC_MEM_REGISTER, &reg));
 	/* /proc/self/mem writes where debuggers may */

@@ -44,7 +44,7 @@ put_scripts() {
 	find README.md selftests/kvctx selftests/bench selftests/fuzz tools/fio/examples libkvctx/python -type f ! -name '*.[cho]' ! -name '*.mk' \
 			! -name '*.pyc' |
 		while read -r f; do
-			mkdir -p "$tree/kvctx/${f%/*}"
+			mkdir -p "$(dirname "$tree/kvctx/$f")"
 			cp -a "$f" "$tree/kvctx/$f"
 		done
 	cd - > /dev/null
