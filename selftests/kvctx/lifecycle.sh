@@ -105,7 +105,7 @@ kill -9 $hang; wait $hang 2> /dev/null
 check "detach after a client was killed" until_true 20 kvctxctl pool detach t
 check "unload" until_true 60 kvctxctl unload
 check "no node is left" test ! -e /dev/kvctx/t
-check "no thread or workqueue is left" bash -c '! cat /proc/[0-9]*/comm 2> /dev/null | grep kvctx'
+check "no thread or workqueue is left" bash -c "! cat /proc/[0-9]*/comm 2> /dev/null | grep -vE '^kworker/u?[0-9]' | grep kvctx"
 
 nvmet_teardown
 finish

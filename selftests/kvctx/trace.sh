@@ -5,7 +5,7 @@
 # what reclaim says of segments and pages, and what counters count of the same.
 . "$(dirname "$0")/lib.sh"
 
-KVCTX_BACKING=$(nvmet_null_blk trace 384 512)
+KVCTX_BACKING=$(nvmet_null_blk trace 256 512)
 export KVCTX_BACKING KVCTX_SCRIPTS=$here
 dev=$("$here/slow.sh" create "$KVCTX_BACKING")
 modprobe kvctx
@@ -85,7 +85,7 @@ check "the other tenant stores, traced" traced env KVCTX_NODE=/dev/kvctx/t/alice
 check "and is told apart" each op_completed ' tenant=1 .* opcode=STORE user_data=0x8 length=5000 '
 
 before=$(stat_of store_waits) evicted=$(stat_of evicted_pages)
-check "store twice what fits, traced" traced pages store 1000 3000 262144
+check "store twice what fits, traced" traced pages store 1000 2000 262144
 check "stores that waited for space are as many as counted" as_counted op_parked store_waits "$before"
 check "evicted pages too" as_counted page_evicted evicted_pages "$evicted"
 check "segments were chosen, emptied, freed, in this order" reclaimed
@@ -100,7 +100,7 @@ check "and are some" grep -q '^op_queued ' $log
 
 check "the loss of the member is told once" test "$(grep '^member_lost ' $log | sed 's/ ns=.*//')" = "member_lost pool=t member=0"
 echo > $tracing/trace
-check "without tracing nothing is written" bash -c "pages load 3900 10 262144; ! grep -q ' op_[a-z]*: ' $tracing/trace"
+check "without tracing nothing is written" bash -c "pages load 2900 10 262144; ! grep -q ' op_[a-z]*: ' $tracing/trace"
 check "detach" until_true 20 kvctxctl pool detach t
 "$here/slow.sh" remove
 nvmet_teardown

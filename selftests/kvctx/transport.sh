@@ -15,6 +15,9 @@ kind=${1?}
 # Memory-backed null_blk with blocks of 4096 bytes forgets that it holds a block when a request's memory ends inside
 # it (kernels 6.12 to 7.2: it marks only the block's first sector), so ours has blocks of 512; the SSD has 4096.
 blocks=512
+# Some of the tests of "plain" fill the pool
+format=()
+[ "$kind" != plain ] || format=(--segment-size 128M)
 
 # member: print the device that becomes the pool's member
 member() {
@@ -27,7 +30,7 @@ member() {
 		loop)
 			backing=$(nvmet_ssd kvctx0) && nvmet_target loop loop "$backing" &&
 				nvmet_connect loop loop ;;
-		plain) nvmet_null_blk plain 1536 $blocks ;;
+		plain) nvmet_null_blk plain 768 $blocks ;;
 		*)
 			backing=$(nvmet_null_blk "b$kind" 1536 $blocks) &&
 				nvmet_target "$kind" "$kind" "$backing" && nvmet_connect "$kind" "$kind" ;;
@@ -37,10 +40,11 @@ member() {
 modprobe kvctx
 dev=$(member)
 check "$kind: there is a device" test -b "$dev"
-check "$kind: format and attach" make_pool "$dev"
+check "$kind: format and attach" make_pool "$dev" "${format[@]}"
 program data
 program replace
-program cancel
+# nothing waits for memory
+[ "$kind" = plain ] || program cancel
 KT_DEVICE=$dev program scatter
 check "$kind: no chunk had to be read twice" test "$(stat_of rereads)" = 0
 if [ "$kind" = plain ]; then
