@@ -88,4 +88,5 @@ wait $storing
 check "pages while he ended" test $? = 0
 check "detach" kvctxctl pool detach t
 check "unload" rmmod kvctx
+nvmet_teardown
 finish

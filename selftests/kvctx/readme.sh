@@ -40,4 +40,5 @@ check "it ends" test $? = 0
 check "detach" kvctxctl pool detach kv0
 check "unload" rmmod kvctx
 rm -r /var/lib/kvctx/kv0
+nvmet_teardown
 finish
