@@ -323,6 +323,32 @@ static void dropped_and_deleted(void **state)
 	assert_int_equal(rig_query(r, r->d, 2), -ENOENT);
 }
 
+/*
+ * A page that an attach left out, stored once more and deleted before media had it a second time: with memory for it
+ * again it stays away.
+ */
+static void deleted_while_left_out(void **state)
+{
+	struct rig *r = *state;
+	u32 n = store_many(r, 0, 8000), gone;
+
+	kvc_pool_rest(r->pool);
+	rig_flush(r);
+	r->index_limit = kvc_index_bytes(r->pool) / 10 * 7;
+	rig_again(r);
+	gone = rig_stats(r).recover_dropped;
+	assert_true(gone > 1000 && gone < n);
+	assert_int_equal(rig_query(r, r->d, 2), -ENOENT);
+	assert_int_equal(store_small(r, 2), 0);
+	assert_int_equal(rig_delete(r, r->d, 2), 0);
+	rig_flush(r);
+	rig_detach(r);
+	r->index_limit = 0;
+	rig_attach(r);
+	assert_int_equal(rig_query(r, r->d, 2), -ENOENT);
+	assert_int_equal(present(r, 0, n), n - 1);
+}
+
 static int make_two(void **state)
 {
 	*state = rig_new(2, 96, 1U << 20, KVC_CHUNK_MIN);
@@ -478,6 +504,7 @@ static const struct CMUnitTest memory_tests[] = {
 	cmocka_unit_test_setup_teardown(deletes_at_the_limit, make, unmake),
 	cmocka_unit_test_setup_teardown(attach_drops_the_oldest, make, unmake),
 	cmocka_unit_test_setup_teardown(dropped_and_deleted, make, unmake),
+	cmocka_unit_test_setup_teardown(deleted_while_left_out, make, unmake),
 	cmocka_unit_test_setup_teardown(replaced_behind_a_dropped, make_two, unmake),
 	cmocka_unit_test(tombstones_stay),
 	cmocka_unit_test_setup_teardown(left_half_way, make_three, unmake),

@@ -176,7 +176,8 @@ check "a tenant that requires verified pages" eval 'peers unchecked &&
 	kvctxctl tenant set t default --allow-unverified'
 check "registering while the driver comes and goes" come_and_go
 check "stores that wait for space when the driver leaves" eval 'pool "$slow" --segment-size 256K &&
-	gone_while wait 1 unbind && bind kvctx_peer'
+	gone_while wait 1 unbind'
+check "and the driver comes back" bind kvctx_peer
 
 peer_is "$(controller p2p1)"
 check "a pool beside the controller memory buffer" pool "$ssd"
