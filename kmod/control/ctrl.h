@@ -127,10 +127,11 @@ enum {
 };
 
 void kvctx_events_init(struct genl_family *family);		/* no lock */
+void kvctx_events_stop(void);					/* no lock; none is sent any more */
 void kvctx_event_pool(u8 cmd, struct kvctx_pool *p);
 void kvctx_event_tenant(u8 cmd, struct kvctx_tenant *t);
 void kvctx_event_member(u8 cmd, struct kvctx_member *m);	/* no lock */
-/* Somebody will listen to the group; no lock. 0, -EPERM, -ENOMEM */
+/* Somebody will be in the group; no lock. Netlink's; 0, -EPERM, -ENOMEM */
 int kvctx_pages_bind(int group);
 void kvctx_pages_begin(struct kvctx_pool *p);			/* kvctx_mutex, too */
 void kvctx_pages_end(struct kvctx_pool *p);			/* it is in no list any more */

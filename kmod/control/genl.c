@@ -639,6 +639,7 @@ int __init kvctx_genl_init(void)
 
 void kvctx_genl_exit(void)
 {
+	kvctx_events_stop();
 	genl_unregister_family(&kvctx_family);
 }
 

@@ -45,7 +45,7 @@ static void watch_gather(struct kvctx_watch *w, const struct kvc_watched *first)
 	}
 }
 
-/* Of a tenant that was removed meanwhile nothing is told. */
+/* Of a tenant that was removed meanwhile nothing is told: these are lost. */
 bool kvctx_watch_next(struct kvc_pool *p, struct kvctx_watch *w)
 {
 	for (; w->at < w->nr; w->at++) {
@@ -56,6 +56,7 @@ bool kvctx_watch_next(struct kvc_pool *p, struct kvctx_watch *w)
 		watch_gather(w, &first);
 		if (kvc_tenant_name(p, first.slot, first.epoch, w->tenant))
 			return true;
+		w->lost += w->nr_pages;
 	}
 	return false;
 }

@@ -38,7 +38,7 @@ struct member {
 static struct member members[PLACES];
 static struct kvc_pool *pool;
 static bool stop_users, stop_workers;		/* atomic */
-static u64 stores, loads, matches, deletes, flushes, waits, removed, events, wakes;	/* atomic */
+static u64 stores, loads, matches, deletes, flushes, waits, removed, events, wakes, watched, watch_wakes;	/* atomic */
 
 static pthread_mutex_t space_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t space_cond = PTHREAD_COND_INITIALIZER;
@@ -361,7 +361,7 @@ static bool hear(void *arg, const struct kvc_event *told, u32 nr)
 static void on_watched(struct kvc_watcher *w)
 {
 	(void)w;
-	count(&wakes);
+	count(&watch_wakes);
 }
 
 /* From time to time nobody watches. */
@@ -377,9 +377,11 @@ static void *watch(void *arg)
 		kvc_watch(pool, &w);
 		for (round = 0; round < 10 && !is_set(&stop_users); round++) {
 			n = kvc_watched_take(pool, &w, some, ARRAY_SIZE(some), &lost);
-			for (i = 0; i < n; i++)
+			for (i = 0; i < n; i++) {
 				if (!some[i].event.length || some[i].event.kind >= KVC_EVENT_MEMBER_LOST)
 					fail("watched", some[i].event.kind);
+				count(&watched);
+			}
 			usleep(1000);
 		}
 		kvc_unwatch(pool);
@@ -627,11 +629,12 @@ int main(int argc, char **argv)
 	for (i = 0; i < PLACES; i++)
 		free(members[i].media);
 	printf("threads: %llu stores, %llu loads, %llu matches, %llu deletes, %llu flushes, %llu waits,"
-	       " %llu members removed, %llu events, %llu wakes\n",
+	       " %llu members removed, %llu events, %llu wakes, %llu watched, %llu wakes\n",
 	       (unsigned long long)stores, (unsigned long long)loads, (unsigned long long)matches,
 	       (unsigned long long)deletes, (unsigned long long)flushes, (unsigned long long)waits,
-	       (unsigned long long)removed, (unsigned long long)events, (unsigned long long)wakes);
-	if (!stores || !loads || !matches || !deletes || !flushes || !events || !wakes)
+	       (unsigned long long)removed, (unsigned long long)events, (unsigned long long)wakes,
+	       (unsigned long long)watched, (unsigned long long)watch_wakes);
+	if (!stores || !loads || !matches || !deletes || !flushes || !events || !wakes || !watched || !watch_wakes)
 		fail("something never happened", 0);
 	return 0;
 }

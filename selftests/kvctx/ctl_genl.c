@@ -5,6 +5,7 @@
  *	ctl_genl table           send malformed requests to a kernel with the pool "t" attached; TAP
  *	ctl_genl dump            dump all tenants; print how many there were, in how many parts, and if interrupted
  *	ctl_genl events N SECS   print N events of the group "mgmt", or what came within the time
+ *	ctl_genl overhear        join all groups that there may be, tell the number, and print what comes, until it is ended
  */
 #include <errno.h>
 #include <linux/kvctx.h>
@@ -15,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -285,6 +287,29 @@ static int run_events(int nr, int seconds)
 	return seen < wanted;
 }
 
+#define GROUPS_MAX	64	/* so many numbers has the generic netlink while few families are there */
+
+/* As somebody would who may not listen. The controller's own groups are for all. */
+static int run_overhear(void)
+{
+	static char buf[1 << 16];
+	const struct nlmsghdr *nlh = (const struct nlmsghdr *)buf;
+	int fd, group, nr = 0;
+	ssize_t n;
+
+	fd = nl_socket_get_fd(sk);
+	for (group = 1; group <= GROUPS_MAX; group++)
+		nr += !setsockopt(fd, SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, &group, sizeof(group));
+	printf("in %d groups\n", nr);
+	do {
+		fflush(stdout);
+		n = recv(fd, buf, sizeof(buf), 0);
+		if (n > 0 && nlh->nlmsg_type != GENL_ID_CTRL)
+			printf("overheard: family %u, command %u\n", nlh->nlmsg_type, ((const struct genlmsghdr *)NLMSG_DATA(nlh))->cmd);
+	} while (n >= 0 || errno == ENOBUFS);
+	return 1;
+}
+
 int main(int argc, char **argv)
 {
 	int one = 1;
@@ -293,6 +318,8 @@ int main(int argc, char **argv)
 	if (!sk)
 		return 1;
 	check_nl("connect", genl_connect(sk));
+	if (argc == 2 && !strcmp(argv[1], "overhear"))
+		return run_overhear();
 	setsockopt(nl_socket_get_fd(sk), SOL_NETLINK, NETLINK_EXT_ACK, &one, sizeof(one));
 	family = genl_ctrl_resolve(sk, KVCTX_GENL_NAME);
 	check_nl("family", family);
@@ -309,6 +336,6 @@ int main(int argc, char **argv)
 		return run_dump();
 	if (argc == 4 && !strcmp(argv[1], "events"))
 		return run_events(atoi(argv[2]), atoi(argv[3]));
-	fprintf(stderr, "usage: ctl_genl table | dump | events N SECONDS\n");
+	fprintf(stderr, "usage: ctl_genl table | dump | events N SECONDS | overhear\n");
 	return 2;
 }

@@ -28,7 +28,20 @@ events() { tr -d ' ' < $told | grep "\"event\":\"page_$1\"" | grep "\"pool\":\"$
 told() { [ "$(events "${@:1:3}")" = "$4" ]; }
 alice() { KVCTX_NODE=/dev/kvctx/t/alice "$@"; }
 
+# overhear NAME COMMAND...: one without rights who is in all groups, by the command, in the background, as $listener
+overhear() {
+	setpriv --reuid 65534 --clear-groups "${@:2}" ctl_genl overhear > "/tmp/ctl_pages.$1" 2>&1 &
+	listener=$!
+	until_true 60 grep -q '^in' "/tmp/ctl_pages.$1"
+}
+
+overhear early env
+check "one is in all groups while they are nobody's" grep -E '^in [1-9]' /tmp/ctl_pages.early
+early=$listener
 modprobe kvctx
+overhear apart unshare -Urn
+check "so is root of namespaces of his own" grep -E '^in [1-9]' /tmp/ctl_pages.apart
+apart=$listener
 kvctxctl pool format t "$a" --force --segment-size 1M > /dev/null
 kvctxctl pool attach "$a" > /dev/null
 kvctxctl tenant add t alice > /dev/null
@@ -64,10 +77,12 @@ check "a pool that comes" kvctxctl pool attach "$b"
 check "has pages" env KVCTX_NODE=/dev/kvctx/u/default bash -c "pages store 0 7 1000 | grep -q 'stored=7 '"
 check "which he is told of" until_true 60 told stored default u 7
 check "it is detached while he listens" kvctxctl pool detach u
-check "who did not ask was told of none" bash -c "
-	! grep -E '\"event\": *\"page_' /tmp/ctl_pages.rest && grep -q pool_detached /tmp/ctl_pages.rest"
+check "who did not ask is told of that" until_true 60 grep -q pool_detached /tmp/ctl_pages.rest
+check "and was told of no page" bash -c "! grep -E '\"event\": *\"page_' /tmp/ctl_pages.rest"
+check "who may not listen is told of none" bash -c "! grep overheard /tmp/ctl_pages.early /tmp/ctl_pages.apart"
+check "and is still there" kill "$early" "$apart"
 kill "$listener" "$rest"
-wait "$listener" "$rest"
+wait "$listener" "$rest" "$early" "$apart"
 
 # Nobody is told for longer than a pool stays watched
 for n in {1..80}; do

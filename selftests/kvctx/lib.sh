@@ -122,9 +122,9 @@ make_pool() {
 }
 
 # A guest whose processors are emulated is slower, and may stand still for seconds: its kernel's arguments tell
-# (selftests/vm/qemu.sh). A kernel that checks itself is slower still
+# (selftests/vm/qemu.sh, selftests/arm64/guest). A kernel that checks itself is slower still
 patience=1
-grep -q 'tsc_early_khz=' /proc/cmdline && patience=3
+grep -qE 'tsc_early_khz=|emulated=yes' /proc/cmdline && patience=3
 grep -q ' kasan_report$' /proc/kallsyms && patience=5
 export KVCTX_PATIENCE=$patience		# of the programs too
 

@@ -345,18 +345,23 @@ static int on_event(struct nl_msg *msg, void *arg)
 	return h->more ? NL_OK : NL_STOP;
 }
 
+#define PAGES_RCVBUF	(4 << 20)	/* bytes; of the pages of a tenth of a second the kernel keeps 66 KiB a pool, and more */
+
 /*
  * As a member of the group, or of both. 0 or a libnl error. Who is in one is told of what happens at once: that is no
  * answer to what number the other has.
  */
 static int join(struct nl_sock *sk, bool with_pages)
 {
-	int mgmt = genl_ctrl_resolve_grp(sk, KVCTX_GENL_NAME, KVCTX_GENL_MCGRP_MGMT), pages = 0, ret;
+	int mgmt = genl_ctrl_resolve_grp(sk, KVCTX_GENL_NAME, KVCTX_GENL_MCGRP_MGMT), pages = 0, room = PAGES_RCVBUF, ret;
 
 	if (mgmt >= 0 && with_pages)
 		pages = genl_ctrl_resolve_grp(sk, KVCTX_GENL_NAME, KVCTX_GENL_MCGRP_PAGES);
 	if (mgmt < 0 || pages < 0)
 		return mgmt < 0 ? mgmt : pages;
+	/* for those who may listen it succeeds */
+	if (with_pages)
+		setsockopt(nl_socket_get_fd(sk), SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof(room));
 	ret = nl_socket_add_membership(sk, mgmt);
 	return ret < 0 || !with_pages ? ret : nl_socket_add_membership(sk, pages);
 }

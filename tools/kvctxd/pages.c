@@ -74,8 +74,10 @@ static void pages_work(struct kve_job *job)
 	struct kvc_pool *core = pages->pool->engine->core;
 	bool more = kvctx_watch_take(core, &pages->watch);
 
-	if (!pages_stay(pages))
+	if (!pages_stay(pages)) {
+		pages->watch.lost = 0;
 		return;
+	}
 	while (kvctx_watch_next(core, &pages->watch))
 		pages_tell(pages);
 	if (more)
@@ -96,10 +98,8 @@ static int pages_start(struct kvd_pool *p)
 		pages->watch.watcher.wake = pages_wake;
 		p->pages = pages;
 	}
-	if (!pages->on) {
-		pages->watch.lost = 0;
+	if (!pages->on)
 		kvc_watch(p->engine->core, &pages->watch.watcher);
-	}
 	pages->on = true;
 	return 0;
 }

@@ -51,10 +51,12 @@
  * removed.
  *
  * Multicast group "pages": PAGES (POOL TENANT KEYSPACE PAGES LOST?), which pages of a tenant and keyspace came and
- * went; of those of a lost member only MEMBER_LOST tells. They are gathered for a tenth of a second, and of a pool no
- * more than 1024 are told of it; LOST counts those before these that were not. What is told of one page is in the order
- * in which it happened, what is told of two need not be. While somebody listens, and some seconds longer, every STORE
- * takes a lock of the pool.
+ * went; of those of a lost member only MEMBER_LOST tells, of those of a removed tenant only TENANT_REMOVE. They are
+ * gathered for a tenth of a second, and of a pool no more than 1024 are told of it; LOST counts those before these that
+ * were not. What is told of one page is in the order in which it happened, what is told of two need not be. While
+ * somebody listens, and some seconds longer, every STORE takes a lock of the pool.
+ *
+ * Of either group only sockets that were opened with CAP_NET_ADMIN in the first user namespace hear, whoever joined.
  */
 #ifndef _UAPI_LINUX_KVCTX_GENL_H
 #define _UAPI_LINUX_KVCTX_GENL_H

@@ -104,6 +104,11 @@ static void set_watcher(struct kvc_pool *p, struct kvc_watcher *w)
 	os_lock(&p->domains.lock);
 	os_lock_inner(&p->domains.watch_lock);
 	WRITE_ONCE(p->domains.watcher, w);
+	if (w) {
+		w->end = 0;
+		w->seen = 0;
+		w->idle = true;
+	}
 	os_unlock_inner(&p->domains.watch_lock);
 	update_heard(p);
 	os_unlock(&p->domains.lock);
@@ -111,9 +116,6 @@ static void set_watcher(struct kvc_pool *p, struct kvc_watcher *w)
 
 void kvc_watch(struct kvc_pool *p, struct kvc_watcher *w)
 {
-	w->end = 0;
-	w->seen = 0;
-	w->idle = true;
 	set_watcher(p, w);
 }
 
