@@ -17,7 +17,7 @@
 
 #include <net/sock.h>
 
-#define KVCTX_PAGES_UNHEARD	50	/* looks at pages that came and went, after which nobody is expected to listen */
+#define KVCTX_PAGES_UNHEARD	50	/* looks at pages that came and went, until nobody is expected to listen */
 
 /* Of a pool; there since it was watched for the first time */
 struct kvctx_pages {

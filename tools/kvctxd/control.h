@@ -88,9 +88,8 @@ struct nl_msg *kvd_event_new(uint8_t cmd);			/* to be filled, and sent or freed;
 void kvd_event_member(struct kve_member *m, bool left);
 
 /* pages.c. 0, -ENOMEM. Nothing happens while nobody listens */
-int kvd_pages_begin(struct kvd_pool *p);			/* the pool is held, or arriving */
+int kvd_pages_begin(struct kvd_pool *p);			/* the pool is held */
 int kvd_pages_begin_all(void);
-void kvd_pages_end(struct kvd_pool *p);				/* nobody holds it, nor will */
 
 /*
  * control_pool.c, control_tenant.c: what a request asks for. 0, or -errno, with a sentence in @rq->why where there is

@@ -34,6 +34,8 @@ int kvd_control_attach(struct control_request *rq)
 	err = kvd_attach_devices(devices, nr, rq->attrs[KVCTX_A_DEGRADED], &p, rq->why);
 	if (err)
 		return err;
+	/* without memory for it nobody is told of its pages */
+	kvd_pages_begin(p);
 	err = kvd_control_put_pool(rq, p);
 	kvd_event_send(kvd_event_pool(KVCTX_CMD_POOL_ATTACH, p));
 	kvd_pool_put(p, false);

@@ -29,9 +29,10 @@
  *   4  pools
  *   5  conn attach report answer
  *   6  events
- *   7  control_pool control_tenant
- *   8  control
- *   9  main
+ *   7  pages
+ *   8  control_pool control_tenant
+ *   9  control
+ *  10  main
  *
  * Clients are hostile. A message is received into memory of ours before anything of it is looked at. Shared memory is
  * only ever the ring's head and the door, both read once and trusted for nothing but the client's own completions, and
@@ -201,7 +202,8 @@ struct kvd_pool {
 	struct kvd_tenant *tenants;
 	uint32_t users;			/* who holds it; kvd_lock, as the next */
 	bool changes, gone;		/* somebody changes it; it is on the list no more */
-	struct kvd_pages *pages;	/* see pages.c */
+	struct kvd_pages *pages;	/* see pages.c; NULL, or it is ended when nobody holds the pool any more, nor will */
+	void (*end_pages)(struct kvd_pool *p);
 };
 
 extern pthread_mutex_t kvd_lock;

@@ -174,10 +174,12 @@ static int main_attach(const char *dir)
 	int err;
 
 	err = kvd_pool_attach(dir, &p, why);
-	if (err)
+	if (err) {
 		main_log(NULL, LOG_ERR, why);
-	else
+	} else {
+		kvd_pages_begin(p);
 		kvd_pool_put(p, false);
+	}
 	return err;
 }
 

@@ -84,6 +84,14 @@ static void pages_work(struct kve_job *job)
 		pages_wake(&pages->watch.watcher);
 }
 
+static void pages_end(struct kvd_pool *p)
+{
+	kvc_unwatch(p->engine->core);
+	kve_job_cancel(p->engine, &p->pages->job);
+	free(p->pages);
+	p->pages = NULL;
+}
+
 /* pages_lock */
 static int pages_start(struct kvd_pool *p)
 {
@@ -96,6 +104,7 @@ static int pages_start(struct kvd_pool *p)
 		pages->pool = p;
 		pages->job.fn = pages_work;
 		pages->watch.watcher.wake = pages_wake;
+		p->end_pages = pages_end;
 		p->pages = pages;
 	}
 	if (!pages->on)
@@ -128,14 +137,4 @@ int kvd_pages_begin_all(void)
 		return nr;
 	free(pools);
 	return err;
-}
-
-void kvd_pages_end(struct kvd_pool *p)
-{
-	if (!p->pages)
-		return;
-	kvc_unwatch(p->engine->core);
-	kve_job_cancel(p->engine, &p->pages->job);
-	free(p->pages);
-	p->pages = NULL;
 }

@@ -323,8 +323,6 @@ int kvd_pool_attach(const char *dir, struct kvd_pool **out, char *why)
 		kvd_pools = p;
 		pthread_mutex_unlock(&kvd_lock);
 		*out = p;
-		/* without memory for it nobody is told of its pages */
-		kvd_pages_begin(p);
 	}
 	pthread_mutex_unlock(&pools_arrive);
 	if (err) {
@@ -355,6 +353,7 @@ int kvd_pool_detach(struct kvd_pool *p, char *why)
 	while (p->users > 1)
 		pthread_cond_wait(&pools_changed, &kvd_lock);
 	pthread_mutex_unlock(&kvd_lock);
-	kvd_pages_end(p);
+	if (p->pages)
+		p->end_pages(p);
 	return pool_let_go(p, why);
 }
