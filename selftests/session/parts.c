@@ -191,6 +191,7 @@ int main(void)
 	test_shares();
 	test_pace();
 	test_tally();
+	test_watch();
 	printf("session parts: %u passed, %u failed, 0 skipped\n", os_atomic_read(&passed), os_atomic_read(&failed));
 	return os_atomic_read(&failed) != 0;
 }

@@ -77,5 +77,6 @@ void test_waits(void);
 void test_shares(void);
 void test_pace(void);
 void test_tally(void);
+void test_watch(void);
 
 #endif
