@@ -113,15 +113,29 @@ static void check_told(struct sim *s, const u32 *told, const char *by)
 				  model_name(&s->keys[i]), by);
 }
 
+/* Who is told of a tenant's pages is told its name, and not of who had the slot before or has it afterwards. */
+static void check_name(struct sim *s)
+{
+	char name[KVC_NAME_MAX];
+
+	sim_check(kvc_tenant_name(s->pool, slot, epoch, name) && !strcmp(name, s->tenants[0].name), "%s has another name",
+		  s->tenants[0].name);
+	sim_check(!kvc_tenant_name(s->pool, slot, epoch + 1, name) && !kvc_tenant_name(s->pool, slot, epoch - 1, name),
+		  "somebody else has the name of %s", s->tenants[0].name);
+}
+
 /* Before the pool goes */
 void sim_unlisten(struct sim *s)
 {
+	bool there = s->tenants[0].state == T_LIVE && s->tenants[0].slot == slot && s->tenants[0].epoch == epoch;
 	u64 lost;
 
 	if (!heard)
 		return;
 	kvc_events_take(&ear, KVC_EVENTS_MAX, &lost, hear_some, s);
-	unsure |= lost || s->tenants[0].state != T_LIVE || s->tenants[0].slot != slot || s->tenants[0].epoch != epoch;
+	unsure |= lost || !there;
+	if (there)
+		check_name(s);
 	check_told(s, here, "its listener");
 	if (!watch_all(s))
 		check_told(s, watched, "the watcher");
