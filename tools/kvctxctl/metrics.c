@@ -55,6 +55,26 @@ static const struct family tenant_families[] = {
 	{ NULL }
 };
 
+static const struct family tenant_counters[] = {
+	{ "tenant_stores", "stores", "Pages written." },
+	{ "tenant_store_bytes", "store_bytes", "Bytes of these pages." },
+	{ "tenant_dedups", "dedups", "STOREs that found the page." },
+	{ "tenant_unadmitted", "unadmitted", "STOREs that a write budget turned away." },
+	{ "tenant_loads", "loads", "LOADs and GETs that found the page." },
+	{ "tenant_load_bytes", "load_bytes", "Bytes that these read." },
+	{ "tenant_from_dram", "from_dram", "Of these LOADs and GETs, from a slot." },
+	{ "tenant_misses", "misses", "LOADs and GETs that found no page." },
+	{ "tenant_failed", "failed", "Operations with any other error." },
+	{ "tenant_evicted_pages", "evicted_pages", "Its pages that reclaim dropped." },
+	{ NULL }
+};
+
+static const struct family tenant_stat_gauges[] = {
+	{ "tenant_inflight", "inflight", "Operations that count against its limit, when it has one." },
+	{ "tenant_waiting", "waiting", "Operations that wait since it has a limit." },
+	{ NULL }
+};
+
 static void put_head(FILE *to, const char *name, const char *suffix, const char *type, const char *help)
 {
 	fprintf(to, "# HELP kvctx_%s%s %s\n# TYPE kvctx_%s%s %s\n", name, suffix, help, name, suffix, type);
@@ -104,10 +124,10 @@ static void put_sample(FILE *to, const char *name, const char *suffix, const cha
 	fprintf(to, "kvctx_%s%s{%s} %llu\n", name, suffix, labels, (unsigned long long)value);
 }
 
-static void put_field(FILE *to, const struct family *f, const char *labels, struct json_object *obj)
+static void put_field(FILE *to, const struct family *f, const char *suffix, const char *labels, struct json_object *obj)
 {
 	if (out_get(obj, f->key))
-		put_sample(to, f->name, "", labels, out_get_number(obj, f->key));
+		put_sample(to, f->name, suffix, labels, out_get_number(obj, f->key));
 }
 
 /* A family a state would be many: one has the state for a label */
@@ -138,7 +158,7 @@ static void put_pools(FILE *to, struct json_object *pools)
 			struct json_object *pool = json_object_array_get_idx(pools, i);
 
 			pool_labels(labels, sizeof(labels), "name", pool);
-			put_field(to, f, labels, pool);
+			put_field(to, f, "", labels, pool);
 		}
 	}
 }
@@ -154,7 +174,7 @@ static void put_members_of(FILE *to, const struct family *f, struct json_object 
 
 		member_labels(labels, sizeof(labels), pool, m);
 		if (f)
-			put_field(to, f, labels, m);
+			put_field(to, f, "", labels, m);
 		else
 			put_state(to, "member_state", labels, sizeof(labels), m);
 	}
@@ -175,17 +195,55 @@ static void put_members(FILE *to, struct json_object *pools)
 	}
 }
 
-static void put_tenants(FILE *to, struct json_object *tenants)
+/* @families: all gauges, or with a @suffix all counters */
+static void put_tenants(FILE *to, const struct family *families, const char *suffix, struct json_object *tenants)
 {
 	char labels[LABELS_MAX];
 
-	for (const struct family *f = tenant_families; f->name; f++) {
-		put_head(to, f->name, "", "gauge", f->help);
+	for (const struct family *f = families; f->name; f++) {
+		put_head(to, f->name, suffix, *suffix ? "counter" : "gauge", f->help);
 		for (size_t i = 0; i < json_object_array_length(tenants); i++) {
 			struct json_object *t = json_object_array_get_idx(tenants, i);
 
 			tenant_labels(labels, sizeof(labels), t);
-			put_field(to, f, labels, t);
+			put_field(to, f, suffix, labels, t);
+		}
+	}
+}
+
+/* Cumulative, an octave a bucket: of the kernel's four to one */
+static void put_latency(FILE *to, char *labels, size_t size, struct json_object *latency)
+{
+	struct json_object *buckets = out_get(latency, "buckets");
+	size_t n = strlen(labels), nr = json_object_array_length(buckets);
+	uint64_t sum = 0;
+	char end[32];
+
+	n += put_label(labels + n, size - n, ",", "operation", out_get_text(latency, "operation"));
+	n += put_label(labels + n, size - n, ",", "priority", out_get_text(latency, "priority"));
+	for (size_t i = 0; i < nr; i++) {
+		sum += json_object_get_uint64(json_object_array_get_idx(buckets, i));
+		if (i % 4 && i < nr - 1)
+			continue;
+		snprintf(end, sizeof(end), "%.9g", (double)latency_end(i) / 1e9);
+		put_label(labels + n, size - n, ",", "le", i < nr - 1 ? end : "+Inf");
+		put_sample(to, "tenant_latency_seconds", "_bucket", labels, sum);
+	}
+	labels[n] = 0;
+	put_sample(to, "tenant_latency_seconds", "_count", labels, sum);
+}
+
+static void put_latencies(FILE *to, struct json_object *tenants)
+{
+	char labels[LABELS_MAX];
+
+	put_head(to, "tenant_latency_seconds", "", "histogram", "From SUBMIT to the end of the tenant's LOADs and STOREs.");
+	for (size_t i = 0; i < json_object_array_length(tenants); i++) {
+		struct json_object *t = json_object_array_get_idx(tenants, i), *all = out_get(t, "latencies");
+
+		for (size_t k = 0; k < json_object_array_length(all); k++) {
+			tenant_labels(labels, sizeof(labels), t);
+			put_latency(to, labels, sizeof(labels), json_object_array_get_idx(all, k));
 		}
 	}
 }
@@ -210,29 +268,37 @@ static void put_counter(FILE *to, const struct stat_name *s, struct json_object 
 static int get(const struct ctl *c, uint8_t cmd, struct json_object *(*object)(const struct nl_object *o),
 	       struct json_object **out)
 {
-	struct nl_request rq = { .cmd = cmd, .dump = true, .object = object };
+	char refusal[REFUSAL_MAX];
+	struct nl_request rq = { .cmd = cmd, .dump = true, .object = object, .refusal = refusal };
+	int status;
 
 	*out = out_array();
-	return nl_request(c, &rq, *out);
+	status = nl_request(c, &rq, *out);
+	return status == CTL_NOSUPP ? CTL_OK : status;
 }
 
 int metrics_put(const struct ctl *c, FILE *to)
 {
-	struct json_object *pools = NULL, *tenants = NULL, *stats = NULL;
+	struct json_object *pools = NULL, *tenants = NULL, *tenant_stats = NULL, *stats = NULL;
 	int status = get(c, KVCTX_CMD_POOL_GET, object_pool, &pools) ?:
 		     get(c, KVCTX_CMD_TENANT_GET, object_tenant, &tenants) ?:
+		     get(c, KVCTX_CMD_TENANT_STATS_GET, object_tenant_stats, &tenant_stats) ?:
 		     get(c, KVCTX_CMD_STATS_GET, object_stats, &stats);
 
 	if (!status) {
 		put_pools(to, pools);
 		put_members(to, pools);
-		put_tenants(to, tenants);
+		put_tenants(to, tenant_families, "", tenants);
+		put_tenants(to, tenant_counters, "_total", tenant_stats);
+		put_tenants(to, tenant_stat_gauges, "", tenant_stats);
+		put_latencies(to, tenant_stats);
 		for (int i = 0; i < nr_stat_names; i++)
 			if (stat_names[i].key)
 				put_counter(to, &stat_names[i], stats);
 	}
 	json_object_put(pools);
 	json_object_put(tenants);
+	json_object_put(tenant_stats);
 	json_object_put(stats);
 	return status;
 }

@@ -68,6 +68,8 @@ struct json_object *object_stats(const struct nl_object *o);
 
 /* tenant_stats.c: what a tenant's operations came to */
 struct json_object *object_tenant_stats(const struct nl_object *o);
+/* Nanoseconds below which those of a bucket but the last are, see struct kvctx_genl_latency */
+uint64_t latency_end(size_t bucket);
 uint64_t latency_p99(struct json_object *was, struct json_object *is, const char *op, const char *prio);
 
 /* peers.c: what PCI peers' memory reaches, as a field of the JSON object of a pool, and as text from there */

@@ -25,8 +25,7 @@ static const char *const names[KVCTX_T_MAX + 1] = {
 	[KVCTX_T_WAITING] = "waiting",
 };
 
-/* Nanoseconds below which those of a bucket are, see struct kvctx_genl_latency */
-static uint64_t bucket_end(size_t bucket)
+uint64_t latency_end(size_t bucket)
 {
 	return (1ULL << (10 + bucket / 4)) * (4 + bucket % 4) / 4;
 }
@@ -66,7 +65,7 @@ static uint64_t latency_quantile(struct json_object *latency, struct json_object
 		if (sum * 1000 >= all * permille)
 			break;
 	}
-	return bucket_end(i);
+	return latency_end(i);
 }
 
 static struct json_object *latency_find(struct json_object *stats, const char *op, const char *prio)

@@ -160,8 +160,9 @@ def table(rows):
                      f"{r['unit']:6} {r['ratio']:>7.2f} "
                      f"{show(r['our_cpu'], 3):>8} {show(r['their_cpu'], 3):>7} {r['pairs']:>5}")
     lines.append("ratio: median over the pairs, above 1 kvctx is better. kvctx verifies what it loads and "
-                 "checksums what it stores, within a\nbounded pool; fs, fs_native, nixl and file do neither and grow "
-                 "until the disk is full.")
+                 "checksums what it stores, within a\nbounded pool, and what is found after a crash is whole; the others "
+                 "do none of it. fs, fs_native and file grow until\nthe disk is full, nixl has a fixed number of files and "
+                 "its index in memory. None of them flushes.")
     return lines
 
 

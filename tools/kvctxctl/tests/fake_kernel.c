@@ -38,7 +38,7 @@
 #define FAMILY		29
 #define GROUP		31
 #define GROUP_PAGES	32
-#define QUEUE		64
+#define QUEUE		256
 
 static struct {
 	unsigned char *buf;

@@ -8,7 +8,9 @@ SAMPLE = re.compile(rf"({NAME})\{{({LABEL}(?:,{LABEL})*)?\}} (-?[0-9]+(?:\.[0-9]
 
 
 def parse(text):
-    """{name: {labels: value}}; families are there once, with HELP and TYPE before their samples, and no sample twice"""
+    """{name: {labels: value}}; families are there once, with HELP and TYPE before their samples, and no sample twice.
+    Those of a histogram have its name with "_bucket" and "_count".
+    """
     found, types, name = {}, {}, None
     assert text.endswith("\n")
     for line in text.split("\n")[:-1]:
@@ -19,10 +21,13 @@ def parse(text):
         elif line.startswith("# TYPE "):
             assert line.split()[2] == name and name not in types, line
             types[name] = line.split()[3]
-            assert types[name] in ("counter", "gauge") and (types[name] == "counter") == name.endswith("_total"), line
+            assert types[name] in ("counter", "gauge", "histogram") and (types[name] == "counter") == name.endswith("_total"), line
+            if types[name] == "histogram":
+                found.update({name + "_bucket": {}, name + "_count": {}})
         else:
             m = SAMPLE.fullmatch(line)
-            assert m and m.group(1) == name and name in types and m.group(2) not in found[name], line
-            found[name][m.group(2)] = float(m.group(3))
-    assert set(found) == set(types)
+            ends = ("_bucket", "_count") if types.get(name) == "histogram" else ("",)
+            assert m and m.group(1) in [name + e for e in ends] and m.group(2) not in found[m.group(1)], line
+            found[m.group(1)][m.group(2)] = float(m.group(3))
+    assert set(found) == set(types) | {n + e for n, t in types.items() if t == "histogram" for e in ("_bucket", "_count")}
     return found

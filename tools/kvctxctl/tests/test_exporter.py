@@ -62,6 +62,29 @@ def free_port():
         return s.getsockname()[1]
 
 
+def check_tenant_stats(m):
+    """What the third dump of the process says of operations, see fake_kernel.c: 99 of 100 loads within 1.5 us, one within
+    1.3 ms; a store in each of the kernel's buckets, of which four are one here.
+    """
+    nth = {'pool="ctx0",tenant="default"': 3, 'pool="ctx0",tenant="llama"': 30, 'pool="ctx1",tenant="default"': 3}
+    stats = good("tenant", "stat", "-o", "json").json()["tenants"]
+    names = {k for k in stats[0] if isinstance(stats[0][k], int)}
+    assert {"stores", "misses", "inflight"} < names
+    for labels, n in nth.items():
+        for i, key in enumerate(k for k in stats[0] if k in names):
+            suffix = "" if key in ("inflight", "waiting") else "_total"
+            assert m[f"kvctx_tenant_{key}{suffix}"][labels] == 1000 * (2 + i) * n, key
+        loads = labels + ',operation="load",priority="urgent"'
+        stores = labels + ',operation="store",priority="normal"'
+        h, count = m["kvctx_tenant_latency_seconds_bucket"], m["kvctx_tenant_latency_seconds_count"]
+        assert (count[loads], count[stores]) == (100 * n, 101 * n)
+        ends = [le for le in (x[len(loads):] for x in h if x.startswith(loads)) if le != ',le="+Inf"']
+        assert len(ends) == 25 and ends[0] == ',le="1.024e-06"' and ends[-1] == ',le="17.1798692"', ends
+        assert (h[loads + ends[0]], h[loads + ends[1]], h[loads + ends[9]], h[loads + ends[11]]) == (0, 99 * n, 99 * n, 100 * n)
+        assert [h[stores + e] for e in ends] == [(1 + 4 * i) * n for i in range(25)]
+        assert h[loads + ',le="+Inf"'] == 100 * n and h[stores + ',le="+Inf"'] == 101 * n
+
+
 def test_metrics_are_those_of_the_other_commands():
     path = tool.DIR + "/metrics.sock"
     pools = {p["name"]: p for p in good("pool", "list", "-o", "json").json()["pools"]}
@@ -89,11 +112,12 @@ def test_metrics_are_those_of_the_other_commands():
         for key in ("max_keyspaces", "max_inflight", "weight"):
             assert m[f"kvctx_tenant_{key}"][labels] == t[key], key
         assert m["kvctx_tenant_bandwidth_bytes"][labels] == t["bandwidth"]
-    # the third dump of the process: see fake_kernel.c
+    check_tenant_stats(m)
+    # the fourth dump of the process: see fake_kernel.c
     now = {"pages", "bytes", "sessions", "inflight", "index_bytes", "index_limit"}
     for name, nr in counters().items():
         values = m[f"kvctx_pool_{name}" + ("" if name in now else "_total")]
-        assert values == {'pool="ctx0"': 3000 * nr, 'pool="ctx1"': 30000 * nr}, (name, values)
+        assert values == {'pool="ctx0"': 4000 * nr, 'pool="ctx1"': 40000 * nr}, (name, values)
     assert not os.path.exists(path)
 
 
