@@ -2,7 +2,7 @@
 #
 # kvctxd, and its tests.
 
-KVCTXD_SRC	:= access sock memory session request pools conn report answer events pages attach control_pool control_tenant control main
+KVCTXD_SRC	:= access sock memory signal session request pools conn report answer events pages attach control_pool control_tenant control main
 KVCTXD_OBJS	:= $(KVCTXD_SRC:%=$(O)/obj/tools/kvctxd/%.o)
 KVCTXD_SHARED	:= $(O)/obj/tools/common/size.o $(O)/obj/tools/common/limits.o
 KVCTXD_PKGS	:= libnl-genl-3.0 libnl-3.0 liburing

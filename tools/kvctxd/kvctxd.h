@@ -23,7 +23,7 @@
  *	main.c		options, signals, the loop that accepts
  *
  * Floors, lowest first; a file calls only what is below it.
- *   1  access sock memory
+ *   1  access sock memory signal
  *   2  session
  *   3  request
  *   4  pools
@@ -166,7 +166,12 @@ void kvd_session_give(struct kvd_session *s, uint64_t bytes, uint32_t maps);
  * does not answer is waited for no longer than a few seconds
  */
 void kvd_session_close(struct kvd_session *s, void (*ended)(void *arg), void *arg);
-/* Before SETUP by the engine: the client's eventfd, or -1. 0, -EINVAL: it is none */
+/* signal.c: a client's @eventfd, which stays the caller's. 0, -EINVAL: it is none; -ENOMEM, -EOPNOTSUPP. send does not wait */
+int kvd_signal_new(int eventfd, struct kvd_signal **out);
+void kvd_signal_free(struct kvd_signal *sig);		/* NULL does nothing */
+void kvd_signal_send(struct kvd_signal *sig);		/* one thread at a time */
+
+/* Before SETUP by the engine: the client's eventfd, or -1. As kvd_signal_new() */
 int kvd_session_signal(struct kvd_session *s, int eventfd);
 /* After it. @fds: WIRE_FDS, lent; returns how many, or -errno */
 int kvd_session_share(struct kvd_session *s, const struct kvctx_setup *arg, int *fds);

@@ -3,14 +3,11 @@
  * A session of the engine, and what its client shares with it.
  *
  * The engine calls session_posted() when it has moved the ring's tail, in any of its threads, which therefore must not
- * sleep here whatever the client does. Bell and light are sockets, written with MSG_DONTWAIT. The client's own eventfd
- * could be full, and a write() to it then sleeps; so the kernel signals it: as the one registered with a ring of
- * io_uring, to which we hand a request that does nothing. Where there is no io_uring the request for an eventfd is
- * refused.
+ * sleep here whatever the client does. Bell and light are sockets, written with MSG_DONTWAIT; for the client's own
+ * eventfd see signal.c.
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <liburing.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -24,52 +21,6 @@ uint64_t kvd_memory_user, kvd_registered_max;
 
 static pthread_mutex_t sessions_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct kvd_session *sessions;
-
-struct kvd_signal {
-	struct io_uring ring;
-};
-
-static int signal_new(int eventfd, struct kvd_signal **out)
-{
-	struct kvd_signal *sig = malloc(sizeof(*sig));
-	int err;
-
-	if (!sig)
-		return -ENOMEM;
-	err = io_uring_queue_init(1, &sig->ring, 0);
-	if (err) {
-		free(sig);
-		return -EOPNOTSUPP;
-	}
-	err = io_uring_register_eventfd(&sig->ring, eventfd);
-	if (err) {
-		io_uring_queue_exit(&sig->ring);
-		free(sig);
-		return -EINVAL;
-	}
-	*out = sig;
-	return 0;
-}
-
-static void signal_free(struct kvd_signal *sig)
-{
-	if (!sig)
-		return;
-	io_uring_queue_exit(&sig->ring);
-	free(sig);
-}
-
-/* Its completion is what the kernel signals */
-static void signal_send(struct kvd_signal *sig)
-{
-	struct io_uring_sqe *sqe = io_uring_get_sqe(&sig->ring);
-
-	if (sqe) {
-		io_uring_prep_nop(sqe);
-		io_uring_submit(&sig->ring);
-	}
-	io_uring_cq_advance(&sig->ring, io_uring_cq_ready(&sig->ring));
-}
 
 static void session_ring(int sock)
 {
@@ -93,7 +44,7 @@ static void session_posted(void *arg)
 	pthread_mutex_lock(&s->lock);
 	tail = __atomic_load_n(&s->ring->tail, __ATOMIC_ACQUIRE);
 	if (s->signal)
-		signal_send(s->signal);
+		kvd_signal_send(s->signal);
 	__atomic_store_n(&s->door->tail, tail, __ATOMIC_SEQ_CST);
 	/* then what the client writes before it looks at that */
 	head = __atomic_load_n(&s->ring->head, __ATOMIC_SEQ_CST);
@@ -111,7 +62,7 @@ static void session_signalled(void *arg)
 
 	pthread_mutex_lock(&s->lock);
 	if (s->signal)
-		signal_send(s->signal);
+		kvd_signal_send(s->signal);
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -171,9 +122,9 @@ static int session_lend(struct kvd_session *s, const struct kvctx_setup *arg, in
 /* Before SETUP; again after one that failed */
 int kvd_session_signal(struct kvd_session *s, int eventfd)
 {
-	signal_free(s->signal);
+	kvd_signal_free(s->signal);
 	s->signal = NULL;
-	return eventfd >= 0 ? signal_new(eventfd, &s->signal) : 0;
+	return eventfd >= 0 ? kvd_signal_new(eventfd, &s->signal) : 0;
 }
 
 int kvd_session_share(struct kvd_session *s, const struct kvctx_setup *arg, int *fds)
@@ -303,7 +254,7 @@ static void session_free(void *arg)
 		close(s->bell);
 	if (s->light >= 0)
 		close(s->light);
-	signal_free(s->signal);
+	kvd_signal_free(s->signal);
 	session_unlist(s);
 	pthread_mutex_destroy(&s->lock);
 	ended = s->ended;

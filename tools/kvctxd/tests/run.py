@@ -16,6 +16,7 @@ import fcntl
 import json
 import os
 import random
+import select
 import shutil
 import signal
 import socket
@@ -39,6 +40,7 @@ IOC = {name: 0xB500 + nr for nr, name in enumerate(
     ["INFO", "SETUP", "MEM_REGISTER", "MEM_UNREGISTER", "SUBMIT", "WAIT", "MATCH", "PATHS", "EVENTS"])}
 OPEN, LIGHT, CANCEL = 1, 2, 3
 QUIET, PARCEL = 1, 2
+FEAT_IOTHREADS = 1 << 33
 BIG = 1 << 16
 
 
@@ -67,7 +69,7 @@ class Daemon:
     """One kvctxd with a pool kv0; can be killed and started again."""
 
     def __init__(self, folder, tsan=False):
-        self.folder, self.args = folder, ()
+        self.folder, self.args, self.before = folder, (), None
         self.tsan = tsan
         self.run = folder + "/run"
         self.pool = folder + "/pools/kv0"
@@ -81,7 +83,7 @@ class Daemon:
     def start(self):
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen([*self.program("bin/kvctxd"), "--run", self.run, "--pools", self.folder + "/pools",
-                                             *self.args], stderr=log)
+                                             *self.args], stderr=log, preexec_fn=self.before)
         until(lambda: self.answers() or self.process.poll() is not None, "somebody at the tenant's socket")
         expect(None, self.process.poll(), self.said())
 
@@ -1606,6 +1608,49 @@ def test_events_into_a_full_eventfd(daemon):
     expect(["flush: 0"], run_client(daemon, "store", "5"))
     listener.close()
     c.close()
+
+
+def forbid_io_uring():
+    """As containers' default profiles do: a program for seccomp, of which the system calls' numbers are the machine's."""
+    class Filter(ctypes.Structure):
+        _fields_ = [("code", ctypes.c_ushort), ("jt", ctypes.c_ubyte), ("jf", ctypes.c_ubyte), ("k", ctypes.c_uint32)]
+
+    class Program(ctypes.Structure):
+        _fields_ = [("len", ctypes.c_ushort), ("filter", ctypes.POINTER(Filter))]
+
+    set_no_new_privs, set_seccomp, mode_filter, io_uring_setup = 38, 22, 2, 425
+    rules = (Filter * 4)((0x20, 0, 0, 0), (0x15, 0, 1, io_uring_setup), (0x06, 0, 0, 0x00050000 | errno.EPERM),
+                         (0x06, 0, 0, 0x7fff0000))
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(set_no_new_privs, 1, 0, 0, 0) or \
+            libc.prctl(set_seccomp, mode_filter, ctypes.byref(Program(4, rules)), 0, 0):
+        raise OSError(ctypes.get_errno(), "seccomp")
+
+
+def test_without_io_uring(daemon):
+    """Sessions are served by threads, and their eventfds signalled all the same."""
+    daemon.end()
+    daemon.before = forbid_io_uring
+    daemon.start()
+    expect(["flush: 0"], run_client(daemon, "store", "40"))
+    expect(["there: 40 wrong: 0"], run_client(daemon, "check", "40"))
+    signalled = os.eventfd(0, os.EFD_NONBLOCK)
+    null = os.open("/dev/null", os.O_RDWR)
+    c = Client(daemon)
+    expect(0, c.open()[0])
+    expect(-errno.EINVAL, c.setup(flags=1, fds=[null])[0], "no eventfd")
+    expect(0, c.setup(flags=1, eventfd=signalled, fds=[signalled])[0])
+    features, = struct.unpack_from("<Q", c.ask(IOC["INFO"], struct.pack("<II", 216, 0) + bytes(208))[1], 16)
+    expect(True, bool(features & FEAT_IOTHREADS), "threads")
+    for n in range(200):
+        expect(1, c.ask(IOC["SUBMIT"], submit(sqe(4)))[0])
+        until(lambda: select.select([signalled], [], [], 0)[0], f"the signal of operation {n}")
+        os.eventfd_read(signalled)
+        os.pwrite(c.fds[0], struct.pack("<I", n + 1), 0)
+    os.close(null)
+    os.close(signalled)
+    c.close()
+    test_events_into_a_full_eventfd(daemon)
 
 
 def random_message(rng, good):
