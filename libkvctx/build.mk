@@ -101,7 +101,13 @@ $(LIB_WHOLE): $(LIB_TEST)/whole/%: $(O)/obj/libkvctx/tests/%.o $(LIBKVCTX_A)
 	@mkdir -p $(@D)
 	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ $(LIBKVCTX_LIBS) $(call pkglibs,cmocka)
 
-TESTPROGS	+= $(LIB_TESTPROGS) $(LIB_WHOLE) $(LIB_TEST)/example $(LIB_TEST)/example-fake
+# What a batch costs, for `make bench-native`
+LIB_COST	:= $(LIB_TEST)/cost
+$(LIB_COST): $(O)/obj/libkvctx/tests/cost.o $(LIBKVCTX_A)
+	@mkdir -p $(@D)
+	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ $(LIBKVCTX_LIBS)
+
+TESTPROGS	+= $(LIB_TESTPROGS) $(LIB_WHOLE) $(LIB_COST) $(LIB_TEST)/example $(LIB_TEST)/example-fake
 
 # The library's own test of whoever serves, one of those of the contract; and the example, for the guest
 LIB_LIVE	:= $(O)/selftests/library $(O)/selftests/example

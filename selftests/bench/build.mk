@@ -39,7 +39,7 @@ bench: deps guest
 	@$(BENCH_DIR)/run $(if $(filter full,$(BENCH)),--full) $(if $(STRICT),--strict)
 
 # fio and the engine for it have to be of one make, so both are built here
-bench-native: deps $(O)/selftests/readv $(O)/selftests/cputime programs
+bench-native: deps $(O)/selftests/readv $(O)/selftests/cputime $(LIB_COST) programs
 	@fio=$$($(BENCH_DIR)/native/fio) && $(MAKE) --no-print-directory fio-engine FIO_SRC="$$fio" && \
 		$(BENCH_DIR)/native/run --build $(O) --fio "$$fio/fio" $(if $(STRICT),--strict) $(NATIVE)
 

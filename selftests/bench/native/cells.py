@@ -57,10 +57,10 @@ def process_in_memory():
     for size in SIZES:
         yield cell("process", "memory", "load", size, 16, verify=0, bar=True)
         yield cell("process", "memory", "load", size, 16, bar=True)
-    for size in SIZES[:3]:
         yield cell("process", "memory", "store", size, 16, verify=0, bar=True)
-    yield cell("process", "memory", "load", 256 * KIB, 16, segments=64)
-    yield cell("process", "memory", "load", 4 * MIB, 4, segments=1024)
+        yield cell("process", "memory", "store", size, 16, bar=True)
+    yield cell("process", "memory", "load", 256 * KIB, 16, segments=64, bar=True)
+    yield cell("process", "memory", "load", 4 * MIB, 4, segments=1024, bar=True)
 
 
 def control():
@@ -71,14 +71,16 @@ def control():
 
 
 def daemon():
-    for size in SIZES[1:]:
-        yield cell("daemon", "disk", "load", size, 16, bar=True)
+    for op in ("load", "store"):
+        for size in SIZES[1:]:
+            yield cell("daemon", "disk", op, size, 16, bar=True)
     yield cell("daemon", "disk", "load", 16 * KIB, 16)
     yield cell("daemon", "disk", "load", 64 * KIB, 1)
-    for size in SIZES[1:3]:
-        yield cell("daemon", "memory", "load", size, 16)
-    yield cell("daemon", "disk", "store", 64 * KIB, 16, bar=True)
-    yield cell("daemon", "disk", "store", 256 * KIB, 16, bar=True)
+    yield cell("daemon", "disk", "mixed", 64 * KIB, 1, bar=True)
+    yield cell("daemon", "disk", "flood", 64 * KIB, 1, bar=True)
+    for op in ("load", "store"):
+        for size in SIZES:
+            yield cell("daemon", "memory", op, size, 16, bar=True)
 
 
 # Loads of a target before its stores, which evict what was to be loaded

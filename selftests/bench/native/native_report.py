@@ -6,6 +6,8 @@ than inside one. Its spread is half the width of the interval that holds that me
 figures.py.
 """
 
+import re
+
 from measure import is_latency
 
 # by the path that cells.py sets
@@ -18,6 +20,7 @@ CPU_BARS = (("process", 0, "CPU a GiB, process"), ("process", 1, "CPU a GiB less
             ("daemon", 1, "CPU a GiB less the checksum's, daemon"))
 TAIL = 2.0          # p99.9 of loads beside stores
 FLOOD = 1.5         # p99 of loads beside another tenant's stores
+CALL = 50           # ns of the processor that a batch costs for each of its operations: in the library, in Python above it
 # least ratio at depth 16 with verification, less the spread of the control
 THROUGHPUT = (
     ("process, 64K and more", "process", lambda size: size >= 64 * KIB, 0.97),
@@ -81,7 +84,8 @@ def over(text, figures, limit, at_least):
     good = sum(1 for f in figures if excess(f) >= 0)
     row = worst[2]
     where = f"{good} of {len(figures)} cells; worst {row['disk']} {row['op']} {row['size'] // KIB}K" + \
-        ("" if row["verify"] else " unverified") + (f", spread {worst[1]:.3f}" if at_least else "")
+        (f" of {row['segments']}" if row["segments"] > 1 else "") + ("" if row["verify"] else " unverified") + \
+        (f", spread {worst[1]:.3f}" if at_least else "")
     return Bar(text, worst[0], ("at least " if at_least else "at most ") + str(limit), good == len(figures), where)
 
 
@@ -98,7 +102,7 @@ def processors(rows, crc):
     """@crc: CPU seconds that CRC32C of a GiB takes"""
     found = []
     for r in rows:
-        if r["disk"] == "memory" and r["segments"] == 1 and r["raw_cpu"]:
+        if r["disk"] == "memory" and r["raw_cpu"]:
             own = r["kvctx_cpu"] - (crc if r["verify"] else 0)
             # pairs where they are alike, medians where the checksum is taken off
             found.append((own / r["raw_cpu"] if r["verify"] else r["cpu_ratio"], 0, r))
@@ -107,14 +111,32 @@ def processors(rows, crc):
 
 
 def tails(rows):
-    yield over("p99.9 of loads beside stores, process",
-               [(r["ratio"], 0, r) for r in rows if r["op"] == "mixed-p99.9" and r["target"] == "process"], TAIL, False)
-    yield over("p99 of loads beside another tenant's, process",
-               [(r["ratio"], 0, r) for r in rows if r["op"] == "flood-p99" and r["target"] == "process"], FLOOD, False)
+    for target in ("process", "daemon"):
+        for text, op, limit in (("p99.9 of loads beside stores", "mixed-p99.9", TAIL),
+                                ("p99 of loads beside another tenant's", "flood-p99", FLOOD)):
+            yield over(f"{text}, {target}",
+                       [(r["ratio"], 0, r) for r in rows if r["op"] == op and r["target"] == target], limit, False)
 
 
-def judge(rows, crc):
-    return [*throughput(rows), *processors(rows, crc), *tails(rows)]
+def costs_of(text):
+    """{what: ns a page} of what libkvctx/tests/cost.c and libkvctx/python/tests/cost.py print"""
+    return {what: float(ns) for what, ns in re.findall(r"^(.+?) +([\d.]+) ns a page$", text, re.M)}
+
+
+def calls(costs):
+    """@costs: {language: costs_of()}"""
+    for language in ("C", "Python"):
+        text, found = f"ns an operation of a batch, {language}", costs.get(language)
+        if not found:
+            yield Bar(text, None, CALL, False, "not measured")
+            continue
+        worst = max(found, key=found.get)
+        good = sum(1 for ns in found.values() if ns < CALL)
+        yield Bar(text, found[worst], f"below {CALL}", good == len(found), f"{good} of {len(found)} calls; worst {worst}")
+
+
+def judge(rows, crc, costs):
+    return [*throughput(rows), *processors(rows, crc), *tails(rows), *calls(costs)]
 
 
 def table(rows):

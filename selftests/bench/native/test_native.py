@@ -40,7 +40,7 @@ class CellsTest(unittest.TestCase):
     def test_names_tell_all_cells_apart(self):
         names = [cells.name(c) for c in cells.all_cells()]
         self.assertEqual(len(names), len(set(names)))
-        self.assertTrue(35 <= len(names) <= 50, len(names))
+        self.assertTrue(35 <= len(names) <= 65, len(names))
 
     def test_what_the_bars_need_is_measured(self):
         found = {(c.target, c.op, c.size) for c in cells.all_cells()
@@ -48,7 +48,20 @@ class CellsTest(unittest.TestCase):
         for op in ("load", "store"):
             for size in cells.SIZES:
                 self.assertIn(("process", op, size), found)
+                if size >= 64 * KIB:
+                    self.assertIn(("daemon", op, size), found)
             self.assertTrue(any(f[:2] == ("control", op) for f in found))
+
+    def test_processor_time_is_measured(self):
+        found = {(c.target, c.op, c.size, c.verify) for c in cells.all_cells()
+                 if c.disk == "memory" and c.depth == 16 and c.segments == 1 and c.bar}
+        for target, verify in (("process", 0), ("process", 1), ("daemon", 1)):
+            self.assertLessEqual({(target, op, size, verify) for op in ("load", "store") for size in cells.SIZES}, found)
+
+    def test_latencies_are_measured_of_both_targets(self):
+        found = {(c.target, c.op) for c in cells.all_cells() if c.bar}
+        for op in ("mixed", "flood"):
+            self.assertLessEqual({("process", op), ("daemon", op)}, found)
 
     def test_stores_come_last(self):
         ops = [c.op in ("store", "mixed", "flood") for c in cells.all_cells()]
@@ -92,11 +105,11 @@ class RowTest(unittest.TestCase):
 
 
 class BarTest(unittest.TestCase):
-    def bar(self, rows, text, crc=0.05):
-        return next(b for b in native_report.judge(rows, crc) if b.text == text)
+    def bar(self, rows, text, crc=0.05, costs=None):
+        return next(b for b in native_report.judge(rows, crc, costs or {}) if b.text == text)
 
     def test_nothing_measured_is_not_met(self):
-        judged = native_report.judge([], 0.05)
+        judged = native_report.judge([], 0.05, {})
         self.assertTrue(judged)
         self.assertFalse(any(b.met for b in judged))
 
@@ -141,13 +154,43 @@ class BarTest(unittest.TestCase):
         self.assertTrue(self.bar(rows, text).met)
         self.assertFalse(self.bar([row("daemon", disk="memory", cpu=(0.29, 0.2)), *rows], text).met)
 
+    def test_stores_and_scattered_pages_take_processor_time(self):
+        for target in ("process", "daemon"):
+            text, good = f"CPU a GiB less the checksum's, {target}", row(target, disk="memory", cpu=(0.27, 0.2))
+            for what in ({"op": "store"}, {"size": 2 * MIB}, {"size": 16 * KIB}, {"op": "store", "size": 2 * MIB}):
+                self.assertFalse(self.bar([good, row(target, disk="memory", cpu=(0.29, 0.2), **what)], text).met)
+            bar = self.bar([good, row(target, disk="memory", segments=64, cpu=(0.29, 0.2))], text)
+            self.assertFalse(bar.met)
+            self.assertIn("worst memory load 64K of 64", bar.where)
+        self.assertFalse(self.bar([row(disk="memory", op="store", size=2 * MIB, verify=0, cpu=(0.24, 0.2))],
+                                  "CPU a GiB, process").met)
+
+    def test_stores_of_the_daemon(self):
+        text = "throughput, store, daemon, 64K and more"
+        self.assertTrue(self.bar([row("daemon", "store", 2 * MIB, kvctx=90)], text).met)
+        self.assertFalse(self.bar([row("daemon", "store", kvctx=90), row("daemon", "store", 2 * MIB, kvctx=89)], text).met)
+
     def test_tails(self):
-        text = "p99.9 of loads beside stores, process"
-        self.assertTrue(self.bar([row(op="mixed-p99.9", kvctx=200)], text).met)
-        self.assertFalse(self.bar([row(op="mixed-p99.9", kvctx=201)], text).met)
-        text = "p99 of loads beside another tenant's, process"
-        self.assertTrue(self.bar([row(op="flood-p99", kvctx=150)], text).met)
-        self.assertFalse(self.bar([row(op="flood-p99", kvctx=151)], text).met)
+        for target, other in (("process", "daemon"), ("daemon", "process")):
+            text = f"p99.9 of loads beside stores, {target}"
+            rows = [row(target, "mixed-p99.9", kvctx=200), row(other, "mixed-p99.9", kvctx=999)]
+            self.assertTrue(self.bar(rows, text).met)
+            self.assertFalse(self.bar([*rows, row(target, "mixed-p99.9", kvctx=201)], text).met)
+            text = f"p99 of loads beside another tenant's, {target}"
+            rows = [row(target, "flood-p99", kvctx=150), row(other, "flood-p99", kvctx=999)]
+            self.assertTrue(self.bar(rows, text).met)
+            self.assertFalse(self.bar([*rows, row(target, "flood-p99", kvctx=151)], text).met)
+
+    def test_what_a_batch_costs(self):
+        found = native_report.costs_of("load_packed, absent          15.3 ns a page\nload_packed   49.9 ns a page\n")
+        self.assertEqual(found, {"load_packed, absent": 15.3, "load_packed": 49.9})
+        for language, other in (("C", "Python"), ("Python", "C")):
+            text = f"ns an operation of a batch, {language}"
+            self.assertTrue(self.bar([], text, costs={language: found, other: {"load": 99.0}}).met)
+            self.assertFalse(self.bar([], text, costs={other: found}).met)
+            bar = self.bar([], text, costs={language: {**found, "load": 50.0}})
+            self.assertFalse(bar.met)
+            self.assertEqual((bar.figure, bar.where), (50.0, "2 of 3 calls; worst load"))
 
 
 class PlaceTest(unittest.TestCase):
