@@ -49,7 +49,8 @@ $(LIBKVCTX_MAN3)/kvctx_open.3: libkvctx/man/mkman.py $(LIBKVCTX_H) uapi/linux/kv
 LIB_TEST	:= $(O)/test/lib
 LIB_EXAMPLE	:= $(O)/obj/Documentation/examples/prefix.o
 LIB_FAKE	:= $(O)/obj/libkvctx/tests/fake_kernel.o $(O)/obj/libkvctx/tests/fake_pages.o
-LIB_FAKED	:= $(LIBKVCTX_ABOVE) $(LIB_FAKE)
+LIB_FAKED	:= $(LIBKVCTX_ABOVE) $(O)/obj/libkvctx/core/os-native/crc.o $(LIB_FAKE)
+LIB_FAKED_LIBS	:= -lisal $(LIBKVCTX_KEYS)
 
 $(O)/obj/Documentation/examples/%.o: OBJ_CFLAGS := -Ilibkvctx
 
@@ -59,7 +60,7 @@ $(LIB_TEST)/example: $(LIB_EXAMPLE) $(LIBKVCTX_SO)
 
 $(LIB_TEST)/example-fake: $(LIB_EXAMPLE) $(O)/obj/libkvctx/tests/fake_example.o $(LIB_FAKED)
 	@mkdir -p $(@D)
-	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ $(LIBKVCTX_KEYS)
+	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ $(LIB_FAKED_LIBS)
 
 # The example of a GPU's memory, over that kernel and a CUDA runtime in host memory; and as it is, where nvcc is
 LIB_CUDA_FAKE	:= $(LIB_TEST)/cuda-fake
@@ -67,7 +68,7 @@ LIB_CUDA_FAKE	:= $(LIB_TEST)/cuda-fake
 $(O)/obj/Documentation/examples/cuda.o: OBJ_CFLAGS := -Ilibkvctx -Ilibkvctx/tests/cuda
 $(LIB_CUDA_FAKE): $(O)/obj/Documentation/examples/cuda.o $(O)/obj/libkvctx/tests/fake_example.o $(LIB_FAKED)
 	@mkdir -p $(@D)
-	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ $(LIBKVCTX_KEYS)
+	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ $(LIB_FAKED_LIBS)
 
 NVCC		?= nvcc
 .PHONY: cuda check-gpu
@@ -93,7 +94,7 @@ $(O)/obj/libkvctx/tests/test_gpu_crc.o: OBJ_CFLAGS := -Ilibkvctx -IDocumentation
 $(LIB_TEST)/test_open: LIB_LDFLAGS := -Wl,--wrap=calloc,--wrap=malloc
 $(LIB_TESTPROGS): $(LIB_TEST)/%: $(O)/obj/libkvctx/tests/%.o $(LIB_FAKED)
 	@mkdir -p $(@D)
-	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) $(LIB_LDFLAGS) -o $@ $^ $(LIBKVCTX_KEYS) $(call pkglibs,cmocka)
+	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) $(LIB_LDFLAGS) -o $@ $^ $(LIB_FAKED_LIBS) $(call pkglibs,cmocka)
 
 # Who serves a path: the whole library
 LIB_WHOLE	:= $(addprefix $(LIB_TEST)/whole/test_,paths socket info)

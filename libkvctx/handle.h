@@ -166,9 +166,6 @@ int kvctx_ring_sleep(struct kvctx *ctx, uint32_t more, uint64_t timeout_ns);
 void kvctx_wait_done(struct kvctx *ctx, struct kvctx_waiter *w, const bool *done);
 void kvctx_wait_room(struct kvctx *ctx);
 
-/* crc.c */
-void kvctx_crc_choose(bool instruction);
-
 /* sync.c */
 int64_t kvctx_call(struct kvctx *ctx, struct kvctx_sqe *sqe, uint32_t *cqe_flags);
 
