@@ -17,7 +17,9 @@
 #include "huge.h"
 #include "session.h"
 
-#define MEM_BUFFER	(1UL << 30)
+unsigned int kve_mem_order = 30;
+
+#define MEM_BUFFER	(1UL << kve_mem_order)
 
 static int map_memfd(size_t bytes, bool rdonly, void **addr)
 {

@@ -165,9 +165,11 @@ struct kve_mem {
 	u64 length;
 	u64 pinned;			/* bytes that count against the tenant's limit */
 	u32 users;			/* operations; session->lock */
-	u32 nr_buffers;			/* of the ring, of 1 GiB each; 0: the ring does not know it */
+	u32 nr_buffers;			/* of the ring, of 1 << kve_mem_order bytes; 0: the ring does not know it */
 	s32 buffers[];
 };
+
+extern unsigned int kve_mem_order;	/* of the ring's buffers: 1 GiB; only tests change it */
 
 int kve_map_create(struct kve_map *map, size_t bytes, bool rdonly);	/* @rdonly: to the caller. 0, -ENOMEM */
 void kve_map_free(struct kve_map *map);

@@ -1288,6 +1288,58 @@ static void callers_memory_is_in_huge_pages(void **state)
 	munmap(p, bytes);
 }
 
+/* A page lies anywhere in memory that the ring knows in several buffers, which are small here: in one, or across borders */
+static void across_buffers(void **state)
+{
+	enum { BUFFER = 64 << 10, BYTES = 3 * BUFFER + 8192 };
+	static const u32 lens[] = { 32 << 10, BUFFER, 160 << 10 };
+	/* the first begins where no multiple of a buffer's size is */
+	u8 *map = mmap(NULL, BYTES + BUFFER, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *p, *to;
+	unsigned int was = kve_mem_order;
+	struct kvctx_sqe sqe;
+	struct kve_mem *mem;
+	u32 i, at, len, id, flags;
+	struct sess k;
+	bool known;
+
+	(void)state;
+	assert_true(map != MAP_FAILED);
+	p = map + ((uintptr_t)map % BUFFER ? 0 : 4096);
+	sess_open(&k);
+	kve_mem_order = 16;
+	id = (u32)kve_mem_register(k.s, (uintptr_t)p, BYTES);
+	assert_in_range(id, 1, KVCTX_MEM_MAX);
+	mem = k.s->mems[id];
+	known = mem->nr_buffers;
+	for (i = 0; known && i < ARRAY_SIZE(lens); i++) {
+		len = lens[i];
+		assert_int_equal(mem->nr_buffers, 4);
+		for (at = 0; at + len <= BYTES; at += 4096) {
+			fill(p + at, len, at + i);
+			assert_int_equal(kve_mem_buffer(mem, p + at, len) >= 0, at / BUFFER == (at + len - 1) / BUFFER);
+			sqe = sqe_of(KVCTX_OP_STORE, at + i, at, len);
+			sqe.mem = id;
+			assert_int_equal(run(&k, sqe, NULL), len);
+			/* to as far from the end as it was from the beginning */
+			to = p + (BYTES - len - at);
+			memset(p, 0x5a, BYTES);
+			sqe.opcode = KVCTX_OP_LOAD;
+			sqe.segs = (u64)(to - p);
+			assert_int_equal(run(&k, sqe, &flags), len);
+			assert_int_equal(flags, KVCTX_CQE_VERIFIED);
+			assert_true(right(to, len, at + i));
+			assert_true(to == p || to[-1] == 0x5a);
+			assert_true(!at || to[len] == 0x5a);
+		}
+	}
+	kve_mem_order = was;
+	assert_int_equal(kve_mem_unregister(k.s, id), 0);
+	sess_close(&k);
+	munmap(map, BYTES + BUFFER);
+	if (!known)
+		skip();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1302,6 +1354,7 @@ int main(void)
 		BOTH(many_pieces),
 		URING(the_arena_is_in_huge_pages),
 		URING(callers_memory_is_in_huge_pages),
+		URING(across_buffers),
 		TEST(sleeps_for_several),
 		TEST(an_orphan_begins_nothing),
 		URING(what_is_not_taken_is_given_again),
