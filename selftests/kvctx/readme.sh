@@ -34,6 +34,8 @@ $daemon 2> /tmp/readme.kvctxd &
 pid=$!
 check "$daemon" until_true 60 test -S /run/kvctx/kv0/default
 check "one opens what it names" env KVCTX_NODE=/run/kvctx/kv0/default bash -c "pages store 0 5 1000 | grep -q 'stored=5 '"
+command=$(commands "Measure it" | grep -e --path=)
+check "the fio engine does" timeout -k 5 120 bash -c "${command/var\/lib/run}"
 kill $pid
 wait $pid
 check "it ends" test $? = 0

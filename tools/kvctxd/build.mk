@@ -22,7 +22,9 @@ $(KVCTXD): $(KVCTXD_OBJS) $(KVCTXD_SHARED) $(LIBKVCTX_A)
 KVCTXD_CLIENT	:= $(O)/test/kvctxd-client
 TESTPROGS	+= $(KVCTXD_CLIENT)
 KVCTXD_CHECKED	:= $(KVCTXD) $(KVCTXD_CLIENT) $(CTL) $(CONTRACT_PROGS)
-ASAN_PROGS	+= $(KVCTXD_CHECKED) $(CRASH_FS)
+# and programs that take its sockets
+KVCTXD_USERS	:= $(O)/bin/kvctx-replay $(LIB_TEST)/example
+ASAN_PROGS	+= $(KVCTXD_CHECKED) $(KVCTXD_USERS) $(CRASH_FS)
 TSAN_PROGS	+= $(KVCTXD_CHECKED)
 CHECKS		+= check-kvctxd
 
@@ -38,7 +40,7 @@ check-kvctxd:
 	@$(MAKE) --no-print-directory $(TSAN) kvctxd-programs
 	@$(MAKE) --no-print-directory $(ASAN) TSAN_O=$(O)/tsan check-kvctxd-run
 
-check-kvctxd-run: $(KVCTXD_CHECKED) $(CRASH_FS)
+check-kvctxd-run: $(KVCTXD_CHECKED) $(KVCTXD_USERS) $(CRASH_FS)
 	@selftests/floors tools/kvctxd/kvctxd.h $(KVCTXD_OBJS)
 	@python3 tools/kvctxd/tests/run.py $(O) $(TSAN_O)
 

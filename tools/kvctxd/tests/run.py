@@ -1378,6 +1378,25 @@ def test_tsan_clients(daemon):
     test_sigterm_with_sessions(daemon)
 
 
+# Programs that take a path
+
+def test_programs_take_a_path(daemon):
+    """A tenant's socket, or the directory of a pool that they serve themselves."""
+    make_pool(daemon, daemon.folder + "/own")
+    for path in daemon.node(), daemon.folder + "/own/default":
+        p = subprocess.run([O + "/test/lib/example", path], capture_output=True, text=True, timeout=60, check=False)
+        expect((0, [f"page {i}: success, verified, '{c}'" for i, c in enumerate("abcdefgh")]),
+               (p.returncode, sorted(p.stdout.splitlines())), path + ": " + p.stderr)
+        for first in True, False:
+            report = daemon.folder + "/report"
+            p = subprocess.run([O + "/bin/kvctx-replay", "--generate", "20", "--page-size", "4K", "--device", path, "--verify",
+                                "--json", report], capture_output=True, text=True, timeout=60, check=False)
+            expect(0, p.returncode, path + ": " + p.stderr)
+            with open(report, encoding="ascii") as f:
+                r = json.load(f)
+            expect((True, first), (r["good"], r["pages_hit"] < r["pages_referenced"]), path)
+
+
 # Hostile clients
 
 def memfd(size, seals=fcntl.F_SEAL_SHRINK):
@@ -1752,8 +1771,8 @@ def test_hostile_messages(daemon):
     print(f"# {sent} hostile messages, SEED={seed}")
 
 
-def make_pool(daemon):
-    code = subprocess.run([*daemon.program("test/kvctxd-client"), daemon.pool, "create"], capture_output=True, text=True,
+def make_pool(daemon, path):
+    code = subprocess.run([*daemon.program("test/kvctxd-client"), path, "create"], capture_output=True, text=True,
                           check=False)
     expect(0, code.returncode, code.stdout)
 
@@ -1767,7 +1786,7 @@ def run(test):
     daemon = Daemon(folder, tsan)
     try:
         os.mkdir(folder + "/pools")
-        make_pool(daemon)
+        make_pool(daemon, daemon.pool)
         daemon.start()
         test(daemon)
         if daemon.process.poll() is None:
