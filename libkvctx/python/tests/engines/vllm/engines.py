@@ -25,10 +25,13 @@ from vllm import LLM, SamplingParams  # noqa: E402
 from vllm.distributed.kv_events import BlockStored, KVEventBatch  # noqa: E402
 
 import kvctx.vllm.connector  # noqa: E402
+import kvctx.vllm.finder  # noqa: E402
 import kvctx.vllm.link  # noqa: E402
 import kvctx.vllm.spec  # noqa: E402,F401
 import kvctx.vllm.worker  # noqa: E402
 
+# on a busy machine an answer may take long, and what it is about would be computed anew
+kvctx.vllm.finder._PATIENCE_S = 60.0
 kvctx.vllm.link.logger.setLevel(logging.INFO)
 random.seed(1)
 PROMPTS = [[random.randrange(3, 1000) for _ in range(400)] for _ in range(3)]
