@@ -9,6 +9,7 @@
  *	access.c	who may open a tenant, and how
  *	sock.c		messages with descriptors over a socket
  *	session.c	a session of the engine: its shared memory, and telling the client of completions
+ *	signal.c	telling it by an eventfd of its own
  *	memory.c	memory that clients register
  *	request.c	a request: what it names is found in the message, checked, and handed to the engine
  *	pools.c		pools and their tenants' sockets
@@ -20,6 +21,7 @@
  *	answer.c	what is answered: the messages, and
  *	report.c	the objects in them: pools, tenants, counters
  *	events.c	who listens is told what happened
+ *	pages.c		and, if he likes, which pages come and go
  *	main.c		options, signals, the loop that accepts
  *
  * Floors, lowest first; a file calls only what is below it.
