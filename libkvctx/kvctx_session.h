@@ -336,6 +336,7 @@ void *kvctx_arena(const struct kvctx *ctx, size_t *len);
  * * -EINVAL: zero length
  * * -EFAULT: not writable by the caller
  * * -EREMOTEIO: memory of a PCI device that its driver, or this kernel, does not let peers reach
+ * * -ENODEV: the driver of the PCI device whose memory it is comes or goes
  * * -ENOMEM: out of memory, over RLIMIT_MEMLOCK, or mem_max registrations
  * * -EDQUOT: over what the operator lets the tenant pin
  */

@@ -11,8 +11,9 @@
  * completed, what runs is waited for; then the pins go. The registration stays behind empty, until unregistered.
  *
  * A registration made while the driver is leaving would come too late for that call, and its pins would hold up the
- * driver for ever. The device's lock is held while a driver leaves, so a registration is entered under that lock; who
- * does not get it at once lets go of his pins, waits for it without them, and pins again what is there then.
+ * driver for ever. The device's lock is held while a driver leaves, so a registration is entered under that lock. Who
+ * does not get it lets go of his pins and tries again, but not for long, as the driver may be waiting for him: until he
+ * unmaps the memory, or closes the driver's file.
  *
  * Locks: device lock of the provider -> peers_lock, which guards the list of peers and, with peer->revoking, that a
  * peer is not freed while it is being revoked. peers_lock is not held over a wait for DMA.
@@ -20,10 +21,14 @@
  * gone and users: who uses a memory counts himself and looks at gone after that; revoking sets gone and looks at the
  * count after that. Full barriers between the two steps on both sides let at least one see the other.
  */
+#include <linux/delay.h>
 #include <linux/pci.h>
 #include <linux/slab.h>
 
 #include "op.h"
+
+#define PEER_TRY_MS	20
+#define PEER_TRIES	100
 
 struct kvctx_peer {
 	struct list_head node;		/* peers, or those being revoked */
@@ -123,20 +128,18 @@ void kvctx_peers_member(struct kvctx_member *m)
 	mutex_unlock(&peers_lock);
 }
 
-/* -EAGAIN: the driver of *@busy, referenced, is coming or going */
-static int peer_attach(struct kvctx_pool *p, struct kvctx_mem *mem, struct pci_dev **busy)
+/* -EAGAIN: the peer's driver may be coming or going */
+static int peer_attach(struct kvctx_pool *p, struct kvctx_mem *mem)
 {
 	struct pci_dev *pdev = peer_provider(mem);
-	int err;
+	int err = -EAGAIN;
 
 	if (!pdev)
 		return -EFAULT;
-	if (!device_trylock(&pdev->dev)) {
-		*busy = pdev;
-		return -EAGAIN;
+	if (device_trylock(&pdev->dev)) {
+		err = peer_enter(p, mem, pdev);
+		device_unlock(&pdev->dev);
 	}
-	err = peer_enter(p, mem, pdev);
-	device_unlock(&pdev->dev);
 	if (err)
 		pci_dev_put(pdev);
 	return err;
@@ -206,26 +209,22 @@ u64 kvctx_peer_members(const struct kvctx_mem *mem)
 static struct kvctx_mem *reg_pin(struct kvctx_session *s, u64 addr, u64 length)
 {
 	struct kvctx_mem *mem;
-	struct pci_dev *pdev;
-	int err;
+	int err, i;
 
-	for (;;) {
+	for (i = 0; i < PEER_TRIES; i++) {
 		mem = kvctx_mem_pin(s->tenant, addr, length);
 		if (IS_ERR(mem) || !mem->foreign)
 			return mem;
-		err = peer_attach(s->pool, mem, &pdev);
+		err = peer_attach(s->pool, mem);
 		if (!err)
 			return mem;
 		kvctx_mem_free(mem);
 		if (err != -EAGAIN)
 			return ERR_PTR(err);
-		err = device_lock_interruptible(&pdev->dev);
-		if (!err)
-			device_unlock(&pdev->dev);
-		pci_dev_put(pdev);
-		if (err)
+		if (msleep_interruptible(PEER_TRY_MS))
 			return ERR_PTR(-ERESTARTNOHAND);
 	}
+	return ERR_PTR(-ENODEV);
 }
 
 static void reg_free(struct kvctx_mem *mem)

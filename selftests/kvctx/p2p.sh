@@ -82,6 +82,33 @@ bind() {
 	echo "$KVCTX_PEER_NAME" > "/sys/bus/pci/drivers/$1/bind" && until_true 60 test -e "$KVCTX_PEER"
 }
 
+# stuck WHAT PID...: what keeps these, and the first is killed
+stuck() {
+	local pid
+
+	echo "$1 hangs"
+	for pid in "${@:2}"; do
+		cat "/proc/$pid/stack"
+	done
+	kill -9 "$2"
+}
+
+# register_late: while the driver leaves, and cannot before who has its memory mapped lets go of it
+register_late() {
+	local late driver failed=0
+
+	peers late > /tmp/late 2>&1 & late=$!
+	until_true 60 grep -q '^busy' /tmp/late || failed=1
+	echo Y > /sys/module/kvctx_peer/parameters/linger
+	unbind & driver=$!
+	until_true 20 eval "! kill -0 $late" || { stuck "who registers" $late $driver; failed=1; }
+	echo N > /sys/module/kvctx_peer/parameters/linger
+	wait $late || failed=1
+	until_true 20 eval "! kill -0 $driver" || { stuck "the driver" $driver; failed=1; }
+	cat /tmp/late
+	bind kvctx_peer && return $failed
+}
+
 # come_and_go: while others register its memory
 come_and_go() {
 	local i pid
@@ -89,7 +116,7 @@ come_and_go() {
 	peers churn 5 > /tmp/churn 2>&1 & pid=$!
 	for i in 1 2 3 4 5 6; do
 		sleep 0.$((i * 7 % 10))
-		unbind & until_true 20 eval "! kill -0 $!" || { echo "round $i hangs"; kill -9 $pid; return 1; }
+		unbind & until_true 20 eval "! kill -0 $!" || { stuck "round $i" $pid $!; return 1; }
 		bind kvctx_peer || return
 	done
 	wait $pid || { cat /tmp/churn; return 1; }
@@ -174,6 +201,7 @@ check "and not found bad" test "$(stat_of bad_pages)" = 0
 check "a tenant that requires verified pages" eval 'peers unchecked &&
 	kvctxctl tenant set t default --require-verified && peers strict &&
 	kvctxctl tenant set t default --allow-unverified'
+check "registering while the driver leaves, and waits for who registers" register_late
 check "registering while the driver comes and goes" come_and_go
 check "stores that wait for space when the driver leaves" eval 'pool "$slow" --segment-size 256K &&
 	gone_while wait 1 unbind'

@@ -7,6 +7,7 @@
  *	peers busy			load and store until the driver leaves; the session survives it
  *	peers wait			let stores wait for space on a slow member until the driver leaves
  *	peers churn SECONDS		register and unregister while the driver comes and goes
+ *	peers late			register what is mapped until a driver that waits for it refuses
  *	peers hot			fill the pool over and over, and keep some pages without CRCs in use
  *	peers unchecked			store the page that "strict" looks for, without CRCs
  *	peers strict			what a tenant may do that requires verified pages
@@ -204,6 +205,28 @@ static int churn(char **args)
 	return !used || used == rounds;
 }
 
+/* The driver leaves, and waits until nobody maps its memory: who registers must not wait for the driver. */
+static int late(char **args)
+{
+	uint8_t *peer = map_peer(KT_MIB);
+	struct kt k;
+	uint32_t id;
+	int res;
+
+	(void)args;
+	if (!peer || kt_open(&k, O_RDWR, 0x4b, 0, 8))
+		return 1;
+	printf("busy\n");
+	fflush(stdout);
+	do {
+		res = reg(&k, peer, KT_MIB, &id);
+		if (!res && unreg(&k, id))
+			return 1;
+	} while (!res);
+	printf("register: %d\n", res);
+	return res != -ENODEV;
+}
+
 /* Reclaim moves pages that are in use; those without CRCs as they are. */
 static int hot(char **args)
 {
@@ -333,7 +356,8 @@ static const struct {
 	int (*fn)(char **args);
 } commands[] = {
 	{ "leave", 3, leave }, { "busy", 0, busy }, { "wait", 0, wait_for_space }, { "churn", 1, churn },
-	{ "hot", 0, hot }, { "unchecked", 0, unchecked }, { "strict", 0, strict }, { "refused", 1, refused },
+	{ "late", 0, late }, { "hot", 0, hot }, { "unchecked", 0, unchecked }, { "strict", 0, strict },
+	{ "refused", 1, refused },
 };
 
 int main(int argc, char **argv)

@@ -240,7 +240,7 @@ struct kvctx_setup {
  * A range that maps memory of a PCI peer (a GPU's as its driver publishes it, a controller memory buffer) is registered
  * as peer memory, whole or not at all (-EFAULT where both kinds, or memory of two peers, meet in one range). It is not
  * accounted. When the peer's driver lets go of the device, operations on the registration end first, then it answers
- * -ENODEV until unregistered.
+ * -ENODEV until unregistered. So does registering while the driver is coming or going, after two seconds of trying.
  *
  * The CPU does not touch peer memory: no bounce blocks, so each piece has to begin and end on device blocks
  * (&kvctx_info.dma_align does for every member, and so must the place of the piece in the page); no check of CRCs; and
