@@ -293,5 +293,10 @@ int kve_refuse(char *why, int err, const char *fmt, ...);
 
 /* os.c: an invariant of the engine is broken: nothing is served in this process any more (-ENODEV) */
 bool kve_broken(void);
+/*
+ * Who serves pools to others is told so, once, by the thread that found it, behind the line in the log: any locks are
+ * held, so nothing of the engine may be called. NULL: nobody is told. Set before the first pool is attached.
+ */
+extern void (*kve_broken_told)(void);
 
 #endif

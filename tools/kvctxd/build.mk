@@ -24,7 +24,10 @@ TESTPROGS	+= $(KVCTXD_CLIENT)
 KVCTXD_CHECKED	:= $(KVCTXD) $(KVCTXD_CLIENT) $(CTL) $(CONTRACT_PROGS)
 # and programs that take its sockets
 KVCTXD_USERS	:= $(O)/bin/kvctx-replay $(LIB_TEST)/example
-ASAN_PROGS	+= $(KVCTXD_CHECKED) $(KVCTXD_USERS) $(CRASH_FS)
+# and the daemon with an engine that breaks
+KVCTXD_BROKEN	:= $(O)/test/kvctxd-broken
+TESTPROGS	+= $(KVCTXD_BROKEN)
+ASAN_PROGS	+= $(KVCTXD_CHECKED) $(KVCTXD_USERS) $(KVCTXD_BROKEN) $(CRASH_FS)
 TSAN_PROGS	+= $(KVCTXD_CHECKED)
 CHECKS		+= check-kvctxd
 
@@ -33,6 +36,12 @@ $(KVCTXD_CLIENT): $(O)/obj/tools/kvctxd/tests/client.o $(LIBKVCTX_A)
 	@mkdir -p $(@D)
 	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ $(LIBKVCTX_LIBS)
 
+$(O)/obj/tools/kvctxd/tests/broken.o: OBJ_CFLAGS := $(KVE_CORE_CFLAGS)
+$(KVCTXD_BROKEN): $(O)/obj/tools/kvctxd/tests/broken.o $(KVCTXD_OBJS) $(KVCTXD_SHARED) $(LIBKVCTX_A)
+	@mkdir -p $(@D)
+	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) -Wl,--wrap=kvc_index_insert -o $@ $^ \
+		$(call pkglibs,$(KVCTXD_PKGS)) $(LIBKVCTX_LIBS)
+
 .PHONY: check-kvctxd check-kvctxd-run kvctxd-programs
 kvctxd-programs: $(KVCTXD_CHECKED)
 
@@ -40,7 +49,7 @@ check-kvctxd:
 	@$(MAKE) --no-print-directory $(TSAN) kvctxd-programs
 	@$(MAKE) --no-print-directory $(ASAN) TSAN_O=$(O)/tsan check-kvctxd-run
 
-check-kvctxd-run: $(KVCTXD_CHECKED) $(KVCTXD_USERS) $(CRASH_FS)
+check-kvctxd-run: $(KVCTXD_CHECKED) $(KVCTXD_USERS) $(KVCTXD_BROKEN) $(CRASH_FS)
 	@selftests/floors tools/kvctxd/kvctxd.h $(KVCTXD_OBJS)
 	@python3 tools/kvctxd/tests/run.py $(O) $(TSAN_O)
 

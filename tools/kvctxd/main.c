@@ -27,6 +27,7 @@
 
 #define EVENTS		16
 #define END_SECONDS	25	/* that the end takes at most */
+#define EXIT_BROKEN	3	/* kvctxd.8 says so */
 
 struct options {
 	const char *run;		/* directory of sockets */
@@ -262,6 +263,15 @@ static void main_late(int sig)
 	_exit(n < 0 ? 2 : 1);
 }
 
+/*
+ * The engine serves nothing any more: its end is one that a service manager sees, and clients. It leaves the pools as a
+ * kill does, since what the engine knows of them may be wrong.
+ */
+static void main_broken(void)
+{
+	_exit(EXIT_BROKEN);
+}
+
 /* true: all pools are detached */
 static bool main_end(void)
 {
@@ -305,6 +315,7 @@ int main(int argc, char **argv)
 	main_raise_files();
 	kvctx_set_log(main_log, NULL);
 	kve_member_told = kvd_event_member;
+	kve_broken_told = main_broken;
 	signals = main_signals();
 	kvd_loop = epoll_create1(EPOLL_CLOEXEC);
 	if (signals < 0 || kvd_loop < 0 || kvd_watch(signals, KVD_ID_SIGNAL)) {

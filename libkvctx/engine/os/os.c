@@ -13,10 +13,15 @@
 
 static bool os_broken;
 
+void (*kve_broken_told)(void);
+
 void os_warn(const char *what, const char *file, int line)
 {
-	if (!__atomic_exchange_n(&os_broken, true, __ATOMIC_SEQ_CST))
-		kve_log(LOG_CRIT, "%s:%d: invariant broken, nothing is served any more: %s", file, line, what);
+	if (__atomic_exchange_n(&os_broken, true, __ATOMIC_SEQ_CST))
+		return;
+	kve_log(LOG_CRIT, "%s:%d: invariant broken, nothing is served any more: %s", file, line, what);
+	if (kve_broken_told)
+		kve_broken_told();
 }
 
 bool kve_broken(void)

@@ -2,8 +2,8 @@
 /*
  * What the core needs of its platform: a process that it shares with a program of somebody else's.
  *
- * A broken invariant does not end the program: os_warn() notes it (kve_broken()) and says so once. Locks are held for
- * short, so who waits for one spins a little first.
+ * A broken invariant does not end the program: os_warn() notes it (kve_broken()) and says so once, to the log and to
+ * kve_broken_told. Locks are held for short, so who waits for one spins a little first.
  */
 #ifndef KVC_OS_H
 #define KVC_OS_H

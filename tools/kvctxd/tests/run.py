@@ -70,6 +70,7 @@ class Daemon:
 
     def __init__(self, folder, tsan=False):
         self.folder, self.args, self.before = folder, (), None
+        self.server = "bin/kvctxd"
         self.tsan = tsan
         self.run = folder + "/run"
         self.pool = folder + "/pools/kv0"
@@ -82,7 +83,7 @@ class Daemon:
 
     def start(self):
         with open(self.log, "ab") as log:
-            self.process = subprocess.Popen([*self.program("bin/kvctxd"), "--run", self.run, "--pools", self.folder + "/pools",
+            self.process = subprocess.Popen([*self.program(self.server), "--run", self.run, "--pools", self.folder + "/pools",
                                              *self.args], stderr=log, preexec_fn=self.before)
         until(lambda: self.answers() or self.process.poll() is not None, "somebody at the tenant's socket")
         expect(None, self.process.poll(), self.said())
@@ -924,6 +925,36 @@ def test_killed_daemon_ends_poll(daemon):
 
 def test_killed_daemon_ends_calls(daemon):
     expect(["call: -19"], hang_and_kill(daemon, "call"))
+
+
+def test_a_broken_invariant_ends_it(daemon):
+    """So that the service manager starts it again, and without the writes of an end in order."""
+    expect(["flush: 0"], run_client(daemon, "store", "8"))
+    daemon.end()
+    daemon.server, daemon.before = "test/kvctxd-broken", lambda: os.environ.update(JOURNAL_STREAM="1:2")
+    daemon.start()
+    calls, busy = client(daemon, "call"), client(daemon, "busy")
+    for one in (calls, busy):
+        expect("ready\n", one.stdout.readline())
+    c = opened(daemon)
+    store(c, b"unflushed", 1000)
+    seen = len(daemon.said())
+    c.send(IOC["SUBMIT"], submit(sqe(1, 1000, key=b"break")))
+    expect(True, c.gone(), "its session")
+    try:
+        expect(3, daemon.process.wait(5), "its exit status")
+    except subprocess.TimeoutExpired:
+        raise Failed("it goes on: " + daemon.said()[seen:]) from None
+    c.close()
+    busy.kill()
+    busy.communicate()
+    expect("call: -19\n", calls.communicate("go\n", timeout=20)[0])
+    # and nothing is said, or done, of an end in order
+    said = daemon.said()[seen:].split("\n")
+    expect((2, "", True), (len(said), said[-1], said[0].startswith("<2>") and "invariant broken" in said[0]), said)
+    daemon.server, daemon.before = "bin/kvctxd", None
+    daemon.start()
+    expect(["there: 8 wrong: 0"], run_client(daemon, "check", "8"), "what was flushed")
 
 
 def test_nobody_there(daemon):
