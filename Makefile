@@ -113,7 +113,7 @@ help:
 	@echo "  make audit         static analysis (clang, coccinelle), and device nodes under stress-ng (AUDIT='clang coccinelle stress')"
 	@echo "  make mutate        break the engine on purpose and see the tests fail"
 	@echo "  make crash-test    guests under load are killed, and what they flushed has to be there (N=200 [SEED=])"
-	@echo "  make crash-process the engine in a process is killed instead (N=500 [SEED=])"
+	@echo "  make crash-process the engine in a process, or in kvctxd, is killed instead (N=500 [SEED=])"
 	@echo "  make test-debug    the module on a kernel that is built with KASAN, lockdep and fault injection: about an hour"
 	@echo "  make crash-mutate  break the module on purpose and see that fail"
 	@echo "  make crash-process-mutate  break that engine on purpose and see that fail"

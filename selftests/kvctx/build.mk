@@ -108,7 +108,7 @@ CRASH_PROCESS	= selftests/kvctx/crash-process --build $(O) \
 
 TESTPROGS	+= $(CRASH_FS) $(CRASH_NATIVE)
 
-crash-process check-crash-process: $(CRASH_FS) $(CRASH_NATIVE) $(O)/bin/kvctxctl
+crash-process check-crash-process: $(CRASH_FS) $(CRASH_NATIVE) $(O)/bin/kvctxctl $(O)/bin/kvctxd
 
 crash-process:
 	@$(CRASH_PROCESS) --kills $(or $(N),500)

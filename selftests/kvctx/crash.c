@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The victim of the crash tests, in a guest or beside a file: verifies the pool after a power cut, then loads it until
- * the next.
+ * The victim of the crash tests, in a guest or beside a file, or the client of a daemon that is the victim: verifies the
+ * pool after a power cut, then loads it until the next.
  *
  *	crash begun ACCOUNT LIFE		exit status 0: the pool of this life has been made
  *	crash run ACCOUNT LIFE KIND ROOM	verify, then load for ever
@@ -19,7 +19,8 @@
  * Four workers, two tenants with two keyspaces each: batches of stores, deletes, replacements and loads, with a flush
  * now and then. A page's length and bytes follow from worker, key and version; the versions of a key only grow.
  *
- * Prints "verified ...", then "loading"; or what is wrong, as "FAILED ...", and ends with status 1.
+ * Prints "verified ...", then "loading"; or what is wrong, as "FAILED ...", and ends with status 1. Where the tenants are
+ * sockets the daemon's end is its own: it prints "gone" when calls or operations say so (-ENODEV), and ends with status 0.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,6 +29,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -64,7 +66,7 @@ struct worker {
 static struct crash_state state;
 static struct worker workers[CRASH_WORKERS];
 static uint64_t life, room;
-static bool roomy;
+static bool roomy, served;	/* served: by a daemon, which may end */
 static uint64_t stored;		/* atomic */
 
 static pthread_mutex_t failing = PTHREAD_MUTEX_INITIALIZER;
@@ -81,6 +83,16 @@ __attribute__((format(printf, 1, 2))) static void fail(const char *format, ...)
 	printf("\n");
 	va_end(args);
 	exit(1);
+}
+
+/* @ret: of a call or an operation */
+static void end_if_gone(int64_t ret)
+{
+	if (!served || ret != -ENODEV)
+		return;
+	pthread_mutex_lock(&failing);
+	puts("gone");
+	exit(0);
 }
 
 static uint64_t mix(uint64_t x)
@@ -196,6 +208,7 @@ static void verify_key(struct worker *w, struct crash_key *k)
 	int64_t len = kvctx_query(w->ctx, &key), got;
 	uint32_t flags = 0;
 
+	end_if_gone(len);
 	if (len == -ENOENT) {
 		verify_missing(w, k);
 		return;
@@ -204,6 +217,7 @@ static void verify_key(struct worker *w, struct crash_key *k)
 		fail("worker %u key %u: query says %lld", w->id, k->key, (long long)len);
 	memset(w->arena, 0xa5, len);
 	got = kvctx_load(w->ctx, &key, w->arena, len, &flags);
+	end_if_gone(got);
 	if (got == -ENOENT && !roomy) {
 		/* evicted between the two, since an attach makes room again */
 		verify_missing(w, k);
@@ -301,6 +315,7 @@ static void complete_all(struct worker *w, struct op *ops, unsigned int nr)
 		for (i = 0; i < got; i++) {
 			struct op *op = &ops[cqes[i].user_data / 2];
 
+			end_if_gone(cqes[i].res);
 			if (cqes[i].user_data % 2) {
 				op->res = cqes[i].res;
 				op->flags = cqes[i].flags;
@@ -375,6 +390,7 @@ static bool flush(struct worker *w)
 	unsigned int i, nr = 0;
 	int ret = kvctx_flush(w->ctx);
 
+	end_if_gone(ret);
 	if (ret)
 		fail("worker %u: flush: %s", w->id, kvctx_strerror(ret));
 	for (i = 0; i < CRASH_KEYS; i++) {
@@ -393,6 +409,7 @@ static bool batch(struct worker *w)
 	struct op ops[BATCH];
 	unsigned int nr = plan_batch(w, ops), nr_cqes = 0, i;
 	uint64_t bytes = media_bytes(w, ops, nr);
+	int ret;
 
 	if (roomy && __atomic_add_fetch(&stored, bytes, __ATOMIC_RELAXED) > room)
 		return false;
@@ -404,7 +421,9 @@ static bool batch(struct worker *w)
 		submit_op(w, &ops[i], i);
 		nr_cqes += ops[i].what == REPLACE ? 2 : 1;
 	}
-	if (kvctx_submit(w->ctx) != (int)nr_cqes)
+	ret = kvctx_submit(w->ctx);
+	end_if_gone(ret);
+	if (ret != (int)nr_cqes)
 		fail("worker %u: submit", w->id);
 	complete_all(w, ops, nr_cqes);
 	for (i = 0; i < nr; i++)
@@ -500,6 +519,7 @@ static void open_worker(struct worker *w, unsigned int id)
 	w->keys = state.keys[id];
 	memset(p.keyspace, (int)(1 + id / 2), sizeof(p.keyspace));
 	ret = kvctx_open(node, O_RDWR, &p, &w->ctx);
+	end_if_gone(ret);
 	if (ret)
 		fail("%s: %s", node, kvctx_strerror(ret));
 	w->arena = kvctx_arena(w->ctx, NULL);
@@ -507,6 +527,25 @@ static void open_worker(struct worker *w, unsigned int id)
 	w->random = mix(life + (uint64_t)now.tv_nsec + id);
 	w->flush_every = (unsigned int[]){ 1, 2, 5, 20 }[chance(w, 4)];
 	w->pause = (unsigned int[]){ 0, 0, 20, 100 }[chance(w, 4)];
+}
+
+static bool is_socket(const char *path)
+{
+	struct stat st;
+
+	return !stat(path, &st) && S_ISSOCK(st.st_mode);
+}
+
+/* There is nothing to do but to be killed, or to see the daemon's end */
+static void rest(void)
+{
+	struct kvctx_key key = page_key(&workers[0], 0);
+
+	while (served) {
+		end_if_gone(kvctx_query(workers[0].ctx, &key));
+		usleep(10000);
+	}
+	pause();
 }
 
 static void in_all(void *(*run)(void *))
@@ -550,6 +589,7 @@ int main(int argc, char **argv)
 		return !begun;
 	roomy = !strcmp(argv[4], "roomy");
 	room = strtoull(argv[5], NULL, 0);
+	served = is_socket(tenant(0));
 	for (i = 0; i < CRASH_WORKERS; i++) {
 		for (k = 0; k < CRASH_KEYS; k++)
 			state.keys[i][k].key = k;
@@ -565,6 +605,6 @@ int main(int argc, char **argv)
 	puts("loading");
 	in_all(load);
 	puts("full");
-	pause();
+	rest();
 	return 0;
 }
