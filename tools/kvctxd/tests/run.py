@@ -942,7 +942,7 @@ def test_a_broken_invariant_ends_it(daemon):
     c.send(IOC["SUBMIT"], submit(sqe(1, 1000, key=b"break")))
     expect(True, c.gone(), "its session")
     try:
-        expect(3, daemon.process.wait(5), "its exit status")
+        expect(3, daemon.process.wait(60), "its exit status")
     except subprocess.TimeoutExpired:
         raise Failed("it goes on: " + daemon.said()[seen:]) from None
     c.close()
