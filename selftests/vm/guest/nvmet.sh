@@ -6,9 +6,11 @@
 # (nvmet.sh VERB ARGUMENT... calls nvmet_VERB).
 #
 # Backing devices (each prints its path below /dev):
-#   nvmet_null_blk NAME MB [BLOCKSIZE [DISCARD]]
+#   nvmet_null_blk NAME MB [BLOCKSIZE [DISCARD [CACHE]]]
 #                                        memory-backed null_blk, /dev/NAME; DISCARD 0:
-#                                        does not discard. Blocks of 512: with larger ones it copies beyond its
+#                                        does not discard; CACHE: MB of a volatile write
+#                                        cache, lost when its power is off (configfs).
+#                                        Blocks of 512: with larger ones it copies beyond its
 #                                        pages when a request's memory is not aligned
 #                                        to blocks (kernels 6.12 to 7.2)
 #   nvmet_file NAME MB [BLOCKSIZE]       file in tmpfs behind a loop device
@@ -78,6 +80,7 @@ nvmet_null_blk() {
 		echo "${3:-512}" > "$dir/blocksize" &&
 		echo 1 > "$dir/memory_backed" &&
 		echo "${4:-1}" > "$dir/discard" &&
+		echo "${5:-0}" > "$dir/cache_size" &&
 		echo 1 > "$dir/power"
 	} || { nvmet_fail "null_blk $1: cannot be configured"; return; }
 	nvmet_wait 30 test -b "/dev/$1" || { nvmet_fail "null_blk $1: no device"; return; }
