@@ -216,7 +216,7 @@ int kvctx_events(struct kvctx *ctx, struct kvctx_event *events, uint32_t nr, uin
 	int ret;
 
 	*lost = 0;
-	if (!(ctx->info.features & KVCTX_FEAT_EVENTS))
+	if (!(__atomic_load_n(&ctx->info.features, __ATOMIC_RELAXED) & KVCTX_FEAT_EVENTS))
 		return -EOPNOTSUPP;
 	ret = kvctx_sys_ioctl(ctx->file, KVCTX_IOC_EVENTS, &arg);
 	if (ret)

@@ -7,7 +7,10 @@
 
 #include "handle.h"
 
-/* A server in user space may use it without having registered it with io_uring, and says so from then on. */
+/*
+ * A server in user space may use it without having registered it with io_uring, and says so from then on. Under the lock:
+ * of two threads the one that has asked later has the last word.
+ */
 static void look_at_features(struct kvctx *ctx)
 {
 	struct kvctx_info info = { .size = sizeof(info) };
@@ -37,8 +40,8 @@ int kvctx_mem_register(struct kvctx *ctx, void *addr, size_t len, uint32_t *id)
 	reg->len = len;
 	reg->id = arg.id;
 	*id = arg.id;
-	look_at_features(ctx);
 	pthread_mutex_lock(&ctx->lock);
+	look_at_features(ctx);
 	reg->next = ctx->regs;
 	ctx->regs = reg;
 	pthread_mutex_unlock(&ctx->lock);
