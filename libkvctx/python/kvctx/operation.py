@@ -29,6 +29,7 @@ from functools import partial
 from typing import Any, Callable, Deque, Dict, Generator, List, Optional, Set
 
 from . import _lib
+from ._interrupted import gives_back
 from ._lib import lib
 from .errors import Error, error
 from .memory import Packed
@@ -211,7 +212,7 @@ class Reaper:
         self._handle = handle
         self.part_pages = max(1, room // 4)
         # reentrant: a session may be collected wherever memory is allocated. Of C, unlike "with" of a Condition: what a
-        # signal's handler raises never leaves it locked
+        # signal's handler raises never leaves it locked, see gives_back()
         self._lock = threading.RLock()
         self._cond = threading.Condition(self._lock)
         self._parts: Dict[int, Part] = {}
@@ -228,11 +229,13 @@ class Reaper:
         """Whether the caller runs in the reaper thread, where nothing may wait for it."""
         return threading.current_thread() is self._thread
 
+    @gives_back
     def in_flight(self) -> int:
         """Parts without their last completion."""
         with self._lock:
             return len(self._parts)
 
+    @gives_back
     def start(self, op: Operation, parts: List[Part]) -> Operation:
         """Submit an operation. Raises when its first part is refused; a later one's pages have the error as result.
 
@@ -404,6 +407,7 @@ class Reaper:
         if self._at_end:
             self._at_end()
 
+    @gives_back
     def drain(self, timeout: Optional[float]) -> bool:
         """Wait until nothing is in flight; False: the time (seconds) was over first."""
         if self.mine():
@@ -426,6 +430,7 @@ class Reaper:
         self._doubt |= known & self._out
         self._lose(known - self._out)
 
+    @gives_back
     def end(self, at_end: Callable[[], None], by: Optional[float] = None) -> bool:
         """End the thread, then call at_end, in this thread, or in the reaper if that is the caller.
 
@@ -445,6 +450,7 @@ class Reaper:
             at_end()
         return True
 
+    @gives_back
     def abandon(self, res: int) -> List[Part]:
         """End operations that nobody will complete any more; their parts, whose memory may yet be written."""
         with self._lock:

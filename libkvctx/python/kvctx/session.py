@@ -31,6 +31,7 @@ from array import array
 from typing import Any, Dict, Iterable, List, Optional, Tuple, Union
 
 from . import _lib
+from ._interrupted import gives_back
 from ._lib import lib
 from .errors import Error, Gone, check
 from .keys import Key, KeyLike, Keys, as_keys, keyspace as _keyspace
@@ -106,7 +107,7 @@ class Session:
                  slot_bytes: int = 0) -> None:
         self._handle: Optional[int] = None
         self._pid = os.getpid()
-        self._lock = threading.Lock()  # for _ending
+        self._lock = threading.RLock()  # for _ending
         self._inside: Dict[object, int] = {}  # calls, and the threads that make them: see _enter()
         self._ending = False
         self.path = os.fspath(path)
@@ -180,6 +181,7 @@ class Session:
         """
         self._close(None)
 
+    @gives_back
     def _close(self, by: Optional[float]) -> None:
         """close(); by: time.monotonic() at which nothing is waited for any more, and nothing done that others use."""
         if os.getpid() != self._pid:
@@ -189,11 +191,13 @@ class Session:
             return
         if self._is_inside():
             raise RuntimeError("a signal's handler closes a session that is in a call of the same thread")
-        with self._lock:
-            if self._handle is None or self._ending:
-                return
-            self._ending = True
+        mine = False
         try:
+            with self._lock:
+                mine = self._handle is not None and not self._ending
+                self._ending |= mine
+            if not mine:
+                return
             while list(self._inside):  # a copy is made under the dict's lock: see _enter()
                 if by is not None and time.monotonic() > by:
                     _never_freed.append(self)
@@ -205,7 +209,7 @@ class Session:
             if not self._reaper.end(self._stay_open if stays else self._close_handle, by):
                 _never_freed.append(self)
         except BaseException:  # of a signal's handler: it can be called again
-            self._ending = False
+            self._ending = self._ending and not mine
             raise
 
     def _stay_open(self) -> None:

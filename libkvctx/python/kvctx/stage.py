@@ -14,6 +14,7 @@ import errno
 import threading
 from typing import Any
 
+from ._interrupted import gives_back
 from ._lib import lib
 from .memory import shared_memory, view
 
@@ -27,11 +28,12 @@ class Stage:
 
     def __init__(self, handle: int, page_len_max: int) -> None:
         self._handle, self._page_len_max = handle, page_len_max
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # for gives_back()
         self._slot_bytes = 0
         self._id = ctypes.c_uint32()
         self.memory: Any = None  # what keeps the slots there
 
+    @gives_back
     def fit(self, nbytes: int) -> int:
         """Have slots of nbytes at least: 0, or -errno; -EBUSY: pages are on their way through shorter ones."""
         size = (min(nbytes, self._page_len_max) + _ALIGN - 1) // _ALIGN * _ALIGN
