@@ -376,7 +376,7 @@ def listener(daemon, *args):
         return e["event"] == "tenant_removed" and e["object"]["tenant"] == probes[-1]
     until(hears, "the first event")
     # all that was made for it
-    until(lambda: last(json.loads(lines[-1])), "the last one")
+    until(lambda: any(last(json.loads(line)) for line in list(lines)), "the last one")
     seen = len(lines)
     return p, reader, lambda: [json.loads(line) for line in lines[seen:]]
 
