@@ -107,7 +107,7 @@ help:
 	@echo "  make test          everything: native tests, then the module on kernels $(KERNELS)"
 	@echo "  make check         the native tests alone (engine, library, contract, tools), under sanitizers (JOBS=n at a time)"
 	@echo "  make sim           the engine on devices that lose, tear and rot (SECONDS=60); SEED=n repeats one history"
-	@echo "  make fuzz          long fuzzing of what reads media, with libFuzzer (FUZZ_SECONDS=600)"
+	@echo "  make fuzz          long fuzzing of what reads media, and of what clients say to kvctxd, with libFuzzer (FUZZ_SECONDS=600)"
 	@echo "  make fuzz-abi      long fuzzing of the module's ioctls, mmap, io_uring and netlink on the debug kernel, led by"
 	@echo "                     what of the module is run (FUZZ_SECONDS=600)"
 	@echo "  make audit         static analysis (clang, coccinelle), and device nodes under stress-ng (AUDIT='clang coccinelle stress')"

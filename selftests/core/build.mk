@@ -37,10 +37,11 @@ $(CORE_TESTS:%=$(O)/test/%): $(KVC_CORE_LIB)
 
 SECONDS		?=
 SEED		?=
-FUZZ_TARGETS	:= super header extent image
+FUZZ_TARGETS	:= kvctxd super header extent image
 
-# The fuzz targets with libFuzzer, which needs clang. Only the engine is watched: how the input was made is no news.
-FUZZ_PROGS	:= $(FUZZ_TARGETS:%=$(O)/test/fuzz-%)
+# The fuzz targets with libFuzzer, which needs clang. Only the engine is watched: how the input was made is no news. That
+# of kvctxd is tools/kvctxd's.
+FUZZ_PROGS	:= $(patsubst %,$(O)/test/fuzz-%,$(filter-out kvctxd,$(FUZZ_TARGETS)))
 $(O)/obj/$(CORE_T)/fuzz_lib-%.o: $(CORE_T)/fuzz_lib.c
 	@mkdir -p $(@D)
 	$(Q_CC)$(CC) $(KVCTX_CFLAGS) $(OBJ_CFLAGS) -DFUZZ_TARGET=fuzz_$* $(CFLAGS) -MMD -MP -c -o $@ $<

@@ -53,6 +53,17 @@ check-kvctxd-run: $(KVCTXD_CHECKED) $(KVCTXD_USERS) $(KVCTXD_BROKEN) $(CRASH_FS)
 	@selftests/floors tools/kvctxd/kvctxd.h $(KVCTXD_OBJS)
 	@python3 tools/kvctxd/tests/run.py $(O) $(TSAN_O)
 
+# A client of any kind, with libFuzzer; a part of `make fuzz`
+KVCTXD_FUZZ	:= $(O)/test/fuzz-kvctxd
+KVCTXD_FUZZED	:= $(addprefix $(O)/obj/tools/kvctxd/,tests/fuzz.o access.o sock.o memory.o signal.o session.o request.o)
+$(O)/obj/tools/kvctxd/tests/fuzz.o: OBJ_CFLAGS = -pthread -Ilibkvctx -Ilibkvctx/engine -Ilibkvctx/engine/os -Ikmod/core -Ikmod
+$(KVCTXD_FUZZ): CFLAGS += $(KVC_CORE_COVER)
+$(KVCTXD_FUZZ): $(KVCTXD_FUZZED) $(LIBKVCTX_A)
+	@mkdir -p $(@D)
+	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LIBKVCTX_LIBS)
+
+fuzz-programs: $(KVCTXD_FUZZ)
+
 .PHONY: install-kvctxd
 
 install-kvctxd: $(KVCTXD)
