@@ -76,6 +76,8 @@ def daemon():
             yield cell("daemon", "disk", op, size, 16, bar=True)
     yield cell("daemon", "disk", "load", 16 * KIB, 16)
     yield cell("daemon", "disk", "load", 64 * KIB, 1)
+    yield cell("daemon", "disk", "load", 256 * KIB, 16, segments=64)
+    yield cell("daemon", "disk", "load", 4 * MIB, 4, segments=1024)
     yield cell("daemon", "disk", "mixed", 64 * KIB, 1, bar=True)
     yield cell("daemon", "disk", "flood", 64 * KIB, 1, bar=True)
     for op in ("load", "store"):
