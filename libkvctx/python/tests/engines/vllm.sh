@@ -50,6 +50,8 @@ if [ $# != 0 ]; then
 	:
 elif [ -d "$src/tests/v1/kv_offload" ]; then
 	cd "$src" || exit 1
+	# the source distribution's metadata, which is found first, does not say that it is the build for CPUs
+	export VLLM_TARGET_DEVICE=cpu
 	# p2p wants another machine, test_gpu_worker.py a GPU; processes of test_shared_offload_region.py, which is of vLLM's own
 	# memory, have 30 s to start in
 	tests "vLLM's tests of offloading" 480 offload --noconftest -c /dev/null --rootdir=. -p kvctx_example \
