@@ -135,6 +135,15 @@ static void bash_choices(FILE *to, enum ctl_kind kind)
 	fputs("' ;;\n", to);
 }
 
+/* Options of different commands may share a letter, whose values are of a kind then: it stands with the first of them */
+static bool letter_is_new(int option)
+{
+	for (int i = 0; i < option; i++)
+		if (takes_value(&ctl_options[i]) && ctl_options[i].letter == ctl_options[option].letter)
+			return false;
+	return true;
+}
+
 /* _kvctxctl_value OPTION: the kind of its value, nothing if it takes none or may go without */
 static void bash_values(FILE *to)
 {
@@ -145,7 +154,7 @@ static void bash_values(FILE *to)
 		if (!takes_value(o))
 			continue;
 		fprintf(to, "\t\t--%s", o->name);
-		if (o->letter)
+		if (o->letter && letter_is_new(i))
 			fprintf(to, " | -%c", o->letter);
 		fprintf(to, ") echo %s ;;\n", kind_word(o->kind));
 	}

@@ -252,9 +252,8 @@ def test_completion_syntax():
     script = os.path.join(tool.OUT, "share/bash-completion/completions/kvctxctl")
     done = subprocess.run(["bash", "-n", script], stderr=subprocess.PIPE, text=True)
     assert done.returncode == 0 and not done.stderr, done.stderr
-    if shutil.which("shellcheck"):
-        done = subprocess.run(["shellcheck", "-s", "bash", script], stdout=subprocess.PIPE, text=True)
-        assert done.returncode == 0, done.stdout
+    done = subprocess.run(["shellcheck", "-s", "bash", script], stdout=subprocess.PIPE, text=True)
+    assert done.returncode == 0, done.stdout
 
 
 def test_completion_of_commands():
