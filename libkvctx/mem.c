@@ -8,15 +8,16 @@
 #include "handle.h"
 
 /*
- * A server in user space may use it without having registered it with io_uring, and says so from then on. Under the lock:
- * of two threads the one that has asked later has the last word.
+ * A server in user space may use it without having registered it with io_uring, and says so from then on: a feature that
+ * only comes, so of two threads either may be the last. Not under the lock, which nobody holds over a call.
  */
 static void look_at_features(struct kvctx *ctx)
 {
+	uint64_t known = __atomic_load_n(&ctx->info.features, __ATOMIC_RELAXED);
 	struct kvctx_info info = { .size = sizeof(info) };
 
-	if (ctx->info.features & KVCTX_FEAT_PROCESS && !kvctx_sys_ioctl(ctx->file, KVCTX_IOC_INFO, &info))
-		__atomic_store_n(&ctx->info.features, info.features, __ATOMIC_RELAXED);
+	if (known & KVCTX_FEAT_PROCESS && !kvctx_sys_ioctl(ctx->file, KVCTX_IOC_INFO, &info))
+		__atomic_fetch_or(&ctx->info.features, info.features & KVCTX_FEAT_UNREGISTERED, __ATOMIC_RELAXED);
 }
 
 int kvctx_mem_register(struct kvctx *ctx, void *addr, size_t len, uint32_t *id)
@@ -40,8 +41,8 @@ int kvctx_mem_register(struct kvctx *ctx, void *addr, size_t len, uint32_t *id)
 	reg->len = len;
 	reg->id = arg.id;
 	*id = arg.id;
-	pthread_mutex_lock(&ctx->lock);
 	look_at_features(ctx);
+	pthread_mutex_lock(&ctx->lock);
 	reg->next = ctx->regs;
 	ctx->regs = reg;
 	pthread_mutex_unlock(&ctx->lock);

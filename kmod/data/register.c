@@ -12,8 +12,8 @@
  *
  * A registration made while the driver is leaving would come too late for that call, and its pins would hold up the
  * driver for ever. The device's lock is held while a driver leaves, so a registration is entered under that lock. Who
- * does not get it lets go of his pins and tries again, but not for long, as the driver may be waiting for him: until he
- * unmaps the memory, or closes the driver's file.
+ * does not get it lets go of his pins, waits for it without them, and pins again what is there then. Not for long, as
+ * the driver may be waiting for him: until he unmaps the memory, or closes the driver's file.
  *
  * Locks: device lock of the provider -> peers_lock, which guards the list of peers and, with peer->revoking, that a
  * peer is not freed while it is being revoked. peers_lock is not held over a wait for DMA.
@@ -27,8 +27,7 @@
 
 #include "op.h"
 
-#define PEER_TRY_MS	20
-#define PEER_TRIES	100
+#define PEER_WAIT	(2 * HZ)	/* for a driver that comes or goes */
 
 struct kvctx_peer {
 	struct list_head node;		/* peers, or those being revoked */
@@ -128,20 +127,39 @@ void kvctx_peers_member(struct kvctx_member *m)
 	mutex_unlock(&peers_lock);
 }
 
-/* -EAGAIN: the peer's driver may be coming or going */
-static int peer_attach(struct kvctx_pool *p, struct kvctx_mem *mem)
+/* -EAGAIN: the driver of *@busy, referenced, may be coming or going */
+static int peer_attach(struct kvctx_pool *p, struct kvctx_mem *mem, struct pci_dev **busy)
 {
 	struct pci_dev *pdev = peer_provider(mem);
-	int err = -EAGAIN;
+	int err;
 
 	if (!pdev)
 		return -EFAULT;
-	if (device_trylock(&pdev->dev)) {
-		err = peer_enter(p, mem, pdev);
-		device_unlock(&pdev->dev);
+	if (!device_trylock(&pdev->dev)) {
+		*busy = pdev;
+		return -EAGAIN;
 	}
+	err = peer_enter(p, mem, pdev);
+	device_unlock(&pdev->dev);
 	if (err)
 		pci_dev_put(pdev);
+	return err;
+}
+
+/* Until nobody has the lock of @busy, whose reference is taken over: 0, -ENODEV, -ERESTARTNOHAND */
+static int peer_await(struct pci_dev *busy, unsigned long until)
+{
+	int err = 0;
+
+	while (!err && !device_trylock(&busy->dev)) {
+		if (time_after(jiffies, until))
+			err = -ENODEV;
+		else if (msleep_interruptible(1))
+			err = -ERESTARTNOHAND;
+	}
+	if (!err)
+		device_unlock(&busy->dev);
+	pci_dev_put(busy);
 	return err;
 }
 
@@ -208,23 +226,24 @@ u64 kvctx_peer_members(const struct kvctx_mem *mem)
 /* Pin [addr, addr + length) of the caller, and know the peer if it is one's. */
 static struct kvctx_mem *reg_pin(struct kvctx_session *s, u64 addr, u64 length)
 {
+	unsigned long until = jiffies + PEER_WAIT;
 	struct kvctx_mem *mem;
-	int err, i;
+	struct pci_dev *pdev;
+	int err;
 
-	for (i = 0; i < PEER_TRIES; i++) {
+	for (;;) {
 		mem = kvctx_mem_pin(s->tenant, addr, length);
 		if (IS_ERR(mem) || !mem->foreign)
 			return mem;
-		err = peer_attach(s->pool, mem);
+		err = peer_attach(s->pool, mem, &pdev);
 		if (!err)
 			return mem;
 		kvctx_mem_free(mem);
-		if (err != -EAGAIN)
+		if (err == -EAGAIN)
+			err = peer_await(pdev, until);
+		if (err)
 			return ERR_PTR(err);
-		if (msleep_interruptible(PEER_TRY_MS))
-			return ERR_PTR(-ERESTARTNOHAND);
 	}
-	return ERR_PTR(-ENODEV);
 }
 
 static void reg_free(struct kvctx_mem *mem)

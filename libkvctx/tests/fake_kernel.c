@@ -355,8 +355,11 @@ static int do_setup(struct kvctx_setup *s)
 static int do_info(struct kvctx_info *info)
 {
 	assert(info->size == sizeof(*info) && !info->flags);
+	if (fake.on_info)
+		fake.on_info();
 	*info = (struct kvctx_info){
 		.size = sizeof(*info),
+		.features = fake.features,
 		.abi_version = fake.abi_version,
 		.page_len_max = 1 << 20,
 		.arena_max = 1 << 30,

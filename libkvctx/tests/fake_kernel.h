@@ -30,6 +30,8 @@ struct fake {
 	int fail_op;			/* result of the next operation that is no query */
 	unsigned int submit_max;	/* most operations that one SUBMIT takes; 0: no limit */
 	void (*on_wait)(void);		/* called in each WAIT that may sleep */
+	void (*on_info)(void);		/* and in each INFO */
+	uint64_t features;		/* that INFO tells of */
 	int mmaps_left;			/* -1: no limit */
 	uint32_t abi_version, cq_max;
 	const void *unpinnable;		/* memory that cannot be registered */

@@ -575,6 +575,7 @@ static void memory_of_many_threads(void **state)
 	uintptr_t i;
 
 	(void)state;
+	ctx->info.features = fake.features = KVCTX_FEAT_PROCESS;
 	fake.hold_calls = true;
 	fake_disk_start(7);
 	for (i = 0; i < 4; i++)
@@ -582,6 +583,35 @@ static void memory_of_many_threads(void **state)
 	for (i = 0; i < 4; i++)
 		finish(t[i]);
 	fake_disk_stop();
+}
+
+static unsigned int asked, asked_with_the_lock;
+
+static void see_the_lock(void)
+{
+	asked++;
+	if (pthread_mutex_trylock(&ctx->lock))
+		asked_with_the_lock++;
+	else
+		pthread_mutex_unlock(&ctx->lock);
+}
+
+/* A server in user space is asked, and may take its time: others go on meanwhile. */
+static void registering_keeps_up_nobody(void **state)
+{
+	uint8_t buf[64];
+	uint32_t id;
+
+	(void)state;
+	ctx->info.features = KVCTX_FEAT_PROCESS;
+	fake.features = KVCTX_FEAT_PROCESS | KVCTX_FEAT_UNREGISTERED;
+	fake.on_info = see_the_lock;
+	asked = asked_with_the_lock = 0;
+	assert_int_equal(kvctx_mem_register(ctx, buf, sizeof(buf), &id), 0);
+	assert_int_equal(asked, 1);
+	assert_int_equal(asked_with_the_lock, 0);
+	assert_int_equal(kvctx_get_info(ctx)->features, fake.features);
+	assert_int_equal(kvctx_mem_unregister(ctx, id), 0);
 }
 
 int main(void)
@@ -602,6 +632,7 @@ int main(void)
 		TEST(waiting_beside_a_watcher),
 		TEST(memory_in_use_stays_registered),
 		TEST(memory_of_many_threads),
+		TEST(registering_keeps_up_nobody),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -135,11 +135,17 @@ static void bash_choices(FILE *to, enum ctl_kind kind)
 	fputs("' ;;\n", to);
 }
 
-/* Options of different commands may share a letter, whose values are of a kind then: it stands with the first of them */
+/*
+ * Options of different commands may share a letter: it stands with the first of them. Values of two kinds cannot be told
+ * apart so, which shellcheck sees.
+ */
 static bool letter_is_new(int option)
 {
+	const struct ctl_option *o = &ctl_options[option];
+
 	for (int i = 0; i < option; i++)
-		if (takes_value(&ctl_options[i]) && ctl_options[i].letter == ctl_options[option].letter)
+		if (takes_value(&ctl_options[i]) && ctl_options[i].letter == o->letter &&
+		    !strcmp(kind_word(ctl_options[i].kind), kind_word(o->kind)))
 			return false;
 	return true;
 }

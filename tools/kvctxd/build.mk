@@ -26,8 +26,9 @@ KVCTXD_CHECKED	:= $(KVCTXD) $(KVCTXD_CLIENT) $(CTL) $(CONTRACT_PROGS)
 KVCTXD_USERS	:= $(O)/bin/kvctx-replay $(LIB_TEST)/example
 # and the daemon with an engine that breaks
 KVCTXD_BROKEN	:= $(O)/test/kvctxd-broken
-TESTPROGS	+= $(KVCTXD_BROKEN)
-ASAN_PROGS	+= $(KVCTXD_CHECKED) $(KVCTXD_USERS) $(KVCTXD_BROKEN) $(CRASH_FS)
+KVCTXD_INPUTS	:= $(O)/test/kvctxd-inputs
+TESTPROGS	+= $(KVCTXD_BROKEN) $(KVCTXD_INPUTS)
+ASAN_PROGS	+= $(KVCTXD_CHECKED) $(KVCTXD_USERS) $(KVCTXD_BROKEN) $(KVCTXD_INPUTS) $(CRASH_FS)
 TSAN_PROGS	+= $(KVCTXD_CHECKED)
 CHECKS		+= check-kvctxd
 
@@ -49,7 +50,7 @@ check-kvctxd:
 	@$(MAKE) --no-print-directory $(TSAN) kvctxd-programs
 	@$(MAKE) --no-print-directory $(ASAN) TSAN_O=$(O)/tsan check-kvctxd-run
 
-check-kvctxd-run: $(KVCTXD_CHECKED) $(KVCTXD_USERS) $(KVCTXD_BROKEN) $(CRASH_FS)
+check-kvctxd-run: $(KVCTXD_CHECKED) $(KVCTXD_USERS) $(KVCTXD_BROKEN) $(KVCTXD_INPUTS) $(CRASH_FS)
 	@selftests/floors tools/kvctxd/kvctxd.h $(KVCTXD_OBJS)
 	@python3 tools/kvctxd/tests/run.py $(O) $(TSAN_O)
 
@@ -63,6 +64,11 @@ $(KVCTXD_FUZZ): $(KVCTXD_FUZZED) $(LIBKVCTX_A)
 	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LIBKVCTX_LIBS)
 
 fuzz-programs: $(KVCTXD_FUZZ)
+
+# and what that found, in each check
+$(KVCTXD_INPUTS): $(O)/obj/tools/kvctxd/tests/fuzz_main.o $(KVCTXD_FUZZED) $(LIBKVCTX_A)
+	@mkdir -p $(@D)
+	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ $(LIBKVCTX_LIBS)
 
 .PHONY: install-kvctxd
 

@@ -259,7 +259,8 @@ class Session:
         buffer: of the kinds that memory.py tells, but no list; it has to be writable, except (address, length). With
         the module also a device's memory.
 
-        Raises Error: EFAULT, ENOMEM (also: over RLIMIT_MEMLOCK, or mem_max registrations), EREMOTEIO.
+        Raises Error: EFAULT, ENOMEM (also: over RLIMIT_MEMLOCK, or mem_max registrations), EREMOTEIO; Gone, also where
+        the device's driver comes or goes.
         """
         held, id = view(buffer, True, self._peers()), ctypes.c_uint32()
         key, call = object(), object()

@@ -29,23 +29,36 @@ class Stage:
     def __init__(self, handle: int, page_len_max: int) -> None:
         self._handle, self._page_len_max = handle, page_len_max
         self._lock = threading.RLock()  # for gives_back()
+        self._making = False
         self._slot_bytes = 0
         self._id = ctypes.c_uint32()
         self.memory: Any = None  # what keeps the slots there
 
     @gives_back
     def fit(self, nbytes: int) -> int:
-        """Have slots of nbytes at least: 0, or -errno; -EBUSY: pages are on their way through shorter ones."""
+        """Have slots of nbytes at least: 0, or -errno.
+
+        -EBUSY: pages are on their way through shorter ones. -EDEADLK: in a signal's handler, of a thread that is in here.
+        """
         size = (min(nbytes, self._page_len_max) + _ALIGN - 1) // _ALIGN * _ALIGN
         with self._lock:
             if size <= self._slot_bytes:
                 return 0
-            # a signal's handler may raise behind any call: what is registered is held, and the next one here goes on
-            former, self._slot_bytes = self._slot_bytes, 0
-            ret = self._drop()
-            if ret:
-                self._slot_bytes = former
-            return ret or self._make(size, max(2, STAGE_BYTES // size))
+            if self._making:  # further up in this thread: we are in a signal's handler
+                return -errno.EDEADLK
+            self._making = True
+            try:
+                return self._make_anew(size)
+            finally:
+                self._making = False
+
+    def _make_anew(self, size: int) -> int:
+        # a signal's handler may raise behind any call: what is registered is held, and the next one here goes on
+        former, self._slot_bytes = self._slot_bytes, 0
+        ret = self._drop()
+        if ret:
+            self._slot_bytes = former
+        return ret or self._make(size, max(2, STAGE_BYTES // size))
 
     def _drop(self) -> int:
         ret = lib.kvctx_stage_init_at(self._handle, None, None, 0, 0, 0)

@@ -352,3 +352,19 @@ def test_a_lock_that_was_left_taken_is_given_back():
             leave(thing)
         assert thing._lock._is_owned()
         thing._lock.release()
+
+
+def test_memory_for_copies_is_made_once_at_a_time(pool, monkeypatch):
+    """A signal's handler that needs some, too, may run in the midst of that: what it registered would be forgotten."""
+    made, within = kvctx.stage.shared_memory, []
+
+    def interrupted(nbytes):
+        within.append(s._stage.fit(8192))
+        return made(nbytes)
+
+    with pool.session() as s:
+        monkeypatch.setattr(kvctx.stage, "shared_memory", interrupted)
+        assert s._stage.fit(4096) == 0
+        assert within == [-errno.EDEADLK]
+        monkeypatch.setattr(kvctx.stage, "shared_memory", made)
+        assert s._stage.fit(8192) == 0

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What a client may say to kvctxd, with libFuzzer: `make fuzz`.
+ * What a client may say to kvctxd, with libFuzzer: `make fuzz`. With fuzz_main.c instead it takes inputs from files.
  *
- * The daemon's session, socket and requests are linked in, and the engine with a pool in memory. An input is one client,
+ * The daemon's session, socket and requests are linked in, and the engine with a pool below TMPDIR. An input is one client,
  * told as a byte of flags and up to MESSAGES messages. They go through a socket, so all is as the daemon has it, but that
  * one thread does both sides. Kinds of messages, by their first byte:
  *
@@ -35,7 +35,7 @@
 #define OPS		4U
 #define ARENA		(256U << 10)
 #define MEMORY		(64U << 10)	/* of a memfd */
-#define WAIT_SECONDS	60
+#define WAIT_SECONDS	15
 
 enum { SIZE = 1, QUIET = 2, PARCEL = 4, LONGER = 8 };			/* of a message */
 enum { RDONLY = 1, NO_SETUP = 2, SLOTS = 4, SIGNAL = 8 };		/* of a client */
@@ -55,7 +55,7 @@ struct client {
 	bool over;
 };
 
-static char dir[] = "/dev/shm/kvctxd-fuzz.XXXXXX", path[sizeof(dir) + 16];
+static char dir[256], path[sizeof(dir) + 16];
 static struct kvctx *holder;			/* the pool stays attached */
 static sem_t ended;
 static uint64_t body[2 * WIRE_INLINE_MAX / 8], arg[WIRE_ARG_MAX / 8];
@@ -99,6 +99,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	kvd_memory_user = 64 << 20;
 	kvd_registered_max = 64 << 20;
 	sem_init(&ended, 0, 0);
+	snprintf(dir, sizeof(dir), "%s/kvctxd-fuzz.XXXXXX", getenv("TMPDIR") ?: "/tmp");
 	if (!mkdtemp(dir))
 		abort();
 	snprintf(path, sizeof(path), "%s/p", dir);

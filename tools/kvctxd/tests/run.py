@@ -957,6 +957,15 @@ def test_a_broken_invariant_ends_it(daemon):
     expect(["there: 8 wrong: 0"], run_client(daemon, "check", "8"), "what was flushed")
 
 
+def test_inputs_that_were_found(daemon):
+    """Clients that fuzzing came upon, of all kinds; see fuzz.c."""
+    corpus = os.path.dirname(os.path.abspath(__file__)) + "/../../../selftests/core/corpus/kvctxd"
+    files = sorted(f"{corpus}/{name}" for name in os.listdir(corpus))
+    p = subprocess.run([f"{O}/test/kvctxd-inputs", *files], env={**os.environ, "TMPDIR": daemon.folder}, capture_output=True,
+                       text=True, timeout=300, check=False)
+    expect((0, f"{len(files)} inputs\n"), (p.returncode, p.stdout), p.stderr[-3000:])
+
+
 def test_nobody_there(daemon):
     node = daemon.node()
     daemon.kill()
