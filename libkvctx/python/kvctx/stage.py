@@ -38,7 +38,7 @@ class Stage:
     def fit(self, nbytes: int) -> int:
         """Have slots of nbytes at least: 0, or -errno.
 
-        -EBUSY: pages are on their way through shorter ones. -EDEADLK: in a signal's handler, of a thread that is in here.
+        -EBUSY: pages are on their way through shorter ones. -EDEADLK: in a handler of a signal that came in here.
         """
         size = (min(nbytes, self._page_len_max) + _ALIGN - 1) // _ALIGN * _ALIGN
         with self._lock:
