@@ -20,6 +20,7 @@
 #include "media.h"
 
 #define UDEV_PATIENCE_MS	3000
+#define HOLDER_PATIENCE_MS	1000
 
 static int refused(const struct media *d, const char *why)
 {
@@ -46,12 +47,26 @@ static int media_lock(const struct media *d, bool block, u32 how)
 }
 
 /*
+ * Others may hold a block device for a moment, too, as an attach does while it looks for signatures, and nothing tells that
+ * from a mount: only who wants to write waits. A descriptor; -1: errno
+ */
+static int media_open_node(const char *path, bool block, u32 how)
+{
+	int flags = (how & MEDIA_WRITE ? O_RDWR : O_RDONLY) | O_CLOEXEC | (block && !(how & MEDIA_SHARED) ? O_EXCL : 0);
+	uint64_t end = ctl_now_ms() + (block && how & MEDIA_WRITE ? HOLDER_PATIENCE_MS : 0);
+	int fd;
+
+	while ((fd = open(path, flags)) < 0 && errno == EBUSY && ctl_now_ms() < end)
+		ctl_sleep_ms(20);
+	return fd;
+}
+
+/*
  * O_EXCL on a block device is refused while it is mounted or held by another one, as by a pool that the module has
  * attached. One that is served by a process has a lock, also on files.
  */
 int media_try_open(struct media *d, const char *path, u32 how)
 {
-	int flags = (how & MEDIA_WRITE ? O_RDWR : O_RDONLY) | O_CLOEXEC;
 	bool block;
 	int err;
 
@@ -64,7 +79,7 @@ int media_try_open(struct media *d, const char *path, u32 how)
 	block = S_ISBLK(d->st.st_mode);
 	if (!block && !S_ISREG(d->st.st_mode))
 		return ENOTBLK;
-	d->fd = open(path, flags | (block && !(how & MEDIA_SHARED) ? O_EXCL : 0));
+	d->fd = media_open_node(path, block, how);
 	if (d->fd < 0)
 		return errno;
 	/* What was opened counts, not what stood there before */

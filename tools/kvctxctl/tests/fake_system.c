@@ -186,6 +186,14 @@ static bool is_listed(const char *name, const char *path)
 	return false;
 }
 
+/* Held by somebody, all the time or for the first FAKE_BUSY_OPENS opens */
+static bool is_busy(const char *path)
+{
+	static long opens;
+
+	return is_listed("FAKE_BUSY", path) && (!getenv("FAKE_BUSY_OPENS") || opens++ < fake_number("FAKE_BUSY_OPENS", 0));
+}
+
 int __wrap_open64(const char *path, int flags, ...)
 {
 	bool block = !strncmp(path, "/dev/", 5);
@@ -195,8 +203,12 @@ int __wrap_open64(const char *path, int flags, ...)
 		errno = (int)fake_number("FAKE_OPEN_ERRNO", 0);
 		return -1;
 	}
-	if (block && (is_listed("FAKE_DENIED", path) || (flags & O_EXCL && is_listed("FAKE_BUSY", path)))) {
-		errno = flags & O_EXCL && is_listed("FAKE_BUSY", path) ? EBUSY : EACCES;
+	if (block && flags & O_EXCL && is_busy(path)) {
+		errno = EBUSY;
+		return -1;
+	}
+	if (block && is_listed("FAKE_DENIED", path)) {
+		errno = EACCES;
 		return -1;
 	}
 	if ((flags & O_TMPFILE) == O_TMPFILE && getenv("FAKE_NO_TMPFILE")) {

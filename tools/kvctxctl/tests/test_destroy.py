@@ -114,6 +114,14 @@ def test_damaged():
     assert r.out.endswith("Pool three destroyed.\n") and slots(a) == BLANK, r
 
 
+def test_held_for_a_moment():
+    """As by an attach that looks at it"""
+    (a, fa), = (block("a", SIZE),)
+    pool("one", a)
+    good("pool", "destroy", a, "--force", busy="a", busy_opens=3)
+    assert slots(fa) != WHOLE
+
+
 def test_refused():
     (a, fa), (b, fb) = block("a", SIZE), block("b", SIZE)
     uuid = pool("one", a, b)
