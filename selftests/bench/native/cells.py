@@ -42,9 +42,7 @@ def process_on_disk():
         for depth in (1, 64):
             yield cell("process", "disk", op, 64 * KIB, depth)
     yield cell("process", "disk", "load", 16 * KIB, 1)
-    yield cell("process", "disk", "load", 2 * MIB, 1)
     yield cell("process", "disk", "load", 16 * KIB, 64)
-    yield cell("process", "disk", "load", 64 * KIB, 16, verify=0)
     yield cell("process", "disk", "load", 256 * KIB, 16, verify=0)
     yield cell("process", "disk", "load", 256 * KIB, 16, segments=64)
     yield cell("process", "disk", "load", 4 * MIB, 4, segments=1024)

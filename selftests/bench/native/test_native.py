@@ -40,7 +40,7 @@ class CellsTest(unittest.TestCase):
     def test_names_tell_all_cells_apart(self):
         names = [cells.name(c) for c in cells.all_cells()]
         self.assertEqual(len(names), len(set(names)))
-        self.assertTrue(35 <= len(names) <= 70, len(names))
+        self.assertTrue(35 <= len(names) <= 65, len(names))
 
     def test_what_the_bars_need_is_measured(self):
         found = {(c.target, c.op, c.size) for c in cells.all_cells()

@@ -1,9 +1,32 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 # shellcheck shell=bash
 #
-# For scripts that try the plugin, to be sourced: its pools, below $work, with what is built in $O.
+# For scripts that try the plugin, to be sourced: what they count, and their pools, below $work, with what is built in $O.
 
 disks=()
+passed=0 failed=0 skipped=0
+
+# step WHAT COMMAND...: one thing that has to succeed
+# shellcheck disable=SC2154
+step() {
+	local what=$1
+
+	shift
+	if "$@" > "$work/log" 2>&1; then
+		echo "ok $what"
+		passed=$((passed + 1))
+	else
+		failed=$((failed + 1))
+		echo "not ok $what"
+		tail -n 30 "$work/log"
+		return 1
+	fi
+}
+
+finish() {
+	echo "nixl: $passed passed, $failed failed, $skipped skipped"
+	exit $((failed > 0))
+}
 
 # exports PLUGIN: what an agent looks for, and nothing else
 exports() {
