@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
-"""vLLM on the CPU with the tiny model: milliseconds to the first token of a prompt that was seen before.
+"""vLLM on the CPU with the tiny model: milliseconds to the first token of a prompt that was seen before, and CPU time.
+
+That is of the engine and of LMCache's server, a GiB of the prompt's keys and values.
 
 Options: connector, {} to compute all again, or {transfer: vLLM's kv_transfer_config, l2: the adapter of an LMCache
 server that is started for it, in which "@DIR@" is replaced}; engines, where LMCache's environment is.
@@ -19,10 +21,11 @@ import time
 import urllib.error
 import urllib.request
 
-from worker import serve
+from worker import GIB, Clock, serve
 
 BLOCK = 32              # tokens: what vLLM on the CPU allows
 MODEL_LEN = 1952        # tokens: a prompt, and its answer
+TOKEN_BYTES = 2048      # of keys and values: model.py's 4 layers of 4 heads of 32 numbers of 2 bytes
 CHUNK = 128             # tokens LMCache stores as one
 BLOCKS = 63             # of vLLM's own cache: one prompt and no more
 LEAST = 0.9             # of the prompt has to come from the cache
@@ -111,16 +114,17 @@ class Side:
                        max_model_len=MODEL_LEN, seed=0, block_size=BLOCK, enable_prefix_caching=True,
                        num_gpu_blocks_override=BLOCKS, **more)
         self.random, self.before = random.Random(os.getpid()), None
+        self.clock = Clock([self.server.process.pid] if self.server else ())
 
     def ask(self, prompt):
-        """(milliseconds, logprobs of the first token, tokens that were not computed)"""
+        """((wall seconds, CPU seconds), logprobs of the first token, tokens that were not computed)"""
         from vllm import SamplingParams         # pylint: disable=import-outside-toplevel
         how = SamplingParams(max_tokens=1, temperature=0, detokenize=False, logprobs=5, ignore_eos=True)
-        start = time.perf_counter()
+        start = self.clock.now()
         answer, = self.llm.generate([{"prompt_token_ids": prompt}], how, use_tqdm=False)
-        took = time.perf_counter() - start
+        took = [now - then for now, then in zip(self.clock.now(), start)]
         step, = answer.outputs[0].logprobs
-        return took * 1000, sorted((token, p.logprob) for token, p in step.items()), answer.num_cached_tokens
+        return took, sorted((token, p.logprob) for token, p in step.items()), answer.num_cached_tokens
 
     def store(self, tokens):
         """Ask for a new prompt. (prompt, logprobs)
@@ -140,6 +144,8 @@ class Side:
         time.sleep(STORED_S)
         if self.server:
             self.server.forget()
+        if not self.cached:     # a block that vLLM still has changes how its kernels round
+            self.llm.reset_prefix_cache()
         prompt, computed = self.before
         self.before = new
         took, told, cached = self.ask(prompt)
@@ -149,7 +155,7 @@ class Side:
         share = cached / len(prompt)
         if share < LEAST if self.cached else share > 1 - LEAST:
             raise RuntimeError(f"{cached} of {len(prompt)} tokens came from the cache")
-        return {"first token": {"rate": took, "cpu": None}}
+        return {"first token": {"rate": took[0] * 1000, "cpu": took[1] / (len(prompt) * TOKEN_BYTES) * GIB}}
 
 
 serve(Side)
