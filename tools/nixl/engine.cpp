@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <cstdlib>
 
+#include <sys/stat.h>
+
 namespace kvctx_nixl {
 
 namespace {
@@ -34,7 +36,9 @@ Engine::Engine(const nixlBackendInitParams *params) : nixlBackendEngine(params)
 		initErr = true;
 		return;
 	}
-	transfers = std::make_unique<Transfers>(ctx);
+	struct stat st;
+
+	transfers = std::make_unique<Transfers>(ctx, !stat(path().c_str(), &st) && S_ISSOCK(st.st_mode));
 }
 
 // The agent has released every request; kvctx_close() waits for what is still in flight, then nothing points to those

@@ -29,6 +29,12 @@ nixl_status_t outcome(const Request &request)
 	return request.active ? NIXL_IN_PROG : status_of(request.error);
 }
 
+bool uses(const Request &request, const Memory &memory)
+{
+	return std::any_of(request.memories.begin(), request.memories.end(),
+			   [&](const auto &one) { return one.get() == &memory; });
+}
+
 } // namespace
 
 nixl_status_t Transfers::post(Request &request)
@@ -65,15 +71,21 @@ void Transfers::release(std::unique_ptr<Request> request)
 	std::lock_guard guard(lock);
 	Request *one = request.get();
 
-	advance();
+	take();
 	if (!one->active)
 		return;
 	released.emplace(one, std::move(request));
 	waiting.erase(std::remove(waiting.begin(), waiting.end(), one), waiting.end());
-	if (one->submitted > one->completed)
-		kvctx_cancel(ctx, reinterpret_cast<uintptr_t>(one));
+	if (!answers)
+		cancel(*one);
 	give_up(*one, -ECANCELED);
-	advance();
+	take();
+}
+
+void Transfers::cancel(Request &request)
+{
+	if (request.submitted > request.completed)
+		kvctx_cancel(ctx, reinterpret_cast<uintptr_t>(&request));
 }
 
 void Transfers::retire(Memory &memory)
@@ -81,6 +93,11 @@ void Transfers::retire(Memory &memory)
 	std::unique_lock guard(lock);
 
 	memory.leaving = true;
+	take();
+	for (auto &[request, owned] : released) {
+		if (answers && uses(*request, memory))
+			cancel(*request);
+	}
 	for (advance(); memory.users; advance()) {
 		guard.unlock();
 		kvctx_wait(ctx, 1, RETIRE_POLL_NS);

@@ -3,11 +3,11 @@
  * Requests on their way.
  *
  * There is no thread here: whoever calls post(), check(), release() or retire() takes what has completed, for everybody,
- * and submits what did not fit before. An operation carries the address of its request as user_data, so one
+ * and all but release() submit what did not fit before. An operation carries the address of its request as user_data, so one
  * kvctx_cancel() means all of them.
  *
  * A request that is released in flight is cancelled: what waits for space or for its turn ends, what the device has
- * goes on. Nobody waits for that. The request moves to the released ones and is freed by whoever takes its last
+ * goes on. Nobody waits for that; and as kvctxd answers to who cancels, where it serves only retire() does. The request moves to the released ones and is freed by whoever takes its last
  * completion; its memory cannot be deregistered before, retire() sees to that.
  *
  * Threads: any. One lock guards all members, the progress of every request, and Memory's two.
@@ -25,7 +25,8 @@ namespace kvctx_nixl {
 
 class Transfers {
 public:
-	explicit Transfers(kvctx *ctx) : ctx(ctx), batch(kvctx_get_info(ctx)->batch_max) {}
+	// @answers: whoever serves @ctx answers to a cancel, as kvctxd does, and may take its time
+	Transfers(kvctx *ctx, bool answers) : ctx(ctx), answers(answers), batch(kvctx_get_info(ctx)->batch_max) {}
 
 	// Begin @request. NIXL_IN_PROG, or what became of it
 	nixl_status_t post(Request &request);
@@ -41,6 +42,7 @@ public:
 
 private:
 	kvctx *const ctx;
+	const bool answers;
 	const uint32_t batch;
 	std::mutex lock;
 	std::deque<Request *> waiting;	// with operations that are not submitted, in the order of post()
@@ -49,6 +51,7 @@ private:
 	void advance();
 	void take();
 	void submit();
+	void cancel(Request &request);
 	void complete(Request &request, const kvctx_cqe &cqe);
 	void give_up(Request &request, int error);
 	void settle(Request &request);
