@@ -208,9 +208,11 @@ int kvctx_pool_remove(const char *dir, const char *member, unsigned int flags);
  * * -EACCES: no permission for the tenant or a member
  * * -ENOTTY: neither a node of kvctx nor a pool's directory
  * * -EPROTONOSUPPORT: the daemon is of another version
- * * -EOPNOTSUPP: an eventfd, from a daemon that may not use io_uring, by which it signals one
+ * * -EOPNOTSUPP: an eventfd, from a daemon that may use neither io_uring nor Linux's older asynchronous I/O,
+ *   by which it signals one
  * * -EPROTO: the module speaks another ABI version
- * * -ENODEV: the pool is being detached, or the daemon is gone
+ * * -ENODEV: the pool is being detached, or the daemon is gone; a pool's directory, in a child of a process
+ *   that had opened a directory or a daemon's socket before it forked
  * * -ENOMEM: out of memory, or arena and slots are over RLIMIT_MEMLOCK
  * * -EDQUOT: over what the operator lets the tenant have
  *

@@ -16,7 +16,7 @@
 #define BOTH		(PROCESS | DAEMON)
 #define ENCRYPTED	4
 
-#define POINTERS	"in the process a wild pointer of the caller's is a fault, as any access to it would be"
+#define POINTERS	"without the module the library itself uses what a caller points to: a wild pointer is a fault"
 #define ONE_PROCESS	"a pool is one process's; others use a daemon"
 #define SLOW		"needs a device that can be made stuck, slow or broken: slow_here.c is one only below threads"
 #define COMMANDS	"io_uring commands are the kernel's; INFO does not promise them"

@@ -41,8 +41,6 @@ def process_on_disk():
             yield cell("process", "disk", op, size, 16, bar=True)
         for depth in (1, 64):
             yield cell("process", "disk", op, 64 * KIB, depth)
-    yield cell("process", "disk", "load", 16 * KIB, 1)
-    yield cell("process", "disk", "load", 16 * KIB, 64)
     yield cell("process", "disk", "load", 256 * KIB, 16, verify=0)
     yield cell("process", "disk", "load", 256 * KIB, 16, segments=64)
     yield cell("process", "disk", "load", 4 * MIB, 4, segments=1024)
@@ -73,7 +71,9 @@ def daemon():
         for size in SIZES[1:]:
             yield cell("daemon", "disk", op, size, 16, bar=True)
     yield cell("daemon", "disk", "load", 16 * KIB, 16)
-    yield cell("daemon", "disk", "load", 64 * KIB, 1)
+    yield cell("daemon", "disk", "load", 64 * KIB, 64)
+    yield cell("daemon", "disk", "load", 256 * KIB, 16, verify=0)
+    yield cell("daemon", "disk", "latency", 64 * KIB, 1)
     yield cell("daemon", "disk", "load", 256 * KIB, 16, segments=64)
     yield cell("daemon", "disk", "load", 4 * MIB, 4, segments=1024)
     yield cell("daemon", "disk", "mixed", 64 * KIB, 1, bar=True)
