@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from array import array
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 logger = logging.getLogger(__name__)
 
@@ -62,9 +62,11 @@ class HostPool:
 
     host: SGLang's object. sharded: whether ranks hold different bytes. tokens: indices a page. flat: it cannot tell
     where a page is. logical: it has no bytes at all, only indices. shape: all that its bytes depend on but the model.
+
+    arguments: what the server was told of the dtype of KV, by name.
     """
 
-    def __init__(self, name: str, host: Any, replicated: bool) -> None:
+    def __init__(self, name: str, host: Any, replicated: bool, arguments: Mapping[str, str] = {}) -> None:
         self.name, self.host = name, host
         self.sharded = not replicated or name == "mamba" or (
             name in ("draft", "draft_swa") and not any(c.__name__ in REPLICATED_CLASSES for c in type(host).__mro__))
@@ -74,7 +76,23 @@ class HostPool:
         self.flat = not sizes
         self.shape = "|".join(str(part) for part in (
             name, type(host).__name__, getattr(host, "layout", ""), getattr(host, "dtype", ""), self.tokens,
-            getattr(host, "start_layer", ""), getattr(host, "end_layer", ""), sizes))
+            getattr(host, "start_layer", ""), getattr(host, "end_layer", ""), sizes, *self._types(arguments)))
+
+    def _types(self, arguments: Mapping[str, str]) -> List[str]:
+        """What the host's dtype does not tell of the bytes: SGLang keeps FP8 and FP4 of all kinds as torch.uint8.
+
+        Nothing where there is nothing more to tell, so that pages of other dtypes keep their names.
+        """
+        host, kept = self.host, str(getattr(self.host, "dtype", ""))
+        device = getattr(getattr(host, "device_pool", None), "dtype", None)
+        known = {"device": device, "temporal": getattr(host, "temporal_dtype", None)}
+        more = [f"{what}={dtype}" for what, dtype in known.items() if dtype is not None and str(dtype) != kept]
+        if not kept.endswith("uint8"):
+            return more
+        if not arguments and device is None:
+            logger.warning("kvctx: nothing tells the dtype of the bytes in the host pool %s: give servers whose KV "
+                           "cache has another dtype another \"keyspace\"", self.name)
+        return more + [f"{what}={value}" for what, value in sorted(arguments.items())]
 
     def spans(self) -> List[Tuple[int, int]]:
         """Its memory: (address, bytes) each."""

@@ -32,6 +32,7 @@ import functools
 import hashlib
 import logging
 import os
+import sys
 import threading
 import time
 from collections import Counter
@@ -65,6 +66,23 @@ def _quiet(fallback: Callable[..., Any]) -> Callable[[Callable[..., Any]], Calla
                 return fallback(*args, **kwargs)
         return call
     return wrap
+
+
+def kv_arguments() -> Dict[str, str]:
+    """What the server was told of the dtype of KV, resolved: --kv-cache-dtype and the like, and which FP8 it takes.
+
+    Empty where this process has no server's configuration.
+    """
+    try:
+        from sglang.srt.runtime_context import get_model, get_spec
+        told = {"kv_cache_dtype": get_model().kv_cache_dtype,
+                "draft": getattr(get_spec(), "speculative_draft_kv_cache_dtype", None),
+                # fp8_e4m3 is another type on some AMD GPUs; the module that chooses is loaded where a model is
+                "fp8": getattr(sys.modules.get("sglang.srt.mem_cache.kv_cache_dtype"), "fp8_dtype", None)}
+    except Exception as why:  # another version of SGLang, or no server: that is no reason not to start
+        logger.info("kvctx: SGLang does not tell its arguments: %s", why)
+        return {}
+    return {what: str(value) for what, value in told.items() if value is not None}
 
 
 def _none_of_v2(transfers: Sequence[Any], *_: Any, **__: Any) -> Dict[Any, List[bool]]:
@@ -289,7 +307,7 @@ class KvctxHiCache(HiCacheStorage):
         if old is not None:
             old.close()
         with self._lock:
-            self._pools[KV] = HostPool(KV, mem_pool_host, self.config.is_mla_model)
+            self._pools[KV] = HostPool(KV, mem_pool_host, self.config.is_mla_model, kv_arguments())
             try:
                 self._session = self._open()
             except kvctx.Busy as error:
@@ -303,7 +321,7 @@ class KvctxHiCache(HiCacheStorage):
         if name == KV:
             return
         with self._lock:
-            self._pools[name] = HostPool(name, host_pool, self.config.is_mla_model)
+            self._pools[name] = HostPool(name, host_pool, self.config.is_mla_model, kv_arguments())
             if self._session is not None:
                 self._pin(self._session, self._pools[name])
                 self._set_epoch(self._epoch)

@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+import types
 from array import array
 
 import pytest
@@ -118,6 +119,69 @@ def test_another_shape_finds_nothing(make, what, value):
     stored(make(host), host, keys)
     setattr(other, what, value)
     assert make(other).batch_exists(keys) == 0
+
+
+BYTES = "torch.uint8"  # what SGLang keeps FP8 and FP4 as
+
+
+def as_bytes(server="auto", draft=None, of_device=None, **more):
+    """A host pool of bytes, as with kv_cache_dtype and speculative_draft_kv_cache_dtype of a server's."""
+    fake.Config.arguments = {"kv_cache_dtype": server, "speculative_draft_kv_cache_dtype": draft} if server else {}
+    host = fake.HostKVCache()
+    host.dtype = BYTES
+    if of_device:
+        host.device_pool = types.SimpleNamespace(dtype=of_device)
+    for name, value in more.items():
+        setattr(host, name, value)
+    return host
+
+
+@pytest.fixture
+def server(monkeypatch):
+    monkeypatch.setattr(fake.Config, "arguments", {})
+
+
+E4M3, E5M2 = "torch.float8_e4m3fn", "torch.float8_e5m2"
+
+
+@pytest.mark.parametrize("one,other", [
+    ({"server": "fp8_e4m3"}, {"server": "fp8_e5m2"}), ({"server": "nvfp4"}, {"server": "fp4_mx_block16"}),
+    ({"server": "fp8_e4m3"}, {"server": "fp8_e4m3", "draft": "fp8_e5m2"}),
+    ({"server": None, "of_device": E4M3}, {"server": None, "of_device": E5M2}),
+    ({"of_device": E4M3}, {"of_device": E5M2}),
+    ({"of_device": E4M3, "server": "mxfp8"}, {"of_device": E4M3, "server": "fp8_e4m3"}),
+    ({"temporal_dtype": "torch.float16"}, {"temporal_dtype": "torch.bfloat16"})])
+@pytest.mark.parametrize("which", [KV, SWA])
+def test_another_dtype_that_is_kept_as_bytes_finds_nothing(make, server, one, other, which):
+    keys, found = names(3), []
+    for how in (one, other, one):
+        s = make(as_bytes(**how)) if which == KV else make(others=((which, as_bytes(**how)),))
+        with_kv = [fake.PoolTransfer(n, fake.indices(0, 3), keys) for n in {KV, which}]
+        found.append(s.batch_exists_v2(keys, [fake.PoolTransfer(which)] if which != KV else []).kv_hit_pages)
+        if len(found) == 1:
+            assert s.batch_set_v2(with_kv) == {n: [True] * 3 for n in {KV, which}}
+    assert found == [0, 0, 3]
+
+
+def test_what_the_host_pool_tells_itself_changes_no_name(server):
+    plain = sglang.HostPool(KV, fake.HostKVCache(), False).shape
+    for arguments in ({}, {"kv_cache_dtype": "auto"}, {"kv_cache_dtype": "bf16"}):
+        fake.Config.arguments = arguments
+        host = fake.HostKVCache()
+        host.device_pool = types.SimpleNamespace(dtype=host.dtype)
+        host.temporal_dtype = host.dtype
+        assert sglang.HostPool(KV, host, False, sglang.kv_arguments()).shape == plain
+        host.device_pool = None
+        assert sglang.HostPool(KV, host, False, sglang.kv_arguments()).shape == plain
+
+
+def test_bytes_of_which_nothing_tells_the_dtype_are_warned_of(make, server, caplog):
+    with caplog.at_level(logging.WARNING):
+        make(as_bytes("fp8_e4m3"))
+        make(as_bytes(None, of_device=E5M2))
+        assert not caplog.records
+        make(as_bytes(None))
+    assert ["keyspace" in r.getMessage() for r in caplog.records] == [True]
 
 
 def test_ranks_share_replicated_pages_and_no_others(make):

@@ -224,6 +224,17 @@ def torch():
     return made
 
 
+class Config:
+    """What runtime_context tells of the server's arguments; with nothing set it was not published."""
+    arguments: dict = {}
+
+    @classmethod
+    def get(cls):
+        if not cls.arguments:
+            raise ValueError("config namespace 'model' not published")
+        return types.SimpleNamespace(**cls.arguments)
+
+
 def install():
     def module(name, **content):
         made = sys.modules[name] = types.ModuleType(name)
@@ -233,4 +244,5 @@ def install():
         module(name, __path__=[])
     module("sglang.srt.mem_cache.hicache_storage", HiCacheStorage=HiCacheStorage, PoolName=PoolName,
            PoolHitPolicy=PoolHitPolicy, PoolTransfer=PoolTransfer, PoolTransferResult=PoolTransferResult)
+    module("sglang.srt.runtime_context", get_model=Config.get, get_spec=Config.get)
     module("sglang.srt.observability.metrics_collector", StorageMetrics=StorageMetrics)

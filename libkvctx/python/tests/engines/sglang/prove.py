@@ -207,6 +207,35 @@ def another_shape_is_never_found():
     s.close()
 
 
+def told(**arguments):
+    """SGLang's configuration of a server, resolved and published by itself."""
+    from sglang.srt.runtime_context import get_context
+    return get_context().override_server_args(**arguments)
+
+
+@for_each(("interface_v1", "copied pages", "a hybrid model"))
+def another_dtype_that_is_kept_as_bytes_is_never_found(how):
+    """FP8 of both kinds is torch.uint8 in SGLang's pools, and the host pool has no device pool that could tell."""
+    where, pool, v1 = path(), mha("page_first", torch.uint8), how != "copied pages"
+    window, keys = mha("layer_first", torch.uint8), names(4)
+    fill(pool)
+    fill(window)
+    others = ((PoolName.SWA, window),) if how == "a hybrid model" else ()
+    found = []
+    for dtype in ("fp8_e4m3", "fp8_e5m2", "fp8_e4m3"):
+        with told(kv_cache_dtype=dtype):
+            s = storage(where, pool, others=others, v1=int(v1))
+        asked = [PoolTransfer(n, keys=keys, hit_policy=PoolHitPolicy.ALL_PAGES) for n, _ in others]
+        found.append(s.batch_exists_v2(keys, asked).kv_hit_pages if others else s.batch_exists(keys))
+        if len(found) == 1:
+            moved = [PoolTransfer(n, indices(p, 0, 4), keys=keys) for n, p in ((PoolName.KV, pool), *others)]
+            expect("set", all(map(all, s.batch_set_v2(moved).values())) if others else
+                   all(s.batch_set_v1(keys, indices(pool, 0, 4))) if v1 else
+                   s.batch_set(keys, [pool.get_data_page(64 * n) for n in range(4)]))
+        s.close()
+    expect("pages found", found, [0, 0, 4])
+
+
 @for_each(("layer_first", "page_first", "page_first_direct"))
 def ranks_share_what_is_the_same_on_all(layout):
     where, pool, other = path(), mla(layout), mla(layout)
