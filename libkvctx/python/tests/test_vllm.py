@@ -296,6 +296,14 @@ def test_overrides_of_a_model_count_without_stages_too(make):
         "layers tell")
 
 
+@pytest.mark.parametrize("changes,found", [({"quantization": "fp8"}, MISS), ({"revision": "v2"}, MISS),
+                                           ({"revision": "main"}, HIT)])
+def test_other_weights_of_a_model_of_the_same_name_find_nothing(make, changes, found):
+    make(**shaped(1)).store([key(1)], gpu([0, 1]))
+    assert make(**shaped(1, model_config=fake.ModelConfig(**changes))).lookup([key(1)]) == [found]
+    assert make(**shaped(1)).lookup([key(1)]) == [HIT]
+
+
 def test_functions_that_override_are_told_apart_by_what_they_do(make):
     make(**shaped(1, model_config=fake.ModelConfig(hf_overrides=overriding(1e5)))).store([key(1)], gpu([0, 1]))
     for theta, found in ((1e6, MISS), (1e5, HIT)):

@@ -67,6 +67,10 @@ def shape_of(vllm_config: Any) -> Dict[str, Any]:
     model, shape = vllm_config.model_config, {}  # type: Any, Dict[str, Any]
     if model.hf_overrides:
         shape["hf_overrides"] = _overrides(model)
+    if model.quantization:
+        shape["quantization"] = str(model.quantization)
+    if model.revision and model.revision != "main":  # "main": also where none was given
+        shape["revision"] = str(model.revision)
     if vllm_config.parallel_config.pipeline_parallel_size > 1:
         shape["layers"] = model.get_total_num_hidden_layers()
         shape["speculative"] = _draft(vllm_config.speculative_config)

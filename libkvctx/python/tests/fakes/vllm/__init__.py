@@ -168,6 +168,8 @@ class ModelConfig:
     model: str = "m"
     layers: int = 4  # in the real one's model_arch_config
     hf_overrides: Any = field(default_factory=dict)
+    quantization: Any = None
+    revision: Any = None
 
     def get_total_num_hidden_layers(self):
         return self.layers
