@@ -88,7 +88,8 @@ class Match:
 
     count: pages present (with all=False: leading ones). prefix: leading pages present. present: Present. lengths:
     array('I') of bytes a page, 0 where it is missing. prefetched: leading pages that lie in slots or are on their way
-    there. leased: whether there is a lease; the session may have none left.
+    there. leased: whether it has a lease that was not released; the session may have had none left. n, bitmap: count and
+    present again, as a number and bytes.
     """
     __slots__ = ("count", "prefix", "present", "lengths", "prefetched", "_leases", "_session")
 
@@ -99,11 +100,33 @@ class Match:
         self._session, self._leases = session, list(leases)
 
     @property
+    def n(self) -> int:
+        """Pages found: count, which is as many as bitmap has bits set. With all=False these are the leading ones."""
+        return self.count
+
+    @property
+    def bitmap(self) -> bytes:
+        """present as bytes: bit i % 8 of byte i // 8, the lowest is bit 0, tells whether page i was found.
+
+        (len + 7) // 8 bytes on machines of either byte order, made anew each time; bits behind the last page are 0.
+        """
+        whole = b"".join(word.to_bytes(8, "little") for word in self.present.words)
+        return whole[:(len(self.present) + 7) // 8]
+
+    @property
     def leased(self) -> bool:
+        """Whether there is a lease to release: one was given, and release() was not called.
+
+        Asks nobody and does not block; a lease that has run out, or ended with the session, still counts.
+        """
         return bool(self._leases)
 
     def release(self) -> None:
-        """End the lease; nothing when it has ended, or run out, or the session is closed."""
+        """End the lease; nothing when it has ended, or run out, or the session is closed.
+
+        Asks no device; with kvctxd it waits for the daemon's answer, whatever the session's timeout. Raises Gone (ENODEV)
+        when the pool or kvctxd is.
+        """
         while self._leases:
             try:
                 lease = self._leases.pop()  # one thread gets it: another match may have its number soon

@@ -192,6 +192,18 @@ def test_match(served):
     assert served.submit_match(names(7)).result(60).prefix == 7
 
 
+@pytest.mark.parametrize("keys", [0, 1, 8, 9, 64, 65, 200])
+@pytest.mark.parametrize("all", [True, False])
+def test_a_match_as_a_number_and_a_bitmap(session, keys, all):
+    session.store(names(200), pages(200, 100)).check()
+    session.delete(["page 7", "page 130"]).check()
+    m = session.match(names(keys), all=all)
+    assert m.n == m.count and isinstance(m.bitmap, bytes) and len(m.bitmap) == (keys + 7) // 8
+    assert [bool(m.bitmap[i // 8] >> i % 8 & 1) for i in range(keys)] == list(m.present)
+    assert sum(bin(byte).count("1") for byte in m.bitmap) == m.n == (
+        sum(i not in (7, 130) for i in range(keys)) if all else min(7, keys))
+
+
 def test_more_keys_than_one_match_takes(session):
     session.info = session.info._replace(match_max=64)
     session.store(names(200), pages(200, 10)).check()
