@@ -114,6 +114,12 @@ def self_test_of_file(dir: Optional[str]) -> bool:
 
 
 def main(arguments: List[str]) -> int:
+    """What the command does, with the arguments behind its name; prints to stdout. Returns the exit status, 0 or 1.
+
+    Pools that cannot be opened, and a self-test that fails with an Error, are printed and make it 1. Raises SystemExit
+    for arguments that are wrong (2), or --help (0); OSError when the temporary pool cannot be made or removed;
+    TimeoutError when its pages have not come after 30 s. Blocks until all has been told and tried.
+    """
     parser = argparse.ArgumentParser(prog="python -m kvctx", description="Tell what kvctx finds on this machine, and "
                                      "test it.")
     parser.add_argument("paths", nargs="*", metavar="PATH", help="a pool's directory, or POOL/TENANT, to tell of "

@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 
 logger = logging.getLogger(__name__)
 
-TIMEOUT = 30.0  # seconds after which an operation that the device has not begun is given up
+TIMEOUT = 30.0  # seconds after which an operation that the device has not begun is given up, by who serves the pool
 REPLICATED_CLASSES = ("MLATokenToKVPoolHost", "DeepSeekV4PagedHostPool")
 OPTIONS = ("path", "max_bytes", "keyspace", "entries", "timeout")
 SGLANGS_OWN = ("backend_name", "module_path", "class_name", "interface_v1")

@@ -65,10 +65,20 @@ class Operation(Future):
             raise Error(errno.EBADF, "the operation belongs to the process before fork()")
 
     def result(self, timeout: Optional[float] = None) -> Any:
+        """Wait, and return what the synchronous call does: Results, whose pages have failed or not, a Match, or None.
+
+        timeout: seconds, None: as long as it takes. Raises what that call raises, an Error of its errno; TimeoutError
+        (of concurrent.futures) when the time is over: the operation goes on, and can be asked again; Error: EBADF in a
+        child of fork(). In a callback only of operations that are done: nobody would complete another.
+        """
         self._check()
         return super().result(timeout)
 
     def exception(self, timeout: Optional[float] = None) -> Optional[BaseException]:
+        """Wait as result(), and return what that raises, None where it returns.
+
+        Pages that failed are no exception, see Results.check(). Raises TimeoutError and Error (EBADF) as result().
+        """
         self._check()
         return super().exception(timeout)
 

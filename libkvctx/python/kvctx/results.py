@@ -88,8 +88,8 @@ class Match:
 
     count: pages present (with all=False: leading ones). prefix: leading pages present. present: Present. lengths:
     array('I') of bytes a page, 0 where it is missing. prefetched: leading pages that lie in slots or are on their way
-    there. leased: whether it has a lease that was not released; the session may have had none left. n, bitmap: count and
-    present again, as a number and bytes.
+    there. leased: whether it has a lease that was not released; the session may have had none left. n, bitmap: count
+    and present again, as a number and bytes.
     """
     __slots__ = ("count", "prefix", "present", "lengths", "prefetched", "_leases", "_session")
 
@@ -124,8 +124,8 @@ class Match:
     def release(self) -> None:
         """End the lease; nothing when it has ended, or run out, or the session is closed.
 
-        Asks no device; with kvctxd it waits for the daemon's answer, whatever the session's timeout. Raises Gone (ENODEV)
-        when the pool or kvctxd is.
+        Asks no device; with kvctxd it waits for the daemon's answer, whatever the session's timeout. Raises Gone
+        (ENODEV) when the pool or kvctxd is.
         """
         while self._leases:
             try:

@@ -95,9 +95,11 @@ class Session:
     keyspace: what tells model, dtype, layout and parallel shape: any bytes or str, of which keyspace() is taken. Pages
     of another keyspace do not exist for the session.
     readonly: match and load only. arena_bytes: pinned memory of the session's own, see .arena. entries: operations
-    (pages) that the library has in flight at once, more wait in the process; at most what the server allows. timeout:
-    seconds after which an operation that was not started fails with ETIME, None: never. slots, slot_bytes: room for
-    pages that match(prefetch=True) reads ahead.
+    (pages) that the library has in flight at once, more wait in the process; at most what the server allows. slots,
+    slot_bytes: room for pages that match(prefetch=True) reads ahead.
+    timeout: seconds after which an operation that was not started fails with ETIME, None: never. Who serves the session
+    counts them, from when it has the operation: a kvctxd that is stopped (SIGSTOP) or hangs counts none, and calls that
+    wait for it do so until it goes on or ends (Gone).
 
     Raises Error: NotFound, Busy (another process has the pool), Gone, and others of kvctx_open().
     """
@@ -241,10 +243,18 @@ class Session:
 
     @property
     def closed(self) -> bool:
+        """Whether close() was called, also while it has not returned; other calls raise Error (EBADF) then.
+
+        Raises nothing and does not block. In a child of fork() it tells what was so before.
+        """
         return self._handle is None or self._ending
 
     def fileno(self) -> int:
-        """The session's descriptor: poll() tells by it that completions came, which the session takes itself."""
+        """The session's descriptor: poll() tells by it that completions came, which the session takes itself.
+
+        For poll(), select() and epoll only; it stays the session's and ends with it. Raises Error: EBADF (closed, or in
+        a child of fork()). Does not block.
+        """
         call = object()
         try:
             return lib.kvctx_fd(self._enter(call))
@@ -299,7 +309,11 @@ class Session:
 
     @property
     def arena(self) -> Optional[memoryview]:
-        """The session's own pinned memory, or None. It must not be used when the session is closed."""
+        """The session's own pinned memory, or None where it was opened without arena_bytes.
+
+        As many bytes as arena_bytes, in whole memory pages; to read only in a session that is readonly. It must not be
+        used when the session is closed. Raises Error: EBADF (closed, or in a child of fork()). Does not block.
+        """
         size = ctypes.c_size_t()
         call = object()
         try:
@@ -453,6 +467,12 @@ class Session:
         stay. lease: seconds to keep the pages found from eviction, at most info.lease_ms_max; 0: no lease. all=False:
         stop at the first that is missing. prefetch: begin to read leading pages into the session's slots, kept for
         the lease's time from their arrival (default: 10 s), without waiting for them.
+
+        Returns a Match, without a lease where the session has none left, and with none read ahead where it has no
+        slots. Raises ValueError for a lease below 0 or from 2**22 s on; Error: EINVAL (a lease longer than
+        lease_ms_max), Gone (ENODEV), ENOMEM, EBADF (closed, or in a child of fork()). With prefetch also what
+        register() raises, and RuntimeError in a callback of an operation. Blocks for no device; with kvctxd until that
+        answers, whatever the session's timeout.
         """
         names = as_keys(keys)
         if not 0 <= lease < 1 << 22:  # in milliseconds, of 32 bits
@@ -535,11 +555,20 @@ class Session:
             check(ret, "release")
 
     def delete(self, keys: KeysLike) -> Results:
-        """Drop pages and wait: 0 each, or -ENOENT, -EACCES. Durable after flush()."""
+        """Drop pages and wait: 0 each, or -errno. Durable after flush().
+
+        -errno of a page: ENOENT (not here), EACCES (the session is readonly), ENODEV (the pool is gone), ETIME (the
+        session's timeout passed first), ENOMEM. Raises Error when nothing was done at all: EBADF (closed, or in a child
+        of fork()), Gone (ENODEV). Blocks until all are done; with kvctxd until that answers, whatever the timeout.
+        """
         return self._each(_lib.OP_DELETE, lib.kvctx_delete, as_keys(keys))
 
     def query(self, keys: KeysLike) -> Results:
-        """Lengths of pages: bytes each, or -ENOENT. Says nothing of a request, unlike match()."""
+        """Lengths of pages: bytes each, or -errno. Says nothing of a request, unlike match().
+
+        -errno of a page: ENOENT (not here), ENODEV (the member, or the pool, is gone). Raises Error as delete(). Blocks
+        for no device; with kvctxd until that answers, whatever the session's timeout.
+        """
         return self._each(_lib.OP_QUERY, lib.kvctx_query, as_keys(keys))
 
     def submit_delete(self, keys: KeysLike) -> Operation:
@@ -615,7 +644,11 @@ class Session:
             self._inside.pop(call, None)
 
     def usage(self) -> Usage:
-        """What the tenant has in the pool now, in all its keyspaces."""
+        """What the tenant has in the pool now, in all its keyspaces: pages, and bytes.
+
+        Raises Error: Gone (ENODEV: the pool or kvctxd is gone), EBADF (closed, or in a child of fork()). Blocks for no
+        device; with kvctxd until that answers, whatever the session's timeout.
+        """
         values = [ctypes.c_uint64() for _ in range(3)]
         call = object()
         try:
@@ -661,7 +694,12 @@ class Session:
                        for digest, qualifier, kind, length in _EVENT.iter_unpack(told)], lost.value)
 
     def drain(self, timeout: Optional[float] = None) -> bool:
-        """Wait until no operation is in flight: their memory may go then. timeout in seconds; False: it was over."""
+        """Wait until no operation of submit_... is in flight, also of those begun meanwhile: memory may go then.
+
+        timeout: seconds, None: as long as it takes, also for a device or a kvctxd that does not answer. Returns False
+        when it was over first; operations go on. Their errors are told by themselves. Raises Error: EBADF (closed, or
+        in a child of fork()); RuntimeError in a callback of an operation, which would wait for itself.
+        """
         call = object()
         try:
             self._enter(call)

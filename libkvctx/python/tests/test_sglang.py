@@ -534,6 +534,27 @@ def test_a_daemon_that_comes_back_is_used_again(make, daemon, monkeypatch):
     assert [host.page(n) for n in range(8)] == pages[:8]
 
 
+def test_batches_wait_for_a_daemon_that_is_stopped(make, daemon):
+    """It is the daemon that counts the time limit."""
+    host, keys, done = fake.HostKVCache(), names(8), []
+    s = make(host, path=os.path.join(daemon.pool.path, "default"), timeout=0.1)
+    stored(s, host, keys)
+    calls = [threading.Thread(target=lambda call=call: done.append(call())) for call in (
+        lambda: all(s.batch_get_v1(keys, fake.indices(0, 8))), lambda: s.batch_exists(keys) == 8)]
+    daemon.process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, daemon.process.pid, os.WSTOPPED | os.WNOWAIT)
+    try:
+        for call in calls:
+            call.start()
+        time.sleep(0.4)
+        assert not done
+    finally:
+        daemon.process.send_signal(signal.SIGCONT)
+        for call in calls:
+            call.join()
+    assert done == [True, True] and not s.errors
+
+
 @pytest.mark.process
 def test_a_member_that_is_lost_costs_its_pages_only(lossy, make):
     """The session may be what keeps the pool attached: without it nobody could open another."""
