@@ -44,13 +44,16 @@ def test_of_no_other_keyspace(place):
 def test_too_late(pool):
     with pool.session(keyspace="m") as s:
         s.events()
-        n = s.info.events_max // 2 + 10
-        for _ in range(n):
-            s.store(["p"], [b"x"]).check()
-            s.delete(["p"]).check()
+        keys, most = kvctx.Keys([f"p{n}" for n in range(300)]), s.info.events_max
+        rounds = most // (2 * len(keys)) + 1
+        for _ in range(rounds):
+            s.store(keys, [b"x"] * len(keys)).check()
+            s.delete(keys).check()
+        happened = (["stored"] * len(keys) + ["deleted"] * len(keys)) * rounds
+        assert len(happened) > most
         told, lost = s.events(1 << 30)
-        assert (len(told), lost) == (s.info.events_max, 2 * n - s.info.events_max)
-        assert [told[0].kind, told[-1].kind] == ["stored", "deleted"]
+        assert (len(told), lost) == (most, len(happened) - most)
+        assert [e.kind for e in told] == happened[lost:]
 
 
 def test_closed(pool):
