@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Attach by devices, as kvctxctl asks for it. The engine attaches directories: one of links to the devices is made in
- * the run directory, and removed when the pool is detached, or when the next daemon finds it there.
+ * Attach by devices, as kvctxctl asks for it, or by a directory, or its name. The engine attaches directories: one of
+ * links to the devices is made in the run directory, and removed when the pool is detached, or when the next daemon
+ * finds it there.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -109,21 +110,40 @@ static void attach_translate(const char *dir, const char *const *devices, char *
 	why[KVD_WHY - 1] = 0;
 }
 
+static int attach_directory(const char *dir, bool degraded, struct kvd_pool **out, char *why)
+{
+	if (degraded)
+		return kvd_refuse(why, -EINVAL, "%s: name the members, or put a file .degraded there", dir);
+	return kvd_pool_attach(dir, out, why);
+}
+
+/* One of those that are looked through at start */
+static int attach_named(const char *name, bool degraded, struct kvd_pool **out, char *why)
+{
+	char dir[PATH_MAX];
+
+	if (!kvd_pools_dir)
+		return kvd_refuse(why, -ENOENT, "kvctxd has no --pools to look for directory %s in", name);
+	if (!*name || *name == '.' ||
+	    snprintf(dir, sizeof(dir), "%s/%s", kvd_pools_dir, name) >= (int)sizeof(dir) || !attach_is_directory(dir))
+		return kvd_refuse(why, -ENOENT, "kvctxd has no directory %s in %s", name, kvd_pools_dir);
+	return attach_directory(dir, degraded, out, why);
+}
+
 int kvd_attach_devices(const char *const *devices, uint32_t nr, bool degraded, struct kvd_pool **out, char *why)
 {
 	char dir[PATH_MAX];
 	int err;
 
+	if (nr == 1 && !strchr(devices[0], '/'))
+		return attach_named(devices[0], degraded, out, why);
 	for (uint32_t i = 0; i < nr; i++)
 		if (*devices[i] != '/')
 			return kvd_refuse(why, -EINVAL, "%s: not an absolute path", devices[i]);
 		else if (attach_same(devices, i))
 			return kvd_refuse(why, -EINVAL, "%s: given twice", devices[i]);
-	if (nr == 1 && attach_is_directory(devices[0])) {
-		if (degraded)
-			return kvd_refuse(why, -EINVAL, "%s: name the members, or put a file .degraded there", devices[0]);
-		return kvd_pool_attach(devices[0], out, why);
-	}
+	if (nr == 1 && attach_is_directory(devices[0]))
+		return attach_directory(devices[0], degraded, out, why);
 	snprintf(dir, sizeof(dir), "%s/" ATTACH_PREFIX "XXXXXX", kvd_run);
 	if (!mkdtemp(dir))
 		return kvd_refuse(why, -errno, "%s: %s", dir, strerror(errno));

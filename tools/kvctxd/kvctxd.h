@@ -224,6 +224,7 @@ extern int kvd_loop;			/* epoll descriptor; data is an id */
 #define KVD_RUN_MAX	(KVD_PATH_MAX - 2 * KVCTX_NAME_MAX)
 
 extern char kvd_run[KVD_RUN_MAX];
+extern const char *kvd_pools_dir;	/* of directories of pools; NULL: none was named */
 
 /* Ids of what the loop waits for; tenants from KVD_ID_TENANTS */
 enum {

@@ -31,7 +31,6 @@
 
 struct options {
 	const char *run;		/* directory of sockets */
-	const char *pools;		/* directory of directories of pools */
 	bool journal;			/* stderr goes there: say how important a line is */
 };
 
@@ -106,7 +105,7 @@ static int main_options(int argc, char **argv, struct options *o)
 			o->run = optarg;
 			break;
 		case 'p':
-			o->pools = optarg;
+			kvd_pools_dir = optarg;
 			break;
 		case 'c':
 		case 'u':
@@ -208,14 +207,14 @@ static int main_attach_found(const char *pools)
 	return 0;
 }
 
-static int main_pools(const struct options *o, char **dirs)
+static int main_pools(char **dirs)
 {
 	int err = 0;
 
 	for (; *dirs && !err; dirs++)
 		err = main_attach(*dirs);
-	if (!err && o->pools)
-		err = main_attach_found(o->pools);
+	if (!err && kvd_pools_dir)
+		err = main_attach_found(kvd_pools_dir);
 	return err;
 }
 
@@ -331,7 +330,7 @@ int main(int argc, char **argv)
 		main_log(NULL, LOG_ERR, why);
 		return 1;
 	}
-	status = main_pools(&o, argv + optind) ? 1 : 0;
+	status = main_pools(argv + optind) ? 1 : 0;
 	if (!status) {
 		main_notify("READY=1");
 		main_loop();

@@ -26,6 +26,7 @@ struct kvd_pool *kvd_pools;
 int kvd_loop = -1;
 
 char kvd_run[KVD_RUN_MAX];
+const char *kvd_pools_dir;
 static int pools_lock_fd = -1;
 static uint64_t pools_next_id = KVD_ID_TENANTS;
 static pthread_cond_t pools_changed = PTHREAD_COND_INITIALIZER;		/* somebody has let go of one */

@@ -10,7 +10,9 @@
  * Commands and the attributes they take; "*" means may repeat, "?" optional
  *   POOL_ATTACH     KVCTX_A_DEVICE* KVCTX_A_DEGRADED?
  *                                               replies with one POOL object. The pool's name stands on the media.
- *                                               Without DEGRADED all members have to be there
+ *                                               Without DEGRADED all members have to be there. kvctxd(8) takes one
+ *                                               directory of members too, or its name in --pools, without a slash:
+ *                                               -ENOENT when there is none
  *   POOL_DETACH     KVCTX_A_POOL                -EBUSY while sessions are open
  *   POOL_ADD        KVCTX_A_POOL KVCTX_A_DEVICE KVCTX_A_DRY_RUN? KVCTX_A_CAPACITY?
  *                                               -EEXIST when the device holds a pool; what else it holds is lost.
