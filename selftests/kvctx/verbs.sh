@@ -33,6 +33,7 @@ verbs_attach() {
 	check "a path without anything" fails '/nothing: (no such device node|No such file)' kvctxctl pool attach /nothing
 	check "no pool of this name" refuses 3 'no pool named t' kvctxctl pool show t
 	check "format" prints 'Pool t formatted: 2 members' kvctxctl pool format t "$a" "$b" --force --segment-size 1M
+	check "a scan finds it" prints 'state +complete' kvctxctl pool scan "$a" "$b"
 	check "one member of two" fails 'member 1 of 2 is missing' kvctxctl pool attach "$a"
 	check "the same device twice" fails "$a: given twice" kvctxctl pool attach "$a" "$a"
 	ln -sf "$a" /tmp/verbs-link.$$
@@ -44,6 +45,8 @@ verbs_attach() {
 	check "nothing came of it" refuses 3 'no pool named t' kvctxctl pool show t
 	check "both, in any order" kvctxctl pool attach "$b" "$a"
 	check "members keep their place" prints "1 .*$b" kvctxctl pool show t
+	check "a scan knows who has it" prints "state +attached.* 0 +there .*$a.* 1 +there .*$b" \
+		kvctxctl pool scan "$a" "$b"
 	check "they are in use" fails 'in use' kvctxctl pool attach "$a" "$b"
 	check "a pool in use is not formatted" fails 'in use' kvctxctl pool format x "$a" --force
 	check "nor destroyed" fails 'in use|attached' kvctxctl pool destroy --force "$a"
@@ -52,6 +55,7 @@ verbs_attach() {
 	let_go default
 	check "detach" kvctxctl pool detach t
 	check "its nodes go along" test ! -e "$nodes"
+	check "and nobody has it" prints 'state +complete' kvctxctl pool scan "$a" "$b"
 	check "no such pool any more" refuses 3 'no pool named t' kvctxctl pool detach t
 	check "degraded, where one asks for it" prints 'degraded' kvctxctl pool attach "$a" --degraded
 	check "detach" kvctxctl pool detach t

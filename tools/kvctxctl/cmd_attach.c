@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * pool attach: looks at the devices, then the module takes them.
+ * pool attach: looks at the devices, then the module takes them. A name is kvctxd's to find first, where there is one.
  *
  * Either copy of the superblock is enough for the module, and it writes both anew. A device that was put to another use
  * since may have one of ours left. So what libblkid names as anything else is refused here, before the module sees it.
@@ -131,34 +131,71 @@ static bool attach_waits(const struct scan *s, const char *name)
 }
 
 /* Who waits for a pool has what he wants when another one has attached it */
-static int attach_already(struct ctl *c, const char *name)
+static int attach_already(struct ctl *c, struct json_object *pool)
 {
-	struct nl_request rq = { .cmd = KVCTX_CMD_POOL_GET, .pool = name, .object = object_pool };
+	struct json_object *pools = out_array();
+
+	out_append(pools, json_object_get(pool));
+	return pool_put(c, pools, "Attached already.");
+}
+
+/* kvctxd knows where directories of pools are. CTL_NODEV with @why: there is none of this name */
+static int attach_directory(struct ctl *c, char why[REFUSAL_MAX])
+{
+	struct nl_request rq = {
+		.cmd = KVCTX_CMD_POOL_ATTACH, .devices = c->args, .nr_devices = 1, .object = object_pool,
+		.degraded = c->opt[OPT_DEGRADED].set, .refusal = why, .refused = ENOENT,
+	};
 	struct json_object *pools = out_array();
 	int status = nl_request(c, &rq, pools);
 
 	if (!status)
-		return pool_put(c, pools, "Attached already.");
+		return pool_put(c, pools, "Attached.");
 	json_object_put(pools);
+	return status;
+}
+
+/* The same of who may wait: there is no need to when it is attached */
+static int attach_by_daemon(struct ctl *c, char why[REFUSAL_MAX])
+{
+	struct json_object *attached, *pool;
+	int status;
+
+	if (!c->opt[OPT_WAIT].set)
+		return attach_directory(c, why);
+	attached = scan_attached(c, &status);
+	pool = attached ? scan_attached_as(attached, c->args[0]) : NULL;
+	if (attached)
+		status = pool ? attach_already(c, pool) : attach_directory(c, why);
+	json_object_put(attached);
 	return status;
 }
 
 static int attach_by_name(struct ctl *c)
 {
 	uint64_t end = ctl_now_ms() + c->opt[OPT_WAIT].num;
+	char why[REFUSAL_MAX] = "";
 	struct found *p = NULL;
+	char uuid[37];
 	struct scan s;
 	int status;
 
+	if (nl_socket_path(c)) {
+		status = attach_by_daemon(c, why);
+		if (status != CTL_NODEV || !*why)
+			return status;
+	}
 	while (!(status = scan_start_for(&s, c, c->args[0])) && attach_waits(&s, c->args[0]) && ctl_now_ms() < end) {
 		scan_end(&s);
 		ctl_sleep_ms(LOOK_AGAIN_MS);
 	}
-	status = status ?: scan_choose(&s, c->args[0], &p);
-	if (!status && c->opt[OPT_WAIT].set && p->state == FOUND_ATTACHED)
-		status = attach_already(c, p->super->pool_name);
-	else
+	status = status ?: scan_choose(&s, c->args[0], *why ? why : SCAN_HINT, &p);
+	if (!status && c->opt[OPT_WAIT].set && p->state == FOUND_ATTACHED) {
+		ctl_uuid_text(p->super->pool_uuid, uuid);
+		status = attach_already(c, scan_attached_as(s.attached, uuid));
+	} else {
 		status = status ?: attach_found(c, &s, p);
+	}
 	scan_end(&s);
 	return status;
 }

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "../../kmod/core/media/format_media.h"
+#include "nl.h"
 #include "out.h"
 #include "scan.h"
 
@@ -266,11 +267,12 @@ static int destroy_found(const struct scan *s, const struct found *p)
 
 static int destroy_by_name(const struct ctl *c)
 {
+	const char *hint = nl_socket_path(c) ? "of one in a directory, name its members: DIR/member0" : SCAN_HINT;
 	struct found *p = NULL;
 	struct scan s;
 	int status = scan_start(&s, c, NULL, 0);
 
-	status = status ?: scan_choose(&s, c->args[0], &p) ?: destroy_found(&s, p);
+	status = status ?: scan_choose(&s, c->args[0], hint, &p) ?: destroy_found(&s, p);
 	scan_end(&s);
 	return status;
 }

@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 #include <sys/utsname.h>
 
+#include "nl.h"
 #include "out.h"
 #include "scan.h"
 
@@ -266,10 +267,12 @@ static void look_at_pools(struct doctor *d, const struct scan *s)
 		found(d, "devices", NOTE, "no block device is a member of a pool");
 }
 
+/* The pools of a kvctxd are those in use: they have no nodes */
 static int look_at_devices(struct doctor *d)
 {
+	const struct ctl module = nl_to_module(d->c);
 	struct scan s;
-	int status = scan_start(&s, d->c, NULL, 0);
+	int status = scan_start(&s, &module, NULL, 0);
 
 	if (!status)
 		look_at_pools(d, &s);

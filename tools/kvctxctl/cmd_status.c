@@ -271,13 +271,13 @@ static void put_json(struct status *s, enum module_state module)
 int cmd_status(struct ctl *c)
 {
 	struct status s = {
-		.module = *c, .daemon = *c, .pools = out_array(), .found = out_array(), .advice = out_array(),
+		.module = nl_to_module(c), .daemon = *c,
+		.pools = out_array(), .found = out_array(), .advice = out_array(),
 	};
 	enum module_state module = module_look();
 	const char *socket = nl_socket_path(c);
 	int status = CTL_OK;
 
-	s.module.opt[OPT_SOCKET] = (struct ctl_value){ .set = true, .text = "" };
 	s.daemon.opt[OPT_SOCKET] = (struct ctl_value){ .set = true, .text = socket ?: DAEMON_SOCKET };
 	if (module == MODULE_LOADED)
 		status = ask(&s, &s.module, "module");

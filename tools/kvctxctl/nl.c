@@ -295,9 +295,9 @@ static int report(const struct ctl *c, const struct answer *a, int ret)
 		ctl_command_error(c, "netlink: %s", nl_geterror(ret));
 		return CTL_FAILED;
 	}
-	if (a->err == EOPNOTSUPP && a->rq->refusal) {
+	if (a->rq->refusal && a->err == (a->rq->refused ?: EOPNOTSUPP)) {
 		snprintf(a->rq->refusal, REFUSAL_MAX, "%s", *why ? why : "this module does not tell");
-		return CTL_NOSUPP;
+		return ctl_status_of(a->err);
 	}
 	if (a->err == EPERM && !*why)
 		why = "not permitted; this needs CAP_SYS_ADMIN (root)";

@@ -34,7 +34,8 @@ struct nl_request {
 	const struct ctl_value *limits;	/* those of the options that are limits of a tenant, by OPT_* */
 	const struct ctl_value *index, *discard_rate, *write_budget, *capacity;
 	struct json_object *(*object)(const struct nl_object *o);	/* an answer in JSON; NULL: no answers */
-	char *refusal;			/* NULL, or room for REFUSAL_MAX: what is not supported is told here, and to nobody else */
+	char *refusal;			/* NULL, or room for REFUSAL_MAX: why, instead of telling, it failed with @refused */
+	int refused;			/* 0: EOPNOTSUPP */
 };
 
 /*
@@ -53,6 +54,7 @@ int nl_events(const struct ctl *c, bool pages, bool (*event)(void *arg, uint8_t 
 
 /* nl_socket.c: to kvctxd, where --socket or KVCTX_SOCKET says so */
 const char *nl_socket_path(const struct ctl *c);	/* NULL: to the module */
+struct ctl nl_to_module(const struct ctl *c);		/* the same command, but to the module */
 int nl_socket_try(const char *path);	/* does anybody answer there? 0 or an errno */
 int nl_socket_open(const struct ctl *c, struct nl_sock *sk, int *family);	/* an exit status */
 int nl_socket_listen(struct nl_sock *sk, bool pages);	/* what comes from then on are events; 0 or a libnl error */

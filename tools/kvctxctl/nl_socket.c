@@ -33,6 +33,14 @@ const char *nl_socket_path(const struct ctl *c)
 	return socket_path;
 }
 
+struct ctl nl_to_module(const struct ctl *c)
+{
+	struct ctl module = *c;
+
+	module.opt[OPT_SOCKET] = (struct ctl_value){ .set = true, .text = "" };
+	return module;
+}
+
 /* A packet as libnl takes it from the kernel */
 static int socket_take(struct nl_sock *sk, struct sockaddr_nl *from, unsigned char **buf, struct ucred **creds)
 {

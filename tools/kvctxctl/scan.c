@@ -374,9 +374,12 @@ const char *scan_pool_text(enum found_state state)
 struct json_object *scan_attached(const struct ctl *c, int *status)
 {
 	struct nl_request rq = { .cmd = KVCTX_CMD_POOL_GET, .dump = true, .object = object_pool };
+	const struct ctl module = nl_to_module(c);
 	struct json_object *pools = out_array();
 
-	*status = access("/sys/module/kvctx", F_OK) ? CTL_OK : nl_request(c, &rq, pools);
+	*status = access("/sys/module/kvctx", F_OK) ? CTL_OK : nl_request(&module, &rq, pools);
+	if (!*status && nl_socket_path(c))
+		*status = nl_request(c, &rq, pools);
 	if (!*status)
 		return pools;
 	json_object_put(pools);
@@ -392,6 +395,17 @@ bool scan_is_attached(struct json_object *attached, const struct kvc_super *s)
 		if (!strcmp(out_get_text(json_object_array_get_idx(attached, i), "uuid"), uuid))
 			return true;
 	return false;
+}
+
+struct json_object *scan_attached_as(struct json_object *attached, const char *name)
+{
+	for (size_t i = 0; i < json_object_array_length(attached); i++) {
+		struct json_object *o = json_object_array_get_idx(attached, i);
+
+		if (!strcmp(out_get_text(o, "name"), name) || !strcasecmp(out_get_text(o, "uuid"), name))
+			return o;
+	}
+	return NULL;
 }
 
 /* By name */
@@ -428,7 +442,7 @@ static int scan_many(const struct scan *s, const char *name)
 	return CTL_FAILED;
 }
 
-int scan_choose(const struct scan *s, const char *name, struct found **pool)
+int scan_choose(const struct scan *s, const char *name, const char *hint, struct found **pool)
 {
 	u32 nr = 0;
 
@@ -442,10 +456,14 @@ int scan_choose(const struct scan *s, const char *name, struct found **pool)
 		return CTL_OK;
 	if (nr)
 		return scan_many(s, name);
+	if (scan_attached_as(s->attached, name)) {
+		ctl_error(name, "is attached");
+		return CTL_FAILED;
+	}
 	if (s->denied)
-		ctl_error(name, "no such pool found, and %u block devices may not be opened", s->denied);
+		ctl_error(name, "no such pool found, and %u block devices may not be opened; %s", s->denied, hint);
 	else
-		ctl_error(name, "no such pool on any block device; a device is a path, with a slash");
+		ctl_error(name, "no such pool on any block device; %s", hint);
 	return CTL_NODEV;
 }
 

@@ -54,7 +54,7 @@ struct scan {
 	u32 nr, room;
 	struct found *pool;
 	u32 nr_pools;
-	struct json_object *attached;		/* what the module says */
+	struct json_object *attached;		/* what the module and kvctxd say */
 	/* Devices that are no finds: device, reason */
 	struct json_object *skipped;
 	struct json_object *damaged;		/* whose superblocks cannot be used */
@@ -80,9 +80,14 @@ bool scan_of_pool(const struct find *f, const struct found *p);
 const char *scan_find_text(enum find_state state);
 const char *scan_pool_text(enum found_state state);
 
-/* The attached pools, as objects; NULL: the module does not tell, and @status says how that went. */
+/*
+ * The pools that are attached to the module, or to the kvctxd that is to be asked, as objects; NULL: one does not tell,
+ * and @status says how that went.
+ */
 struct json_object *scan_attached(const struct ctl *c, int *status);
 bool scan_is_attached(struct json_object *attached, const struct kvc_super *s);
+/* The one of this name, or UUID; NULL: there is none */
+struct json_object *scan_attached_as(struct json_object *attached, const char *name);
 
 /*
  * Do the words of the command name a pool (one word without a slash, its name or UUID), or are they paths? A mixture is
@@ -90,8 +95,9 @@ bool scan_is_attached(struct json_object *attached, const struct kvc_super *s);
  */
 int scan_by_name(const struct ctl *c, bool *by_name);
 bool scan_is_called(const struct kvc_super *s, const char *name);	/* by its name or UUID */
-/* The pool that @name names: its name, if there is only one of it, or its UUID */
-int scan_choose(const struct scan *s, const char *name, struct found **pool);
+#define SCAN_HINT	"a device is a path, with a slash"
+/* The pool that @name names: its name, if there is only one of it, or its UUID. @hint: what else to say of none */
+int scan_choose(const struct scan *s, const char *name, const char *hint, struct found **pool);
 /* Refuse a pool that is attached, or has a member twice */
 int scan_check(const struct scan *s, const struct found *p);
 

@@ -166,7 +166,7 @@ const struct ctl_command ctl_commands[] = {
 			{ KIND_DEVICE, "DEVICE", .optional = true, .many = true,
 			  .help = "look at these; else at all block devices" },
 		},
-		.options = OPT(VERBOSE),
+		.options = OPT(SOCKET) | OPT(VERBOSE),
 		.summary = "find pools on block devices",
 		.text =
 "Reads and changes nothing. A pool is attached, complete, degraded (members\n"
@@ -174,7 +174,9 @@ const struct ctl_command ctl_commands[] = {
 "that are not known to be one) or a mismatch (its members were attached without\n"
 "each other, and are never taken together again). A device is there, in_use,\n"
 "overwritten (it holds something else by now), stale (no member any more),\n"
-"too_small, other_path (to the disk of a member) or a copy.",
+"too_small, other_path (to the disk of a member) or a copy. Attached is what the\n"
+"module has, or the kvctxd that --socket names; of one that is not asked the\n"
+"pools are in_use.",
 		.example = "kvctxctl pool scan",
 	}, {
 		.noun = "pool", .verb = "attach", .run = cmd_pool_attach,
@@ -186,16 +188,17 @@ const struct ctl_command ctl_commands[] = {
 		.summary = "bring a pool into service",
 		.text =
 "One word without a slash is a pool, which is looked for as by scan; where two\n"
-"have the name, the UUID says which. Each tenant of the pool gets its node\n"
-"/dev/kvctx/POOL/TENANT. All members have to be there, unless --degraded is\n"
-"given: the pages of those that are missing are misses then, and come back when\n"
-"they do, but for those that were deleted or stored again meanwhile. Do not\n"
-"attach some members without the others and then the others without them: they\n"
-"are never taken together again. With --wait a pool that is named is looked for\n"
-"again and again until it is complete, or somebody else has attached it; what\n"
-"is missing then, only --degraded goes without. A device that holds anything\n"
-"else with a known signature by now, beside what is left of the pool, is\n"
-"refused.",
+"have the name, the UUID says which. With --socket a directory of this name in\n"
+"kvctxd's --pools comes first; it is not waited for. Each tenant of the pool\n"
+"gets its node /dev/kvctx/POOL/TENANT. All members have to be there, unless\n"
+"--degraded is given: the pages of those that are missing are misses then, and\n"
+"come back when they do, but for those that were deleted or stored again\n"
+"meanwhile. Do not attach some members without the others and then the others\n"
+"without them: they are never taken together again. With --wait a pool that is\n"
+"named is looked for again and again until it is complete, or somebody else has\n"
+"attached it; what is missing then, only --degraded goes without. A device that\n"
+"holds anything else with a known signature by now, beside what is left of the\n"
+"pool, is refused.",
 		.example = "kvctxctl pool attach /dev/nvme1n1 /dev/nvme2n1",
 	}, {
 		.noun = "pool", .verb = "detach", .run = cmd_pool_detach,
@@ -212,15 +215,16 @@ const struct ctl_command ctl_commands[] = {
 			{ KIND_DEVICE, "POOL|DEVICE", .many = true,
 			  .help = "name or UUID of a pool; or paths of its members" },
 		},
-		.options = OPT(FORCE),
+		.options = OPT(SOCKET) | OPT(FORCE),
 		.force = "do not ask",
 		.summary = "erase a pool that is not attached",
 		.text =
 "Erases the superblocks at both ends of the devices: the pool is not found any\n"
 "more, and its pages are lost. Nothing else is written, so what was made over a\n"
 "member since stays whole. Asks before it does; --force does not. A pool named\n"
-"is looked for as by scan. Refused while it is attached or a device is in use.\n"
-"When a device fails the others are erased, and what may be left is told.",
+"is looked for as by scan: of one in a directory of kvctxd's the members are\n"
+"named. Refused while it is attached or a device is in use. When a device fails\n"
+"the others are erased, and what may be left is told.",
 		.example = "kvctxctl pool destroy ctx0",
 	}, {
 		.noun = "pool", .verb = "add", .run = cmd_pool_add,

@@ -111,6 +111,21 @@ def test_damaged():
     assert "version" in scan()["damaged"][1]["reason"]
 
 
+def test_the_module_and_kvctxd():
+    """Both are asked, the one that is loaded and the one that is named"""
+    (a,), (fa,) = disks("a")
+    pool("one", a)
+    r = scan()
+    assert r["pools"][0]["state"] == "complete", r
+    socket = ["--socket", "/nowhere/control"]
+    for verb in (["scan"], ["scan", a], ["attach", "one"], ["destroy", "one", "-f"], ["destroy", a, "-f"]):
+        r = bad(NODEV, "/nowhere/control: there is no kvctxd", "pool", *verb, *socket)
+        assert r.log == [], r
+    assert [s["reason"] for s in superblocks(fa)] == [0] * 4
+    node("/sys/module/kvctx/refcnt")
+    assert bad(NODEV, "there is no kvctxd", "pool", "scan", *socket).log == ["pool dump version 1"]
+
+
 def test_older_members():
     """A member that was removed, and one that has shrunk"""
     (a, b), (fa, fb) = disks("a", "b")

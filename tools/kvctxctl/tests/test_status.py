@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """status and doctor: what they find, and what they say is to be done."""
+import os
 import re
 
 import tool
@@ -123,6 +124,16 @@ def test_doctor_of_devices():
     code, found = doctor()
     assert code == FAILED and of(found, b)[0] == ("problem", "holds ext4 now, over a member of pool one"), found
     assert of(found, "one")[0][0] == "problem" and "degraded" in of(found, "one")[0][1], found
+
+
+def test_doctor_asks_the_module():
+    """Also where other commands ask a kvctxd"""
+    os.environ["KVCTX_SOCKET"] = "/nowhere/control"
+    block("a", SIZE)
+    try:
+        doctor(**loaded())
+    finally:
+        del os.environ["KVCTX_SOCKET"]
 
 
 def test_doctor_of_attached_pools():

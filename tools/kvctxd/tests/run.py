@@ -332,6 +332,60 @@ def test_attach_and_detach(daemon):
     expect([], daemon.json("pool", "list")["pools"])
 
 
+def test_pools_by_name(daemon):
+    """kvctxctl knows which pools the daemon has, and the daemon which directories there are."""
+    member = daemon.pool + "/member0"
+    states = lambda: [(p["state"], [m["state"] for m in p["members"]]) for p in daemon.json("pool", "scan", member)["pools"]]
+
+    def refused(status, text, *args):
+        p = daemon.ctl(*args, ok=False)
+        expect((status, True), (p.returncode, text in p.stderr and p.stderr.count("\n") == 1), f"{args}: {p.stderr}")
+
+    expect([("attached", ["there"])], states())
+    refused(1, "attached already", "pool", "attach", "kv0")
+    refused(1, "kv0: is attached", "pool", "destroy", "--force", "kv0")
+    refused(1, "in use", "pool", "destroy", "--force", member)
+    uuid = daemon.json("pool", "show", "kv0")["pool"]["uuid"]
+    for name in ["kv0", uuid, uuid.upper()]:
+        expect("Attached already.", daemon.ctl("pool", "attach", "--wait", "9", name).stdout.split("\n")[0])
+    run_client(daemon, "store", "5")
+    daemon.ctl("pool", "detach", "kv0")
+    expect([("complete", ["there"])], states())
+    expect(member, daemon.json("pool", "attach", "kv0")["pool"]["members"][0]["device"])
+    expect(["there: 5 wrong: 0"], run_client(daemon, "check", "5"))
+    # from its directory, which keeps what members are added
+    daemon.ctl("pool", "add", "kv0", blank(daemon, "other", 600 << 20))
+    expect(daemon.folder + "/other", os.readlink(daemon.pool + "/member1"))
+    daemon.ctl("pool", "remove", "kv0", "1")
+    daemon.ctl("pool", "detach", "kv0")
+    daemon.ctl("pool", "attach", "--wait", "9", "kv0")
+    daemon.ctl("pool", "detach", "kv0")
+    refused(1, ".degraded", "pool", "attach", "--degraded", "kv0")
+    blank(daemon, "pools/file")
+    for name in ["none", "file", ".", "..", "x" * 300, uuid]:
+        refused(3, "no directory " + name[:99], "pool", "attach", name)
+    refused(3, "name its members", "pool", "destroy", "--force", "kv0")
+    refused(3, "name its members", "pool", "destroy", "--force", uuid)
+    expect([("complete", ["there"])], states())
+    daemon.ctl("pool", "destroy", "--force", member)
+    expect([], states())
+    refused(1, "no member of a pool", "pool", "attach", "kv0")
+    daemon.kill()
+    for args in [["scan"], ["scan", member], ["attach", "kv0"], ["destroy", "--force", "kv0"], ["destroy", "-f", member]]:
+        refused(3, "there is no kvctxd", "pool", *args)
+
+
+def test_names_without_a_place_for_pools(daemon):
+    daemon.end()
+    with open(daemon.log, "ab") as log:
+        daemon.process = subprocess.Popen([O + "/bin/kvctxd", "--run", daemon.run, daemon.pool], stderr=log)
+    until(daemon.answers, "the daemon")
+    daemon.ctl("pool", "detach", "kv0")
+    p = daemon.ctl("pool", "attach", "kv0", ok=False)
+    expect((3, True), (p.returncode, "no --pools" in p.stderr), p.stderr)
+    daemon.ctl("pool", "attach", daemon.pool)
+
+
 def test_who_is_hung_up_on_is_not_counted(daemon):
     """A client that knows that its session has ended may detach the pool. Asked without a program, which takes long."""
     control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -508,7 +562,7 @@ def test_members_come_and_go(daemon):
 
 
 def test_verbs(daemon):
-    as_in_the_guest(daemon, "verbs.sh", "pool_and_tenant_verbs", 89, *[blank(daemon, name) for name in "ab"],
+    as_in_the_guest(daemon, "verbs.sh", "pool_and_tenant_verbs", 92, *[blank(daemon, name) for name in "ab"],
                     blank(daemon, "s", 32 << 20))
 
 
