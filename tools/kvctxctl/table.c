@@ -176,7 +176,7 @@ const struct ctl_command ctl_commands[] = {
 "overwritten (it holds something else by now), stale (no member any more),\n"
 "too_small, other_path (to the disk of a member) or a copy. Attached is what the\n"
 "module has, or the kvctxd that --socket names; of one that is not asked the\n"
-"pools are in_use.",
+"devices are in_use.",
 		.example = "kvctxctl pool scan",
 	}, {
 		.noun = "pool", .verb = "attach", .run = cmd_pool_attach,

@@ -121,13 +121,15 @@ static int attach_directory(const char *dir, bool degraded, struct kvd_pool **ou
 static int attach_named(const char *name, bool degraded, struct kvd_pool **out, char *why)
 {
 	char dir[PATH_MAX];
+	int err;
 
 	if (!kvd_pools_dir)
 		return kvd_refuse(why, -ENOENT, "kvctxd has no --pools to look for directory %s in", name);
 	if (!*name || *name == '.' ||
 	    snprintf(dir, sizeof(dir), "%s/%s", kvd_pools_dir, name) >= (int)sizeof(dir) || !attach_is_directory(dir))
 		return kvd_refuse(why, -ENOENT, "kvctxd has no directory %s in %s", name, kvd_pools_dir);
-	return attach_directory(dir, degraded, out, why);
+	err = attach_directory(dir, degraded, out, why);
+	return err == -ENOENT ? -ENXIO : err;	/* of something in it */
 }
 
 int kvd_attach_devices(const char *const *devices, uint32_t nr, bool degraded, struct kvd_pool **out, char *why)

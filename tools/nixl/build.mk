@@ -50,7 +50,7 @@ install-nixl: nixl-plugin
 NIXL_FAKED	:= $(O)/test/nixl/libplugin_KVCTX.so
 NIXL_CONTRACT	:= $(O)/test/nixl/contract
 NIXL_FAKED_OBJ	:= $(patsubst tools/nixl/%.cpp,$(O)/obj/tools/nixl/tests/faked/%.o,$(wildcard tools/nixl/*.cpp))
-NIXL_CHECKED	:= $(NIXL_FAKED) $(NIXL_CONTRACT) $(CTL) $(CRASH_FS)
+NIXL_CHECKED	:= $(NIXL_FAKED) $(NIXL_CONTRACT) $(CTL) $(KVCTXD) $(CRASH_FS)
 ASAN_PROGS	+= $(NIXL_FAKED) $(NIXL_CONTRACT)
 CHECKS		+= check-nixl
 

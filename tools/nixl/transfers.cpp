@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <unordered_set>
 
 namespace kvctx_nixl {
 
@@ -27,6 +28,11 @@ const char *text_of(int error)
 nixl_status_t outcome(const Request &request)
 {
 	return request.active ? NIXL_IN_PROG : status_of(request.error);
+}
+
+uint64_t name_of(const Request &request)
+{
+	return reinterpret_cast<uintptr_t>(&request);
 }
 
 bool uses(const Request &request, const Memory &memory)
@@ -68,38 +74,55 @@ nixl_status_t Transfers::check(Request &request)
 
 void Transfers::release(std::unique_ptr<Request> request)
 {
-	std::lock_guard guard(lock);
-	Request *one = request.get();
+	{
+		std::lock_guard guard(left_lock);
 
-	take();
-	if (!one->active)
-		return;
-	released.emplace(one, std::move(request));
-	waiting.erase(std::remove(waiting.begin(), waiting.end(), one), waiting.end());
-	if (!answers)
-		cancel(*one);
-	give_up(*one, -ECANCELED);
-	take();
+		left.push_back(std::move(request));
+	}
+	if (std::unique_lock guard(lock, std::try_to_lock); guard)
+		adopt();
 }
 
-void Transfers::cancel(Request &request)
+// Take what has completed, and look after the requests that were left
+void Transfers::adopt()
 {
-	if (request.submitted > request.completed)
-		kvctx_cancel(ctx, reinterpret_cast<uintptr_t>(&request));
+	std::vector<std::unique_ptr<Request>> requests;
+
+	{
+		std::lock_guard guard(left_lock);
+
+		requests.swap(left);
+	}
+	take();
+	for (auto &request : requests) {
+		Request *one = request.get();
+
+		if (!one->active)
+			continue;
+		released.emplace(one, std::move(request));
+		waiting.erase(std::remove(waiting.begin(), waiting.end(), one), waiting.end());
+		if (!answers && one->submitted > one->completed)
+			kvctx_cancel(ctx, name_of(*one));
+		give_up(*one, -ECANCELED);
+	}
 }
 
 void Transfers::retire(Memory &memory)
 {
 	std::unique_lock guard(lock);
+	std::unordered_set<std::shared_ptr<Request>> cancelled;	// which keeps their addresses from being used again
 
 	memory.leaving = true;
-	take();
-	for (auto &[request, owned] : released) {
-		if (answers && uses(*request, memory))
-			cancel(*request);
-	}
 	for (advance(); memory.users; advance()) {
+		std::vector<uint64_t> names;
+
+		for (auto &[request, owned] : released) {
+			if (answers && uses(*request, memory) && cancelled.insert(owned).second)
+				names.push_back(name_of(*request));
+		}
 		guard.unlock();
+		for (uint64_t name : names)
+			kvctx_cancel(ctx, name);
 		kvctx_wait(ctx, 1, RETIRE_POLL_NS);
 		guard.lock();
 	}
@@ -107,7 +130,7 @@ void Transfers::retire(Memory &memory)
 
 void Transfers::advance()
 {
-	take();
+	adopt();
 	submit();
 }
 

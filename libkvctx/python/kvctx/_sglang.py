@@ -89,7 +89,7 @@ class HostPool:
         more = [f"{what}={dtype}" for what, dtype in known.items() if dtype is not None and str(dtype) != kept]
         if not kept.endswith("uint8"):
             return more
-        if not arguments and device is None:
+        if "kv_cache_dtype" not in arguments and device is None:
             logger.warning("kvctx: nothing tells the dtype of the bytes in the host pool %s: give servers whose KV "
                            "cache has another dtype another \"keyspace\"", self.name)
         return more + [f"{what}={value}" for what, value in sorted(arguments.items())]

@@ -537,7 +537,7 @@ def test_a_daemon_that_comes_back_is_used_again(make, daemon, monkeypatch):
 def test_batches_wait_for_a_daemon_that_is_stopped(make, daemon):
     """It is the daemon that counts the time limit."""
     host, keys, done = fake.HostKVCache(), names(8), []
-    s = make(host, path=os.path.join(daemon.pool.path, "default"), timeout=0.1)
+    s = make(host, path=os.path.join(daemon.pool.path, "default"), timeout=1)
     stored(s, host, keys)
     calls = [threading.Thread(target=lambda call=call: done.append(call())) for call in (
         lambda: all(s.batch_get_v1(keys, fake.indices(0, 8))), lambda: s.batch_exists(keys) == 8)]
@@ -546,12 +546,12 @@ def test_batches_wait_for_a_daemon_that_is_stopped(make, daemon):
     try:
         for call in calls:
             call.start()
-        time.sleep(0.4)
+        time.sleep(1.3)
         assert not done
     finally:
         daemon.process.send_signal(signal.SIGCONT)
         for call in calls:
-            call.join()
+            call.join(60)
     assert done == [True, True] and not s.errors
 
 

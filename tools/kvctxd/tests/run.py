@@ -362,6 +362,10 @@ def test_pools_by_name(daemon):
     daemon.ctl("pool", "detach", "kv0")
     refused(1, ".degraded", "pool", "attach", "--degraded", "kv0")
     blank(daemon, "pools/file")
+    os.mkdir(daemon.folder + "/pools/bad")
+    os.symlink("/nothing", daemon.folder + "/pools/bad/member0")
+    p = daemon.ctl("pool", "attach", "bad", ok=False)
+    expect((False, True), ("no such pool" in p.stderr, "bad/member0: No such file" in p.stderr), p.stderr)
     for name in ["none", "file", ".", "..", "x" * 300, uuid]:
         refused(3, "no directory " + name[:99], "pool", "attach", name)
     refused(3, "name its members", "pool", "destroy", "--force", "kv0")

@@ -33,7 +33,7 @@ struct Skip : std::runtime_error {
 
 struct Fixture {
 	const Plugin &plugin;
-	const std::string path, folder, held, files;
+	const std::string path, folder, held, files, daemon, daemon_pid;	// "": there is none
 
 	nixl_b_params_t params() const { return {{"path", path}, {"entries", "32"}}; }
 };
@@ -451,13 +451,12 @@ void test_parameters(const Fixture &f)
 	expect("it is there", Agent(f.plugin, {{"path", made + "/default"}}).good(), true);
 }
 
-// The disk of the other pool does not answer from the beginning to let_go(), which a watchdog calls if nobody else does
+// A process does not answer from the beginning to let_go(), which a watchdog calls if nobody else does
 class Held {
 public:
-	explicit Held(const Fixture &f) : files(f.files)
+	Held(pid_t pid, int hold, int let_go, std::function<bool()> holds) : holds(holds), pid(pid), let_go_by(let_go)
 	{
-		std::ifstream(files + "/pid") >> pid;
-		tell(SIGUSR1, "held");
+		tell(hold, true);
 		watchdog = std::thread([this] { watch(); });
 	}
 	Held(const Held &) = delete;
@@ -473,19 +472,19 @@ public:
 		watchdog.join();
 	}
 
-	bool holds() const { return said() == "held"; }
+	const std::function<bool()> holds;
 
 	void let_go()
 	{
 		std::lock_guard guard(lock);
 
 		if (holds())
-			tell(SIGUSR2, "let go");
+			tell(let_go_by, false);
 	}
 
 private:
-	const std::string files;
-	pid_t pid = 0;
+	const pid_t pid;
+	const int let_go_by;
 	std::thread watchdog;
 	std::mutex lock;	// of what follows, and let_go()
 	std::condition_variable ends;
@@ -496,27 +495,50 @@ private:
 		std::unique_lock guard(lock);
 
 		if (!ends.wait_for(guard, WATCHDOG, [this] { return over; }) && holds())
-			tell(SIGUSR2, "let go");
+			tell(let_go_by, false);
 	}
 
-	std::string said() const
+	void tell(int signal, bool held) const
 	{
-		std::ifstream file(files + "/said");
+		if (kill(pid, signal))
+			throw Failure("it is gone");
+		while (holds() != held)
+			std::this_thread::sleep_for(std::chrono::milliseconds(5));
+	}
+};
+
+pid_t pid_in(const std::string &path)
+{
+	pid_t pid = 0;
+
+	std::ifstream(path) >> pid;
+	return pid;
+}
+
+Held hold_disk(const Fixture &f)
+{
+	return Held(pid_in(f.files + "/pid"), SIGUSR1, SIGUSR2, [path = f.files + "/said"] {
+		std::ifstream file(path);
 		std::string line, last;
 
 		while (std::getline(file, line))
 			last = line;
-		return last;
-	}
+		return last == "held";
+	});
+}
 
-	void tell(int signal, const std::string &answer) const
-	{
-		if (kill(pid, signal))
-			throw Failure("the disk is gone");
-		while (said() != answer)
-			std::this_thread::sleep_for(std::chrono::milliseconds(5));
-	}
-};
+Held stop_kvctxd(const Fixture &f)
+{
+	pid_t pid = pid_in(f.daemon_pid);
+
+	return Held(pid, SIGSTOP, SIGCONT, [path = "/proc/" + std::to_string(pid) + "/stat"] {
+		std::ifstream file(path);
+		std::string line;
+
+		std::getline(file, line);
+		return line.find(") T ") != std::string::npos;
+	});
+}
 
 // Nothing ends while the disk is held: a call that waited for that would return when the watchdog has let go, which is seen
 void test_release_while_the_disk_does_not_answer(const Fixture &f)
@@ -529,7 +551,7 @@ void test_release_while_the_disk_does_not_answer(const Fixture &f)
 	Agent a(f.plugin, {{"path", f.held}, {"entries", "128"}});
 	Registered reg(a, memory);
 	expect("write", transfer(a, NIXL_WRITE, reg, parts(memory, keys)), NIXL_SUCCESS);
-	Held held(f);
+	Held held = hold_disk(f);
 	for (nixl_xfer_op_t op : {NIXL_READ, NIXL_WRITE, NIXL_READ}) {
 		Transfer request(a, op, reg, parts(memory, keys));
 
@@ -551,6 +573,37 @@ void test_release_while_the_disk_does_not_answer(const Fixture &f)
 	later.join();
 	expect("deregistration", status, NIXL_SUCCESS);
 	expect("it has waited", waited, true);
+}
+
+// Another thread waits for kvctxd meanwhile: to deregister memory
+void test_release_while_kvctxd_does_not_answer(const Fixture &f)
+{
+	const Names keys = names("stopped", 8);
+	Bytes memory = noise(8 << 16), other = noise(8 << 16);
+	nixl_status_t status = NIXL_ERR_BACKEND;
+
+	if (f.daemon.empty())
+		throw Skip("there is no kvctxd");
+	Agent a(f.plugin, {{"path", f.daemon}, {"entries", "128"}});
+	Registered reg(a, memory), leaving(a, other);
+	expect("write", transfer(a, NIXL_WRITE, reg, parts(memory, keys)), NIXL_SUCCESS);
+	Transfer stays(a, NIXL_READ, reg, parts(memory, keys)), leaves(a, NIXL_READ, leaving, parts(other, keys));
+	expect("preparation", stays.prepare(), NIXL_SUCCESS);
+	expect("preparation", leaves.prepare(), NIXL_SUCCESS);
+	Held held = stop_kvctxd(f);
+	expect("post", stays.post(), NIXL_IN_PROG);
+	expect("post", leaves.post(), NIXL_IN_PROG);
+	expect("release", leaves.release(), NIXL_SUCCESS);
+	std::thread deregisters([&] { status = leaving.end(); });
+	std::this_thread::sleep_for(std::chrono::milliseconds(300));
+	nixl_status_t released = stays.release();
+	bool waited = !held.holds();
+	held.let_go();
+	deregisters.join();
+	expect("release", released, NIXL_SUCCESS);
+	expect("it has waited", waited, false);
+	expect("deregistration", status, NIXL_SUCCESS);
+	expect("deregistration", reg.end(), NIXL_SUCCESS);
 }
 
 const struct {
@@ -576,6 +629,7 @@ const struct {
 	TEST(threads_share_an_agent),
 	TEST(parameters),
 	TEST(release_while_the_disk_does_not_answer),
+	TEST(release_while_kvctxd_does_not_answer),
 #undef TEST
 };
 
@@ -602,12 +656,12 @@ char run(const std::string &name, void (*test)(const Fixture &), const Fixture &
 
 int main(int argc, char **argv)
 {
-	if (argc != 4 && argc != 6) {
-		std::cerr << "usage: contract PLUGIN PATH FOLDER [HELD FILES]\n";
+	if (argc != 8) {
+		std::cerr << "usage: contract PLUGIN PATH FOLDER HELD FILES SOCKET PID-FILE\n";
 		return 2;
 	}
 	Plugin plugin(argv[1]);
-	const Fixture f{plugin, argv[2], argv[3], argc > 4 ? argv[4] : "", argc > 4 ? argv[5] : ""};
+	const Fixture f{plugin, argv[2], argv[3], argv[4], argv[5], argv[6], argv[7]};
 	std::map<char, int> counts;
 
 	for (const auto &test : tests)

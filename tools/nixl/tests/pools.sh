@@ -4,6 +4,7 @@
 # For scripts that try the plugin, to be sourced: what they count, and their pools, below $work, with what is built in $O.
 
 disks=()
+daemon_pid=
 passed=0 failed=0 skipped=0
 
 # step WHAT COMMAND...: one thing that has to succeed
@@ -79,4 +80,24 @@ end_disks() {
 			sleep 0.1
 		done
 	done
+}
+
+# serve: the pools below $work/served, by a kvctxd with its sockets in $sockets
+# shellcheck disable=SC2154
+serve() {
+	local i
+
+	"$O/bin/kvctxd" --pools "$work/served" --run "$sockets" > "$work/daemon.log" 2>&1 &
+	daemon_pid=$!
+	for ((i = 0; i < 100; i++)); do
+		[ -S "$sockets/d/default" ] && return
+		sleep 0.1
+	done
+	cat "$work/daemon.log"
+	return 1
+}
+
+# It may be stopped
+end_daemon() {
+	[ -z "$daemon_pid" ] || { kill "$daemon_pid" && kill -CONT "$daemon_pid" && wait "$daemon_pid"; } 2> /dev/null
 }
