@@ -373,6 +373,7 @@ def test_locks_keep_their_share_of_the_pool(adapter, l1):
 @pytest.mark.parametrize("events", [True, False])
 def test_what_is_evicted_is_reported(adapter, l1, events):
     heard, end = Listener(), 0
+    adapter._keeper.close()  # nobody ticks but this test
     adapter.register_listener(heard)
     session = adapter._link.session
     assert "events" in session.info.features
@@ -396,6 +397,7 @@ def test_what_is_evicted_is_reported(adapter, l1, events):
 
 def test_missed_events_are_made_up_for(adapter, l1):
     heard = Listener()
+    adapter._keeper.close()  # nobody ticks but this test
     adapter.register_listener(heard)
     store(adapter, numbered(0), l1.fill(0, 32))
     session = adapter._link.session
@@ -417,6 +419,7 @@ def test_missed_events_are_made_up_for(adapter, l1):
 
 def test_a_page_that_another_deletes_is_reported_once(adapter, l1):
     heard = Listener()
+    adapter._keeper.close()  # nobody ticks but this test
     adapter.register_listener(heard)
     keys = numbered(0, 4)
     store(adapter, keys, l1.fill(0, 4))
@@ -429,6 +432,16 @@ def test_a_page_that_another_deletes_is_reported_once(adapter, l1):
     store(adapter, keys, l1.objects(0, 4))
     adapter._keeper.tick()
     assert adapter.get_usage().bytes_by_cache_salt == {"": 4 * PAGE}
+
+
+def test_the_keeper_ticks_by_itself(path, l1, monkeypatch):
+    monkeypatch.setattr("kvctx.lmcache.keeper.KEEP_S", 0.01)
+    a, told = KvctxL2Adapter({"path": path, **POOL}, l1.desc), threading.Event()
+    monkeypatch.setattr(a, "_notify_keys_deleted", lambda keys, sizes: told.set())
+    store(a, numbered(0, 1), l1.fill(0))
+    a._link.session.delete(names.pack(numbered(0, 1))).check()
+    assert told.wait(WAIT_MS / 1000)
+    a.close()
 
 
 # deletion, accounts
@@ -534,6 +547,7 @@ def test_a_process_that_is_killed_leaves_what_it_stored(path, l1):
 
 def test_a_daemon_that_dies_costs_misses_until_it_is_back(daemon, l1):
     a = KvctxL2Adapter({"path": daemon.pool.path + "/default"}, l1.desc)
+    a._keeper.close()  # nobody ticks but this test
     keys = [object_key(n) for n in range(4)]
     assert store(a, keys, l1.fill(0, 4)).is_successful() and lookup(a, keys) == [0, 1, 2, 3]
     assert a.report_status()["backend"] == "daemon"
@@ -607,6 +621,7 @@ def test_a_call_on_the_session_before_does_not_end_the_one_after(daemon, l1):
     """It was closed while the call was on its way: that is no reason to close another."""
     a = KvctxL2Adapter({"path": daemon.pool.path + "/default"}, l1.desc)
     try:
+        a._keeper.close()  # nobody ticks but this test
         old = a._link.session
         a._link.lost = True
         a._keeper.tick()
