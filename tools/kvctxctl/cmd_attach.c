@@ -176,7 +176,6 @@ static int attach_by_name(struct ctl *c)
 	uint64_t end = ctl_now_ms() + c->opt[OPT_WAIT].num;
 	char why[REFUSAL_MAX] = "";
 	struct found *p = NULL;
-	char uuid[37];
 	struct scan s;
 	int status;
 
@@ -191,8 +190,7 @@ static int attach_by_name(struct ctl *c)
 	}
 	status = status ?: scan_choose(&s, c->args[0], *why ? why : SCAN_HINT, &p);
 	if (!status && c->opt[OPT_WAIT].set && p->state == FOUND_ATTACHED) {
-		ctl_uuid_text(p->super->pool_uuid, uuid);
-		status = attach_already(c, scan_attached_as(s.attached, uuid));
+		status = attach_already(c, scan_attached_of(s.attached, p->super));
 	} else {
 		status = status ?: attach_found(c, &s, p);
 	}

@@ -45,7 +45,7 @@ static int destroy_check(struct destroy *k, const struct media *d, struct json_o
 		/* A newer format may have more to erase than we know of */
 		if (d->why[i] == KVC_BAD_VERSION || d->why[i] == KVC_BAD_FEATURES)
 			return destroy_refused(d->path, kvc_reason_str(d->why[i]), CTL_NOSUPP);
-		if (d->why[i] == KVC_OK && scan_is_attached(attached, &d->super[i]))
+		if (d->why[i] == KVC_OK && scan_attached_of(attached, &d->super[i]))
 			return destroy_refused(d->path, "of a pool that is attached", CTL_FAILED);
 	}
 	if (s && k->super && memcmp(s->pool_uuid, k->super->pool_uuid, KVC_UUID_LEN)) {

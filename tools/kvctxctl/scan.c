@@ -271,7 +271,7 @@ static void scan_sort(struct scan *s)
 	scan_describe(s, true);
 	for (u32 i = 0; i < s->nr_pools; i++) {
 		struct found *p = &s->pool[i];
-		bool attached = scan_is_attached(s->attached, p->super);
+		bool attached = scan_attached_of(s->attached, p->super);
 
 		p->state = attached ? FOUND_ATTACHED : FOUND_COMPLETE;
 		for (u32 pass = 0; pass < 2; pass++)
@@ -386,17 +386,6 @@ struct json_object *scan_attached(const struct ctl *c, int *status)
 	return NULL;
 }
 
-bool scan_is_attached(struct json_object *attached, const struct kvc_super *s)
-{
-	char uuid[37];
-
-	ctl_uuid_text(s->pool_uuid, uuid);
-	for (size_t i = 0; i < json_object_array_length(attached); i++)
-		if (!strcmp(out_get_text(json_object_array_get_idx(attached, i), "uuid"), uuid))
-			return true;
-	return false;
-}
-
 struct json_object *scan_attached_as(struct json_object *attached, const char *name)
 {
 	for (size_t i = 0; i < json_object_array_length(attached); i++) {
@@ -406,6 +395,14 @@ struct json_object *scan_attached_as(struct json_object *attached, const char *n
 			return o;
 	}
 	return NULL;
+}
+
+struct json_object *scan_attached_of(struct json_object *attached, const struct kvc_super *s)
+{
+	char uuid[37];
+
+	ctl_uuid_text(s->pool_uuid, uuid);
+	return scan_attached_as(attached, uuid);
 }
 
 /* By name */

@@ -85,9 +85,9 @@ const char *scan_pool_text(enum found_state state);
  * and @status says how that went.
  */
 struct json_object *scan_attached(const struct ctl *c, int *status);
-bool scan_is_attached(struct json_object *attached, const struct kvc_super *s);
-/* The one of this name, or UUID; NULL: there is none */
+/* The one of this name, or UUID; or of this superblock; NULL: there is none */
 struct json_object *scan_attached_as(struct json_object *attached, const char *name);
+struct json_object *scan_attached_of(struct json_object *attached, const struct kvc_super *s);
 
 /*
  * Do the words of the command name a pool (one word without a slash, its name or UUID), or are they paths? A mixture is

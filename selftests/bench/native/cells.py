@@ -41,6 +41,8 @@ def process_on_disk():
             yield cell("process", "disk", op, size, 16, bar=True)
         for depth in (1, 64):
             yield cell("process", "disk", op, 64 * KIB, depth)
+    for size in (16 * KIB, 2 * MIB):
+        yield cell("process", "disk", "load", size, 1)
     yield cell("process", "disk", "load", 256 * KIB, 16, verify=0)
     yield cell("process", "disk", "load", 256 * KIB, 16, segments=64)
     yield cell("process", "disk", "load", 4 * MIB, 4, segments=1024)

@@ -3,8 +3,8 @@
 
 A record is what one run measured of one operation: {case, size, side, pair, op, rate, cpu}. rate is in MB/s, of lookups
 in keys a second, of first tokens in milliseconds; cpu in seconds a GiB, of lookups None. Runs of one pair number follow
-each other. A row compares one side of ours with one of theirs, at one operation of one case: its ratio is the median of the
-pairs' ratios, and above 1 kvctx is better, also where less is better.
+each other. A row compares one side of ours with one of theirs, at one operation of one case: its ratio is the median
+of the pairs' ratios, and above 1 kvctx is better, also where less is better.
 """
 
 import collections
