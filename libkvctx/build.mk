@@ -8,7 +8,7 @@ LIBKVCTX_A	:= $(O)/lib/libkvctx.a
 LIBKVCTX_MAP	:= libkvctx/libkvctx.map
 LIBKVCTX_PARTS	:= $(addprefix libkvctx/kvctx_,session.h queue.h stage.h)
 LIBKVCTX_H	:= libkvctx/kvctx.h $(LIBKVCTX_PARTS) libkvctx/kvctx_uring.h
-LIBKVCTX_SRC	:= handle mem ring wait queue sync batch slots stage paths crc keys text inline
+LIBKVCTX_SRC	:= handle mem ring wait queue sync batch slots stage paths crc copy keys text inline
 LIBKVCTX_SERVERS := sys sys_kernel
 LIBKVCTX_ABOVE	:= $(LIBKVCTX_SRC:%=$(O)/obj/libkvctx/%.o)
 LIBKVCTX_OWN	:= $(LIBKVCTX_ABOVE) $(LIBKVCTX_SERVERS:%=$(O)/obj/libkvctx/%.o)
@@ -102,13 +102,19 @@ $(LIB_WHOLE): $(LIB_TEST)/whole/%: $(O)/obj/libkvctx/tests/%.o $(LIBKVCTX_A)
 	@mkdir -p $(@D)
 	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ $(LIBKVCTX_LIBS) $(call pkglibs,cmocka)
 
+# As it is without sanitizers
+LIB_PLAIN	:= $(LIB_TEST)/plain/test_copy
+$(LIB_PLAIN): $(O)/obj/libkvctx/tests/test_copy.o $(O)/obj/libkvctx/copy.o
+	@mkdir -p $(@D)
+	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ $(call pkglibs,cmocka)
+
 # What a batch costs, for `make bench-native`
 LIB_COST	:= $(LIB_TEST)/cost
 $(LIB_COST): $(O)/obj/libkvctx/tests/cost.o $(LIBKVCTX_A)
 	@mkdir -p $(@D)
 	$(Q_LD)$(CC) -pthread $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ $(LIBKVCTX_LIBS)
 
-TESTPROGS	+= $(LIB_TESTPROGS) $(LIB_WHOLE) $(LIB_COST) $(LIB_TEST)/example $(LIB_TEST)/example-fake
+TESTPROGS	+= $(LIB_TESTPROGS) $(LIB_PLAIN) $(LIB_WHOLE) $(LIB_COST) $(LIB_TEST)/example $(LIB_TEST)/example-fake
 
 # The library's own test of whoever serves, one of those of the contract; and the example, for the guest
 LIB_LIVE	:= $(O)/selftests/library $(O)/selftests/example
@@ -132,7 +138,7 @@ lib-tsan: $(LIB_TSAN)
 
 TESTPROGS	+= $(LIBKVCTX_MAN3)/kvctx_open.3
 
-check-lib: $(LIBKVCTX_SO) $(LIBKVCTX_A) $(LIBKVCTX_MAN3)/kvctx_open.3
+check-lib: $(LIBKVCTX_SO) $(LIBKVCTX_A) $(LIB_PLAIN) $(LIBKVCTX_MAN3)/kvctx_open.3
 	@$(MAKE) --no-print-directory -s $(ASAN) lib-asan
 	@$(MAKE) --no-print-directory -s $(TSAN) lib-tsan
 	@CC='$(CC)' MAKE='$(MAKE)' libkvctx/tests/run $(O)

@@ -5,6 +5,7 @@
  *   sys.c	which server a path is for; sys.h is the seam
  *   sys_kernel.c the kernel as a server: system calls, alone
  *   crc.c	CRC32C
+ *   copy.c	copies of pages; for servers, too
  *   keys.c	names from bytes
  *   inline.c	the header's helpers as symbols
  *   text.c	words for numbers
@@ -20,7 +21,7 @@
  *   slots.c	synchronous calls that read pages ahead
  *
  * Floors, lowest first; a file calls only what is below it.
- *   1  sys_kernel crc keys text
+ *   1  sys_kernel crc copy keys text
  *   2  sys mem paths ring
  *   3  stage
  *   4  wait

@@ -22,6 +22,7 @@
  */
 #include <stdlib.h>
 
+#include "copy.h"
 #include "handle.h"
 
 /* An operation of kvctx_stage() */
@@ -211,7 +212,7 @@ static int copy(const struct kvctx_stage *s, void *mem, void *slot, size_t bytes
 
 	if (!s->copy) {
 		if (bytes)
-			memcpy(store ? slot : mem, store ? mem : slot, bytes);
+			kvctx_copy_page(store ? slot : mem, store ? mem : slot, bytes);
 		return 0;
 	}
 	if (store)

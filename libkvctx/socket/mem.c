@@ -20,6 +20,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "copy.h"
 #include "huge.h"
 #include "socket.h"
 
@@ -408,7 +409,7 @@ static void stage_copy(struct socket_file *s, struct record *r, uint64_t bytes, 
 		if (!seg_local(&segs[i]))
 			continue;
 		addr = r->addrs[i] + segs[i].offset;
-		memcpy(in ? at : addr, in ? addr : at, n);
+		kvctx_copy_page(in ? at : addr, in ? addr : at, n);
 		at += segs[i].length;
 	}
 }
