@@ -55,31 +55,35 @@ class Operation(Future):
         self.set_running_or_notify_cancel()
         self._keep = keep
         self._pid = os.getpid()
+        self._by: Optional[threading.Thread] = None  # the reaper that ends it
         self._parts = 0
         self._ok = 0
         self._finish: Callable[[], Any] = lambda: None
 
-    def _check(self) -> None:
-        """A child's copy of an operation would never end."""
+    def _check(self, timeout: Optional[float]) -> None:
+        """A child's copy of an operation would never end, nor one for which the thread waits that would end it."""
         if os.getpid() != self._pid:
             raise Error(errno.EBADF, "the operation belongs to the process before fork()")
+        if threading.current_thread() is self._by and timeout != 0 and not self.done():
+            raise RuntimeError("a callback of an operation waits for another")
 
     def result(self, timeout: Optional[float] = None) -> Any:
         """Wait, and return what the synchronous call does: Results, whose pages have failed or not, a Match, or None.
 
         timeout: seconds, None: as long as it takes. Raises what that call raises, an Error of its errno; TimeoutError
         (of concurrent.futures) when the time is over: the operation goes on, and can be asked again; Error: EBADF in a
-        child of fork(). In a callback only of operations that are done: nobody would complete another.
+        child of fork(); RuntimeError in a callback of an operation of this session, as nobody would complete another.
         """
-        self._check()
+        self._check(timeout)
         return super().result(timeout)
 
     def exception(self, timeout: Optional[float] = None) -> Optional[BaseException]:
         """Wait as result(), and return what that raises, None where it returns.
 
-        Pages that failed are no exception, see Results.check(). Raises TimeoutError and Error (EBADF) as result().
+        Pages that failed are no exception, see Results.check(). Raises TimeoutError, RuntimeError and Error (EBADF) as
+        result().
         """
-        self._check()
+        self._check(timeout)
         return super().exception(timeout)
 
     def add_done_callback(self, fn: Callable[[Any], object]) -> None:
@@ -281,7 +285,7 @@ class Reaper:
                 finally:
                     if thread.ident is None:
                         self._thread = None
-            op._parts = len(parts)
+            op._by, op._parts = self._thread, len(parts)
             for part in parts:
                 part.number = self._next
                 self._next += 1

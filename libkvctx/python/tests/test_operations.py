@@ -67,7 +67,7 @@ def test_futures_and_callbacks(served):
 
     op = served.submit_load_packed(*r.columns)
     op.add_done_callback(callback)
-    assert there.wait(60) and called == [(40, "kvctx-reaper", 40, 2)]
+    assert there.wait(1) and called == [(40, "kvctx-reaper", 40, 2)]
     assert r.right()
     ops = [served.submit_load_packed(r.keys[i:i + 10], r.addrs[i:i + 10], r.lens[i:i + 10]) for i in range(0, 40, 10)]
     done, rest = concurrent.futures.wait(ops, 10)
@@ -204,7 +204,7 @@ def test_a_callback_may_not_end_the_reaper(session):
     op.add_done_callback(lambda op: sys.exit(1))
     op.add_done_callback(lambda op: called.set())
     threading.Thread(target=op.set_result, args=(1,)).start()
-    assert called.wait(60)
+    assert called.wait(1)
     reaped: List[threading.Thread] = []
 
     def exits(op):
@@ -282,13 +282,20 @@ def test_callbacks_may_not_wait(session):
             session.drain()
         with pytest.raises(RuntimeError):
             session.match(r.keys, prefetch=True)
-        seen.append(1)
+        others = [session.submit_load_packed(*r.columns) for _ in range(2)]
+        for wait in others[0].result, others[1].exception:
+            with pytest.raises(RuntimeError):
+                wait(1)
+        with pytest.raises(concurrent.futures.TimeoutError):
+            others[1].result(0)
+        seen.extend(others)
 
     op = session.submit_store_packed(*r.columns)
     op.add_done_callback(callback)
     op.result(60)
     assert session.drain(10)
     until(lambda: seen, "the callback")
+    assert all(other.result(60).all_ok for other in seen)
 
 
 def test_abandoned_operations_end(pool):
