@@ -156,7 +156,7 @@ def test_another_dtype_that_is_kept_as_bytes_finds_nothing(make, server, one, ot
     keys, found = names(3), []
     for how in (one, other, one):
         s = make(as_bytes(**how)) if which == KV else make(others=((which, as_bytes(**how)),))
-        with_kv = [fake.PoolTransfer(n, fake.indices(0, 3), keys) for n in {KV, which}]
+        with_kv = [fake.PoolTransfer(n, fake.indices(0, 3), keys=keys) for n in {KV, which}]
         found.append(s.batch_exists_v2(keys, [fake.PoolTransfer(which)] if which != KV else []).kv_hit_pages)
         if len(found) == 1:
             assert s.batch_set_v2(with_kv) == {n: [True] * 3 for n in {KV, which}}
@@ -189,7 +189,7 @@ def test_ranks_share_replicated_pages_and_no_others(make):
     others = ((MAMBA, fake.HostKVCache()), (DRAFT, fake.HostKVCache()), (SWA, fake.HostKVCache()))
     first, second = (make(host, is_mla_model=True, tp_rank=r, tp_size=2, others=others) for r in (0, 1))
     stored(first, host, keys)
-    done = first.batch_set_v2([fake.PoolTransfer(n, fake.indices(0, 3), keys) for n, _ in others])
+    done = first.batch_set_v2([fake.PoolTransfer(n, fake.indices(0, 3), keys=keys) for n, _ in others])
     assert done == {n: [True] * 3 for n, _ in others}
     assert second.batch_exists(keys) == 3
     found = {n: second.batch_exists_v2(keys, [fake.PoolTransfer(n)]).kv_hit_pages for n, _ in others}
@@ -221,8 +221,8 @@ def test_prefixes_that_all_host_pools_serve(make):
     host, states, windows = fake.HostKVCache(), fake.HostKVCache("layer_first"), fake.HostKVCache()
     s, keys = make(host, others=((MAMBA, states), (SWA, windows))), names(12)
     stored(s, host, keys)
-    s.batch_set_v2([fake.PoolTransfer(MAMBA, fake.indices(0, 3), [keys[3], keys[6], keys[7]]),
-                    fake.PoolTransfer(SWA, fake.indices(0, 10), keys[:10])])
+    s.batch_set_v2([fake.PoolTransfer(MAMBA, fake.indices(0, 3), keys=[keys[3], keys[6], keys[7]]),
+                    fake.PoolTransfer(SWA, fake.indices(0, 10), keys=keys[:10])])
 
     def ask(*transfers):
         r = s.batch_exists_v2(keys, list(transfers))
@@ -243,8 +243,9 @@ def test_one_host_pool_that_fails_leaves_the_others(make):
     host, window = fake.HostKVCache(), fake.HostKVCache()
     s, keys = make(host, others=((SWA, window),)), names(2)
     pages = window.fill()
-    transfers = [fake.PoolTransfer(DRAFT, fake.indices(0, 2), keys), fake.PoolTransfer(SWA, fake.indices(0, 2), keys),
-                 fake.PoolTransfer(KV, fake.indices(0, 1), keys)]
+    transfers = [fake.PoolTransfer(DRAFT, fake.indices(0, 2), keys=keys),
+                 fake.PoolTransfer(SWA, fake.indices(0, 2), keys=keys),
+                 fake.PoolTransfer(KV, fake.indices(0, 1), keys=keys)]
     assert s.batch_set_v2(transfers) == {DRAFT: [False] * 2, SWA: [True] * 2, KV: [False] * 2}
     window.wipe()
     assert s.batch_get_v2(transfers) == {DRAFT: [False] * 2, SWA: [True] * 2, KV: [False] * 2}
@@ -257,7 +258,7 @@ def test_an_anchor_without_bytes(make):
     window.fill()
     assert s.batch_set_v1(keys, fake.indices(0, 3)) == [True] * 3 == s.batch_get_v1(keys, fake.indices(0, 3))
     assert s.batch_exists(keys) == 0  # nothing says that there is anything
-    s.batch_set_v2([fake.PoolTransfer(SWA, fake.indices(0, 2), keys[:2])])
+    s.batch_set_v2([fake.PoolTransfer(SWA, fake.indices(0, 2), keys=keys[:2])])
     assert s.batch_exists_v2(keys, [fake.PoolTransfer(SWA)]).kv_hit_pages == 2
 
 
@@ -289,8 +290,8 @@ def test_pages_that_are_copied(make, v1):
 
 CALLS = {"batch_get_v1": lambda s, k: s.batch_get_v1(k, fake.indices(0, 2)),
          "batch_set_v1": lambda s, k: s.batch_set_v1(k, fake.indices(0, 2)),
-         "batch_get_v2": lambda s, k: s.batch_get_v2([fake.PoolTransfer(KV, fake.indices(0, 2), k)])[KV],
-         "batch_set_v2": lambda s, k: s.batch_set_v2([fake.PoolTransfer(KV, fake.indices(0, 2), k)])[KV],
+         "batch_get_v2": lambda s, k: s.batch_get_v2([fake.PoolTransfer(KV, fake.indices(0, 2), keys=k)])[KV],
+         "batch_set_v2": lambda s, k: s.batch_set_v2([fake.PoolTransfer(KV, fake.indices(0, 2), keys=k)])[KV],
          "batch_exists": lambda s, k: s.batch_exists(k), "exists": lambda s, k: s.exists(k[0]),
          "batch_exists_v2": lambda s, k: s.batch_exists_v2(k, [fake.PoolTransfer(SWA)]).kv_hit_pages,
          "get": lambda s, k: s.get(k[0], s.mem_pool_host.get_dummy_flat_data_page()),

@@ -76,6 +76,7 @@ readme() {
 export -f suite readme
 export engines work python
 part readme 60 bash -c readme
+part fakes 60 "$python" "$here/../agree.py" lmcache
 part bench 400 "$python" "$here/bench.py" "$engines/lmcache/bin/lmcache" "$work/bench"
 part suite 400 bash -c suite
 part kill 200 "$python" "$here/kill.py" "$work/kill"

@@ -14,7 +14,7 @@ engines=$(realpath "${1:?usage: sglang.sh ENGINES}")
 here=$(cd "$(dirname "$0")" && pwd)/sglang
 BUILD=$(realpath "${BUILD:-build}")
 mkdir -p "$BUILD/connectors/sglang"
-export KVCTX_BIN=$BUILD/bin PYTHONPATH=$here/../..${PYTHONPATH:+:$PYTHONPATH}
+export KVCTX_BIN=$BUILD/bin PYTHONPATH=$here/..:$here/../..${PYTHONPATH:+:$PYTHONPATH}
 log=$BUILD/connectors/sglang/log
 
 if ! "$engines/sglang/bin/python" -c 'import kvctx' > "$log" 2>&1; then

@@ -22,7 +22,7 @@ mkdir -p "$work"
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
-export PYTHONPATH=$here:$here/../..${PYTHONPATH:+:$PYTHONPATH} PYTHONDONTWRITEBYTECODE=1
+export PYTHONPATH=$here:$here/..:$here/../..${PYTHONPATH:+:$PYTHONPATH} PYTHONDONTWRITEBYTECODE=1
 export KVCTX_BIN=$BUILD/bin KVCTX_MODEL=$tmp/model
 
 # tests TITLE SECONDS LOG PYTEST-ARGUMENT...

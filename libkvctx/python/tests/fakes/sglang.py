@@ -38,8 +38,11 @@ class PoolHitPolicy(str, enum.Enum):
 class PoolTransfer:
     name: PoolName
     host_indices: Any = None
+    device_indices: Any = None
     keys: Optional[List[str]] = None
     hit_policy: PoolHitPolicy = PoolHitPolicy.ALL_PAGES
+    nodes_to_load: Optional[List[Any]] = None
+    indices_from_pool: Optional[PoolName] = None
     block_pages: int = 0
     group_pages: int = 0
 
@@ -73,6 +76,9 @@ class HiCacheStorageConfig:
     enable_storage_metrics: bool = False
     is_page_first_layout: bool = False
     model_name: Optional[str] = "model"
+    tp_lcm_size: Optional[int] = None
+    should_split_heads: bool = False
+    dp_rank: int = 0
     extra_config: Optional[dict] = None
     dcp_size: int = 1
     dcp_rank: int = 0
@@ -235,14 +241,18 @@ class Config:
         return types.SimpleNamespace(**cls.arguments)
 
 
-def install():
-    def module(name, **content):
-        made = sys.modules[name] = types.ModuleType(name)
-        made.__dict__.update(content)
+MODULES = {
+    "sglang": {}, "sglang.srt": {}, "sglang.srt.mem_cache": {}, "sglang.srt.observability": {},
+    "sglang.srt.mem_cache.hicache_storage": {
+        "HiCacheStorage": HiCacheStorage, "PoolName": PoolName, "PoolHitPolicy": PoolHitPolicy,
+        "PoolTransfer": PoolTransfer, "PoolTransferResult": PoolTransferResult,
+        "HiCacheStorageExtraInfo": HiCacheStorageExtraInfo, "HiCacheStorageConfig": HiCacheStorageConfig},
+    "sglang.srt.runtime_context": {"get_model": Config.get, "get_spec": Config.get},
+    "sglang.srt.observability.metrics_collector": {"StorageMetrics": StorageMetrics},
+}
 
-    for name in ("sglang", "sglang.srt", "sglang.srt.mem_cache", "sglang.srt.observability"):
-        module(name, __path__=[])
-    module("sglang.srt.mem_cache.hicache_storage", HiCacheStorage=HiCacheStorage, PoolName=PoolName,
-           PoolHitPolicy=PoolHitPolicy, PoolTransfer=PoolTransfer, PoolTransferResult=PoolTransferResult)
-    module("sglang.srt.runtime_context", get_model=Config.get, get_spec=Config.get)
-    module("sglang.srt.observability.metrics_collector", StorageMetrics=StorageMetrics)
+
+def install():
+    for name, names in MODULES.items():
+        made = sys.modules[name] = types.ModuleType(name)
+        vars(made).update(names, __path__=[])

@@ -17,6 +17,7 @@ import time
 import traceback
 import types
 
+import agree
 import torch
 from kvctxd import Daemon
 from pools import (LAYOUTS, PAGES, fill, indices, mamba, mha, mla, names, ours, page_of, same, storage, tensors, wipe)
@@ -64,6 +65,11 @@ class Faults:
     def __exit__(self, *_):
         for name in ("FAILURE", "DELAY"):
             del os.environ[f"SGLANG_TEST_HICACHE_BACKEND_RANDOM_{name}"]
+
+
+@check
+def the_fakes_of_its_classes_are_like_them():
+    expect("differences", [d for found in agree.compare("sglang").values() for d in found], [])
 
 
 @for_each(LAYOUTS)

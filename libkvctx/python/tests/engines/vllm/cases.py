@@ -9,6 +9,7 @@ import signal
 import tempfile
 import time
 
+import agree
 import pytest
 from engines import PROMPTS, Router, apart, connector, run, start
 from kvctxd import Daemon
@@ -55,6 +56,10 @@ def shared():
     kvctx.create_pool(os.path.join(path, "kv0"), 64 * MB)
     yield os.path.join(path, "kv0", "default")
     shutil.rmtree(path)
+
+
+def test_the_fakes_of_its_classes_are_like_them():
+    assert {name: found for name, found in agree.compare("vllm").items() if found} == {}
 
 
 def partly(engine, pipe):

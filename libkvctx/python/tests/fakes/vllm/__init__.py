@@ -226,7 +226,7 @@ class OffloadingConnectorWorker:
     def __init__(self, spec):
         self.spec, self.worker, self._load_jobs = spec, None, {}
 
-    def get_finished(self):
+    def get_finished(self, finished_req_ids):
         done = set()
         for result in self.worker.get_finished():
             assert result.success
@@ -251,7 +251,7 @@ class OffloadingConnector:
             assert self.connector_worker.worker.submit_load(job_id, job.src_spec, job.dst_spec)
 
     def get_transfer_results(self, finished_req_ids):
-        sent, received = self.connector_worker.get_finished()
+        sent, received = self.connector_worker.get_finished(finished_req_ids)
         return KVConnectorTransferResults(sent, received)
 
     def get_block_ids_with_load_errors(self):
