@@ -8,7 +8,7 @@
 #
 # ENGINES has the environment vllm, and src/vllm-0.32.0, its source distribution. Arguments choose engine tests (-k
 # damaged). From the environment: PYTHONPATH with the package, BUILD with bin/kvctxd (build). Writes below
-# BUILD/connectors/vllm. Ends with "vllm: N passed, N failed, N skipped"; exit status 1 when any failed. About six minutes.
+# BUILD/connectors/vllm. Ends with "vllm: N passed, N failed, N skipped"; exit status 1 when any failed. About eight minutes.
 set -uo pipefail
 engines=$(realpath -e "${1:?usage: vllm.sh ENGINES [PYTEST-ARGUMENT...]}") || exit 1
 shift
@@ -64,7 +64,7 @@ else
 fi
 
 if "$python" "$here/model.py" "$KVCTX_MODEL" > "$work/model.log" 2>&1; then
-	tests "engines" 560 cases --rootdir="$here" -c /dev/null "$here/cases.py" "$@"
+	tests "engines" 700 cases --rootdir="$here" -c /dev/null "$here/cases.py" "$here/walk_through.py" "$@"
 else
 	cat "$work/model.log"
 	failed=$((failed + 1))
