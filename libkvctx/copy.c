@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #define LINE		64U
-#define STREAM_BYTES	(16U << 10)	/* below, to fetch it again costs more than is spared */
+#define STREAM_BYTES	(64U << 10)	/* below, to fetch it again costs more than is spared */
 
 /* @to is at a line's begin */
 static void stream(uint8_t *to, const uint8_t *from, size_t lines)

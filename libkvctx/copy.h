@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 /*
- * As memcpy(). Much goes past the caches; it is in memory when this returns, in order with what is written after it.
+ * As memcpy(), and much goes past the caches. Who sees what is written after it sees it, too.
  */
 void kvctx_copy_page(void *to, const void *from, size_t bytes);
 

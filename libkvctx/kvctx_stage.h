@@ -65,7 +65,7 @@ int kvctx_stage_init(struct kvctx *ctx, kvctx_copy_fn copy, void *copy_ctx, uint
 /**
  * kvctx_stage_init_at() - as kvctx_stage_init(), with slots in any memory of the session, and again
  * @ctx: handle
- * @copy: the function; NULL: memcpy(), for memory of the host
+ * @copy: the function; NULL: the processor, for memory of the host
  * @copy_ctx: its first argument
  * @memory: where the slots are: in the arena or in one registration, which then stays, -EBUSY, until they are elsewhere
  * @slots: pages that can be on their way at once; 0: none any more

@@ -38,7 +38,7 @@ struct list {
 };
 
 struct kvctx_stage {
-	kvctx_copy_fn copy;		/* NULL: memcpy() */
+	kvctx_copy_fn copy;		/* NULL: kvctx_copy_page() */
 	void *copy_ctx;
 	uint8_t *memory;		/* of slot 0 */
 	uint32_t mem;			/* that it is in, and where */

@@ -64,7 +64,7 @@ class Operation(Future):
         """A child's copy of an operation would never end, nor one for which the thread waits that would end it."""
         if os.getpid() != self._pid:
             raise Error(errno.EBADF, "the operation belongs to the process before fork()")
-        if threading.current_thread() is self._by and timeout != 0 and not self.done():
+        if threading.current_thread() is self._by and (timeout is None or timeout > 0) and not self.done():
             raise RuntimeError("a callback of an operation waits for another")
 
     def result(self, timeout: Optional[float] = None) -> Any:
@@ -94,10 +94,9 @@ class Operation(Future):
         """Wait until it is done, whatever a signal's handler raises: that is raised then."""
         stopped: Optional[BaseException] = None
         while not self.done():
+            self._check(None)
             try:
-                self.exception()
-            except Error:
-                raise  # this is a child of fork()
+                super().exception()
             except BaseException as e:
                 stopped = e
         if stopped is not None:

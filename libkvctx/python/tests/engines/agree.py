@@ -2,9 +2,9 @@
 """The fakes of an engine's classes (tests/fakes) have what the engine itself has: agree.py lmcache|sglang|vllm
 
 In the engine's own environment. Of a class each method and member of the fake has to be the engine's, too, with the
-same parameters first, and defaults for those that the fake has not; of an enumeration each member, with its value. Some
-are made in a way of their own: there all but the constructor is compared. Host pools of SGLang's are not: prove.py has
-them.
+same parameters first, and defaults for those that the fake has not (code in C does not tell); of an enumeration each
+member, with its value. Some are made in a way of their own: there all but the constructor is compared. Host pools of
+SGLang's are not: prove.py has them.
 
 Prints "ok ..." for each name, and "FAILED ..." for one that differs; status 1 when any did.
 """
@@ -83,12 +83,14 @@ def classes_differ(engine, fake, real):
     fields = [f.name for f in dataclasses.fields(real)] if dataclasses.is_dataclass(real) else []
     found = []
     for member, value in members(fake).items():
+        value = getattr(value, "__func__", value)  # of class and static methods
         if f"{name}.{member}" in OURS[engine]:
             continue
         if not hasattr(real, member) and member not in fields:
             found.append(f"{name}.{member} is absent")
         elif inspect.isfunction(value):
-            found += differ(f"{name}.{member}", value, getattr(real, member))
+            there = getattr(real, member)
+            found += differ(f"{name}.{member}", value, getattr(there, "__func__", there))
     return found if name in MADE[engine] else found + differ(name, fake, real)
 
 

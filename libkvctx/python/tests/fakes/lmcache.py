@@ -125,7 +125,7 @@ class MemoryObj:
         return self._length
 
 
-MODULES = {
+_MODULES = {
     "lmcache": {},
     "lmcache.lmcache_native": {"Bitmap": Bitmap},
     "lmcache.logging": {"init_logger": logging.getLogger},
@@ -141,7 +141,7 @@ MODULES = {
 
 def install():
     """Real LMCache is not touched where it is imported already."""
-    for name, names in MODULES.items():
+    for name, names in _MODULES.items():
         if name not in sys.modules:
             module = sys.modules[name] = types.ModuleType(name)
             vars(module).update(names, __path__=[])

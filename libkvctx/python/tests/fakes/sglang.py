@@ -241,7 +241,7 @@ class Config:
         return types.SimpleNamespace(**cls.arguments)
 
 
-MODULES = {
+_MODULES = {
     "sglang": {}, "sglang.srt": {}, "sglang.srt.mem_cache": {}, "sglang.srt.observability": {},
     "sglang.srt.mem_cache.hicache_storage": {
         "HiCacheStorage": HiCacheStorage, "PoolName": PoolName, "PoolHitPolicy": PoolHitPolicy,
@@ -253,6 +253,6 @@ MODULES = {
 
 
 def install():
-    for name, names in MODULES.items():
+    for name, names in _MODULES.items():
         made = sys.modules[name] = types.ModuleType(name)
         vars(made).update(names, __path__=[])
