@@ -69,12 +69,17 @@ static void kvctx_member_exit(struct kvctx_member *m)
 {
 	struct kvctx_device *dev = m->dev;
 
-	/* from now on its worker serves flushes, and does nothing to the device */
+	/*
+	 * From now on its worker serves flushes, and does nothing to the device. At once for who is asked what there
+	 * is: a member that is seen without LEAVING, and not yet as REMOVED, would be one that stays.
+	 */
+	mutex_lock(&kvctx_mutex);
 	set_bit(KVCTX_MEMBER_REMOVED, &m->state);
 	set_bit(KVCTX_MEMBER_FAILED, &m->state);
 	set_bit(KVCTX_MEMBER_LOST, &m->state);
 	clear_bit(KVCTX_MEMBER_LEAVING, &m->state);
 	clear_bit(KVCTX_MEMBER_MISSING, &m->state);
+	mutex_unlock(&kvctx_mutex);
 	cancel_delayed_work_sync(&m->work);
 	/* a loss that began before; another one would see LOST */
 	cancel_work_sync(&m->lost_work);

@@ -10,22 +10,18 @@
 #include "session/tally.h"
 #include "share.h"
 
-static bool report_removed(const struct kve_member *m)
+/* @state: as the engine has it */
+static u32 report_member_state(const struct kve_member *m, u32 state)
 {
-	return kve_member_state(m) & KVE_MEMBER_REMOVED;
-}
-
-static u32 report_member_state(const struct kve_member *m)
-{
-	if (kve_member_state(m) & KVE_MEMBER_LEAVING)
+	if (state & KVE_MEMBER_LEAVING)
 		return kvc_member_leaves(m->pool->core, m->index) ? KVCTX_MEMBER_STATE_LEAVING :
 								    KVCTX_MEMBER_STATE_STUCK;
-	if (kve_member_state(m) & KVE_MEMBER_MISSING)
+	if (state & KVE_MEMBER_MISSING)
 		return KVCTX_MEMBER_STATE_MISSING;
 	return kvc_member_online(m->pool->core, m->index) ? KVCTX_MEMBER_STATE_ONLINE : KVCTX_MEMBER_STATE_FAILED;
 }
 
-static int report_member(struct nl_msg *msg, struct kve_member *m)
+static int report_member(struct nl_msg *msg, struct kve_member *m, u32 state)
 {
 	struct kvc_pool *core = m->pool->core;
 	const struct kvc_super *super = kvc_super_of(core);
@@ -50,7 +46,7 @@ static int report_member(struct nl_msg *msg, struct kve_member *m)
 	}
 	err = err ?: nla_put(msg, KVCTX_M_UUID, KVC_UUID_LEN, said.uuid);
 	err = err ?: nla_put_u64(msg, KVCTX_M_SIZE, said.nr_segments * super->segment_size);
-	err = err ?: nla_put_u32(msg, KVCTX_M_STATE, report_member_state(m));
+	err = err ?: nla_put_u32(msg, KVCTX_M_STATE, report_member_state(m, state));
 	err = err ?: nla_put_u32(msg, KVCTX_M_SEGMENTS, segments);
 	err = err ?: nla_put_u32(msg, KVCTX_M_SEGMENTS_FREE, unused);
 	err = err ?: nla_put_u64(msg, KVCTX_M_BYTES, kvc_member_bytes(core, m->index));
@@ -63,13 +59,13 @@ static int report_member(struct nl_msg *msg, struct kve_member *m)
 
 int kvd_report_member(struct nl_msg *msg, struct kve_member *m)
 {
-	return nla_put_string(msg, KVCTX_A_POOL, m->pool->name) ?: report_member(msg, m);
+	return nla_put_string(msg, KVCTX_A_POOL, m->pool->name) ?: report_member(msg, m, kve_member_state(m));
 }
 
 static u32 report_state(const struct kve_pool *p)
 {
 	for (u32 i = 0; i < kve_nr_members(p); i++)
-		if (!report_removed(&p->members[i]) && !kvc_member_online(p->core, i))
+		if (!(kve_member_state(&p->members[i]) & KVE_MEMBER_REMOVED) && !kvc_member_online(p->core, i))
 			return KVCTX_POOL_DEGRADED;
 	return KVCTX_POOL_ONLINE;
 }
@@ -99,9 +95,13 @@ int kvd_report_pool(struct nl_msg *msg, struct kvd_pool *pool)
 	err = err ?: nla_put_u64(msg, KVCTX_A_WRITE_BUDGET, settings.write_budget);
 	if (!err && settings.write_budget)
 		err = nla_put_u64(msg, KVCTX_A_WRITE_BUDGET_LEFT, kvc_budget_left(p->core));
-	for (u32 i = 0; i < kve_nr_members(p) && !err; i++)
-		if (!report_removed(&p->members[i]))
-			err = report_member(msg, &p->members[i]);
+	for (u32 i = 0; i < kve_nr_members(p) && !err; i++) {
+		/* looked at once: a member that goes meanwhile would be one that stays, as it is not leaving any more */
+		u32 state = kve_member_state(&p->members[i]);
+
+		if (!(state & KVE_MEMBER_REMOVED))
+			err = report_member(msg, &p->members[i], state);
+	}
 	return err;
 }
 
