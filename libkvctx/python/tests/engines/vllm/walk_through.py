@@ -49,8 +49,7 @@ def test_the_walk_through(folder):
     env = {name: value for name, value in os.environ.items() if not name.startswith("VLLM_")}
     env["PYTHON"] = sys.executable
     (folder / "root").mkdir()
-    for name in "libkvctx", "selftests":
-        (folder / "root" / name).symlink_to(os.path.join(ROOT, name))
+    (folder / "root" / "libkvctx").symlink_to(os.path.join(ROOT, "libkvctx"))
     r = subprocess.run(["bash", "-c", script], cwd=folder / "root", env=env, text=True, stdin=subprocess.DEVNULL,
                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert r.returncode == 0, r.stdout
