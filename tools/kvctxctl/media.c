@@ -19,7 +19,7 @@
 #include "../../libkvctx/engine/format.h"
 #include "media.h"
 
-#define UDEV_PATIENCE_MS	10000
+#define UDEV_PATIENCE_MS	3000
 #define HOLDER_PATIENCE_MS	1000
 
 static int refused(const struct media *d, const char *why)
@@ -28,32 +28,18 @@ static int refused(const struct media *d, const char *why)
 	return CTL_NODEV;
 }
 
-/* Would another shared lock be had? Then what is in the way of an exclusive one is shared, too. */
-static bool media_shares(int fd)
-{
-	bool shares = !flock(fd, LOCK_SH | LOCK_NB);
-
-	flock(fd, LOCK_UN);
-	return shares;
-}
-
 /*
- * udev has a lock on a block device while it looks at it, for a moment, or for seconds on a busy machine: that whoever
- * wrote to it has closed it is reason enough. It is shared, so only who wants to write waits. A process that serves the
- * device has an exclusive one, and for long.
+ * udev has a lock on a block device while it looks at it, for a moment: that whoever wrote to it has closed it is reason
+ * enough. It is shared, so only who wants to write waits.
  */
 static int media_lock(const struct media *d, bool block, u32 how)
 {
-	const int want = how & MEDIA_WRITE ? LOCK_EX : LOCK_SH;
-	const bool waits = block && want == LOCK_EX;
-	const uint64_t began = ctl_now_ms();
-	uint64_t waited;
+	uint64_t end = ctl_now_ms() + (block && how & MEDIA_WRITE ? UDEV_PATIENCE_MS : 0);
 
-	while (flock(d->fd, want | LOCK_NB)) {
+	while (flock(d->fd, (how & MEDIA_WRITE ? LOCK_EX : LOCK_SH) | LOCK_NB)) {
 		if (errno != EWOULDBLOCK)
 			return errno;
-		waited = ctl_now_ms() - began;
-		if (!waits || waited >= UDEV_PATIENCE_MS || (waited >= HOLDER_PATIENCE_MS && !media_shares(d->fd)))
+		if (ctl_now_ms() >= end)
 			return EBUSY;
 		ctl_sleep_ms(20);
 	}
