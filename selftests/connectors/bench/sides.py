@@ -7,6 +7,7 @@ case; it measures all operations of the case.
 """
 
 import collections
+import random
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -21,6 +22,14 @@ Part = collections.namedtuple("Part", "name title sides cases")
 OURS, THEIRS, RAW = "ours", "theirs", "raw"
 PROCESS, DAEMON = "kvctx in process", "kvctx through kvctxd"
 LOOKUPS = 10000
+
+
+def order(names, case, pair):
+    """@names as they are run in that pair: by chance, and the same in each run of the bench. What a side leaves behind
+    (a disk that is slower for a while) is so not always found by the same one."""
+    found = list(names)
+    random.Random(f"{case} {pair}").shuffle(found)
+    return found
 
 
 def size_name(size):

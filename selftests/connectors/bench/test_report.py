@@ -150,6 +150,22 @@ class SidesTest(unittest.TestCase):
                     self.assertRegex(json.dumps(side.options), "use_(odirect|direct_io)\": (\"true\"|true)")
 
 
+class OrderTest(unittest.TestCase):
+    def test_each_run_of_a_bench_has_the_same(self):
+        self.assertEqual(sides.order("abcdef", "lmcache.1m.8", 3), sides.order("abcdef", "lmcache.1m.8", 3))
+
+    def test_all_are_run_once(self):
+        self.assertEqual(sorted(sides.order({"b": 1, "a": 2}, "lmcache.1m.8", 1)), ["a", "b"])
+
+    def test_nobody_always_follows_the_same_one(self):
+        for part in sides.PARTS:
+            names = [side.name for side in part.sides]
+            orders = [sides.order(names, case.name, pair) for case in part.cases for pair in range(1, report.ENOUGH + 1)]
+            for name in names:
+                before = [found[found.index(name) - 1] if found[0] != name else None for found in orders]
+                self.assertLess(max(map(before.count, before)), len(orders) * 0.6, (part.name, name))
+
+
 class PictureTest(unittest.TestCase):
     def test_gnuplot_makes_it(self):
         rows = compare([2], [1]) + compare([3], [1], case="lmcache.1m.1", their_name="fs_native", size=MIB)
