@@ -17,7 +17,7 @@ ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), *[".."] * 5))
 # kvctxd ends with the shell, and nothing else takes for ever
 BEGIN = """set -em
 trap 'kill %1 2> /dev/null || :' EXIT
-python() { timeout 150 "$PYTHON" "$@"; }
+python() { timeout 600 "$PYTHON" "$@"; }
 """
 
 
