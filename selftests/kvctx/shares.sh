@@ -113,7 +113,7 @@ check "stores: she does" share 75 store
 waits=$(stat_of turn_waits)
 check "there was no other way than to wait" test "$waits" -gt 0
 
-check "alone he gets what the device has" paced randread read 12000000 250000000
+check "alone he gets what the device has" paced randread read 12500000 250000000
 check "4 MiB a second are enough for bob" kvctxctl tenant set t bob --bandwidth 4M
 seconds=10 check "loads are no more, and no less" paced randread read $((3984588 - 13107)) $((4404019 + 13107))
 seconds=10 check "neither are stores" paced write write $((3984588 - 13107)) $((4404019 + 13107))
