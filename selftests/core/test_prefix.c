@@ -435,6 +435,31 @@ static void removed_tenant(void **state)
 	assert_int_equal(rig_stats(r).moved_pages, 0);
 }
 
+/* Though the young are worth more than the old: what hardly ever comes back is not worth to be written again. */
+static void what_hardly_returns_is_not_moved(void **state)
+{
+	struct rig *r = rig_segments(40);
+	struct prompt t;
+	u64 moved = 0;
+	u32 i;
+
+	(void)state;
+	for (i = 0; i < 6000; i++) {
+		if (i == 3000)
+			moved = rig_stats(r).moved_pages;
+		/* one of 200 is continued soon */
+		t = row(1000 + 16 * i, 4);
+		serve(r, &t);
+		if (i % 200)
+			continue;
+		extend(&t, 1000 + 16 * i + 8, 4);
+		serve(r, &t);
+	}
+	assert_true(rig_stats(r).segments_reclaimed > 100);
+	assert_int_equal(rig_stats(r).moved_pages, moved);
+	rig_free(r);
+}
+
 /* What was stored just now stays, though all else is worth more. */
 static void newest_stays(void **state)
 {
@@ -1062,6 +1087,7 @@ static const struct CMUnitTest prefix_tests[] = {
 	TEST(ends_first),
 	TEST(ends_apart),
 	TEST(removed_tenant),
+	cmocka_unit_test(what_hardly_returns_is_not_moved),
 	TEST(newest_stays),
 	TEST(forgotten),
 	TEST(worth_of_ages),

@@ -20,6 +20,7 @@
 #define FAR		2U	/* so many times as dear as the last that went: surveyed in one of ROUNDS turns only */
 #define ROUNDS		6U
 #define BEHIND		4U	/* so many pages behind others count as one that is here */
+#define LEAST		4096U	/* what is worth less is never moved: one return while the capacity is written 16 times */
 
 /* How many floors a member with @nr_segs segments has */
 u32 kvc_victim_floors(u32 nr_segs)
@@ -241,12 +242,17 @@ static void survey(struct kvc_member *m, const struct kvc_seg *seg, u32 nr, stru
 	sort_parts(s);
 }
 
-/* What a page has to be worth to be moved: the dearer the less credit is left. Unless it is a stray nobody loaded. */
+/*
+ * What a page has to be worth more than to be moved: the dearer the less credit is left. Unless it is a stray nobody
+ * loaded. Nothing is before there is a price.
+ */
 static u64 threshold(const struct kvc_member *m, u32 budget)
 {
 	u64 most = (u64)KVC_CREDIT_SEGMENTS * m->pool->seg_blocks;
 
-	return m->reclaim.price * (15 * most - 9 * min_t(u64, budget, most)) / (5 * most);
+	if (!m->reclaim.price)
+		return U64_MAX;
+	return max_t(u64, m->reclaim.price * (15 * most - 9 * min_t(u64, budget, most)) / (5 * most), LEAST);
 }
 
 /*
@@ -267,7 +273,7 @@ static u64 cost_of(const struct kvc_member *m, struct kvc_survey *s, u32 budget,
 		if (!part->pages)
 			continue;
 		each = part->blocks / part->pages;
-		if (part->fresh || (least && part->gain > least && part->own_class != KVC_CLASS_STRAY && !part->rest))
+		if (part->fresh || (part->gain > least && part->own_class != KVC_CLASS_STRAY && !part->rest))
 			part->moved = min(left / each, part->pages);
 		left -= part->moved * each;
 		room -= part->moved * each;
