@@ -170,7 +170,7 @@ check-mutations:
 	@selftests/mutations selftests/core/mutate.sh selftests/kvctx/crash-process-mutate selftests/kvctx/crash-mutate
 
 test:
-	@selftests/all deps setup guest checkprogs --together check-vm check-kmod $(CHECKS_ALL) check-insn check-crash check-demo \
+	@selftests/all deps --together guest checkprogs --apart --together check-vm check-kmod $(CHECKS_ALL) check-insn check-crash check-demo \
 		--apart $(KERNELS:%=check-guest-%)
 
 try:

@@ -108,9 +108,22 @@ put_modules() {
 	rm -rf "$all"
 }
 
+# What debuggers want is most of it, and nobody has one there: less to unpack at each boot, and to read at each modprobe.
+# Only ours: modules of the kernel's would lose their signatures.
+strip_products() {
+	local f magic
+
+	{ find "$tree"/usr/bin "$tree"/usr/lib/*.so* "$tree"/kvctx/selftests "$mods"/updates -type f -size +4k 2> /dev/null || :; } |
+		while read -r f; do
+			read -r -n 4 magic < "$f" 2> /dev/null || :
+			[ "$magic" != $'\177ELF' ] || strip -g "$f"
+		done
+}
+
 put_products
 put_libraries
 put_modules
+strip_products
 {
 	cat "$base.cpio"
 	(cd "$tree" && find . -mindepth 1 | sort | cpio -o -H newc --quiet)
