@@ -254,7 +254,8 @@ memory-hides@kmod/core/log/recover.c@s/bool hides = hides_tomb(e);/bool hides = 
 memory-tombs@kmod/core/index/entry.c@s/if (eb->e\[i\].state != KVC_E_DEAD)/if (0 \&\& eb->e[i].state)/@tombstones are dropped with the pages beside them
 order-age@kmod/core/log/reclaim.c@s/seg->open_seq < oldest->open_seq/seg->open_seq > oldest->open_seq/@the youngest goes where the oldest should
 order-leased@kmod/core/log/segment.c@/^bool kvc_seg_evictable/,/^}/s/ \&\& !os_atomic_read(&seg->leases)//@leased segments are chosen
-prefix-moves@kmod/core/policy/victim.c@s/(least \&\& part->gain > least /(0 \&\& part->gain > least /@nothing is rewritten but what was loaded lately
+prefix-moves@kmod/core/policy/victim.c@s/|| (part->gain > least /|| (0 \&\& part->gain > least /@nothing is rewritten but what was loaded lately
+prefix-least@kmod/core/policy/victim.c@s/\(5 \* most), \)LEAST);/\10);/@what hardly ever returns is rewritten
 quota-full@kmod/core/policy/quota.c@s/return h.bytes + os_atomic64_read(&s->pending) >= quota ||/return false \&\&/@no tenant is ever at its quota
 quota-pending@kmod/core/policy/quota.c@s/ + os_atomic64_read(&s->pending) >= quota/ >= quota/@stores under way do not count for a quota
 quota-lost@kmod/core/policy/quota.c@s/^\t\tif (READ_ONCE(p->members\[i\].offline))/\t\th.bytes += os_atomic64_read(\&stock->bytes);\n&/;s/^\t\th.bytes += .*stock->bytes);$/\t\t;/@pages on lost members count for reserves
