@@ -168,14 +168,20 @@ static int room_make(struct socket_file *s, struct socket_room *room, uint64_t b
 	return 0;
 }
 
-/* Once; others wait for it */
-static int stage_make(struct socket_file *s)
+/* Rooms of the stage until there are so many; others wait for it */
+static int stage_make(struct socket_file *s, uint32_t rooms)
 {
+	struct socket_room room;
 	int err = 0;
 
 	pthread_mutex_lock(&s->stage_lock);
-	if (!s->stage.map)
-		err = room_make(s, &s->stage, STAGE_BYTES);
+	while (!err && s->nr_rooms < rooms) {
+		err = room_make(s, &room, STAGE_BYTES);
+		pthread_mutex_lock(&s->lock);
+		if (!err)
+			s->stage[s->nr_rooms++] = room;
+		pthread_mutex_unlock(&s->lock);
+	}
 	pthread_mutex_unlock(&s->stage_lock);
 	return err;
 }
@@ -189,6 +195,19 @@ static struct socket_local **local_find(struct socket_file *s, uint32_t id)
 	while (*link && (*link)->id != id)
 		link = &(*link)->next;
 	return link;
+}
+
+/* How many rooms of the stage all local memory would fill when there are so many bytes more of it */
+static uint32_t local_rooms(struct socket_file *s, uint64_t bytes)
+{
+	uint64_t rooms;
+
+	pthread_mutex_lock(&s->lock);
+	for (const struct socket_local *l = s->locals; l; l = l->next)
+		bytes += l->length;
+	pthread_mutex_unlock(&s->lock);
+	rooms = bytes / STAGE_BYTES;
+	return rooms > STAGE_ROOMS ? STAGE_ROOMS : (uint32_t)rooms;
 }
 
 static int local_add(struct socket_file *s, struct kvctx_mem_register *arg)
@@ -231,8 +250,12 @@ int kvs_register(struct socket_file *s, struct kvctx_mem_register *arg)
 		if (kvs_gone(s))
 			return -ENODEV;
 		/* not by the first operation, which would be late by that */
-		ret = stage_make(s);
-		return ret ? ret : local_add(s, arg);
+		ret = stage_make(s, 1);
+		if (ret)
+			return ret;
+		/* as many as there is memory for */
+		stage_make(s, local_rooms(s, arg->length));
+		return local_add(s, arg);
 	}
 	if (fd < 0)
 		return fd;
@@ -273,12 +296,14 @@ static void room_free(struct socket_room *room)
 	room->map = NULL;
 }
 
-/* So many units in one piece; UINT32_MAX: there are none. Lock held */
+/* So many units in one piece of one room; UINT32_MAX: there are none. Lock held */
 static uint32_t stage_take(struct socket_file *s, uint32_t nr)
 {
 	uint32_t run = 0;
 
-	for (uint32_t i = 0; i < STAGE_UNITS; i++) {
+	for (uint32_t i = 0; i < s->nr_rooms * STAGE_UNITS; i++) {
+		if (i % STAGE_UNITS == 0)
+			run = 0;
 		run = s->stage_used[i] ? 0 : run + 1;
 		if (run < nr)
 			continue;
@@ -325,7 +350,7 @@ static int stage_enter(struct socket_file *s, struct record *r, uint64_t bytes)
 
 	if (bytes > STAGE_BYTES)
 		return hall_enter(s, r, bytes);
-	err = stage_make(s);
+	err = stage_make(s, 1);
 	if (err)
 		return err;
 	pthread_mutex_lock(&s->lock);
@@ -386,10 +411,10 @@ static int stage_check(struct socket_file *s, struct record *r, uint64_t length,
 
 static uint8_t *record_room(struct socket_file *s, const struct record *r, uint32_t *id, uint64_t *offset)
 {
-	const struct socket_room *room = r->unit == HALL ? &s->hall : &s->stage;
+	const struct socket_room *room = r->unit == HALL ? &s->hall : &s->stage[r->unit / STAGE_UNITS];
 
 	*id = room->id;
-	*offset = r->unit == HALL ? 0 : (uint64_t)r->unit * STAGE_UNIT;
+	*offset = r->unit == HALL ? 0 : (uint64_t)(r->unit % STAGE_UNITS) * STAGE_UNIT;
 	return room->map + *offset;
 }
 
@@ -526,6 +551,7 @@ void kvs_mem_free(struct socket_file *s)
 		s->locals = l->next;
 		free(l);
 	}
-	room_free(&s->stage);
+	for (uint32_t i = 0; i < s->nr_rooms; i++)
+		room_free(&s->stage[i]);
 	room_free(&s->hall);
 }

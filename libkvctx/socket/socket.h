@@ -21,8 +21,9 @@
  *   far ring	the completion ring that the daemon shares with us
  *   near ring	the caller's: memory of this process. Completions are moved there when somebody looks
  *   local	of registered memory: the daemon cannot map it
- *   stage	a memfd of ours that the daemon maps: operations on local memory move pages from and to a part of it, and we
- *		copy. Their completions say STAGED
+ *   stage	rooms, memfds of ours that the daemon maps: operations on local memory move pages from and to a part of one,
+ *		and we copy. Their completions say STAGED. Registrations make them, as many as what they register
+ *		would fill; with 32 MiB alone a device would run dry while pages of some MiB are copied
  *   record	an operation from SUBMIT until its completion is in the near ring; by number
  *   wire name	of a record: its number and how often that was used before, so that CANCEL names no other one
  *
@@ -47,9 +48,10 @@
 #include "sys.h"
 #include "wire.h"
 
-#define STAGE_BYTES	(32U << 20)
+#define STAGE_BYTES	(32U << 20)	/* of a room */
+#define STAGE_ROOMS	4U
 #define STAGE_UNIT	(32U << 10)
-#define STAGE_UNITS	(STAGE_BYTES / STAGE_UNIT)
+#define STAGE_UNITS	(STAGE_BYTES / STAGE_UNIT)	/* of a room; a unit's number tells the room, too */
 
 #define LOCAL_ID	(1U << 20)	/* ids of local memory; the daemon gives small ones */
 
@@ -100,8 +102,8 @@ struct socket_file {
 	bool gone;			/* the daemon; atomically */
 	struct wire_limits limits;
 	pthread_mutex_t call;		/* one request and its reply */
-	pthread_mutex_t stage_lock;	/* making the stage; above the others */
-	struct socket_room stage;
+	pthread_mutex_t stage_lock;	/* making rooms of the stage; above the others */
+	struct socket_room stage[STAGE_ROOMS];
 	struct socket_room hall;	/* of who has hall_used */
 
 	/* since SETUP */
@@ -128,7 +130,8 @@ struct socket_file {
 	struct socket_local *locals;
 	uint32_t nr_locals, next_local;
 	bool hall_used;
-	uint8_t stage_used[STAGE_UNITS];
+	uint32_t nr_rooms;		/* of the stage: those that are there */
+	uint8_t stage_used[STAGE_ROOMS * STAGE_UNITS];
 };
 
 /* wire.c */

@@ -48,7 +48,8 @@ static void ids_of_local_memory(void **state)
 	uint32_t first, second, third;
 
 	(void)state;
-	file.stage.map = &stage;
+	file.stage[0].map = &stage;
+	file.nr_rooms = 1;
 	first = register_memory(a, 4096);
 	second = register_memory(b, 4096);
 	assert_int_not_equal(first, second);

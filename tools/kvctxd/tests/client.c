@@ -11,6 +11,8 @@
  *	call		one synchronous call when told; prints its result
  *	busy		stores and loads until it is killed
  *	ways		pages in memory that the daemon maps are not copied, others are; prints the flags of each
+ *	deep N		64 pages of 1 MiB, all at once, in N MiB of memory that the daemon cannot map; prints how many rooms the
+ *			stage has
  *	huge		registers 4 MiB that lie as huge pages do; prints how much of it is in such pages then, or that the
  *			kernel has none for it
  *	threads N	so many threads with calls of their own
@@ -176,6 +178,59 @@ static uint8_t *shared_memory(size_t bytes)
 		return NULL;
 	p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	return p == MAP_FAILED ? NULL : p;
+}
+
+static int rooms_of_the_stage(void)
+{
+	FILE *f = fopen("/proc/self/maps", "r");
+	char line[512];
+	int nr = 0;
+
+	while (f && fgets(line, sizeof(line), f))
+		nr += !!strstr(line, "memfd:kvctx-stage");
+	if (f)
+		fclose(f);
+	return nr;
+}
+
+static int deep(size_t mib)
+{
+	const uint32_t nr = 64, bytes = 1 << 20;
+	struct kvctx_key *keys = calloc(nr, sizeof(*keys));
+	uint32_t *lens = calloc(nr, sizeof(*lens)), id;
+	int32_t *res = calloc(nr, sizeof(*res));
+	void **addrs = calloc(nr, sizeof(*addrs));
+	uint8_t *p = malloc(mib * bytes), *want = malloc(bytes);
+	struct kvctx_batch b = { .size = sizeof(b), .nr = nr, .keys = keys, .addrs = addrs, .lens = lens, .res = res };
+	int64_t stored, loaded;
+	uint32_t wrong = 0;
+
+	for (uint32_t i = 0; i < nr; i++) {
+		keys[i] = key_of(3000 + i);
+		addrs[i] = p + (size_t)i * bytes;
+		lens[i] = bytes;
+		fill(addrs[i], bytes, i);
+	}
+	if (kvctx_mem_register(ctx, p, mib * bytes, &id))
+		return 1;
+	b.opcode = KVCTX_OP_STORE;
+	stored = kvctx_batch_run(ctx, &b);
+	memset(p, 0, (size_t)nr * bytes);
+	b.opcode = KVCTX_OP_LOAD;
+	loaded = kvctx_batch_run(ctx, &b);
+	for (uint32_t i = 0; i < nr; i++) {
+		fill(want, bytes, i);
+		wrong += !!memcmp(addrs[i], want, bytes);
+	}
+	printf("stored: %lld loaded: %lld wrong: %u rooms: %d\n", (long long)stored, (long long)loaded, wrong,
+	       rooms_of_the_stage());
+	free(keys);
+	free(lens);
+	free(res);
+	free(addrs);
+	free(p);
+	free(want);
+	return 0;
 }
 
 /* Of the memory mapped at @p */
@@ -379,7 +434,7 @@ int main(int argc, char **argv)
 	ret = !strcmp(verb, "store") ? store(n) : !strcmp(verb, "check") ? check(n) :
 	      !strcmp(verb, "wait") ? wait_for_loads(false) : !strcmp(verb, "poll") ? wait_for_loads(true) :
 	      !strcmp(verb, "call") ? call() : !strcmp(verb, "busy") ? (busy(), 1) : !strcmp(verb, "ways") ? ways() :
-	      !strcmp(verb, "huge") ? huge() : !strcmp(verb, "threads") ? threads(n) :
+	      !strcmp(verb, "deep") ? deep(n) : !strcmp(verb, "huge") ? huge() : !strcmp(verb, "threads") ? threads(n) :
 	      !strcmp(verb, "readers") ? readers() : 2;
 	kvctx_close(ctx);
 	return ret;

@@ -150,13 +150,13 @@ class Daemon:
         return len(os.listdir(f"/proc/{self.process.pid}/task"))
 
 
-def client(daemon, *args, **more):
-    return subprocess.Popen([*daemon.program("test/kvctxd-client"), daemon.node(), *args], stdin=subprocess.PIPE,
+def client(daemon, *args, node=None, **more):
+    return subprocess.Popen([*daemon.program("test/kvctxd-client"), node or daemon.node(), *args], stdin=subprocess.PIPE,
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **more)
 
 
-def run_client(daemon, *args):
-    out, _ = client(daemon, *args).communicate(timeout=120)
+def run_client(daemon, *args, node=None):
+    out, _ = client(daemon, *args, node=node).communicate(timeout=120)
     return out.split("\n")[:-1]
 
 
@@ -1418,6 +1418,18 @@ def test_memory_of_events_is_limited(daemon):
 def test_ways_of_memory(daemon):
     expect(["shared: store 0 load 0x1", "part: store 0 load 0x1", "heap: store 0x4 load 0x5", "long: store 0x4 load 0x5",
             "again: store 0x4 load 0x5", "nameless: store 0x4 load 0x5"], run_client(daemon, "ways"))
+
+
+def test_rooms_of_the_stage(daemon):
+    """As many as the memory would fill that is copied on its way, as far as the tenant has as much."""
+    def rooms(mib, tenant=TENANT):
+        said, = run_client(daemon, "deep", str(mib), node=daemon.node(tenant))
+        expect("stored: 64 loaded: 64 wrong: 0 rooms", said.rpartition(":")[0])
+        return int(said.split()[-1])
+
+    daemon.ctl("tenant", "add", "kv0", "small", "--max-pinned", "40M")
+    expect([2, 3, 4, 4], [rooms(mib) for mib in (64, 100, 128, 256)])
+    expect(1, rooms(128, "small"))
 
 
 def test_registered_memory_is_in_huge_pages(daemon):
