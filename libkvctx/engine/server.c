@@ -81,6 +81,17 @@ static int server_poll_fd(struct kvctx_file *f)
 	return kve_cq_pollfd(server_session(f));
 }
 
+uint64_t kve_share_pinned_max(struct kvctx_file *f)
+{
+	struct kve_session *s = server_session(f);
+	u64 most;
+
+	pthread_mutex_lock(&s->pool->config_lock);
+	most = kvc_super_of(s->pool->core)->limits[s->slot].pinned;
+	pthread_mutex_unlock(&s->pool->config_lock);
+	return most;
+}
+
 struct kvctx_tally *kve_share_tally(struct kve_pool *p, uint32_t slot)
 {
 	return kve_tally_get(p, slot);

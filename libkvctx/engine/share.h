@@ -27,6 +27,9 @@ int kve_share_fd(struct kvctx_file *f, uint64_t offset);
  */
 void kve_share_posted(struct kvctx_file *f, void (*fn)(void *arg), void (*signalled)(void *arg), void *arg);
 
+/* Bytes that the sessions of its tenant may pin together; 0: no limit. Needs no SETUP */
+uint64_t kve_share_pinned_max(struct kvctx_file *f);
+
 struct kve_pool;
 struct kvc_super_key;
 

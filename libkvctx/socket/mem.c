@@ -7,7 +7,7 @@
  * and to it without a copy.
  *
  * Other memory is local: its pages pass through the stage, of which an operation gets units in one piece, or through the
- * hall, which holds one operation that is too long for the stage, and is as large as the longest so far.
+ * hall, which holds one operation that is too long for a room of it, and is as large as the longest so far.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -180,6 +180,8 @@ static int stage_make(struct socket_file *s, uint32_t rooms)
 		pthread_mutex_lock(&s->lock);
 		if (!err)
 			s->stage[s->nr_rooms++] = room;
+		else
+			s->limits.stage_max = s->nr_rooms * STAGE_BYTES;	/* not tried again */
 		pthread_mutex_unlock(&s->lock);
 	}
 	pthread_mutex_unlock(&s->stage_lock);
@@ -197,17 +199,16 @@ static struct socket_local **local_find(struct socket_file *s, uint32_t id)
 	return link;
 }
 
-/* How many rooms of the stage all local memory would fill when there are so many bytes more of it */
+/* How many rooms of the stage all local memory may fill when there are so many bytes more of it */
 static uint32_t local_rooms(struct socket_file *s, uint64_t bytes)
 {
-	uint64_t rooms;
-
 	pthread_mutex_lock(&s->lock);
 	for (const struct socket_local *l = s->locals; l; l = l->next)
 		bytes += l->length;
+	if (bytes > s->limits.stage_max)
+		bytes = s->limits.stage_max;
 	pthread_mutex_unlock(&s->lock);
-	rooms = bytes / STAGE_BYTES;
-	return rooms > STAGE_ROOMS ? STAGE_ROOMS : (uint32_t)rooms;
+	return bytes < STAGE_ROOMS * STAGE_BYTES ? (uint32_t)(bytes / STAGE_BYTES) : STAGE_ROOMS;
 }
 
 static int local_add(struct socket_file *s, struct kvctx_mem_register *arg)
@@ -253,7 +254,7 @@ int kvs_register(struct socket_file *s, struct kvctx_mem_register *arg)
 		ret = stage_make(s, 1);
 		if (ret)
 			return ret;
-		/* as many as there is memory for */
+		/* as many as the daemon takes */
 		stage_make(s, local_rooms(s, arg->length));
 		return local_add(s, arg);
 	}
@@ -346,13 +347,9 @@ static int hall_enter(struct socket_file *s, struct record *r, uint64_t bytes)
 static int stage_enter(struct socket_file *s, struct record *r, uint64_t bytes)
 {
 	uint32_t nr = (uint32_t)((bytes + STAGE_UNIT - 1) / STAGE_UNIT), unit;
-	int err;
 
 	if (bytes > STAGE_BYTES)
 		return hall_enter(s, r, bytes);
-	err = stage_make(s, 1);
-	if (err)
-		return err;
 	pthread_mutex_lock(&s->lock);
 	unit = stage_take(s, nr);
 	pthread_mutex_unlock(&s->lock);

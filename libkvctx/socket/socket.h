@@ -23,7 +23,7 @@
  *   local	of registered memory: the daemon cannot map it
  *   stage	rooms, memfds of ours that the daemon maps: operations on local memory move pages from and to a part of one,
  *		and we copy. Their completions say STAGED. Registrations make them, as many as what they register
- *		would fill; with 32 MiB alone a device would run dry while pages of some MiB are copied
+ *		would fill and the daemon allows; with 32 MiB alone a device runs dry while pages of some MiB are copied
  *   record	an operation from SUBMIT until its completion is in the near ring; by number
  *   wire name	of a record: its number and how often that was used before, so that CANCEL names no other one
  *
@@ -48,8 +48,8 @@
 #include "sys.h"
 #include "wire.h"
 
-#define STAGE_BYTES	(32U << 20)	/* of a room */
-#define STAGE_ROOMS	4U
+#define STAGE_BYTES	WIRE_STAGE_MIN	/* of a room */
+#define STAGE_ROOMS	(WIRE_STAGE_MAX / WIRE_STAGE_MIN)
 #define STAGE_UNIT	(32U << 10)
 #define STAGE_UNITS	(STAGE_BYTES / STAGE_UNIT)	/* of a room; a unit's number tells the room, too */
 

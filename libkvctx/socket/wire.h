@@ -69,9 +69,14 @@ struct wire_open {
 	uint32_t flags;				/* O_RDONLY, O_RDWR */
 };
 
+/* Bytes of what a client stages through, which it registers as memory */
+#define WIRE_STAGE_MIN		(32U << 20)
+#define WIRE_STAGE_MAX		(128U << 20)
+
 /* The reply to WIRE_OPEN: limits by which both sides know the lengths of what follows a structure */
 struct wire_limits {
 	uint64_t page_max;			/* bytes */
+	uint64_t stage_max;			/* from WIRE_STAGE_MIN to WIRE_STAGE_MAX */
 	uint32_t chunk_size, segs_max, batch_max, match_max, mem_max, events_max;
 };
 

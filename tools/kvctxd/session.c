@@ -194,12 +194,15 @@ static void session_unlist(struct kvd_session *s)
 	pthread_mutex_unlock(&sessions_lock);
 }
 
+/* A stage beyond the least takes nothing that a limit has for what clients cannot do without */
 static void session_limits(struct kvd_session *s, const struct kvctx_info *info)
 {
+	bool limited = kve_share_pinned_max(s->file) || kvd_registered_max / 16 < WIRE_STAGE_MAX;
+
 	s->limits = (struct wire_limits){
 		.page_max = info->page_len_max, .chunk_size = info->chunk_size, .segs_max = info->segs_max,
 		.batch_max = info->batch_max, .match_max = info->match_max, .mem_max = info->mem_max,
-		.events_max = info->events_max,
+		.events_max = info->events_max, .stage_max = limited ? WIRE_STAGE_MIN : WIRE_STAGE_MAX,
 	};
 }
 

@@ -20,7 +20,7 @@
 #define FAR		2U	/* so many times as dear as the last that went: surveyed in one of ROUNDS turns only */
 #define ROUNDS		6U
 #define BEHIND		4U	/* so many pages behind others count as one that is here */
-#define LEAST		4096U	/* what is worth less is never moved: one return while the capacity is written 16 times */
+#define LEAST		4096U	/* what is worth less is not moved: one return while the capacity is written 16 times */
 
 /* How many floors a member with @nr_segs segments has */
 u32 kvc_victim_floors(u32 nr_segs)
@@ -243,8 +243,8 @@ static void survey(struct kvc_member *m, const struct kvc_seg *seg, u32 nr, stru
 }
 
 /*
- * What a page has to be worth more than to be moved: the dearer the less credit is left. Unless it is a stray nobody
- * loaded. Nothing is before there is a price.
+ * What a page has to be worth more than to be moved, unless it was loaded lately: the dearer the less credit is left.
+ * No worth is enough before there is a price.
  */
 static u64 threshold(const struct kvc_member *m, u32 budget)
 {

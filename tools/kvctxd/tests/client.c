@@ -13,6 +13,7 @@
  *	ways		pages in memory that the daemon maps are not copied, others are; prints the flags of each
  *	deep N		64 pages of 1 MiB, all at once, in N MiB of memory that the daemon cannot map; prints how many rooms the
  *			stage has
+ *	grow		pages of 1 MiB while another thread registers more memory; prints the same
  *	huge		registers 4 MiB that lie as huge pages do; prints how much of it is in such pages then, or that the
  *			kernel has none for it
  *	threads N	so many threads with calls of their own
@@ -193,17 +194,16 @@ static int rooms_of_the_stage(void)
 	return nr;
 }
 
-static int deep(size_t mib)
+/* Store and load @nr pages of 1 MiB at @p, all at once: how many came right, and so both times */
+static uint32_t deep_pages(uint8_t *p, uint32_t nr)
 {
-	const uint32_t nr = 64, bytes = 1 << 20;
+	const uint32_t bytes = 1 << 20;
 	struct kvctx_key *keys = calloc(nr, sizeof(*keys));
-	uint32_t *lens = calloc(nr, sizeof(*lens)), id;
+	uint32_t *lens = calloc(nr, sizeof(*lens)), right = 0;
 	int32_t *res = calloc(nr, sizeof(*res));
 	void **addrs = calloc(nr, sizeof(*addrs));
-	uint8_t *p = malloc(mib * bytes), *want = malloc(bytes);
+	uint8_t *want = malloc(bytes);
 	struct kvctx_batch b = { .size = sizeof(b), .nr = nr, .keys = keys, .addrs = addrs, .lens = lens, .res = res };
-	int64_t stored, loaded;
-	uint32_t wrong = 0;
 
 	for (uint32_t i = 0; i < nr; i++) {
 		keys[i] = key_of(3000 + i);
@@ -211,25 +211,62 @@ static int deep(size_t mib)
 		lens[i] = bytes;
 		fill(addrs[i], bytes, i);
 	}
-	if (kvctx_mem_register(ctx, p, mib * bytes, &id))
-		return 1;
 	b.opcode = KVCTX_OP_STORE;
-	stored = kvctx_batch_run(ctx, &b);
-	memset(p, 0, (size_t)nr * bytes);
-	b.opcode = KVCTX_OP_LOAD;
-	loaded = kvctx_batch_run(ctx, &b);
-	for (uint32_t i = 0; i < nr; i++) {
-		fill(want, bytes, i);
-		wrong += !!memcmp(addrs[i], want, bytes);
+	if (kvctx_batch_run(ctx, &b) == nr) {
+		memset(p, 0, (size_t)nr * bytes);
+		b.opcode = KVCTX_OP_LOAD;
+		kvctx_batch_run(ctx, &b);
+		for (uint32_t i = 0; i < nr; i++) {
+			fill(want, bytes, i);
+			right += !memcmp(addrs[i], want, bytes);
+		}
 	}
-	printf("stored: %lld loaded: %lld wrong: %u rooms: %d\n", (long long)stored, (long long)loaded, wrong,
-	       rooms_of_the_stage());
 	free(keys);
 	free(lens);
 	free(res);
 	free(addrs);
-	free(p);
 	free(want);
+	return right;
+}
+
+static int deep(size_t mib)
+{
+	uint8_t *p = malloc(mib << 20);
+	uint32_t id;
+
+	if (kvctx_mem_register(ctx, p, mib << 20, &id))
+		return 1;
+	printf("right: %u ", deep_pages(p, 64));
+	printf("rooms: %d\n", rooms_of_the_stage());
+	free(p);
+	return 0;
+}
+
+static void *registrar(void *arg)
+{
+	uint8_t *p = arg;
+	uint32_t id;
+
+	for (int i = 1; i < 5; i++)
+		if (kvctx_mem_register(ctx, p + ((size_t)i << 25), 32 << 20, &id))
+			return arg;
+	return NULL;
+}
+
+/* The stage grows while pages pass through it */
+static int grow(void)
+{
+	uint8_t *p = malloc(5UL << 25);
+	pthread_t thread;
+	void *failed;
+	uint32_t id;
+
+	if (kvctx_mem_register(ctx, p, 32 << 20, &id) || pthread_create(&thread, NULL, registrar, p))
+		return 1;
+	printf("right: %u ", deep_pages(p, 32));
+	pthread_join(thread, &failed);
+	printf("right: %u rooms: %d\n", deep_pages(p, 32), failed ? -1 : rooms_of_the_stage());
+	free(p);
 	return 0;
 }
 
@@ -434,7 +471,8 @@ int main(int argc, char **argv)
 	ret = !strcmp(verb, "store") ? store(n) : !strcmp(verb, "check") ? check(n) :
 	      !strcmp(verb, "wait") ? wait_for_loads(false) : !strcmp(verb, "poll") ? wait_for_loads(true) :
 	      !strcmp(verb, "call") ? call() : !strcmp(verb, "busy") ? (busy(), 1) : !strcmp(verb, "ways") ? ways() :
-	      !strcmp(verb, "deep") ? deep(n) : !strcmp(verb, "huge") ? huge() : !strcmp(verb, "threads") ? threads(n) :
+	      !strcmp(verb, "deep") ? deep(n) :
+	      !strcmp(verb, "grow") ? grow() : !strcmp(verb, "huge") ? huge() : !strcmp(verb, "threads") ? threads(n) :
 	      !strcmp(verb, "readers") ? readers() : 2;
 	kvctx_close(ctx);
 	return ret;

@@ -1424,12 +1424,16 @@ def test_rooms_of_the_stage(daemon):
     """As many as the memory would fill that is copied on its way, as far as the tenant has as much."""
     def rooms(mib, tenant=TENANT):
         said, = run_client(daemon, "deep", str(mib), node=daemon.node(tenant))
-        expect("stored: 64 loaded: 64 wrong: 0 rooms", said.rpartition(":")[0])
+        expect("right: 64 rooms", said.rpartition(":")[0])
         return int(said.split()[-1])
 
     daemon.ctl("tenant", "add", "kv0", "small", "--max-pinned", "40M")
     expect([2, 3, 4, 4], [rooms(mib) for mib in (64, 100, 128, 256)])
     expect(1, rooms(128, "small"))
+
+
+def test_tsan_rooms_beside_operations(daemon):
+    expect(["right: 32 right: 32 rooms: 4"], run_client(daemon, "grow"))
 
 
 def test_registered_memory_is_in_huge_pages(daemon):
