@@ -1421,7 +1421,7 @@ def test_ways_of_memory(daemon):
 
 
 def test_rooms_of_the_stage(daemon):
-    """As many as the memory would fill that is copied on its way, as far as the tenant has as much."""
+    """As many as the memory would fill that is copied on its way; one where the tenant has a limit, whatever it leaves."""
     def rooms(mib, tenant=TENANT):
         said, = run_client(daemon, "deep", str(mib), node=daemon.node(tenant))
         expect("right: 64 rooms", said.rpartition(":")[0])
@@ -1429,6 +1429,8 @@ def test_rooms_of_the_stage(daemon):
 
     daemon.ctl("tenant", "add", "kv0", "small", "--max-pinned", "40M")
     expect([2, 3, 4, 4], [rooms(mib) for mib in (64, 100, 128, 256)])
+    expect(1, rooms(128, "small"))
+    daemon.ctl("tenant", "set", "kv0", "small", "--max-pinned", "1G")
     expect(1, rooms(128, "small"))
 
 
