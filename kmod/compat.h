@@ -24,50 +24,45 @@
 #endif
 
 /*
- * io_uring commands. Three things changed between 6.12 and 7.0: importing a registered buffer takes the issue flags,
- * completing with a second result is a call of its own, task work gets a request instead of a command. The last one
- * can be seen by the preprocessor. Can go when 6.12 does.
- *
- * KVCTX_URING_TASK_WORK(name, fn): define @name for io_uring_cmd_do_in_task_lazy(), which calls fn(cmd, issue_flags).
+ * io_uring commands. Three things changed, not in one version: importing a registered buffer takes the issue flags
+ * (between 6.14 and 6.17), completing with a second result is a call of its own, task work gets a request instead of a
+ * command (both between 6.17 and 7.0). Kbuild looks for the first two. Each can go with the last kernel before it.
  */
+static inline int kvctx_uring_import(struct io_uring_cmd *cmd, u64 addr, u32 length, int dir, struct iov_iter *iter,
+				     unsigned int issue_flags)
+{
+#ifdef KVCTX_URING_IMPORT_FLAGS
+	return io_uring_cmd_import_fixed(addr, length, dir, iter, cmd, issue_flags);
+#else
+	return io_uring_cmd_import_fixed(addr, length, dir, iter, cmd);
+#endif
+}
+
+static inline void kvctx_uring_done(struct io_uring_cmd *cmd, s32 res, u64 extra, bool cqe32,
+				    unsigned int issue_flags)
+{
+#ifdef KVCTX_URING_DONE32
+	if (cqe32)
+		io_uring_cmd_done32(cmd, res, extra, issue_flags);
+	else
+		io_uring_cmd_done(cmd, res, issue_flags);
+#else
+	io_uring_cmd_done(cmd, res, extra, issue_flags);
+#endif
+}
+
+/* KVCTX_URING_TASK_WORK(name, fn): define @name for io_uring_cmd_do_in_task_lazy(), it calls fn(cmd, issue_flags). */
 #ifdef IO_URING_CMD_TASK_WORK_ISSUE_FLAGS
 #define KVCTX_URING_TASK_WORK(name, fn)							\
 static void name(struct io_tw_req req, io_tw_token_t token)				\
 {											\
 	fn(io_uring_cmd_from_tw(req), IO_URING_CMD_TASK_WORK_ISSUE_FLAGS);		\
 }
-
-static inline int kvctx_uring_import(struct io_uring_cmd *cmd, u64 addr, u32 length, int dir, struct iov_iter *iter,
-				     unsigned int issue_flags)
-{
-	return io_uring_cmd_import_fixed(addr, length, dir, iter, cmd, issue_flags);
-}
-
-static inline void kvctx_uring_done(struct io_uring_cmd *cmd, s32 res, u64 extra, bool cqe32,
-				    unsigned int issue_flags)
-{
-	if (cqe32)
-		io_uring_cmd_done32(cmd, res, extra, issue_flags);
-	else
-		io_uring_cmd_done(cmd, res, issue_flags);
-}
 #else
 #define KVCTX_URING_TASK_WORK(name, fn)							\
 static void name(struct io_uring_cmd *cmd, unsigned int issue_flags)			\
 {											\
 	fn(cmd, issue_flags);								\
-}
-
-static inline int kvctx_uring_import(struct io_uring_cmd *cmd, u64 addr, u32 length, int dir, struct iov_iter *iter,
-				     unsigned int issue_flags)
-{
-	return io_uring_cmd_import_fixed(addr, length, dir, iter, cmd);
-}
-
-static inline void kvctx_uring_done(struct io_uring_cmd *cmd, s32 res, u64 extra, bool cqe32,
-				    unsigned int issue_flags)
-{
-	io_uring_cmd_done(cmd, res, extra, issue_flags);
 }
 #endif
 

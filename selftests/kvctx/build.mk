@@ -142,6 +142,13 @@ test-debug: debug-kernel
 	@$(MAKE) --no-print-directory guest
 	@selftests/kvctx/run debug
 
+# The module on a kernel that others have built: SERIES=7.3 SUITE=experimental, or of Ubuntu's archive at MIRROR
+.PHONY: check-kernel
+check-kernel: deps guest
+	@selftests/vm/other-kernel "$(SERIES)" "$(SUITE)" $(MIRROR)
+	@kmod/scripts/guest $(GUEST_O)/kmod $(SERIES)
+	@selftests/kvctx/run $(SERIES) $(BOOTS)
+
 .PHONY: check-guest-6.12 check-guest-7.2
 check-guest-6.12 check-guest-7.2: check-guest-%:
 	@selftests/kvctx/run $*

@@ -3,12 +3,9 @@
 #
 # Kernel and initramfs images of a run (sourced by run).
 
-# kernel_lines STORE SERIES: its line of the list of kernels; the debug kernel has a list of its own
+# kernel_lines STORE SERIES: its line of the lists of kernels, of which what was put there later has others
 kernel_lines() {
-	local list=$1/root/etc/kvctx/kernels
-
-	[ "$2" != debug ] || list+=.debug
-	[ ! -e "$list" ] || awk -v s="$2" '$1 == s' "$list"
+	awk -v s="$2" '$1 == s' "$1"/root/etc/kvctx/kernels*
 }
 
 # kernel_version STORE SERIES
