@@ -121,6 +121,7 @@ help:
 	@echo "  make crash-process-mutate  break that engine on purpose and see that fail"
 	@echo "  make check-arm64   the engine and the library on arm64, cross-built and emulated: about three minutes"
 	@echo "  make check-arm64-guest  the module on arm64, with pages of 4 and of 16 KiB, in an emulated machine: a quarter of an hour"
+	@echo "                     (with MIRROR=URL of Ubuntu's archive also with pages of 64 KiB)"
 	@echo "  make hostile-test  tampered pools, attached one after another (N=1000 [SEED=])"
 	@echo "  make cuda          the CUDA kernel and example, where nvcc is"
 	@echo "  make check-gpu     these, and CUDA tensors of torch, on a machine with a GPU (PYTHON=one with torch; GPU=speed)"

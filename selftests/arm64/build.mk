@@ -6,7 +6,7 @@
 check-arm64:
 	@selftests/arm64/run $(O) $(LIB_TESTS)
 
-# The module there, in an emulated machine: see guest
+# The module there, in an emulated machine: see guest. SUITE is of Ubuntu's archive at MIRROR
 .PHONY: check-arm64-guest
 check-arm64-guest:
-	@selftests/arm64/guest $(O)
+	@MIRROR='$(MIRROR)' SUITE='$(or $(SUITE),resolute)' selftests/arm64/guest $(O)
