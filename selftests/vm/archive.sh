@@ -13,7 +13,7 @@ without=(--exclude="$drivers/drivers/gpu" --exclude="$drivers/drivers/media" --e
 
 # archive DIR ARCHITECTURE SOURCE-LINE: apt's directories below DIR, and the lists of that source
 archive() {
-	mkdir -p "$1/lists/partial" "$1/cache/archives/partial"
+	mkdir -p "$1/lists/partial" "$1/cache/archives/partial" || return
 	echo "$3" > "$1/sources.list"
 	apt_fetch_options > "$1/apt.conf"
 	cat >> "$1/apt.conf" <<-CONF
@@ -33,20 +33,16 @@ archive() {
 
 # debian_archive DIR ARCHITECTURE SUITE: of this machine's mirror
 debian_archive() {
-	local mirror
+	local source
 
 	apt_refresh_if_empty
-	mirror=${KVCTX_MIRROR:-$(mirror_of Debian)}
-	[ -n "$mirror" ] || die "apt knows no Debian archive on this machine: set KVCTX_MIRROR to its address"
-	archive "$1" "$2" "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $3 main"
+	source=$(apt_sources "$3") && archive "$1" "$2" "$source"
 }
 
 # ubuntu_archive DIR ARCHITECTURE SUITE MIRROR
 ubuntu_archive() {
-	debian_archive "$1/keys" amd64 trixie
-	fetch "$1/keys" ubuntu-keyring
-	unpack "$1/keys" "$1/keyring"
-	archive "$1" "$2" "deb [signed-by=$1/keyring/usr/share/keyrings/ubuntu-archive-keyring.gpg] $4 $3 main"
+	debian_archive "$1/keys" amd64 trixie && fetch "$1/keys" ubuntu-keyring && unpack "$1/keys" "$1/keyring" &&
+		archive "$1" "$2" "deb [signed-by=$1/keyring/usr/share/keyrings/ubuntu-archive-keyring.gpg] $4 $3 main"
 }
 
 # names DIR PREFIX: of the packages that begin with it
@@ -54,15 +50,14 @@ names() { APT_CONFIG=$1/apt.conf apt-cache pkgnames "$2"; }
 
 # fetch DIR PACKAGE...: into DIR/debs
 fetch() {
-	mkdir -p "$1/debs"
-	(cd "$1/debs" && APT_CONFIG=$1/apt.conf apt-get -qq download "${@:2}")
+	mkdir -p "$1/debs" && (cd "$1/debs" && APT_CONFIG=$1/apt.conf apt-get -qq download "${@:2}")
 }
 
 # unpack DIR TREE: what was fetched
 unpack() {
 	local deb
 
-	mkdir -p "$2"
+	mkdir -p "$2" || return
 	for deb in "$1"/debs/*.deb; do
 		dpkg-deb --fsys-tarfile "$deb" | tar -x -C "$2" "${without[@]}" || return
 	done
