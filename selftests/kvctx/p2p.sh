@@ -166,12 +166,15 @@ show=$(kvctxctl pool show t)
 echo "$show" | sed 's/^/# /'
 route='[0-9]+'
 [ $far = 0 ] || route='no route'
-check "pool show has the matrix of paths" grep -qE "^$peer +[1-9][0-9]* +$route +no queue +no queue +$route\$" <<< "$show"
+head=$route far_head=$far
+# what multipath makes of two paths takes no peer memory in Linux 7.0; in 7.2 it does
+printf '%s\n' 7.2 "$(uname -r)" | sort -VC || { head='no queue' far_head=1; }
+check "pool show has the matrix of paths" grep -qE "^$peer +[1-9][0-9]* +$route +no queue +no queue +$head\$" <<< "$show"
 check "and why members take no peer memory" grep -qx "${tcp#/dev/}: NVMe/TCP takes no peer memory" <<< "$show"
 check "for a null_blk device as well" grep -qx "${null#/dev/}: takes no peer memory" <<< "$show"
 [ $far = 0 ] ||
 	check "and which have no switch in common" grep -qx "$peer: no common switch with ${beside#/dev/}" <<< "$show"
-KVCTX_PATHS="0 $far 1 1 $far"
+KVCTX_PATHS="0 $far 1 1 $far_head"
 kind=$model
 program p2p
 if [ $far != 0 ]; then
