@@ -139,7 +139,8 @@ help:
 	@echo "  make               programs, libraries and, where kernel headers are installed, the module"
 	@echo "  make install       to PREFIX=$(PREFIX); DESTDIR is honoured"
 	@echo "  make uninstall     takes the same files away again"
-	@echo "  make deb           Debian packages, to build/deb: kvctx-dkms kvctx-tools libkvctx0 libkvctx-dev python3-kvctx"
+	@echo "  make deb           Debian packages, to build/deb: kvctx-dkms kvctx-tools libkvctx0 libkvctx-dev python3-kvctx;"
+	@echo "                     with FIO_SRC=DIR, where a fio was built, kvctx-fio for that fio"
 	@echo "  make check-packages  those in a Debian of their own, in a virtual machine: installed, rebooted, a newer kernel, removed"
 	@echo "  make rpm           RPM packages, to build/rpm"
 	@echo "  make dist          the sources of this commit, to build/kvctx-$(VERSION).tar.xz"
@@ -186,7 +187,7 @@ install: programs $(INSTALLS) $(if $(NATIVE_MODULE),modules_install)
 
 deb:
 	@selftests/deps deb
-	@debian/packages $(VERSION) $(O)/deb
+	@$(if $(FIO_SRC),DEB_BUILD_PROFILES=pkg.kvctx.fio FIO_SRC="$(abspath $(FIO_SRC))") debian/packages $(VERSION) $(O)/deb
 
 # The same list of files, from an installation elsewhere; folders go that only we have
 uninstall:

@@ -26,6 +26,6 @@ chroot "$root" sh -ec 'cd /usr/local/src/fio
 		--disable-http --disable-gfapi --disable-pmem > configure.log
 	make -j"$(nproc)" fio > build.log
 	strip -o /usr/local/bin/fio fio
-	find . -type f ! -name "*.h" -delete
+	find . -type f ! -name "*.h" ! -name FIO-VERSION-FILE -delete
 	find . -type d -empty -delete'
 chroot "$root" fio --version
