@@ -115,6 +115,7 @@ help:
 	@echo "  make crash-test    guests under load are killed, and what they flushed has to be there (N=200 [SEED=])"
 	@echo "  make crash-process the engine in a process, or in kvctxd, is killed instead (N=500 [SEED=])"
 	@echo "  make test-debug    the module on a kernel that is built with KASAN, lockdep and fault injection: about an hour"
+	@echo "  make test-kcsan    the module on a kernel that is built with KCSAN, which finds data races [BOOTS='control tcp']"
 	@echo "  make check-kernel SERIES=7.3 SUITE=experimental [MIRROR=URL] [BOOTS='control tcp']"
 	@echo "                     the module on a kernel of another suite of Debian, or of Ubuntu's archive at MIRROR: 20 minutes"
 	@echo "  make crash-mutate  break the module on purpose and see that fail"

@@ -142,6 +142,13 @@ test-debug: debug-kernel
 	@$(MAKE) --no-print-directory guest
 	@selftests/kvctx/run debug
 
+# Data races: KASAN excludes what finds them
+.PHONY: test-kcsan
+test-kcsan: deps guest
+	@selftests/vm/debug-kernel kcsan
+	@kmod/scripts/guest $(GUEST_O)/kmod kcsan
+	@selftests/kvctx/run kcsan $(BOOTS)
+
 # The module on a kernel that others have built: SERIES=7.3 SUITE=experimental, or of Ubuntu's archive at MIRROR
 .PHONY: check-kernel
 check-kernel: deps guest

@@ -5,6 +5,7 @@
 # usage: build.sh ROOT     (MMDEBSTRAP_APT_CONFIG is set by mmdebstrap)
 # In the environment:
 #   KVCTX_DEBUG_BASE     version of the kernel to be built, e.g. 7.2.12; its newest point release when it is gone
+#   KVCTX_DEBUG_KIND     debug, or kcsan: config.kcsan over config
 #   KVCTX_DEBUG_SUFFIX   what is appended to its version
 #   KVCTX_DEBUG_OUT      directory outside of ROOT that gets version, modules/ (with vmlinuz) and headers/
 #
@@ -59,12 +60,17 @@ compare_config() {
 				! grep -q "^${name%% *}=" "$src/.config" ;;
 			*) true ;;
 		esac || { bad=1; say "config does not hold: $line" >&2; }
-	done < "$here/config"
+	done < "$src/kvctx.config"
 	return $bad
 }
 
+# Of two lines about the same the later one holds
 configure() {
-	cp "$here/config" "$src/kvctx.config"
+	local over=$here/config.$KVCTX_DEBUG_KIND
+
+	[ -e "$over" ] || over=/dev/null
+	tac "$over" "$here/config" | awk 'match($0, /CONFIG_[A-Z0-9_]+/) && !seen[substr($0, RSTART, RLENGTH)]++' \
+		> "$src/kvctx.config"
 	echo "CONFIG_LOCALVERSION=\"$KVCTX_DEBUG_SUFFIX\"" >> "$src/kvctx.config"
 	inside make -s tinyconfig
 	inside scripts/kconfig/merge_config.sh -m .config kvctx.config > "$src/merge.log"
@@ -72,8 +78,9 @@ configure() {
 	compare_config
 }
 
+# The kernel's own races are not ours: KCSAN watches what modules are built later
 build() {
-	inside make -s -j"$(nproc)" bzImage modules
+	inside make -s -j"$(nproc)" KCSAN_SANITIZE=n bzImage modules
 }
 
 # What the guest needs, and what modules are built against
