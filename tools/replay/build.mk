@@ -3,13 +3,12 @@
 # kvctx-replay: the program, its manual page and its tests.
 
 REPLAY_OBJ	:= $(O)/obj/tools/replay
-REPLAY_FILES	:= content generate hist loads main options outfile pagegrain player plot progress report session simpool \
-		   simreport simulate stats trace
-REPLAY_OBJS	:= $(REPLAY_FILES:%=$(REPLAY_OBJ)/%.o) $(O)/obj/tools/common/size.o
-REPLAY_UNITS	:= content hist trace generate loads options pagegrain simpool
+REPLAY_FILES	:= hist main options pagegrain player plot report session simpool simreport simulate stats
+REPLAY_OBJS	:= $(REPLAY_FILES:%=$(REPLAY_OBJ)/%.o) $(O)/lib/libworkload.a
+REPLAY_UNITS	:= hist options pagegrain simpool
 REPLAY_TESTS	:= $(REPLAY_UNITS:%=$(O)/test/replay-%)
 # The whole program over a tenant in memory instead of the library
-REPLAY_FAKE	:= $(O)/test/kvctx-replay-fake
+REPLAY_FAKE	:= $(O)/test/fake/kvctx-replay
 REPLAY_FAKES	:= $(REPLAY_OBJ)/tests/fake_kvctx.o $(REPLAY_OBJ)/tests/fake_store.o
 
 PROGRAMS	+= $(O)/bin/kvctx-replay
@@ -18,15 +17,15 @@ ASAN_PROGS	+= $(REPLAY_TESTS) $(REPLAY_FAKE)
 CHECKS		+= check-replay
 INSTALLS	+= install-replay
 
-$(REPLAY_OBJ)/%.o: OBJ_CFLAGS = -Itools/replay -Ilibkvctx $(call pkg,json-c)
-$(REPLAY_OBJ)/simpool.o $(REPLAY_OBJ)/tests/test_simpool.o: OBJ_CFLAGS := -Itools/replay $(KVC_CORE_CFLAGS)
+$(REPLAY_OBJ)/%.o: OBJ_CFLAGS = -Itools/workload -Itools/workload/tests -Itools/replay -Ilibkvctx $(call pkg,json-c)
+$(REPLAY_OBJ)/simpool.o $(REPLAY_OBJ)/tests/test_simpool.o: OBJ_CFLAGS := -Itools/workload -Itools/workload/tests -Itools/replay $(KVC_CORE_CFLAGS)
 
 $(O)/bin/kvctx-replay: $(REPLAY_OBJS) $(O)/lib/libkvctx.so $(KVC_CORE_LIB)
 	@mkdir -p $(@D)
 	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) $(RPATH) -o $@ $(REPLAY_OBJS) \
 		-L$(O)/lib -lkvctx $(KVC_CORE_LIB) $(call pkglibs,json-c) $(KVC_CORE_LIBS)
 
-$(REPLAY_FAKE): $(REPLAY_OBJS) $(REPLAY_FAKES) $(KVC_CORE_LIB)
+$(REPLAY_FAKE): $(REPLAY_FAKES) $(REPLAY_OBJS) $(KVC_CORE_LIB)
 	@mkdir -p $(@D)
 	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) -o $@ $^ $(call pkglibs,json-c) $(KVC_CORE_LIBS)
 
@@ -34,7 +33,7 @@ $(REPLAY_FAKE): $(REPLAY_OBJS) $(REPLAY_FAKES) $(KVC_CORE_LIB)
 $(O)/test/replay-simpool: REPLAY_WRAP := kvc_match kvc_load_begin kvc_store_begin
 
 $(REPLAY_TESTS): $(O)/test/replay-%: $(REPLAY_OBJ)/tests/test_%.o \
-		 $(patsubst %,$(REPLAY_OBJ)/%.o,content generate hist loads options pagegrain simpool stats trace) $(O)/obj/tools/common/size.o $(KVC_CORE_LIB)
+		 $(patsubst %,$(REPLAY_OBJ)/%.o,hist options pagegrain simpool stats) $(O)/lib/libworkload.a $(KVC_CORE_LIB)
 	@mkdir -p $(@D)
 	$(Q_LD)$(CC) $(KVCTX_LDFLAGS) $(LDFLAGS) $(REPLAY_WRAP:%=-Wl,--wrap=%) -o $@ $^ $(call pkglibs,cmocka json-c) \
 		$(KVC_CORE_LIBS)
@@ -43,7 +42,8 @@ $(REPLAY_TESTS): $(O)/test/replay-%: $(REPLAY_OBJ)/tests/test_%.o \
 replay-tests: $(REPLAY_TESTS) $(REPLAY_FAKE)
 check-replay:
 	@$(MAKE) --no-print-directory $(ASAN) replay-tests
-	@TRACE='$(TRACE)' tools/replay/tests/run $(O)/asan/test $(REPLAY_UNITS)
+	@TRACE='$(TRACE)' tools/workload/tests/run --program tools/replay/tests/test_program.py $(O)/asan/test/fake/kvctx-replay \
+		replay $(O)/asan/test $(REPLAY_UNITS)
 
 install-replay: $(O)/bin/kvctx-replay
 	install -D -m 755 $< $(DESTDIR)$(PREFIX)/bin/kvctx-replay

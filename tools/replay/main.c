@@ -5,6 +5,7 @@
  * Everything that can be wrong beforehand (command line, trace, output files, device) is found before the first
  * operation is sent to the device.
  */
+#include <err.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -39,7 +40,7 @@ static void catch_signals(void)
 
 static int fail(const char *what, int ret)
 {
-	fprintf(stderr, "kvctx-replay: %s: %s\n", what, strerror(-ret));
+	warnx("%s: %s", what, strerror(-ret));
 	return ret;
 }
 
@@ -53,7 +54,7 @@ static int read_trace(struct trace *t, const struct options *o)
 		return fail(o->trace, -errno);
 	ret = trace_read(t, in, o->requests, &err);
 	if (ret)
-		fprintf(stderr, "kvctx-replay: %s:%zu: %s\n", o->trace, err.line, err.reason);
+		warnx("%s:%zu: %s", o->trace, err.line, err.reason);
 	fclose(in);
 	return ret;
 }
@@ -127,7 +128,7 @@ static int play_on(struct session *session, const struct trace *t, const struct 
 		return EXIT_FAILURE;
 	}
 	stats_init(stats);
-	progress_init(&progress, stderr, t, !o->no_progress);
+	progress_init(&progress, !o->no_progress);
 	play(session, t, o, stats, &progress);
 	status = stats_good(stats, o->verify) ? EXIT_SUCCESS : EXIT_FAILURE;
 	if (tell(&report, json))

@@ -38,6 +38,7 @@ struct player {
 	struct io *ios;			/* a batch, one for each slot */
 	size_t *places;			/* position in the request of each io */
 	unsigned int complaints;
+	uint64_t told_bytes;		/* moved until the last line of progress */
 };
 
 static void __printf(2, 3) complain(struct player *p, const char *format, ...)
@@ -278,6 +279,20 @@ static int play_request(struct player *p, const struct trace_request *r)
 	return in_batches(p, p->nr_missing, store_batch);
 }
 
+static void tell_progress(struct player *p)
+{
+	const struct stats *s = p->stats;
+	uint64_t bytes = s->bytes_loaded + s->bytes_stored;
+
+	if (!progress_due(p->progress))
+		return;
+	/* pages rather than requests measure the work: requests differ a hundredfold */
+	progress_line(p->progress, (double)s->pages_referenced, (double)p->trace->nr_ids,
+		      "%" PRIu64 "/%zu requests, %.1f %% hit, %.1f MB/s", s->requests, p->trace->nr_requests,
+		      stats_hit_ratio(s) * 100, stats_mbps(bytes - p->told_bytes, clock_ns() - p->progress->told));
+	p->told_bytes = bytes;
+}
+
 static int play_all(struct player *p)
 {
 	size_t i;
@@ -289,7 +304,7 @@ static int play_all(struct player *p)
 			return ret;
 		if (!*p->session->stop)
 			p->stats->requests++;
-		progress_update(p->progress, p->stats);
+		tell_progress(p);
 	}
 	return 0;
 }

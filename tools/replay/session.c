@@ -5,6 +5,7 @@
  * Operations carry their index in the caller's list as user_data. The list is only left when every operation handed to
  * the library has completed, or when the session is given up: so no completion can ever meet another list.
  */
+#include <err.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -33,14 +34,14 @@ struct run {
 
 static int refuse(const char *what, const char *why)
 {
-	fprintf(stderr, "kvctx-replay: %s: %s\n", what, why);
+	warnx("%s: %s", what, why);
 	return EXIT_USAGE;
 }
 
 static int open_failed(const char *device, int ret)
 {
-	fprintf(stderr, "kvctx-replay: %s: %s%s\n", device, strerror(-ret),
-		ret == -ENOMEM ? " (pinned memory is limited by 'ulimit -l'; see --arena)" : "");
+	warnx("%s: %s%s", device, strerror(-ret),
+	      ret == -ENOMEM ? " (pinned memory is limited by 'ulimit -l'; see --arena)" : "");
 	switch (-ret) {
 	case ENOENT:
 	case ENXIO:

@@ -5,6 +5,7 @@
  * Every pool is planned, and every output is tried, before the first request is played. The capacities are played one
  * after the other, each with the caches of single pages first and then on a pool of its own.
  */
+#include <err.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,7 +29,7 @@ struct job {
 
 static int fail(const char *what, const char *why)
 {
-	fprintf(stderr, "kvctx-replay: %s: %s\n", what, why);
+	warnx("%s: %s", what, why);
 	return -EINVAL;
 }
 
@@ -90,11 +91,9 @@ static void tell_progress(struct job *j, const struct sim_capacity *c)
 {
 	struct simulation *s = j->simulation;
 	double all = (double)s->trace->nr_ids * s->options->nr_capacities;
-	double gone = (double)(clock_ns() - j->progress.started) / NS_PER_SEC;
-	char left[32];
 
-	progress_left(left, sizeof(left), gone, (double)j->pages_done, all);
-	progress_line(&j->progress, "%s, %.0f %% of all, %s left", c->given->text, j->pages_done / all * 100, left);
+	progress_line(&j->progress, (double)j->pages_done, all, "%s, %.0f %% of all", c->given->text,
+		      j->pages_done / all * 100);
 }
 
 static int play_requests(struct job *j, struct simpool *pool, const struct sim_capacity *c)
@@ -124,9 +123,9 @@ static int run_pool(struct job *j, struct sim_capacity *c)
 
 	if (ret)
 		return ret;
-	start = processor_ns();
+	start = time_ns(CLOCK_PROCESS_CPUTIME_ID);
 	ret = play_requests(j, pool, c);
-	c->ns = processor_ns() - start;
+	c->ns = time_ns(CLOCK_PROCESS_CPUTIME_ID) - start;
 	simpool_counters_get(pool, &c->counters);
 	simpool_close(pool);
 	c->played = !ret;
@@ -150,7 +149,7 @@ static int run_all(struct job *j)
 	int ret;
 
 	ret = pagegrain_hits(&j->refs, PAGEGRAIN_LRU, s->distinct, j->stop, &s->unbounded);
-	progress_init(&j->progress, stderr, s->trace, !s->options->no_progress);
+	progress_init(&j->progress, !s->options->no_progress);
 	for (i = 0; !ret && i < s->nr_capacities; i++)
 		ret = run_capacity(j, &s->capacities[i]);
 	progress_end(&j->progress);

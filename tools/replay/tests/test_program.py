@@ -18,7 +18,7 @@ import unittest
 
 import model
 
-PROGRAM = os.environ.get("PROGRAM", "build/asan/test/kvctx-replay-fake")
+PROGRAM = os.environ.get("PROGRAM", "build/asan/test/fake/kvctx-replay")
 TRACE = os.environ.get("TRACE")
 MAN_PAGE = os.path.join(os.path.dirname(__file__), "..", "kvctx-replay.1")
 NODE = "/dev/kvctx/pool0/tenant0"

@@ -8,8 +8,8 @@
  * from any byte on (content.c). Because all is integer arithmetic, the same seed gives the same numbers on every
  * machine, compiler and C library.
  */
-#ifndef KVCTX_REPLAY_RNG_H
-#define KVCTX_REPLAY_RNG_H
+#ifndef KVCTX_WORKLOAD_RNG_H
+#define KVCTX_WORKLOAD_RNG_H
 
 #include <stdint.h>
 

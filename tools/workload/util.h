@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Small things that several files need. */
-#ifndef KVCTX_REPLAY_UTIL_H
-#define KVCTX_REPLAY_UTIL_H
+#ifndef KVCTX_WORKLOAD_UTIL_H
+#define KVCTX_WORKLOAD_UTIL_H
 
 #include <stdint.h>
 #include <time.h>
@@ -12,21 +12,17 @@
 #define NS_PER_SEC		1000000000ULL
 #define NS_PER_MSEC		1000000ULL
 
-static inline uint64_t clock_ns(void)
+static inline uint64_t time_ns(clockid_t clock)
 {
 	struct timespec ts;
 
-	clock_gettime(CLOCK_MONOTONIC, &ts);
+	clock_gettime(clock, &ts);
 	return (uint64_t)ts.tv_sec * NS_PER_SEC + (uint64_t)ts.tv_nsec;
 }
 
-/* What this program has used */
-static inline uint64_t processor_ns(void)
+static inline uint64_t clock_ns(void)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
-	return (uint64_t)ts.tv_sec * NS_PER_SEC + (uint64_t)ts.tv_nsec;
+	return time_ns(CLOCK_MONOTONIC);
 }
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* What every cmocka test needs, in the order that cmocka asks for. */
-#ifndef KVCTX_REPLAY_UNIT_H
-#define KVCTX_REPLAY_UNIT_H
+#ifndef KVCTX_WORKLOAD_UNIT_H
+#define KVCTX_WORKLOAD_UNIT_H
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,8 +3,8 @@
  * An output file that appears whole or not at all: written beside its place under a temporary name, renamed at the end.
  * "-" is standard output. Something that exists and is not a regular file (a pipe, /dev/null) is written directly.
  */
-#ifndef KVCTX_REPLAY_OUTFILE_H
-#define KVCTX_REPLAY_OUTFILE_H
+#ifndef KVCTX_WORKLOAD_OUTFILE_H
+#define KVCTX_WORKLOAD_OUTFILE_H
 
 #include <stdio.h>
 

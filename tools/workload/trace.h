@@ -7,8 +7,8 @@
  *
  * Equal ids mean an equal prefix up to and including that block. Only hash_ids is needed to replay.
  */
-#ifndef KVCTX_REPLAY_TRACE_H
-#define KVCTX_REPLAY_TRACE_H
+#ifndef KVCTX_WORKLOAD_TRACE_H
+#define KVCTX_WORKLOAD_TRACE_H
 
 #include <stddef.h>
 #include <stdint.h>

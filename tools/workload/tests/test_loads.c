@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "loads.h"
-#include "pagegrain.h"
 #include "unit.h"
 
 #define NR	4000
@@ -45,49 +44,50 @@ static void follows_seed(void **state)
 	}
 }
 
-/* How often each page is used, by its number; the caller frees it */
-static uint32_t *count_uses(const struct refs *refs)
+/* How many pages there are, and how many of them are used @least times or more. Their ids have no gaps */
+static size_t count_pages(const struct trace *t, uint32_t least, size_t *often)
 {
-	uint32_t *uses = calloc(refs->nr_pages, sizeof(*uses));
-	size_t i;
+	uint32_t *uses = calloc(t->nr_ids, sizeof(*uses));
+	size_t nr = 0, i;
 
 	assert_non_null(uses);
-	for (i = 0; i < refs->trace->nr_ids; i++)
-		uses[refs->pages[i]]++;
-	return uses;
+	for (i = 0; i < t->nr_ids; i++) {
+		assert_true(t->ids[i] < t->nr_ids);
+		uses[t->ids[i]]++;
+	}
+	for (*often = 0; nr < t->nr_ids && uses[nr]; nr++)
+		*often += uses[nr] >= least;
+	for (i = nr; i < t->nr_ids; i++)
+		assert_int_equal(uses[i], 0);
+	free(uses);
+	return nr;
 }
 
 /* Most share nothing, a third repeat nearly all of another's, and a third of the pages are used three times or more. */
 static void documents(void **state)
 {
-	uint32_t alone = 0, repeats = 0, often = 0, *uses;
+	uint32_t alone = 0, repeats = 0;
+	size_t i, j, top = 0, nr, often;
 	struct trace t;
-	struct refs refs;
-	size_t i, j, top = 0;
 
 	(void)state;
 	make(&t, "documents", 1);
-	assert_int_equal(refs_init(&refs, &t), 0);
 	for (i = 0; i < t.nr_requests; i++) {
 		const struct trace_request *q = &t.requests[i];
 		size_t old = 0;
 
 		for (j = q->first; j < q->first + q->nr; j++)
-			old += refs.pages[j] < top;
+			old += t.ids[j] < top;
 		for (j = q->first; j < q->first + q->nr; j++)
-			top = refs.pages[j] + 1 > top ? refs.pages[j] + 1 : top;
+			top = t.ids[j] + 1 > top ? t.ids[j] + 1 : top;
 		alone += !old;
 		repeats += old >= q->nr - 5 && old;
 	}
-	uses = count_uses(&refs);
-	for (i = 0; i < refs.nr_pages; i++)
-		often += uses[i] > 2;
+	nr = count_pages(&t, 3, &often);
 	assert_in_range(alone, NR / 2, NR * 2 / 3);
 	assert_in_range(repeats, NR / 3, NR / 2);
 	assert_int_equal(alone + repeats, NR);
-	assert_in_range(often, refs.nr_pages / 3, refs.nr_pages * 2 / 3);
-	free(uses);
-	refs_free(&refs);
+	assert_in_range(often, nr / 3, nr * 2 / 3);
 	trace_free(&t);
 }
 
@@ -113,20 +113,12 @@ static void pages_by_zipf(void **state)
 static void hot_pages(void **state)
 {
 	struct trace t;
-	struct refs refs;
-	uint32_t *uses, hot = 0;
-	size_t i;
+	size_t hot;
 
 	(void)state;
 	make(&t, "hot", 1);
-	assert_int_equal(refs_init(&refs, &t), 0);
-	uses = count_uses(&refs);
-	for (i = 0; i < refs.nr_pages; i++)
-		hot += uses[i] > 1;
+	assert_int_equal(count_pages(&t, 2, &hot), 32 + NR / 2);
 	assert_int_equal(hot, 32);
-	assert_int_equal(refs.nr_pages, 32 + NR / 2);
-	free(uses);
-	refs_free(&refs);
 	trace_free(&t);
 }
 

@@ -3,8 +3,8 @@
  * What a page holds. Every byte follows from (seed, id of the page, offset), so any part of any page can be made or
  * checked alone, and bytes of another page, another offset or another seed are never right.
  */
-#ifndef KVCTX_REPLAY_CONTENT_H
-#define KVCTX_REPLAY_CONTENT_H
+#ifndef KVCTX_WORKLOAD_CONTENT_H
+#define KVCTX_WORKLOAD_CONTENT_H
 
 #include <stddef.h>
 #include <stdint.h>

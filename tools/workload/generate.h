@@ -3,8 +3,8 @@
  * Makes a trace of multi-turn conversations: shared system prompts, turns that extend the prompt of the turn before,
  * think times that interleave the conversations. See generate.c for the shape and where its figures come from.
  */
-#ifndef KVCTX_REPLAY_GENERATE_H
-#define KVCTX_REPLAY_GENERATE_H
+#ifndef KVCTX_WORKLOAD_GENERATE_H
+#define KVCTX_WORKLOAD_GENERATE_H
 
 #include <stddef.h>
 #include <stdint.h>

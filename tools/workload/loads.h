@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Loads other than conversations, for the simulation: what eviction has to cope with, too. See loads.c. */
-#ifndef KVCTX_REPLAY_LOADS_H
-#define KVCTX_REPLAY_LOADS_H
+/* What can be generated: conversations (generate.c), and what else eviction has to cope with (loads.c). */
+#ifndef KVCTX_WORKLOAD_LOADS_H
+#define KVCTX_WORKLOAD_LOADS_H
 
 #include <stddef.h>
 #include <stdint.h>
