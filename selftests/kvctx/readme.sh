@@ -13,7 +13,7 @@ commands() {
 	awk -v section="## $1" '
 		/^## / { here = $0 == section }
 		here && sub(/^    /, "") { if (sub(/\\$/, "")) line = line $0; else { print line $0; line = "" } }' $readme |
-		grep -vE '^(make|apt|depmod|build/bin/kvctx-replay)' |
+		grep -vE '^(make|apt|depmod|build/bin/kvctx-simulate|tools/simulate/)' |
 		sed -E -e 's/[[:space:]]+#.*//' -e "s,/dev/nvme1n1,$dev," -e 's/--size 200G/--size 96M --segment-size 4M/' -e 's/--size=1g/--size=16m/' \
 			-e 's,build/lib/kvctx-fio.so,/usr/lib/kvctx-fio.so,'
 }

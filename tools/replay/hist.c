@@ -4,8 +4,6 @@
  * shift = floor(log2(value)) - HIST_SUB_BITS, the bucket is shift * HIST_SUB + (value >> shift), which goes on
  * without a gap because value >> shift lies in HIST_SUB..2 * HIST_SUB - 1.
  */
-#include <string.h>
-
 #include "hist.h"
 
 static unsigned int bucket_of(uint64_t value)
@@ -29,19 +27,11 @@ static uint64_t bucket_last(unsigned int bucket)
 	return ((uint64_t)(bucket - shift * HIST_SUB) << shift) + ((1ULL << shift) - 1);
 }
 
-void hist_init(struct hist *h)
-{
-	memset(h, 0, sizeof(*h));
-	h->min = UINT64_MAX;
-}
-
 void hist_add(struct hist *h, uint64_t value)
 {
 	h->buckets[bucket_of(value)]++;
 	h->count++;
 	h->sum += value;
-	if (value < h->min)
-		h->min = value;
 	if (value > h->max)
 		h->max = value;
 }

@@ -16,12 +16,11 @@
 struct hist {
 	uint64_t count;
 	uint64_t sum;
-	uint64_t min;
 	uint64_t max;
 	uint64_t buckets[HIST_BUCKETS];
 };
 
-void hist_init(struct hist *h);
+/* Into one that was zero in the beginning */
 void hist_add(struct hist *h, uint64_t value);
 
 /*

@@ -1,76 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * kvctx-replay: plays a trace of inference requests against a kvctx tenant, or simulates it. See kvctx-replay(1).
+ * kvctx-replay: plays a trace of inference requests against a kvctx tenant, through libkvctx. See kvctx-replay(1).
  *
  * Everything that can be wrong beforehand (command line, trace, output files, device) is found before the first
- * operation is sent to the device.
+ * operation is sent to the device. What is not about playing is in tools/workload.
+ *
+ * Floors, lowest first; a file calls only what is below it.
+ *   1  hist options
+ *   2  stats session
+ *   3  player report
+ *   4  main
  */
-#include <err.h>
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "loads.h"
 #include "options.h"
 #include "outfile.h"
 #include "player.h"
 #include "report.h"
 #include "session.h"
-#include "simulate.h"
 #include "stats.h"
-#include "trace.h"
-
-static volatile sig_atomic_t stop;
-
-/* A second signal ends the program at once */
-static void on_signal(int sig)
-{
-	stop = sig;
-}
-
-static void catch_signals(void)
-{
-	struct sigaction sa = { .sa_handler = on_signal, .sa_flags = SA_RESETHAND };
-
-	sigemptyset(&sa.sa_mask);
-	sigaction(SIGINT, &sa, NULL);
-	sigaction(SIGTERM, &sa, NULL);
-}
-
-static int fail(const char *what, int ret)
-{
-	warnx("%s: %s", what, strerror(-ret));
-	return ret;
-}
-
-static int read_trace(struct trace *t, const struct options *o)
-{
-	struct trace_error err;
-	FILE *in = fopen(o->trace, "re");
-	int ret;
-
-	if (!in)
-		return fail(o->trace, -errno);
-	ret = trace_read(t, in, o->requests, &err);
-	if (ret)
-		warnx("%s:%zu: %s", o->trace, err.line, err.reason);
-	fclose(in);
-	return ret;
-}
-
-/* Generated requests are cut like those of a file: the first ones of a trace of --generate requests */
-static int make_trace(struct trace *t, const struct options *o)
-{
-	const struct load *load = o->load ? o->load : &loads[0];
-	int ret = load->make(t, o->generate, o->seed);
-
-	if (ret)
-		return fail("--generate", ret);
-	if (o->requests)
-		trace_cut(t, o->requests);
-	return 0;
-}
 
 static int dump_trace(const struct trace *t, const char *path)
 {
@@ -78,41 +27,33 @@ static int dump_trace(const struct trace *t, const char *path)
 	int ret = outfile_open(&out, path);
 
 	if (ret)
-		return fail(path, ret);
+		return failed(path, ret);
 	ret = trace_write(t, out.stream);
 	if (ret)
 		outfile_abort(&out);
 	else
 		ret = outfile_commit(&out);
-	return ret ? fail(path, ret) : 0;
+	return ret ? failed(path, ret) : 0;
 }
 
 static int load_trace(struct trace *t, const struct options *o)
 {
-	int ret = o->trace ? read_trace(t, o) : make_trace(t, o);
+	int ret = workload_trace(&o->workload, t);
 
 	if (!ret && o->dump_trace)
 		ret = dump_trace(t, o->dump_trace);
 	return ret;
 }
 
-static int tell(const struct report *r, struct outfile *json)
+/* What stands on standard output alone has to be all of it */
+static FILE *table_goes(const struct options *o)
 {
-	const char *path = r->options->json;
-	int ret;
-
-	report_table(r, options_table(r->options));
-	if (!json->stream)
-		return 0;
-	ret = report_json(r, json->stream);
-	if (!ret)
-		ret = outfile_commit(json);
-	return ret ? fail(path, ret) : 0;
+	return is_stdout(o->workload.json) || is_stdout(o->dump_trace) ? stderr : stdout;
 }
 
 static int play_on(struct session *session, const struct trace *t, const struct options *o, struct outfile *json)
 {
-	struct stats *stats = malloc(sizeof(*stats));
+	struct stats *stats = calloc(1, sizeof(*stats));
 	struct progress progress;
 	struct report report = {
 		.options = o,
@@ -124,33 +65,30 @@ static int play_on(struct session *session, const struct trace *t, const struct 
 	int status;
 
 	if (!stats) {
-		fail("start", -ENOMEM);
+		failed("start", -ENOMEM);
 		return EXIT_FAILURE;
 	}
-	stats_init(stats);
-	progress_init(&progress, !o->no_progress);
+	progress_init(&progress, !o->workload.no_progress);
 	play(session, t, o, stats, &progress);
 	status = stats_good(stats, o->verify) ? EXIT_SUCCESS : EXIT_FAILURE;
-	if (tell(&report, json))
+	report_table(&report, table_goes(o));
+	if (figures_commit(report_figures(&report), json, o->workload.json))
 		status = EXIT_FAILURE;
 	free(stats);
-	return stop ? EXIT_INTERRUPTED : status;
+	return *session->stop ? EXIT_INTERRUPTED : status;
 }
 
-static int replay(const struct trace *t, const struct options *o)
+static int replay(const struct trace *t, const struct options *o, const volatile sig_atomic_t *stop)
 {
-	struct outfile json = { 0 };
 	struct session session;
-	int status, ret;
+	struct outfile json;
+	int ret = outfile_open(&json, o->workload.json), status;
 
-	if (o->json) {
-		ret = outfile_open(&json, o->json);
-		if (ret) {
-			fail(o->json, ret);
-			return EXIT_FAILURE;
-		}
+	if (ret) {
+		failed(o->workload.json, ret);
+		return EXIT_FAILURE;
 	}
-	status = session_open(&session, o, t->longest, &stop);
+	status = session_open(&session, o, t->longest, stop);
 	if (!status) {
 		status = play_on(&session, t, o, &json);
 		session_close(&session);
@@ -161,26 +99,17 @@ static int replay(const struct trace *t, const struct options *o)
 
 int main(int argc, char **argv)
 {
-	struct options options;
+	struct options options = { 0 };
+	const volatile sig_atomic_t *stop;
 	struct trace trace;
 	int status = EXIT_SUCCESS;
 
-	switch (options_parse(&options, argc, argv)) {
-	case OPTIONS_RUN:
-		break;
-	case OPTIONS_DONE:
-		return EXIT_SUCCESS;
-	case OPTIONS_USAGE:
-		return EXIT_USAGE;
-	}
-	catch_signals();
-	trace_init(&trace);
+	options_parse(&options, argc, argv);
+	stop = catch_signals();
 	if (load_trace(&trace, &options))
 		status = EXIT_FAILURE;
 	else if (options.device)
-		status = replay(&trace, &options);
-	else if (options.simulate)
-		status = simulate(&trace, &options, &stop);
+		status = replay(&trace, &options, stop);
 	trace_free(&trace);
 	return status;
 }

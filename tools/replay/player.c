@@ -73,7 +73,7 @@ static void page_error(struct player *p, const char *what, size_t place, int res
 
 static uint64_t base_of(const struct player *p, size_t place)
 {
-	return content_base(p->options->seed, p->ids[place]);
+	return content_base(p->options->workload.seed, p->ids[place]);
 }
 
 /* Compare a loaded page with what belongs there */

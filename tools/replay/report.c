@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The closing table and the JSON of a replay, see report.h. */
-#include <errno.h>
 #include <inttypes.h>
-#include <json-c/json.h>
 #include <string.h>
 
 #include "report.h"
@@ -18,11 +16,6 @@ static const struct quantile_name quantiles[] = {
 	{ "p99",	99000 },
 	{ "p999",	99900 },
 };
-
-static const char *trace_name(const struct report *r)
-{
-	return r->options->trace ? r->options->trace : "generated";
-}
 
 static double microseconds(uint64_t ns)
 {
@@ -63,7 +56,7 @@ void report_table(const struct report *r, FILE *out)
 {
 	const struct stats *s = r->stats;
 
-	fprintf(out, "\n%s on pool %s, tenant %s\n", trace_name(r), r->pool, r->tenant);
+	fprintf(out, "\n%s on pool %s, tenant %s\n", workload_name(&r->options->workload), r->pool, r->tenant);
 	fprintf(out, "  %-18s %10" PRIu64 " of %" PRIu64 " in %.1f s\n", "requests", s->requests, r->total_requests,
 		seconds(s->elapsed_ns));
 	fprintf(out, "  %-18s %10" PRIu64 " pages of %" PRIu64 " bytes\n", "referenced", s->pages_referenced,
@@ -84,39 +77,16 @@ void report_table(const struct report *r, FILE *out)
 	fflush(out);
 }
 
-static void add_count(struct json_object *o, const char *key, uint64_t value)
-{
-	json_object_object_add(o, key, json_object_new_uint64(value));
-}
-
-static void add_real(struct json_object *o, const char *key, double value, const char *format)
-{
-	char text[64];
-
-	snprintf(text, sizeof(text), format, value);
-	json_object_object_add(o, key, json_object_new_double_s(value, text));
-}
-
-static void add_string(struct json_object *o, const char *key, const char *value)
-{
-	json_object_object_add(o, key, json_object_new_string(value));
-}
-
-static void add_flag(struct json_object *o, const char *key, bool value)
-{
-	json_object_object_add(o, key, json_object_new_boolean(value));
-}
-
 static void add_latency(struct json_object *o, const char *key, const struct hist *h)
 {
 	struct json_object *inner = json_object_new_object();
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(quantiles); i++)
-		add_real(inner, quantiles[i].name, microseconds(hist_quantile(h, quantiles[i].per_100000)), "%.3f");
-	add_real(inner, "max", microseconds(h->max), "%.3f");
-	add_real(inner, "mean", microseconds(hist_mean(h)), "%.3f");
-	add_count(inner, "count", h->count);
+		figure_real(inner, quantiles[i].name, microseconds(hist_quantile(h, quantiles[i].per_100000)), 3);
+	figure_real(inner, "max", microseconds(h->max), 3);
+	figure_real(inner, "mean", microseconds(hist_mean(h)), 3);
+	figure_count(inner, "count", h->count);
 	json_object_object_add(o, key, inner);
 }
 
@@ -129,7 +99,7 @@ static void add_reasons(struct json_object *o, const struct stats *s)
 
 	for (i = 0; i < STATS_REASONS && s->reasons[i].count; i++) {
 		name = strerrorname_np(s->reasons[i].code);
-		add_count(inner, s->reasons[i].code && name ? name : "other", s->reasons[i].count);
+		figure_count(inner, s->reasons[i].code && name ? name : "other", s->reasons[i].count);
 	}
 	json_object_object_add(o, "errors_by_reason", inner);
 }
@@ -138,41 +108,41 @@ static void add_setup(struct json_object *o, const struct report *r)
 {
 	const struct options *opt = r->options;
 
-	add_count(o, "format", REPORT_FORMAT);
-	add_string(o, "version", KVCTX_VERSION);
-	add_string(o, "trace", trace_name(r));
-	add_string(o, "device", opt->device);
-	add_string(o, "pool", r->pool);
-	add_string(o, "tenant", r->tenant);
-	add_count(o, "page_size", opt->page_size);
-	add_count(o, "depth", opt->depth);
-	add_count(o, "seed", opt->seed);
-	add_flag(o, "verify", opt->verify);
+	figure_count(o, "format", REPORT_FORMAT);
+	figure_text(o, "version", KVCTX_VERSION);
+	figure_text(o, "trace", workload_name(&r->options->workload));
+	figure_text(o, "device", opt->device);
+	figure_text(o, "pool", r->pool);
+	figure_text(o, "tenant", r->tenant);
+	figure_count(o, "page_size", opt->page_size);
+	figure_count(o, "depth", opt->depth);
+	figure_count(o, "seed", opt->workload.seed);
+	figure_flag(o, "verify", opt->verify);
 }
 
 static void add_counters(struct json_object *o, const struct report *r)
 {
 	const struct stats *s = r->stats;
 
-	add_flag(o, "completed", s->completed);
-	add_flag(o, "good", stats_good(s, r->options->verify));
-	add_count(o, "requests_total", r->total_requests);
-	add_count(o, "requests", s->requests);
-	add_count(o, "pages_referenced", s->pages_referenced);
-	add_count(o, "pages_hit", s->pages_hit);
-	add_real(o, "prefix_hit_ratio", stats_hit_ratio(s), "%.6f");
-	add_count(o, "pages_loaded", s->pages_loaded);
-	add_count(o, "pages_stored", s->pages_stored);
-	add_count(o, "bytes_loaded", s->bytes_loaded);
-	add_count(o, "bytes_stored", s->bytes_stored);
-	add_count(o, "wrong_pages", s->wrong_pages);
-	add_count(o, "bad_pages", s->bad_pages);
-	add_count(o, "lost_pages", s->lost_pages);
-	add_count(o, "unverified_pages", s->unverified_pages);
-	add_count(o, "dedup_pages", s->dedup_pages);
-	add_count(o, "unadmitted_pages", s->unadmitted_pages);
-	add_count(o, "retries", s->retries);
-	add_count(o, "errors", s->errors);
+	figure_flag(o, "completed", s->completed);
+	figure_flag(o, "good", stats_good(s, r->options->verify));
+	figure_count(o, "requests_total", r->total_requests);
+	figure_count(o, "requests", s->requests);
+	figure_count(o, "pages_referenced", s->pages_referenced);
+	figure_count(o, "pages_hit", s->pages_hit);
+	figure_real(o, "prefix_hit_ratio", stats_hit_ratio(s), 6);
+	figure_count(o, "pages_loaded", s->pages_loaded);
+	figure_count(o, "pages_stored", s->pages_stored);
+	figure_count(o, "bytes_loaded", s->bytes_loaded);
+	figure_count(o, "bytes_stored", s->bytes_stored);
+	figure_count(o, "wrong_pages", s->wrong_pages);
+	figure_count(o, "bad_pages", s->bad_pages);
+	figure_count(o, "lost_pages", s->lost_pages);
+	figure_count(o, "unverified_pages", s->unverified_pages);
+	figure_count(o, "dedup_pages", s->dedup_pages);
+	figure_count(o, "unadmitted_pages", s->unadmitted_pages);
+	figure_count(o, "retries", s->retries);
+	figure_count(o, "errors", s->errors);
 	add_reasons(o, s);
 }
 
@@ -181,28 +151,20 @@ static void add_times(struct json_object *o, const struct stats *s)
 	add_latency(o, "match_us", &s->match);
 	add_latency(o, "load_us", &s->load);
 	add_latency(o, "store_us", &s->store);
-	add_real(o, "load_MBps", stats_mbps(s->bytes_loaded, s->load_ns), "%.3f");
-	add_real(o, "store_MBps", stats_mbps(s->bytes_stored, s->store_ns), "%.3f");
-	add_real(o, "load_s", seconds(s->load_ns), "%.6f");
-	add_real(o, "store_s", seconds(s->store_ns), "%.6f");
-	add_real(o, "flush_s", seconds(s->flush_ns), "%.6f");
-	add_real(o, "elapsed_s", seconds(s->elapsed_ns), "%.6f");
+	figure_real(o, "load_MBps", stats_mbps(s->bytes_loaded, s->load_ns), 3);
+	figure_real(o, "store_MBps", stats_mbps(s->bytes_stored, s->store_ns), 3);
+	figure_real(o, "load_s", seconds(s->load_ns), 6);
+	figure_real(o, "store_s", seconds(s->store_ns), 6);
+	figure_real(o, "flush_s", seconds(s->flush_ns), 6);
+	figure_real(o, "elapsed_s", seconds(s->elapsed_ns), 6);
 }
 
-int report_json(const struct report *r, FILE *out)
+struct json_object *report_figures(const struct report *r)
 {
 	struct json_object *o = json_object_new_object();
-	const char *text;
-	int ret;
 
-	if (!o)
-		return -ENOMEM;
 	add_setup(o, r);
 	add_counters(o, r);
 	add_times(o, r->stats);
-	text = json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
-						 JSON_C_TO_STRING_NOSLASHESCAPE);
-	ret = text && fprintf(out, "%s\n", text) > 0 ? 0 : -EIO;
-	json_object_put(o);
-	return ret;
+	return o;
 }

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "figures.h"
 #include "options.h"
 #include "stats.h"
 
@@ -21,7 +22,6 @@ struct report {
 
 void report_table(const struct report *r, FILE *out);
 
-/* 0 or -errno */
-int report_json(const struct report *r, FILE *out);
+struct json_object *report_figures(const struct report *r);
 
 #endif

@@ -109,7 +109,7 @@ static int start(struct session *s, const struct options *o, size_t longest)
 	};
 	int ret;
 
-	content_keyspace(o->seed, o->page_size, params.keyspace);
+	content_keyspace(o->workload.seed, o->page_size, params.keyspace);
 	s->leases = calloc(longest / s->match_max + 1, sizeof(*s->leases));
 	ret = s->leases ? kvctx_open(o->device, O_RDWR, &params, &s->ctx) : -ENOMEM;
 	if (ret)

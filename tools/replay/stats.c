@@ -1,16 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Counting, see stats.h. */
-#include <string.h>
-
 #include "stats.h"
-
-void stats_init(struct stats *s)
-{
-	memset(s, 0, sizeof(*s));
-	hist_init(&s->match);
-	hist_init(&s->load);
-	hist_init(&s->store);
-}
 
 void stats_error(struct stats *s, int code)
 {

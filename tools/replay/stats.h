@@ -50,8 +50,6 @@ struct stats {
 	struct hist store;		/* of pages that are in the pool then: stored or dedup */
 };
 
-void stats_init(struct stats *s);
-
 /* Count an error; @code is a negative errno */
 void stats_error(struct stats *s, int code);
 

@@ -3,8 +3,8 @@
 # What kvctx-replay and kvctx-simulate share, as $(O)/lib/libworkload.a, and its tests.
 
 WORKLOAD_OBJ	:= $(O)/obj/tools/workload
-WORKLOAD_OBJS	:= $(patsubst %,$(WORKLOAD_OBJ)/%.o,content generate loads outfile progress trace)
-WORKLOAD_UNITS	:= content generate loads trace
+WORKLOAD_OBJS	:= $(patsubst %,$(WORKLOAD_OBJ)/%.o,cmdline content figures generate loads outfile progress trace workload)
+WORKLOAD_UNITS	:= cmdline content generate loads trace
 WORKLOAD_TESTS	:= $(WORKLOAD_UNITS:%=$(O)/test/workload-%)
 
 TESTPROGS	+= $(WORKLOAD_TESTS)
@@ -26,4 +26,5 @@ $(WORKLOAD_TESTS): $(O)/test/workload-%: $(WORKLOAD_OBJ)/tests/test_%.o $(O)/lib
 workload-tests: $(WORKLOAD_TESTS)
 check-workload:
 	@$(MAKE) --no-print-directory $(ASAN) workload-tests
+	@selftests/floors tools/workload/workload.h $(WORKLOAD_OBJS:$(O)/%=$(O)/asan/%)
 	@tools/workload/tests/run workload $(O)/asan/test $(WORKLOAD_UNITS)

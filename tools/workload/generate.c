@@ -99,15 +99,9 @@ struct generator {
 	size_t room_heap;
 };
 
-/* 0..@end - 1. The bias of at most @end / 2^32 does not matter here */
-static uint32_t below(struct generator *g, uint32_t end)
-{
-	return (rng_next(&g->rng) >> 32) * end >> 32;
-}
-
 static uint64_t draw(struct generator *g, const struct quantile *row)
 {
-	uint64_t u = below(g, 1000000);
+	uint64_t u = rng_below(&g->rng, 1000000);
 
 	while (u >= row[1].share * 1000ULL)
 		row++;
@@ -122,16 +116,10 @@ static int earlier(const struct conversation *a, const struct conversation *b)
 
 static int heap_push(struct generator *g, struct conversation *c)
 {
-	struct conversation **grown;
 	size_t i, up;
 
-	if (g->nr_heap == g->room_heap) {
-		g->room_heap = g->room_heap ? g->room_heap * 2 : 64;
-		grown = reallocarray(g->heap, g->room_heap, sizeof(*g->heap));
-		if (!grown)
-			return -ENOMEM;
-		g->heap = grown;
-	}
+	if (make_room((void **)&g->heap, g->nr_heap, &g->room_heap, sizeof(*g->heap)))
+		return -ENOMEM;
 	for (i = g->nr_heap++; i; i = up) {
 		up = (i - 1) / 2;
 		if (!earlier(c, g->heap[up]))
@@ -174,10 +162,10 @@ static const struct template *choose_template(struct generator *g)
 	struct template *chosen;
 	uint32_t a, b;
 
-	if (below(g, 1000) >= TEMPLATE_SHARE)
+	if (rng_below(&g->rng, 1000) >= TEMPLATE_SHARE)
 		return &g->system;
-	a = below(g, NR_TEMPLATES);
-	b = below(g, NR_TEMPLATES);
+	a = rng_below(&g->rng, NR_TEMPLATES);
+	b = rng_below(&g->rng, NR_TEMPLATES);
 	chosen = &g->templates[a < b ? a : b];
 	if (chosen->nr)
 		return chosen;
@@ -233,7 +221,7 @@ static int next_turn(struct generator *g, struct conversation *c, uint64_t outpu
 	size_t last = ARRAY_SIZE(goes_on) - 1;
 	size_t row = c->turn - 1 < last ? c->turn - 1 : last;
 
-	if (below(g, 1000) >= goes_on[row])
+	if (rng_below(&g->rng, 1000) >= goes_on[row])
 		return 0;
 	c->tokens += output + draw(g, message);
 	c->at += draw(g, think);

@@ -2,9 +2,9 @@
 /*
  * Loads other than conversations, see loads.h.
  *
- *	documents	few turns: more than half of the requests share nothing; a third are questions about a document,
- *			nearly the whole of an earlier prompt, after a short pause or a long one; a third of all pages are
- *			used three times or more
+ *	documents	few turns: more than half of the requests share nothing; a third are questions about a
+ *			document, nearly the whole of an earlier prompt, after a short pause or a long one; a third of
+ *			all pages are used three times or more
  *	pages		requests of single pages by Zipf's law: the n-th is asked for 1/n as often as the first
  *	hot		every other request is of one of 32 pages, the others of pages that nobody asks for again
  *
@@ -40,12 +40,6 @@ struct document {
 	uint32_t pages;		/* 0: none yet */
 };
 
-/* 0..@end - 1. The bias of at most @end / 2^32 does not matter here */
-static uint32_t loader_below(struct loader *l, uint32_t end)
-{
-	return (rng_next(&l->rng) >> 32) * end >> 32;
-}
-
 static int loader_add_row(struct loader *l, uint64_t first, uint32_t pages)
 {
 	int ret = 0;
@@ -71,8 +65,8 @@ static int loader_begin(struct loader *l)
 /* From DOCUMENT_PAGES to 16 times that, the longer the rarer: the least of three draws */
 static void document_begin(struct loader *l, struct document *d)
 {
-	uint32_t most = 15 * DOCUMENT_PAGES, a = loader_below(l, most), b = loader_below(l, most);
-	uint32_t c = loader_below(l, most);
+	uint32_t most = 15 * DOCUMENT_PAGES, a = rng_below(&l->rng, most), b = rng_below(&l->rng, most);
+	uint32_t c = rng_below(&l->rng, most);
 
 	d->pages = DOCUMENT_PAGES + (a < b ? (a < c ? a : c) : (b < c ? b : c));
 	d->first = l->next_id;
@@ -81,14 +75,14 @@ static void document_begin(struct loader *l, struct document *d)
 
 static int document_ask(struct loader *l, struct document *documents)
 {
-	struct document *d = &documents[loader_below(l, loader_below(l, 2) ? DOCUMENTS : DOCUMENTS_NEAR)];
+	struct document *d = &documents[rng_below(&l->rng, rng_below(&l->rng, 2) ? DOCUMENTS : DOCUMENTS_NEAR)];
 	int ret;
 
 	/* in the beginning there is none, later another one takes its place now and then */
-	if (!d->pages || !loader_below(l, DOCUMENT_LIFE))
+	if (!d->pages || !rng_below(&l->rng, DOCUMENT_LIFE))
 		document_begin(l, d);
 	ret = loader_add_row(l, d->first, d->pages);
-	return ret ? ret : loader_add_new(l, 1 + loader_below(l, QUESTION_PAGES));
+	return ret ? ret : loader_add_new(l, 1 + rng_below(&l->rng, QUESTION_PAGES));
 }
 
 static int make_documents(struct trace *t, size_t nr, uint64_t seed)
@@ -101,8 +95,8 @@ static int make_documents(struct trace *t, size_t nr, uint64_t seed)
 		ret = loader_begin(&l);
 		if (ret)
 			break;
-		if (loader_below(&l, 1000) < ALONE_SHARE)
-			ret = loader_add_new(&l, 1 + loader_below(&l, ALONE_PAGES));
+		if (rng_below(&l.rng, 1000) < ALONE_SHARE)
+			ret = loader_add_new(&l, 1 + rng_below(&l.rng, ALONE_PAGES));
 		else
 			ret = document_ask(&l, documents);
 	}
@@ -154,7 +148,7 @@ static int make_hot(struct trace *t, size_t nr, uint64_t seed)
 		if (ret)
 			break;
 		if (t->nr_requests % 2)
-			ret = trace_add_id(t, loader_below(&l, HOT_PAGES));
+			ret = trace_add_id(t, rng_below(&l.rng, HOT_PAGES));
 		else
 			ret = loader_add_new(&l, 1);
 	}

@@ -11,7 +11,7 @@
 
 static int open_directly(struct outfile *out, const char *path)
 {
-	if (!strcmp(path, "-")) {
+	if (is_stdout(path)) {
 		int fd = dup(STDOUT_FILENO);
 
 		if (fd < 0)
@@ -62,7 +62,9 @@ int outfile_open(struct outfile *out, const char *path)
 	int ret;
 
 	memset(out, 0, sizeof(*out));
-	if (!strcmp(path, "-") || (!stat(path, &st) && !S_ISREG(st.st_mode)))
+	if (!path)
+		return 0;
+	if (is_stdout(path) || (!stat(path, &st) && !S_ISREG(st.st_mode)))
 		return open_directly(out, path);
 	/* A symbolic link to a file stays; the file is replaced */
 	out->path = realpath(path, NULL);

@@ -6,7 +6,9 @@
 #ifndef KVCTX_WORKLOAD_OUTFILE_H
 #define KVCTX_WORKLOAD_OUTFILE_H
 
+#include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 
 struct outfile {
 	FILE *stream;
@@ -14,7 +16,12 @@ struct outfile {
 	char *temp;
 };
 
-/* 0 or -errno */
+static inline bool is_stdout(const char *path)
+{
+	return path && !strcmp(path, "-");
+}
+
+/* 0 or -errno; a NULL @path leaves @out zeroed */
 int outfile_open(struct outfile *out, const char *path);
 
 /* Make it appear. 0 or -errno; in both cases @out is closed */

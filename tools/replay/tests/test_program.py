@@ -1,62 +1,28 @@
 # SPDX-License-Identifier: GPL-2.0
 """kvctx-replay as a whole, over a tenant in memory (fake_store.h) that fails on demand.
 
-PROGRAM names the program. If the environment names a file in TRACE, its requests are played, too.
+If the environment names a file in TRACE, its requests are played, too.
 """
 import errno
 import json
 import os
 import pty
 import re
-import shutil
 import signal
 import subprocess
-import tempfile
 import threading
 import time
 import unittest
 
 import model
+import program
 
-PROGRAM = os.environ.get("PROGRAM", "build/asan/test/fake/kvctx-replay")
 TRACE = os.environ.get("TRACE")
-MAN_PAGE = os.path.join(os.path.dirname(__file__), "..", "kvctx-replay.1")
 NODE = "/dev/kvctx/pool0/tenant0"
-SANITIZERS = {"ASAN_OPTIONS": "exitcode=99", "UBSAN_OPTIONS": "exitcode=99"}
 
 
-class Case(unittest.TestCase):
-    """A directory of its own, and ways to run the program in it."""
-
-    def setUp(self):
-        holder = tempfile.TemporaryDirectory()
-        self.addCleanup(holder.cleanup)
-        self.dir = holder.name
-        self.json = self.path("out.json")
-
-    def path(self, name):
-        return os.path.join(self.dir, name)
-
-    def write(self, name, text):
-        with open(self.path(name), "w", encoding="utf-8") as out:
-            out.write(text)
-        return self.path(name)
-
-    def env(self, fake):
-        settings = ",".join(f"{key}={value}" for key, value in fake.items())
-        return dict(os.environ, KVCTX_FAKE=settings, **SANITIZERS)
-
-    def check_sane(self, status, text):
-        self.assertNotRegex(text, "Sanitizer|runtime error|^fake: ")
-        self.assertIn(status, (0, 1, 2, 3, 130), text)
-
-    def run_program(self, *args, fake=None, status=0):
-        """Run it and return what it wrote to (stdout, stderr)."""
-        done = subprocess.run([PROGRAM, *args], env=self.env(fake or {}), stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True, timeout=120, check=False)
-        self.check_sane(done.returncode, done.stderr)
-        self.assertEqual(done.returncode, status, done.stderr)
-        return done.stdout, done.stderr
+class Case(program.Case):
+    """Ways to play on the tenant."""
 
     def replay(self, *args, fake=None, status=0, page_size="1001"):
         """Play something on the node; returns its figures, with what it told on stderr under 'told'."""
@@ -80,11 +46,6 @@ class Case(unittest.TestCase):
             done = (figures["pages_loaded"] + figures["lost_pages"] + figures["bad_pages"])
             self.assertLessEqual(done, figures["pages_hit"])
             self.assertGreaterEqual(done + figures["errors"], figures["pages_hit"])
-
-    def generated(self, number=300, seed=1):
-        path = self.path("trace.jsonl")
-        self.run_program("--generate", str(number), "--seed", str(seed), "--dump-trace", path)
-        return path
 
     def operations(self):
         """The fake's log: (what, key, depth hint, result) of each operation."""
@@ -191,7 +152,8 @@ class Hits(Case):
         rows = self.operations()
         one, two, three = (row[1] for row in rows[:3])
         self.assertEqual([row[:3] for row in rows[:5]],
-                         [("store", one, 1), ("store", two, 2), ("store", three, 3), ("load", one, 0), ("load", two, 0)])
+                         [("store", one, 1), ("store", two, 2), ("store", three, 3),
+                          ("load", one, 0), ("load", two, 0)])
         self.assertEqual([(row[0], row[2]) for row in rows[5:]], [("store", 3), ("store", 4)])
 
     @unittest.skipUnless(TRACE, "TRACE names no file")
@@ -202,194 +164,6 @@ class Hits(Case):
             figures = self.replay("--trace", TRACE, "--verify", *args, page_size="65")
             self.assertEqual(figures["pages_hit"], model.unbounded_hits(requests))
             self.assertEqual(figures["pages_referenced"], sum(len(ids) for ids in requests))
-
-
-class Simulation(Case):
-    """--simulate: caches of single pages are the model's, pools are the engine's, and all of it is told."""
-
-    # Leading-page hit ratios of TRACE, if that is the conversation trace of the Mooncake release
-    CONVERSATIONS = {
-        "2%": (3655, 0.0758, 0.0793, 0.3114),
-        "5%": (9139, 0.1750, 0.1958, 0.3664),
-        "10%": (18279, 0.2480, 0.2789, 0.3664),
-        "25%": (45697, 0.3262, 0.3535, 0.3664),
-        "50%": (91395, 0.3554, 0.3631, 0.3664),
-    }
-
-    def simulate(self, *args, status=0):
-        """The rows of the JSON, and what was told on (stdout, stderr)."""
-        out, told = self.run_program("--simulate", "--json", self.json, *args, status=status)
-        with open(self.json, encoding="utf-8") as report:
-            rows = json.load(report)
-        for row in rows:
-            self.check_row(row)
-        return rows, out, told
-
-    def check_row(self, row):
-        references = row["pages_referenced"]
-        self.assertAlmostEqual(row["prefix_hit_ratio"], row["pages_hit"] / references, places=5)
-        self.assertEqual(row["pages_hit"] + row["pages_stored"] + row["dedup_pages"] + row["pages_refused"], references)
-        self.assertLessEqual(row["pages_stored"] - row["pages_evicted"], row["pool_pages"])
-        self.assertEqual(row["pool_pages"], row["segments"] * row["segment_pages"])
-        self.assertLessEqual(abs(row["pool_pages"] - row["capacity_pages"]), row["segment_pages"] / 2)
-        padded = (row["page_size"] + 4095) // 4096 * 4096
-        self.assertEqual(row["host_bytes"], row["pages_stored"] * padded)
-        self.assertEqual(row["reclaim_bytes"], row["pages_moved"] * padded)
-        written = row["host_bytes"] + row["reclaim_bytes"] + row["summary_bytes"]
-        self.assertAlmostEqual(row["write_amplification"], written / row["host_bytes"], places=5)
-        self.assertGreater(row["summary_bytes"], 0)
-        self.assertGreater(row["pages_per_second"], 0)
-
-    def test_pages_against_model(self):
-        for seed in (1, 2):
-            path = self.generated(300, seed=seed)
-            requests = model.read_trace(path)
-            references = sum(len(ids) for ids in requests)
-            distinct = len({page for ids in requests for page in ids})
-            capacities = {"40": 40, "150": 150, "2.5%": distinct // 40, "1M": 16, "100%": distinct}
-            args = [word for text in capacities for word in ("--capacity", text)]
-            rows, _, _ = self.simulate("--trace", path, *args, "--page-size", "64K", "--segment-size", "256K")
-            self.assertEqual([row["capacity"] for row in rows], list(capacities))
-            for row in rows:
-                capacity = capacities[row["capacity"]]
-                self.assertEqual((row["capacity_pages"], row["pages_distinct"]), (capacity, distinct))
-                for policy in ("fifo", "lru", "optimum"):
-                    hits = model.page_hits(requests, capacity, policy)
-                    self.assertAlmostEqual(row[policy + "_hit_ratio"], hits / references, places=5)
-                self.assertAlmostEqual(row["unbounded_hit_ratio"], model.unbounded_hits(requests) / references,
-                                       places=5)
-
-    def test_same_page_twice(self):
-        path = self.write("twice", '{"hash_ids": [1, 1, 2, 3, 2]}\n' * 2 +
-                          '{"hash_ids": [4, 4, 3, 4]}\n{"hash_ids": [1, 2]}\n')
-        requests = model.read_trace(path)
-        for capacity in (4, 5):
-            rows, _, _ = self.simulate("--trace", path, "--capacity", str(capacity))
-            for policy in ("fifo", "lru", "optimum"):
-                self.assertAlmostEqual(rows[0][policy + "_hit_ratio"], model.page_hits(requests, capacity, policy) / 16,
-                                       places=5)
-
-    def test_capacities(self):
-        rows, out, _ = self.simulate("--generate", "400", "--capacity", "10%", "--capacity", "200%")
-        self.assertEqual([(row["capacity"], row["policy"]) for row in rows], [("10%", "prefix"), ("200%", "prefix")])
-        self.assertEqual([row["pages_refused"] for row in rows], [0, 0])
-        self.assertGreater(rows[0]["pages_evicted"], 0)
-        self.assertEqual(rows[1]["prefix_hit_ratio"], rows[1]["unbounded_hit_ratio"])
-        self.assertEqual((rows[1]["pages_evicted"], rows[1]["pages_moved"]), (0, 0))
-        self.assertEqual(len(re.findall(r"^  prefix +0\.\d{4} ", out, re.M)), 2)
-
-    def test_usual_capacities(self):
-        rows, _, _ = self.simulate("--generate", "100")
-        self.assertEqual([row["capacity"] for row in rows], list(self.CONVERSATIONS))
-
-    def test_geometry(self):
-        rows, out, _ = self.simulate("--generate", "300", "--capacity", "30%", "--page-size", "64K",
-                                     "--segment-size", "1M", "--members", "3")
-        row = rows[0]
-        self.assertEqual((row["members"], row["segment_size"], row["segment_pages"]), (3, 1 << 20, 15))
-        self.assertIn(f"Pool of {row['pool_pages']} pages: {row['segments']} segments of 1.0 MiB for 15 pages", out)
-        for args, why in ((["--capacity", "3"], "--capacity 3: "), (["--page-size", "256K", "--segment-size", "256K"],
-                          "--page-size: "), (["--page-size", "129M"], "--page-size: "),
-                          (["--capacity", "1K"], "--capacity 1K: "),
-                          (["--members", "64", "--capacity", "200"], "--capacity 200: ")):
-            _, told = self.run_program("--generate", "50", "--simulate", *args, status=2)
-            self.assertIn(why, told)
-
-    def test_flushed_in_the_end(self):
-        """Pages in a segment that is not full have their summary counted."""
-        sizes = []
-        for pages in (1, 60):
-            path = self.write("few", "".join(f'{{"hash_ids": [{page}]}}\n' for page in range(pages)))
-            rows, _, _ = self.simulate("--trace", path, "--capacity", "1000", "--page-size", "1M",
-                                         "--segment-size", "64M")
-            self.assertEqual(rows[0]["pages_stored"], pages)
-            sizes.append(rows[0]["summary_bytes"])
-        # 112 bytes a page and 4 for its one chunk, in whole blocks
-        self.assertEqual(sizes[1] - sizes[0], (112 + 4) * 60 // 4096 * 4096)
-
-    def test_same_again(self):
-        def figures():
-            rows, _, _ = self.simulate("--generate", "300", "--capacity", "10%")
-            for row in rows:
-                del row["pages_per_second"]
-            return rows
-        self.assertEqual(figures(), figures())
-
-    def test_manual_names_every_figure(self):
-        rows, _, _ = self.simulate("--generate", "50", "--capacity", "50%")
-        with open(MAN_PAGE, encoding="utf-8") as page:
-            manual = page.read()
-        for key in rows[0]:
-            self.assertIn(key, manual)
-
-    def test_json_on_standard_output(self):
-        out, told = self.run_program("--generate", "50", "--simulate", "--capacity", "50%", "--json", "-")
-        self.assertEqual(len(json.loads(out)), 1)
-        self.assertIn("optimum, page by page", told)
-
-    def test_nothing_to_hit(self):
-        path = self.write("once", "".join(f'{{"hash_ids": [{page}]}}\n' for page in range(100)))
-        rows, out, _ = self.simulate("--trace", path, "--capacity", "50%")
-        self.assertEqual((rows[0]["prefix_hit_ratio"], rows[0]["optimum_hit_ratio"]), (0, 0))
-        self.assertRegex(out, r"optimum, page by page +0\.0000 +- +-\n")
-
-    def test_plot(self):
-        self.assertIsNotNone(shutil.which("gnuplot"))
-        picture = self.path("p.svg")
-        self.simulate("--generate", "200", "--capacity", "20%", "--capacity", "7%", "--plot", picture)
-        with open(picture, encoding="utf-8") as svg:
-            text = svg.read()
-        self.assertIn("</svg>", text)
-        for name in ("prefix", "LRU, page by page", "optimum, page by page", "20%", "7%"):
-            self.assertIn(name, text)
-        # One capacity is a picture, too; and one on standard output is nothing else
-        out, told = self.run_program("--generate", "50", "--simulate", "--capacity", "50%", "--plot", "-")
-        self.assertTrue(out.startswith("<?xml") and out.rstrip().endswith("</svg>"))
-        self.assertIn("LRU, page by page", told)
-
-    def test_plot_without_gnuplot(self):
-        path = os.environ["PATH"]
-        self.addCleanup(os.environ.__setitem__, "PATH", path)
-        for search, script in ((self.dir, None), (f"{self.dir}:{path}", "#!/bin/sh\nexit 1\n")):
-            os.environ["PATH"] = search
-            if script:
-                os.chmod(self.write("gnuplot", script), 0o755)
-            out, told = self.run_program("--generate", "50", "--simulate", "--json", self.json, "--plot",
-                                         self.path("p.svg"), status=1)
-            self.assertIn("--plot: gnuplot cannot be run", told)
-            self.assertEqual(out, "")
-            self.assertFalse(os.path.exists(self.path("p.svg")) or os.path.exists(self.json))
-
-    def test_plot_fails(self):
-        path = os.environ["PATH"]
-        self.addCleanup(os.environ.__setitem__, "PATH", path)
-        os.environ["PATH"] = f"{self.dir}:{path}"
-        os.chmod(self.write("gnuplot", '#!/bin/sh\n[ "$1" = --version ] || { echo half; exit 1; }\n'), 0o755)
-        _, told = self.run_program("--generate", "50", "--simulate", "--plot", self.path("p.svg"), status=1)
-        self.assertIn("p.svg: Input/output error", told)
-        self.assertEqual(os.listdir(self.dir), ["gnuplot"])
-
-    def test_interrupted(self):
-        args = [PROGRAM, "--generate", "150000", "--simulate", "--capacity", "10%", "--capacity", "20%",
-                "--json", self.json, "--plot", self.path("p.svg")]
-        with subprocess.Popen(args, env=self.env({}), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              text=True) as program:
-            self.assertRegex(program.stderr.readline(), r"^10%, \d+ % of all, (\?|\d+:\d\d) left\n$")
-            program.send_signal(signal.SIGINT)
-            out, told = program.communicate(timeout=60)
-        self.check_sane(program.returncode, told)
-        self.assertEqual((program.returncode, os.listdir(self.dir)), (130, []))
-        self.assertIn("stopped before the end", out)
-
-    @unittest.skipUnless(TRACE, "TRACE names no file")
-    def test_named_trace(self):
-        rows, _, _ = self.simulate("--trace", TRACE)
-        self.assertEqual((rows[0]["pages_referenced"], rows[0]["pages_distinct"]), (288500, 182790))
-        for row in rows:
-            pages, fifo, lru, optimum = self.CONVERSATIONS[row["capacity"]]
-            self.assertEqual(row["capacity_pages"], pages)
-            for name, ratio in (("fifo", fifo), ("lru", lru), ("optimum", optimum), ("unbounded", 0.3664)):
-                self.assertEqual(f"{row[name + '_hit_ratio']:.4f}", f"{ratio:.4f}")
 
 
 class Faults(Case):
@@ -501,8 +275,30 @@ class Faults(Case):
         self.assertGreater(figures["pages_stored"], 0)
 
 
-class Interface(Case):
+class Interface(program.Both, Case):
     """Exit statuses, messages, files and signals."""
+
+    PLAYED = "--device /dev/x"
+    WRONG = [
+        ("--trace t", "nothing to play against: give --device (or only --dump-trace)"),
+        ("--generate 5", "nothing to play against: give --device (or only --dump-trace)"),
+        ("--trace t --device", "option '--device' requires an argument"),
+        ("--trace t --dump-trace o --json j", "--json: needs --device"),
+        ("--trace t --device d --dump-trace - --json -", "--json, --dump-trace: only one of them can be "),
+        ("--trace t --device d --depth none", "--depth: 'none' is not a number"),
+        ("--trace t --device d --depth 0", "--depth: '0' is not within 1..65536"),
+        ("--trace t --device d --depth 65537", "--depth: '65537' is not within 1..65536"),
+        ("--trace t --device d --arena 0", "--arena: '0' is not within 1..1099511627776"),
+        ("--trace t --device d --stall 0", "--stall: '0' is not within 1..86400"),
+        ("--trace t --device d --lease-ms 0", "--lease-ms: '0' is not within 1..4294967295"),
+        # These are kvctx-simulate's
+        ("--simulate", "unrecognized option '--simulate'"),
+        ("--trace t --device d --simulate", "unrecognized option '--simulate'"),
+        ("--trace t --device d --capacity 5%", "unrecognized option '--capacity'"),
+        ("--trace t --device d --segment-size 1M", "unrecognized option '--segment-size'"),
+        ("--trace t --device d --members 1", "unrecognized option '--members'"),
+        ("--trace t --device d --no-match", "unrecognized option '--no-match'"),
+    ]
 
     def test_no_device(self):
         for code, status in ((errno.ENOENT, 3), (errno.ENXIO, 3), (errno.ENODEV, 3), (errno.EACCES, 3),
@@ -511,34 +307,14 @@ class Interface(Case):
                 _, told = self.run_program("--generate", "5", "--device", NODE, fake={"open": code}, status=status)
                 self.assertIn(f"kvctx-replay: {NODE}: {os.strerror(code)}", told)
 
-    def test_usage(self):
-        for args in ([], ["--trace", "x"], ["--generate", "5", "--device", NODE, "--depth", "none"]):
-            _, told = self.run_program(*args, status=2)
-            self.assertIn("--help", told)
-
     def test_sizes_that_the_device_refuses(self):
         for args in (["--page-size", "129M"], ["--depth", "5000"], ["--page-size", "4097"]):
             _, told = self.run_program("--generate", "5", "--device", NODE, *args, status=2,
                                        fake={"arena_max": 4096})
             self.assertIn(args[0], told)
 
-    def test_help_version_and_manual_agree(self):
-        out, _ = self.run_program("--help")
-        options = set(re.findall(r"--([a-z-]+)", out))
-        self.assertGreater(len(options), 14)
-        with open(MAN_PAGE, encoding="utf-8") as page:
-            manual = page.read().replace("\\-", "-")
-        for option in options:
-            self.assertIn("--" + option, manual)
-        out, _ = self.run_program("--version")
-        self.assertRegex(out, r"^kvctx-replay \d+\.\d+\.\d+\n$")
-
     def test_manual_names_every_figure(self):
-        figures = self.replay("--generate", "5")
-        with open(MAN_PAGE, encoding="utf-8") as page:
-            manual = page.read()
-        for key in set(figures) - {"told"}:
-            self.assertIn(key, manual)
+        self.check_figures(set(self.replay("--generate", "5")) - {"told"})
 
     def test_malformed_trace_does_nothing(self):
         path = self.write("bad", '{"hash_ids": [1]}\n{"hash_ids": [2]}\n{"hash_ids": [3, -4]}\n')
@@ -605,27 +381,24 @@ class Interface(Case):
         out, told = self.run_program(*dump, "--device", NODE, "--page-size", "9")
         self.assertEqual(out, trace)
         self.assertIn("good: every page was right", told)
-        out, told = self.run_program(*dump, "--simulate", "--capacity", "50%")
-        self.assertEqual(out, trace)
-        self.assertIn("LRU, page by page", told)
 
     def interrupt(self, number):
-        args = [PROGRAM, "--generate", "20000", "--device", NODE, "--page-size", "64", "--json", self.json]
+        args = [program.PROGRAM, "--generate", "20000", "--device", NODE, "--page-size", "64", "--json", self.json]
         fake = {"slow": 2000, "state": self.path("state")}
         master, slave = pty.openpty()   # it tells oftener there
-        with subprocess.Popen(args, env=self.env(fake), stdout=subprocess.PIPE, stderr=slave, text=True) as program:
+        with subprocess.Popen(args, env=self.env(fake), stdout=subprocess.PIPE, stderr=slave, text=True) as process:
             os.close(slave)
-            limit = threading.Timer(120, program.kill)
+            limit = threading.Timer(120, process.kill)
             limit.start()
             told = b""
             while not re.search(rb"[1-9]\d*/20000 requests", told):
                 told += os.read(master, 4096)
-            program.send_signal(number)
+            process.send_signal(number)
             told += self.read_terminal(master)
-            out = program.stdout.read()
+            out = process.stdout.read()
             limit.cancel()
-        self.check_sane(program.returncode, told.decode())
-        self.assertEqual(program.returncode, 130)
+        self.check_sane(process.returncode, told.decode())
+        self.assertEqual(process.returncode, 130)
         self.assertIn("stopped before the end", out)
         with open(self.json, encoding="utf-8") as report:
             return json.load(report)
@@ -655,13 +428,13 @@ class Interface(Case):
     def on_terminal(self, *args):
         """What the program writes to a terminal on stderr."""
         master, slave = pty.openpty()
-        command = [PROGRAM, "--generate", "40", "--device", NODE, "--page-size", "64", *args]
+        command = [program.PROGRAM, "--generate", "40", "--device", NODE, "--page-size", "64", *args]
         with subprocess.Popen(command, env=self.env({"slow": 2000}), stdout=subprocess.DEVNULL,
-                              stderr=slave) as program:
+                              stderr=slave) as process:
             os.close(slave)
             told = self.read_terminal(master)
-        self.check_sane(program.returncode, told.decode())
-        self.assertEqual(program.returncode, 0)
+        self.check_sane(process.returncode, told.decode())
+        self.assertEqual(process.returncode, 0)
         return told.decode()
 
     def test_progress_on_a_terminal(self):

@@ -11,4 +11,7 @@
 
 #include "util.h"
 
+/* argc and argv of a program that is called with these words */
+#define ARGS(...)	ARRAY_SIZE(((char *[]){ "program", __VA_ARGS__ })), (char *[]){ "program", __VA_ARGS__, NULL }
+
 #endif

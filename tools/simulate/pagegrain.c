@@ -15,67 +15,46 @@
 #include <string.h>
 
 #include "pagegrain.h"
-#include "rng.h"
 
 #define NONE	UINT32_MAX
 
-/* Ids to numbers: open addressing. A slot holds the number of a page, of which @firsts knows a reference. */
-struct numbering {
-	uint32_t *slots;
-	uint32_t *firsts;
-	size_t mask;
-};
-
-static int numbering_init(struct numbering *n, size_t nr)
+static int compare(const void *a, const void *b)
 {
-	size_t room = 16;
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 
-	while (room < nr * 2)
-		room *= 2;
-	n->mask = room - 1;
-	n->slots = malloc(room * sizeof(*n->slots));
-	n->firsts = malloc(nr * sizeof(*n->firsts));
-	if (!n->slots || !n->firsts)
+	return (x > y) - (x < y);
+}
+
+/* The place of its id among all of them is a page's number */
+static int number_pages(struct refs *r)
+{
+	const struct trace *t = r->trace;
+	uint64_t *ids = malloc(t->nr_ids * sizeof(*ids));
+	size_t i;
+
+	if (!ids)
 		return -ENOMEM;
-	memset(n->slots, 0xff, room * sizeof(*n->slots));
+	memcpy(ids, t->ids, t->nr_ids * sizeof(*ids));
+	qsort(ids, t->nr_ids, sizeof(*ids), compare);
+	for (i = 0; i < t->nr_ids; i++) {
+		if (!i || ids[i] != ids[r->nr_pages - 1])
+			ids[r->nr_pages++] = ids[i];
+	}
+	for (i = 0; i < t->nr_ids; i++)
+		r->pages[i] = (uint64_t *)bsearch(&t->ids[i], ids, r->nr_pages, sizeof(*ids), compare) - ids;
+	free(ids);
 	return 0;
 }
 
-static void numbering_free(struct numbering *n)
-{
-	free(n->slots);
-	free(n->firsts);
-}
-
-/* Number of the page at reference @ref, a new one if the id was not seen before */
-static uint32_t number_of(struct numbering *n, struct refs *r, size_t ref)
-{
-	uint64_t id = r->trace->ids[ref];
-	size_t slot = rng_mix(id) & n->mask;
-
-	while (n->slots[slot] != NONE && r->trace->ids[n->firsts[n->slots[slot]]] != id)
-		slot = (slot + 1) & n->mask;
-	if (n->slots[slot] == NONE) {
-		n->firsts[r->nr_pages] = ref;
-		n->slots[slot] = r->nr_pages++;
-	}
-	return n->slots[slot];
-}
-
-static void number_pages(struct numbering *n, struct refs *r)
-{
-	size_t i;
-
-	for (i = 0; i < r->trace->nr_ids; i++)
-		r->pages[i] = number_of(n, r, i);
-}
-
-/* From the end of the trace; @last: the request before which each page was met, which is later in the trace */
-static void link_requests(struct refs *r, uint32_t *last)
+/* From the end of the trace; last: the request before which each page was met, which is later in the trace */
+static int link_requests(struct refs *r)
 {
 	const struct trace *t = r->trace;
+	uint32_t *last = malloc(r->nr_pages * sizeof(*last));
 	size_t i, j;
 
+	if (!last)
+		return -ENOMEM;
 	memset(last, 0xff, r->nr_pages * sizeof(*last));
 	for (i = t->nr_requests; i-- > 0;) {
 		const struct trace_request *q = &t->requests[i];
@@ -85,11 +64,12 @@ static void link_requests(struct refs *r, uint32_t *last)
 		for (j = q->first; j < q->first + q->nr; j++)
 			last[r->pages[j]] = i;
 	}
+	free(last);
+	return 0;
 }
 
 int refs_init(struct refs *r, const struct trace *t)
 {
-	struct numbering n = { 0 };
 	int ret;
 
 	memset(r, 0, sizeof(*r));
@@ -98,14 +78,11 @@ int refs_init(struct refs *r, const struct trace *t)
 	r->trace = t;
 	r->pages = malloc(t->nr_ids * sizeof(*r->pages));
 	r->next = malloc(t->nr_ids * sizeof(*r->next));
-	ret = r->pages && r->next ? numbering_init(&n, t->nr_ids) : -ENOMEM;
-	if (!ret) {
-		number_pages(&n, r);
-		link_requests(r, n.firsts);
-	} else {
+	ret = r->pages && r->next ? number_pages(r) : -ENOMEM;
+	if (!ret)
+		ret = link_requests(r);
+	if (ret)
 		refs_free(r);
-	}
-	numbering_free(&n);
 	return ret;
 }
 

@@ -5,8 +5,8 @@
  * A request's pages are looked up in prefix order until one is missing; those before it are hits. Then all of them are
  * put into the cache.
  */
-#ifndef KVCTX_REPLAY_PAGEGRAIN_H
-#define KVCTX_REPLAY_PAGEGRAIN_H
+#ifndef KVCTX_SIMULATE_PAGEGRAIN_H
+#define KVCTX_SIMULATE_PAGEGRAIN_H
 
 #include <signal.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 
 #include "trace.h"
 
-/* A trace whose pages are numbered from 0 in the order of their first appearance */
+/* A trace whose pages are numbered from 0 in the order of their ids */
 struct refs {
 	const struct trace *trace;
 	uint32_t *pages;	/* number of each of trace->ids */

@@ -90,7 +90,7 @@ static void by_hand(void **state)
 
 static void numbers_pages(void **state)
 {
-	static const uint32_t pages[] = { 0, 1, 2, 0, 2, 2, 3, 2 };
+	static const uint32_t pages[] = { 3, 0, 1, 3, 1, 1, 2, 1 };
 	static const uint32_t next[] = { REFS_NEVER, REFS_NEVER, 1, REFS_NEVER, 2, 2, REFS_NEVER, REFS_NEVER };
 	struct refs refs;
 	struct trace t;

@@ -1,18 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/*
- * --simulate: a trace on pools without devices, one for each capacity, beside caches of single pages.
- */
-#ifndef KVCTX_REPLAY_SIMULATE_H
-#define KVCTX_REPLAY_SIMULATE_H
-
-#include <signal.h>
-#include <stddef.h>
-#include <stdint.h>
+/* A trace on pools without devices, one for each capacity, beside caches of single pages. */
+#ifndef KVCTX_SIMULATE_SIMULATE_H
+#define KVCTX_SIMULATE_SIMULATE_H
 
 #include "options.h"
 #include "pagegrain.h"
+#include "progress.h"
 #include "simpool.h"
-#include "trace.h"
 
 struct sim_capacity {
 	const struct capacity *given;
@@ -27,14 +21,20 @@ struct sim_capacity {
 struct simulation {
 	const struct options *options;
 	const struct trace *trace;
-	size_t distinct;
+	const volatile sig_atomic_t *stop;
+	struct refs refs;		/* of @trace; the following is zero in the beginning */
 	uint64_t unbounded;		/* hits of a cache that holds everything */
 	struct sim_capacity capacities[CAPACITIES_MAX];
 	size_t nr_capacities;		/* that were planned */
+	struct progress progress;
+	uint64_t pages_done;		/* referenced, of all runs */
 };
 
-/* Simulate what @o says and tell it. Returns the exit status. */
-int simulate(const struct trace *t, const struct options *o, const volatile sig_atomic_t *stop);
+/* Plan a pool for each capacity. 0; or -errno, with the reason told: there is no such pool */
+int simulation_plan(struct simulation *s);
+
+/* Play on all of them. 0; or -errno: -EINTR when it was stopped */
+int simulation_run(struct simulation *s);
 
 double sim_ratio(const struct simulation *s, uint64_t hits);
 double sim_pages_per_second(const struct simulation *s, const struct sim_capacity *c);

@@ -3,8 +3,8 @@
  * A pool of the engine itself (kmod/core) without devices: what it asks to be written is counted and not written. All
  * calls into the engine are in simpool.c.
  */
-#ifndef KVCTX_REPLAY_SIMPOOL_H
-#define KVCTX_REPLAY_SIMPOOL_H
+#ifndef KVCTX_SIMULATE_SIMPOOL_H
+#define KVCTX_SIMULATE_SIMPOOL_H
 
 #include <stdbool.h>
 #include <stddef.h>
