@@ -69,7 +69,7 @@ void kvctx_worker_kick(struct kvctx_member *m)
 /* A removal may have come to its end, or a loss has to be noted. */
 void kvctx_leave_look(struct kvctx_pool *p)
 {
-	queue_delayed_work(system_unbound_wq, &p->leave_work, 0);
+	queue_delayed_work(kvctx_system_wq, &p->leave_work, 0);
 }
 
 /* ops->space of the engine: any context, no sleep. */

@@ -67,6 +67,16 @@ static void name(struct io_uring_cmd *cmd, unsigned int issue_flags)			\
 #endif
 
 /*
+ * The system's queue for work that is bound to no processor. Renamed in 6.18, which Kbuild looks for. Can go with the
+ * last kernel before.
+ */
+#ifdef KVCTX_DFL_WQ
+#define kvctx_system_wq		system_dfl_wq
+#else
+#define kvctx_system_wq		system_unbound_wq
+#endif
+
+/*
  * Write streams: a number from 1 to so many as the device has. Since 6.16; a field of struct bio, which Kbuild looks
  * for. Can go when 6.12 does.
  */

@@ -247,7 +247,7 @@ static void kvctx_member_gone(struct kvctx_member *m)
 
 	/* the copies of its pages have to be durable: what failed is tried again */
 	if (kvctx_pool_flush(p)) {
-		queue_delayed_work(system_unbound_wq, &p->leave_work, KVCTX_LEAVE_RETRY);
+		queue_delayed_work(kvctx_system_wq, &p->leave_work, KVCTX_LEAVE_RETRY);
 		return;
 	}
 	if (!kvc_member_left(p->core, m->index))
@@ -287,7 +287,7 @@ static void kvctx_leave(struct work_struct *work)
 	u32 i;
 
 	if (!mutex_trylock(&p->admin_lock)) {
-		queue_delayed_work(system_unbound_wq, &p->leave_work, KVCTX_LEAVE_RETRY);
+		queue_delayed_work(kvctx_system_wq, &p->leave_work, KVCTX_LEAVE_RETRY);
 		return;
 	}
 	if (!p->stopping)
@@ -313,7 +313,7 @@ int kvctx_pool_remove(struct kvctx_pool *p, u32 member, bool move, struct netlin
 		return kvctx_refuse(extack, NULL, -ENOENT, "pool %s has no member %u", p->name, member);
 	err = kvc_member_leave(p->core, member, move);
 	if (err == -EBUSY)
-		return kvctx_refuse(extack, NULL, err, "member %u is the last one that is online", member);
+		return kvctx_refuse(extack, NULL, err, "no member but %u is online", member);
 	if (err)
 		return kvctx_refuse(extack, NULL, err, "member %u is leaving already", member);
 	mutex_lock(&kvctx_mutex);

@@ -27,6 +27,7 @@ scheduling while atomic
 sleeping function called
 Bad page state
 soft lockup|hard LOCKUP
+deprecated workqueue
 kvctx: leak'
 
 # Lines of every healthy boot that look like one
