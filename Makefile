@@ -184,11 +184,16 @@ try:
 demo:
 	@tools/demo/run --kernel "$(KERNEL)" $(if $(TRACE),--trace "$(TRACE)") $(if $(REQUESTS),--requests "$(REQUESTS)")
 
+# The loader finds libraries by a list, which root has written anew
+LDCONFIG = $(if $(DESTDIR),:,[ "$$(id -u)" != 0 ] || ldconfig)
+
 install: programs $(INSTALLS) $(if $(NATIVE_MODULE),modules_install)
+	@$(LDCONFIG)
 
 deb:
 	@selftests/deps deb
-	@$(if $(FIO_SRC),DEB_BUILD_PROFILES=pkg.kvctx.fio FIO_SRC="$(abspath $(FIO_SRC))") debian/packages $(VERSION) $(O)/deb
+	@env -u MAKEFLAGS $(if $(filter command environment,$(origin FIO_SRC)),DEB_BUILD_PROFILES="$$DEB_BUILD_PROFILES pkg.kvctx.fio" \
+		FIO_SRC="$$(realpath "$(FIO_SRC)")") debian/packages $(VERSION) $(O)/deb
 
 # The same list of files, from an installation elsewhere; folders go that only we have
 uninstall:
@@ -199,6 +204,7 @@ uninstall:
 		(cd $(DESTDIR)/ && xargs -0r rmdir --ignore-fail-on-non-empty 2> /dev/null || :)
 	@rm -rf $(O)/uninstall
 	@$(if $(DESTDIR),:,$(if $(NATIVE_MODULE),depmod))
+	@$(LDCONFIG)
 
 DIST := $(O)/kvctx-$(VERSION).tar.xz
 dist:
