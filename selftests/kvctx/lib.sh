@@ -125,7 +125,7 @@ make_pool() {
 # (selftests/vm/qemu.sh, selftests/arm64/guest). A kernel that checks itself is slower still
 patience=1
 grep -qE 'tsc_early_khz=|emulated=yes' /proc/cmdline && patience=3
-grep -q ' kasan_report$' /proc/kallsyms && patience=5
+grep -qE ' (kasan_report|__tsan_func_entry)$' /proc/kallsyms && patience=5
 export KVCTX_PATIENCE=$patience		# of the programs too
 
 # until_true SECONDS COMMAND...: repeat until it succeeds
