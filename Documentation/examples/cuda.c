@@ -41,7 +41,7 @@ int main(int argc, char **argv)
 	    cudaMemset(gpu, 'g', PAGE) != cudaSuccess)
 		return fprintf(stderr, "no GPU\n"), 1;
 	kvctx_keyspace_from_string(params.keyspace, "model, bf16, tp=1");
-	res = kvctx_open(argc > 1 ? argv[1] : "/dev/kvctx/pool0/default", O_RDWR, &params, &ctx);
+	res = kvctx_open(argc > 1 ? argv[1] : "/dev/kvctx/kv0/default", O_RDWR, &params, &ctx);
 	if (res)
 		return fail("open", res);
 	res = kvctx_stage_init(ctx, copy, stream, 0, SLOTS, PAGE);

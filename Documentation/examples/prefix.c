@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-// Keep the pages of a prefix: store them, find them, load them back. cc prefix.c -lkvctx
+// Keep the pages of a prefix: store them, find them, load them back. cc prefix.c -lkvctx; ./a.out [PATH OF A TENANT]
 #include <errno.h>
 #include <stdio.h>
 #include <kvctx.h>
@@ -25,7 +25,7 @@ int main(int argc, char **argv)
 	char *arena;
 
 	kvctx_keyspace_from_string(params.keyspace, "model, bf16, tp=1");
-	res = kvctx_open(argc > 1 ? argv[1] : "/dev/kvctx/pool0/default", O_RDWR, &params, &ctx);
+	res = kvctx_open(argc > 1 ? argv[1] : "/dev/kvctx/kv0/default", O_RDWR, &params, &ctx);
 	if (res)
 		return fail("open", res);
 	arena = kvctx_arena(ctx, NULL);

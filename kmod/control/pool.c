@@ -486,10 +486,13 @@ static int kvctx_pool_start(struct kvctx_pool *p, struct kvctx_gathering *g)
 static void kvctx_log_attach(struct kvctx_pool *p)
 {
 	struct kvc_stats st;
+	u32 i, nr = 0;
 
+	for (i = 0; i < p->nr_members; i++)
+		nr += !kvc_super_hole(kvc_super_of(p->core), i);
 	kvc_stats_get(p->core, &st);
 	pr_info("kvctx: pool %s attached: %u members, %llu MiB, %llu pages found, %llu records or segments refused\n",
-		p->name, p->nr_members, kvc_capacity(p->core) >> 20, st.recovered_pages, st.recover_skipped);
+		p->name, nr, kvc_capacity(p->core) >> 20, st.recovered_pages, st.recover_skipped);
 	if (st.recover_dropped)
 		pr_warn("kvctx: pool %s: the index has no memory for %llu pages, see index_percent\n", p->name,
 			st.recover_dropped);

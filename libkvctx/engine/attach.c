@@ -413,10 +413,13 @@ static void stop(struct kve_pool *p)
 static void attach_log(const struct kve_pool *p)
 {
 	struct kvc_stats st;
+	u32 i, nr = 0;
 
+	for (i = 0; i < p->nr_members; i++)
+		nr += !kvc_super_hole(kvc_super_of(p->core), i);
 	kvc_stats_get(p->core, &st);
 	kve_log(LOG_INFO, "pool %s attached in %s: %u members, %llu MiB, %llu pages found in %llu ms, %llu refused",
-		p->name, p->dir, p->nr_members, (unsigned long long)(kvc_capacity(p->core) >> 20),
+		p->name, p->dir, nr, (unsigned long long)(kvc_capacity(p->core) >> 20),
 		(unsigned long long)st.recovered_pages, (unsigned long long)(p->attach_ns / 1000000),
 		(unsigned long long)st.recover_skipped);
 	if (st.recover_dropped)

@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <stdarg.h>
 #include <string.h>
+#include <unistd.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
 
@@ -262,7 +263,8 @@ static void look_at_pools(struct doctor *d, const struct scan *s)
 	for (u32 i = 0; i < s->nr; i++)
 		look_at_device(d, &s->find[i]);
 	if (s->denied)
-		found(d, "devices", NOTE, "%u may not be opened; ask again as root", s->denied);
+		found(d, "devices", NOTE, "%u may not be opened%s", s->denied,
+		      geteuid() ? "; ask again as root" : ", by root either: does a device cgroup or a container forbid it?");
 	else if (!s->nr)
 		found(d, "devices", NOTE, "no block device is a member of a pool");
 }

@@ -103,7 +103,7 @@ static struct json_object *wait_devices(const char *ctrl, uint64_t timeout_ms)
 static const char *fabrics_why(int err)
 {
 	if (err == ENVME_CONNECT_WRITE)
-		return "refused; is there such a subsystem, for this host? The kernel log says more";
+		return "failed: no such subsystem for this host, or its address cannot be reached; the kernel log says which";
 	return err >= ENVME_CONNECT_RESOLVE ? nvme_errno_to_string(err) : strerror(err);
 }
 

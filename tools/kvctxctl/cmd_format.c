@@ -73,7 +73,7 @@ static int create_file(struct media *d, const char *path, u64 size)
 	if (err == -EEXIST)
 		ctl_error(path, "is there already; without --size it is formatted as it is");
 	else if (err)
-		ctl_error(path, "cannot be created: %s", strerror(-err));
+		ctl_error(path, "cannot be created: %s", err == -ENOENT ? "there is no such directory" : strerror(-err));
 	if (err)
 		return ctl_status_of(-err);
 	d->fd = dup(file->fd);

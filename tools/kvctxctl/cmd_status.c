@@ -7,12 +7,11 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "nl.h"
 #include "out.h"
 #include "scan.h"
-
-#define DAEMON_SOCKET	"/run/kvctx/control"
 
 struct status {
 	struct ctl module, daemon;	/* the command, to be asked of either */
@@ -52,23 +51,39 @@ static bool is_of(struct json_object *o, const char *pool)
 	return !strcmp(out_get_text(o, "pool"), pool);
 }
 
+static bool is_online(struct json_object *member)
+{
+	const char *state = out_get_text(member, "state");
+
+	return !strcmp(state, "online") || !strcmp(state, "leaving");
+}
+
+/* The last one cannot be taken out */
+static void advise_member(struct status *s, const char *pool, struct json_object *m, u64 online)
+{
+	unsigned long long index = out_get_number(m, "index");
+	char remove[128] = "";
+
+	if (is_online(m))
+		return;
+	if (online)
+		snprintf(remove, sizeof(remove), "; or take it out: kvctxctl pool remove %.64s %llu", pool, index);
+	advise(s, "%s: member %llu (%s) is %s, its pages are misses. Put it right, then detach and attach the pool%s", pool,
+	       index, out_get_text(m, "device"), out_get_text(m, "state"), remove);
+}
+
 static u64 members_online(struct status *s, const char *pool, struct json_object *members)
 {
-	u64 online = 0;
+	u64 online = 0, lost = 0;
 
 	for (size_t i = 0; i < json_object_array_length(members); i++) {
-		struct json_object *m = json_object_array_get_idx(members, i);
-		const char *state = out_get_text(m, "state");
-
-		if (!strcmp(state, "online") || !strcmp(state, "leaving")) {
+		if (is_online(json_object_array_get_idx(members, i)))
 			online++;
-			continue;
-		}
-		advise(s, "%s: member %llu (%s) is %s, its pages are misses. Put it right, then detach and attach the "
-			  "pool; or take it out: kvctxctl pool remove %s %llu", pool,
-		       (unsigned long long)out_get_number(m, "index"), out_get_text(m, "device"), state, pool,
-		       (unsigned long long)out_get_number(m, "index"));
+		else
+		lost++;
 	}
+	for (size_t i = 0; lost && i < json_object_array_length(members); i++)
+		advise_member(s, pool, json_object_array_get_idx(members, i), online);
 	return online;
 }
 
@@ -206,7 +221,8 @@ static int look(struct status *s)
 		if (scan.pool[i].state != FOUND_ATTACHED)
 			add_found(s, &scan, &scan.pool[i]);
 	if (!status && scan.denied)
-		advise(s, "%u block devices may not be opened: ask again as root, and pools that are not attached are shown",
+		advise(s, geteuid() ? "%u block devices may not be opened: ask again as root, and pools that are not attached are shown" :
+		       "%u block devices may not be opened, by root either: does a device cgroup or a container forbid it?",
 		       scan.denied);
 	scan_end(&scan);
 	return status;
@@ -278,7 +294,7 @@ int cmd_status(struct ctl *c)
 	const char *socket = nl_socket_path(c);
 	int status = CTL_OK;
 
-	s.daemon.opt[OPT_SOCKET] = (struct ctl_value){ .set = true, .text = socket ?: DAEMON_SOCKET };
+	s.daemon.opt[OPT_SOCKET] = (struct ctl_value){ .set = true, .text = socket ?: NL_DAEMON_SOCKET };
 	if (module == MODULE_LOADED)
 		status = ask(&s, &s.module, "module");
 	status = status ?: ask_daemon(&s, socket) ?: look(&s);

@@ -277,7 +277,8 @@ static int open_family(const struct ctl *c, struct nl_sock *sk, int *family)
 	if (*family >= 0)
 		return CTL_OK;
 	if (*family == -NLE_OBJ_NOTFOUND)
-		ctl_command_error(c, "the kernel module is not loaded; load it with 'kvctxctl load', as root");
+		ctl_command_error(c, "the kernel module is not loaded; load it with 'kvctxctl load', as root%s",
+				  nl_socket_try(NL_DAEMON_SOCKET) ? "" : "; or ask the kvctxd that runs: --socket " NL_DAEMON_SOCKET);
 	else
 		ctl_command_error(c, "netlink: %s", nl_geterror(*family));
 	return *family == -NLE_OBJ_NOTFOUND ? CTL_NODEV : CTL_FAILED;

@@ -55,6 +55,8 @@ int nl_events(const struct ctl *c, bool pages, bool (*event)(void *arg, uint8_t 
 /* nl_socket.c: to kvctxd, where --socket or KVCTX_SOCKET says so */
 const char *nl_socket_path(const struct ctl *c);	/* NULL: to the module */
 struct ctl nl_to_module(const struct ctl *c);		/* the same command, but to the module */
+#define NL_DAEMON_SOCKET	"/run/kvctx/control"	/* of kvctxd, unless it is told otherwise */
+
 int nl_socket_try(const char *path);	/* does anybody answer there? 0 or an errno */
 int nl_socket_open(const struct ctl *c, struct nl_sock *sk, int *family);	/* an exit status */
 int nl_socket_listen(struct nl_sock *sk, bool pages);	/* what comes from then on are events; 0 or a libnl error */

@@ -159,6 +159,7 @@ const struct ctl_command ctl_commands[] = {
 "gets its name when it is a member. Files alone in a directory of theirs are a\n"
 "pool that libkvctx serves in the process: its path is that of the directory.",
 		.example = "kvctxctl pool format ctx0 /dev/nvme1n1 /dev/nvme2n1\n"
+			   "  mkdir -p /var/lib/kvctx/kv0\n"
 			   "  kvctxctl pool format --size 200G kv0 /var/lib/kvctx/kv0/member0",
 	}, {
 		.noun = "pool", .verb = "scan", .run = cmd_pool_scan,
@@ -531,7 +532,7 @@ const struct ctl_command ctl_commands[] = {
 		.summary = "unload the kernel module",
 		.text =
 "As modprobe -r, but it leaves the modules alone that it needed. Does nothing\n"
-"when it is not loaded. Refused while it is in use.",
+"when it is not loaded. Pools are detached; refused while a session is open.",
 		.example = "kvctxctl unload",
 	}, {
 		.noun = "version", .run = cmd_version,

@@ -211,6 +211,8 @@ static int main_pools(char **dirs)
 {
 	int err = 0;
 
+	if (!*dirs && !kvd_pools_dir)
+		main_log(NULL, LOG_NOTICE, "no pool is named; kvctxctl pool attach, with our socket, has one served");
 	for (; *dirs && !err; dirs++)
 		err = main_attach(*dirs);
 	if (!err && kvd_pools_dir)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The command line, see cmdline.h. */
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -120,6 +121,7 @@ static char *with_usual(int key, const char *text, void *input)
 static void add_rows(struct line *l, const struct cmd_option *row)
 {
 	for (; row->help; row++) {
+		assert(l->nr < CMD_OPTIONS_MAX);
 		l->told[l->nr] = (struct argp_option){ .name = row->name, .arg = row->arg, .doc = row->help };
 		l->told[l->nr].key = row->name ? KEY + l->nr : 0;
 		l->rows[l->nr++] = row;

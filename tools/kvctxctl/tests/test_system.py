@@ -122,7 +122,7 @@ def test_connect_refused():
     tool.node("/dev/nvme-fabrics")
     bad(FAILED, ["nqn.test:c", "already connected"], *TCP, nvme_errno=1012)
     bad(FAILED, "Connection refused", *TCP, nvme_errno=111)
-    bad(FAILED, ["refused", "kernel log"], *TCP, nvme_errno=1006)
+    bad(FAILED, ["cannot be reached", "kernel log"], *TCP, nvme_errno=1006)
     bad(NODEV, "fabrics error", *TCP, nvme_errno=1005)
     bad(NOSUPP, "fabrics error", *TCP, nvme_errno=1016)
     bad(NOSUPP, "fabrics error", *TCP, nvme_errno=1009)

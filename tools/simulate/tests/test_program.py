@@ -51,6 +51,15 @@ class Simulation(program.Both, program.Case):
         ("--trace t --verify", "unrecognized option '--verify'"),
     ]
 
+    def test_table_of_the_manual_page(self):
+        """What the page shows is what its command prints, but for the speed."""
+        with open(program.MAN_PAGE, encoding="utf-8") as page:
+            shown = re.search(r"^\.SH TABLE\n\.EX\n\$ kvctx-simulate (.*)\n((?s:.*?))^\.EE", page.read(), re.M)
+        args, table = (text.replace("\\-", "-") for text in shown.groups())
+        told, _ = self.run_program("--no-progress", *args.split())
+        speed = re.compile(r"^(  prefix .*?) +[\d.]+$", re.M)
+        self.assertEqual(speed.sub(r"\1", told), speed.sub(r"\1", table))
+
     def simulate(self, *args, status=0):
         """The rows of the JSON, and what was told on (stdout, stderr)."""
         out, told = self.run_program("--json", self.json, *args, status=status)
