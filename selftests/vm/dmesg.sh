@@ -27,7 +27,7 @@ scheduling while atomic
 sleeping function called
 Bad page state
 soft lockup|hard LOCKUP
-deprecated workqueue
+\[kvctx\] enqueued on deprecated workqueue
 kvctx: leak'
 
 # Lines of every healthy boot that look like one
