@@ -15,6 +15,7 @@ static int fail(const char *what, int64_t res)
 
 int main(int argc, char **argv)
 {
+	const char *path = argc > 1 ? argv[1] : "/dev/kvctx/kv0/default";
 	struct kvctx_params params = { .size = sizeof(params), .arena_bytes = PAGES * PAGE };
 	struct kvctx_key keys[PAGES];
 	struct kvctx_seg segs[PAGES];
@@ -25,9 +26,9 @@ int main(int argc, char **argv)
 	char *arena;
 
 	kvctx_keyspace_from_string(params.keyspace, "model, bf16, tp=1");
-	res = kvctx_open(argc > 1 ? argv[1] : "/dev/kvctx/kv0/default", O_RDWR, &params, &ctx);
+	res = kvctx_open(path, O_RDWR, &params, &ctx);
 	if (res)
-		return fail("open", res);
+		return fail(path, res);
 	arena = kvctx_arena(ctx, NULL);
 	for (int i = 0; i < PAGES; i++) {	/* one call a page, from any memory */
 		keys[i] = kvctx_key_from_u64(0xfeed, i);

@@ -45,6 +45,8 @@ static void watch_once(const struct watch *w, const struct sample *s)
 		json_object_put(root);
 		return;
 	}
+	if (!json_object_array_length(s->objects))
+		fputs("no pool is attached\n", stderr);
 	for (size_t i = 0; i < json_object_array_length(s->objects); i++)
 		w->once(json_object_array_get_idx(s->objects, i));
 }
@@ -82,7 +84,7 @@ void watch_put_counter(const char *key, uint64_t num)
 {
 	char size[32] = "";
 
-	if (strstr(key, "bytes"))
+	if (strstr(key, "bytes") || !strcmp(key, "index_limit"))
 		out_size_text(num, size, sizeof(size));
 	printf("  %-21s %20llu%s%s%s\n", key, (unsigned long long)num, *size ? "  (" : "", size, *size ? ")" : "");
 }

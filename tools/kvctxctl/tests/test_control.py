@@ -6,7 +6,7 @@ import re
 import time
 
 import tool
-from tool import FAILED, NODEV, NOSUPP, USAGE, bad, good, image, run, spawn, superblocks
+from tool import FAILED, NODEV, NOSUPP, OK, USAGE, bad, good, image, run, spawn, superblocks
 
 EVERY = [                       # each command that asks the kernel
     ["pool", "attach", "/dev/x"], ["pool", "detach", "ctx0"], ["pool", "list"], ["pool", "show", "ctx0"],
@@ -182,6 +182,8 @@ def test_list_of_nothing():
     assert good("pool", "list", "-o", "json", pools="no").json() == {"format": 1, "pools": []}
     assert good("tenant", "list", "-o", "json", pools="no").json() == {"format": 1, "tenants": []}
     assert good("stat", "-o", "json", pools="no").json() == {"format": 1, "stats": []}
+    r = run("stat", pools="no")
+    assert (r.status, r.out, r.err) == (OK, "", "no pool is attached\n"), r
 
 
 def test_detach():
@@ -339,6 +341,7 @@ def test_stat_has_every_counter():
     lines = [line.split() for line in good("stat", "ctx0").out.splitlines()]
     assert lines[0] == ["pool", "ctx0"] and lines[-1] == ["write_amplification", f"{factor:.3f}"], lines
     assert {line[0]: int(line[1]) for line in lines[1:-1]} == want
+    assert {line[0] for line in lines[1:-1] if len(line) > 2} == {k for k in want if "bytes" in k} | {"index_limit"}, lines
 
 
 def test_stat_all_pools():
