@@ -113,8 +113,7 @@ int cmd_load(struct ctl *c)
 static int unload_failed(const struct ctl *c, int err, int users)
 {
 	if (err == EAGAIN || err == EBUSY)
-		ctl_command_error(c, "the module is in use by %d; close the sessions first",
-				  users);
+		ctl_command_error(c, "the module is in use by %d; close the sessions first", users);
 	else if (err == EPERM)
 		ctl_command_error(c, "%s", load_why(err));
 	else

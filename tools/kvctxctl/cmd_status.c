@@ -74,15 +74,12 @@ static void advise_member(struct status *s, const char *pool, struct json_object
 
 static u64 members_online(struct status *s, const char *pool, struct json_object *members)
 {
-	u64 online = 0, lost = 0;
+	size_t nr = json_object_array_length(members);
+	u64 online = 0;
 
-	for (size_t i = 0; i < json_object_array_length(members); i++) {
-		if (is_online(json_object_array_get_idx(members, i)))
-			online++;
-		else
-		lost++;
-	}
-	for (size_t i = 0; lost && i < json_object_array_length(members); i++)
+	for (size_t i = 0; i < nr; i++)
+		online += is_online(json_object_array_get_idx(members, i));
+	for (size_t i = 0; i < nr; i++)
 		advise_member(s, pool, json_object_array_get_idx(members, i), online);
 	return online;
 }
