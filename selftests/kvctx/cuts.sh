@@ -27,7 +27,8 @@ for i in 0 1; do
 	devs+=("$(nvmet_null_blk half$i $mb 512 1 $cache)")
 	ln -s "${devs[i]}" $dir/member$i
 done
-account=$(nvmet_null_blk account 32)
+# so large that no machine fills it in the time that a load has
+account=$(nvmet_null_blk account 128)
 modprobe kvctx
 keys add user kvctx:t 1
 check "format" kvctxctl pool format t "${devs[@]}" --force --segment-size 2M
