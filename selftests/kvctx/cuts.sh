@@ -8,7 +8,8 @@
 . "$(dirname "$0")/lib.sh"
 [ -n "${KVCTX_KEYS-}" ] || KVCTX_KEYS=ours exec keys run "$0"
 
-mb=256 cache=4
+# so large that no machine fills it in the time that the loads have
+mb=768 cache=4
 dir=/tmp/cuts log=/tmp/cuts.log
 module=/dev/kvctx/t process=$dir
 devs=()
@@ -27,8 +28,7 @@ for i in 0 1; do
 	devs+=("$(nvmet_null_blk half$i $mb 512 1 $cache)")
 	ln -s "${devs[i]}" $dir/member$i
 done
-# so large that no machine fills it in the time that a load has
-account=$(nvmet_null_blk account 128)
+account=$(nvmet_null_blk account 32)
 modprobe kvctx
 keys add user kvctx:t 1
 check "format" kvctxctl pool format t "${devs[@]}" --force --segment-size 2M
