@@ -34,6 +34,7 @@ kvctx: leak'
 good_lines='ommand line:
 RCU CPU stall warnings timeout set
 kprobe jump-optimization is enabled
+kcsan: non-strict mode configured
 RCU lockdep checking is enabled
 kmemleak: Kernel memory leak detector (disabled|initialized)
 \] [ ?]*lockdep_[a-z_]+\+0x'
