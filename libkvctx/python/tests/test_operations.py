@@ -2,6 +2,7 @@
 """Operations in flight: futures, callbacks, asyncio, threads, more than there is room for, the end of a session."""
 import asyncio
 import concurrent.futures
+import contextlib
 import errno
 import os
 import sys
@@ -51,6 +52,24 @@ class Region:
         return self.memory == self.want
 
 
+@contextlib.contextmanager
+def held_reaper(session):
+    """Operations submitted meanwhile are not done yet: the callbacks that they are given are called by the reaper."""
+    held, go = threading.Event(), threading.Event()
+
+    def hold(op):
+        if threading.current_thread() is not threading.main_thread():  # as it is when the flush was done already
+            held.set()
+            go.wait(60)
+
+    try:
+        while not held.wait(0.01):
+            session.submit_flush().add_done_callback(hold)
+        yield
+    finally:
+        go.set()
+
+
 def test_futures_and_callbacks(served):
     r = Region(served, 40)
     op = served.submit_store_packed(*r.columns)
@@ -65,8 +84,9 @@ def test_futures_and_callbacks(served):
                        served.delete(r.keys[:2]).ok))
         there.set()
 
-    op = served.submit_load_packed(*r.columns)
-    op.add_done_callback(callback)
+    with held_reaper(served):
+        op = served.submit_load_packed(*r.columns)
+        op.add_done_callback(callback)
     assert there.wait(60) and called == [(40, "kvctx-reaper", 40, 2)]
     assert r.right()
     ops = [served.submit_load_packed(r.keys[i:i + 10], r.addrs[i:i + 10], r.lens[i:i + 10]) for i in range(0, 40, 10)]
@@ -291,8 +311,9 @@ def test_callbacks_may_not_wait(session):
                 others[1].result(over)
         seen.extend(others)
 
-    op = session.submit_store_packed(*r.columns)
-    op.add_done_callback(callback)
+    with held_reaper(session):
+        op = session.submit_store_packed(*r.columns)
+        op.add_done_callback(callback)
     op.result(60)
     assert session.drain(10)
     until(lambda: seen, "the callback")
