@@ -31,7 +31,7 @@
  *  18  control/recover control/event
  *  19  control/member
  *  20  control/grow control/tenant
- *  21  control/pool
+ *  21  control/pool control/rejoin
  *  22  control/genl
  *  23  main
  *
@@ -116,11 +116,12 @@ struct kvctx_member {
 	u32 index;
 	unsigned long state;
 	/*
-	 * NULL: none. Else valid until detach, also when it is gone; until a removal for who has a page of it in the
-	 * engine's hands, and under RCU for others.
+	 * NULL: none. Else valid until detach, also when it is gone, or when the member has returned with another one;
+	 * until a removal for who has a page of it in the engine's hands, and under RCU for others.
 	 */
 	struct block_device *bdev;
 	struct kvctx_device *dev;		/* the same device to device.c */
+	u64 super_seq;				/* of the superblock that it took last; pool->admin_lock */
 	struct work_struct lost_work;
 	/* worker.c */
 	struct delayed_work work;
@@ -159,6 +160,7 @@ struct kvctx_pool {
 	struct kvctx_member *members;		/* KVC_MEMBERS_MAX */
 	struct delayed_work leave_work;		/* grow.c */
 	bool loss_unwritten;			/* no superblock says yet that a member was lost */
+	u64 super_seq;				/* of the superblock that any member took last; admin_lock */
 	struct list_head tenants;		/* under kvctx_mutex */
 	u32 sessions;				/* under kvctx_mutex */
 	bool online;				/* recovered: members can be lost */

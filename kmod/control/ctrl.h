@@ -3,15 +3,15 @@
  * The control side: pools, members and tenants, as the operator asks for them; what its files share.
  *
  * Here lives what serves the netlink family's requests (genl.c, genl_msg.c, event.c): attach and detach of a pool
- * (pool.c, recover.c), its devices and members (device.c, member.c, grow.c), the worker of each member, which executes
- * what the engine hands out (worker.c), tenants and their nodes (tenant.c).
+ * (pool.c, recover.c), its devices and members (device.c, member.c, grow.c, rejoin.c), the worker of each member, which
+ * executes what the engine hands out (worker.c), tenants and their nodes (tenant.c).
  *
  * It calls the engine, the data side (data/data.h) and what is in kvctx.h. Only main.c calls it.
  *
  * Vocabulary
  *   device    an opened block device and what its superblocks say (device.c)
  *   member    the part of a pool that a device plays
- *   loss      of a member: its pages are gone until the next attach; never undone while attached
+ *   loss      of a member: its pages are gone until it returns as it was left, or until the next attach
  *   refusal   a request turned down; the caller gets an error and a sentence
  *
  * Locks: a pool's admin_lock serializes everything that changes the pool, its tenants and superblocks, and is held over
@@ -41,6 +41,7 @@ struct kvctx_device {
 	/* under bdev->bd_holder_lock */
 	bool gone;
 	struct kvctx_member *member;	/* NULL until it is one */
+	struct kvctx_device *former;	/* of a member that returned with this one; closed and freed with it */
 	/* what the superblock that counts says */
 	u64 seq;
 	u32 worn;			/* slots that need to be written again, see kvc_super_worn() */
@@ -65,6 +66,7 @@ void kvctx_device_free(struct kvctx_device *dev);
 /* member.c */
 int kvctx_member_alloc(struct kvctx_pool *p, u32 index);
 void kvctx_member_enter(struct kvctx_pool *p, u32 index, struct kvctx_device *dev);
+void kvctx_member_device(struct kvctx_member *m, struct kvctx_device *dev);
 void kvctx_members_online(struct kvctx_pool *p);
 int kvctx_members_write_super(struct kvctx_pool *p);
 int kvctx_member_write_super(struct kvctx_member *m);
@@ -74,6 +76,9 @@ void kvctx_grow_init(struct kvctx_pool *p);
 int kvctx_pool_add(struct kvctx_pool *p, const struct nlattr *device, bool dry_run, struct netlink_ext_ack *extack);
 int kvctx_pool_remove(struct kvctx_pool *p, u32 member, bool move, struct netlink_ext_ack *extack);
 void kvctx_write_losses(struct kvctx_pool *p);
+
+/* rejoin.c */
+int kvctx_pool_rejoin(struct kvctx_pool *p, const struct nlattr *device, struct netlink_ext_ack *extack);
 
 /* worker.c */
 extern const struct kvc_ops kvctx_core_ops;

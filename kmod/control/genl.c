@@ -38,6 +38,11 @@ static const struct nla_policy kvctx_pool_add_policy[] = {
 	[KVCTX_A_DRY_RUN] = { .type = NLA_FLAG },
 };
 
+static const struct nla_policy kvctx_pool_rejoin_policy[] = {
+	[KVCTX_A_POOL] = { .type = NLA_NUL_STRING, .len = KVCTX_NAME_MAX - 1 },
+	[KVCTX_A_DEVICE] = { .type = NLA_NUL_STRING, .len = KVCTX_PATH_MAX - 1 },
+};
+
 static const struct nla_policy kvctx_pool_remove_policy[] = {
 	[KVCTX_A_POOL] = { .type = NLA_NUL_STRING, .len = KVCTX_NAME_MAX - 1 },
 	[KVCTX_A_INDEX] = { .type = NLA_U32 },
@@ -257,6 +262,17 @@ static int kvctx_do_add_member(struct sk_buff *skb, struct genl_info *info)
 	if (!err && !info->attrs[KVCTX_A_DRY_RUN])
 		kvctx_event_pool(KVCTX_CMD_POOL_ADD, p);
 	return err;
+}
+
+static int kvctx_do_rejoin(struct sk_buff *skb, struct genl_info *info)
+{
+	struct kvctx_pool *p = kvctx_pool_of(info);
+
+	if (IS_ERR(p))
+		return PTR_ERR(p);
+	if (!info->attrs[KVCTX_A_DEVICE])
+		return kvctx_missing_attr(info, KVCTX_A_DEVICE, "device");
+	return kvctx_pool_rejoin(p, info->attrs[KVCTX_A_DEVICE], info->extack);
 }
 
 static int kvctx_do_remove_member(struct sk_buff *skb, struct genl_info *info)
@@ -616,6 +632,7 @@ static const struct genl_split_ops kvctx_ops[] = {
 	KVCTX_DO(KVCTX_CMD_POOL_ADD, kvctx_do_add_member, kvctx_pool_add_policy, KVCTX_CHANGES),
 	KVCTX_DO(KVCTX_CMD_POOL_REMOVE, kvctx_do_remove_member, kvctx_pool_remove_policy, KVCTX_CHANGES),
 	KVCTX_DUMP(KVCTX_CMD_TENANT_STATS_GET, kvctx_dump_start_tenant_stats, kvctx_pool_policy),
+	KVCTX_DO(KVCTX_CMD_POOL_REJOIN, kvctx_do_rejoin, kvctx_pool_rejoin_policy, KVCTX_CHANGES),
 };
 
 static struct genl_family kvctx_family __ro_after_init = {

@@ -69,16 +69,24 @@ static bool kvctx_may_signal(struct block_device *bdev)
 	       (q->tag_set->flags & BLK_MQ_F_BLOCKING && !strncmp(bdev->bd_disk->disk_name, "nvme", 4));
 }
 
+/* It is the member's from now on; kvctx_mutex, or nobody knows of it yet */
+void kvctx_member_device(struct kvctx_member *m, struct kvctx_device *dev)
+{
+	m->dev = dev;
+	WRITE_ONCE(m->bdev, dev->bdev);
+	m->no_discard = false;
+	m->super_seq = dev->seq;
+	if (kvctx_may_signal(dev->bdev))
+		WRITE_ONCE(m->pool->may_signal, true);
+}
+
 /* A member takes its place, which was allocated. @dev is NULL if it is missing. */
 void kvctx_member_enter(struct kvctx_pool *p, u32 index, struct kvctx_device *dev)
 {
 	struct kvctx_member *m = &p->members[index];
 
 	if (dev) {
-		m->dev = dev;
-		m->bdev = dev->bdev;
-		if (kvctx_may_signal(dev->bdev))
-			WRITE_ONCE(p->may_signal, true);
+		kvctx_member_device(m, dev);
 		/* pairs with the acquire in kvctx_failed() */
 		smp_store_release(&m->state, 0);
 	} else if (!kvc_super_hole(kvc_super_of(p->core), index)) {
@@ -137,7 +145,11 @@ int kvctx_member_write_super(struct kvctx_member *m)
 			pr_warn("kvctx: pool %s: member %u (%s): superblock at the %s not written, error %d\n",
 				p->name, m->index, m->dev->path, copy ? "end" : "front", -r);
 	}
-	return written ? 0 : err;
+	if (!written)
+		return err;
+	m->super_seq = super->seq;
+	p->super_seq = super->seq;
+	return 0;
 }
 
 /*

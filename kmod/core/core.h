@@ -498,8 +498,39 @@ void kvc_member_remove(struct kvc_pool *p, u32 member);
 void kvc_member_forget(struct kvc_pool *p, u32 member);
 u64 kvc_member_bytes(const struct kvc_pool *p, u32 member);	/* of the pages on it */
 
-/* The member is gone: its pages are not found, nothing is placed on it. Irreversible until the next attach. */
+/* The member is gone: its pages are not found, nothing is placed on it. Until it returns, or the next attach. */
 void kvc_member_fail(struct kvc_pool *p, u32 member);
 bool kvc_member_online(const struct kvc_pool *p, u32 member);
+
+/*
+ * A member that was lost since the attach returns, from the same device or another one that has its content as it was
+ * left: what else it might have on it nobody here knows of. The caller serializes this with what changes the
+ * superblock, and executes no work of the member. It sees that the device has the superblock that was written to it
+ * last, and asks whether it may return (@newest: by that it was there, and nobody took a later one): 0, -EINVAL (it is
+ * not there at all, not lost, or was missing already at the attach), -EBUSY (it leaves, or something is under way that
+ * was begun on it before: later), -ESTALE (others were lost later, and these come first). It has the segments looked
+ * at as in recovery: start, read [offset, offset + len) into a buffer, feed; while feed returns 1 read again what @c
+ * now names, at most KVC_RECOVER_IO bytes. start: false, there is nothing to be looked at in this one. feed: 1, 0 (as
+ * it was left), -ESTALE (not so).
+ *
+ * Then the caller writes the superblock as it is to the member, but not where that has the newest, and calls
+ * kvc_member_return(): what was not durable is dropped, and the superblock says that the member is there, which is to
+ * be written to it first and then to all. -ESTALE: as before, another one was lost meanwhile; the superblock is to be
+ * written to the others. Then kvc_member_join(), from when on it is used; or kvc_member_stay_lost(), and another
+ * superblock is to be written.
+ */
+struct kvc_recheck {
+	u64	offset;			/* bytes from the start of the device */
+	u32	len;
+	/* private */
+	u32	gseg, block, end;
+	struct kvc_seg_id id;
+};
+
+bool kvc_recheck_start(struct kvc_pool *p, u32 member, u32 segment, struct kvc_recheck *c);
+int kvc_recheck_feed(struct kvc_pool *p, struct kvc_recheck *c, const void *buf);
+int kvc_member_may_return(struct kvc_pool *p, u32 member, bool newest);
+int kvc_member_return(struct kvc_pool *p, u32 member, bool newest);
+void kvc_member_stay_lost(struct kvc_pool *p, u32 member);
 
 #endif

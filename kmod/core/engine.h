@@ -157,6 +157,8 @@ struct kvc_seg {
 	bool	hiding;			/* recovery did not find its log's end: there may be more pages */
 	bool	dropped;		/* recovery had no memory for its pages */
 	bool	rooted;			/* recovery had no room for the domain of a tombstone in its log */
+	bool	torn;			/* an extent of its log was not written, or it was: nobody knows */
+	bool	endless;		/* nor where its log ends: nothing is added to it */
 	bool	closed;			/* an extent that is written, or on its way, says that no page follows */
 	u32	prev, next;		/* list of the segments in this state, by gseg */
 	u64	generation, salt;
@@ -268,7 +270,9 @@ struct kvc_member {
 	bool	no_memory;		/* so were those who wait for memory */
 	u64	going;			/* bytes of memory that the victim will give back; in p->memory.going too */
 	u32	headers_failed;		/* writes of headers since the last that went well */
-	bool	joining;		/* it was added, and is not used yet; written under the lock */
+	bool	joining;		/* it was added, or returns, and is not used yet; written under the lock */
+	bool	lost;			/* it is one of p->nr_offline; written under the lock */
+	bool	heir;			/* of those that were there at the attach, see kvc_member_return(); the same */
 	bool	unknown;		/* it was missing at recovery; written under the lock */
 	bool	leaving;		/* nothing is placed on it any more; written under the lock */
 	bool	taker;			/* it is one of p->takers */

@@ -11,4 +11,4 @@ KVC_CORE_FILES	:= media/format media/format_super index/table index/bucket polic
 		   log/room log/memory log/load policy/victim \
 		   log/member log/store log/delete \
 		   log/summary pool \
-		   log/reclaim log/recover log/leave work
+		   log/reclaim log/recover log/leave log/return work

@@ -7,9 +7,9 @@ CORE_T		:= selftests/core
 CORE_T_OBJ	= $(addprefix $(O)/obj/$(CORE_T)/,$(addsuffix .o,$(1)))
 CORE_TESTS	:= sim core-unit core-fuzz core-threads core-bench core-image
 CORE_UNITS	:= super history extent store replace keys keyspaces memory index delete stays reclaim prefix recover tenant members leave grow sweep \
-		   flash events lease quota encrypted
+		   flash events lease quota encrypted return
 
-CORE_SIM_OBJS	:= $(call CORE_T_OBJ,dev disk page sim_main sim_model sim_ops sim_read sim_admin sim_work sim_recover sim_format sim_life sim_grow sim_window sim_image sim_super sim_budget sim_shape sim_settle sim_listen sim_lease sim_quota sim_hot)
+CORE_SIM_OBJS	:= $(call CORE_T_OBJ,dev disk page sim_main sim_model sim_ops sim_read sim_admin sim_work sim_recover sim_format sim_life sim_grow sim_window sim_image sim_super sim_budget sim_shape sim_settle sim_listen sim_lease sim_quota sim_hot sim_return)
 CORE_UNIT_OBJS	:= $(call CORE_T_OBJ,dev disk page rig media golden unit $(CORE_UNITS:%=test_%))
 CORE_FUZZ_PARTS	:= $(call CORE_T_OBJ,dev disk page rig media fuzz_mutate fuzz_media fuzz_image fuzz_pool)
 CORE_FUZZ_OBJS	:= $(call CORE_T_OBJ,fuzz) $(CORE_FUZZ_PARTS)

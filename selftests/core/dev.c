@@ -462,6 +462,16 @@ void dev_return(struct dev *d)
 	d->gone = false;
 }
 
+bool dev_busy(const struct dev *d)
+{
+	u32 i;
+
+	for (i = 0; i < d->bus->nr_ios; i++)
+		if (d->bus->ios[i].dev == d)
+			return true;
+	return false;
+}
+
 bool dev_gone(const struct dev *d)
 {
 	return d->gone;

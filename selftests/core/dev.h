@@ -78,6 +78,7 @@ void bus_power_cut(struct bus *b);
 void dev_vanish(struct dev *d);
 void dev_return(struct dev *d);
 bool dev_gone(const struct dev *d);
+bool dev_busy(const struct dev *d);	/* I/O of it is in flight */
 
 /* Synchronous: what an I/O would do now. Writes are durable at once and free of faults. */
 void dev_pread(struct dev *d, u64 offset, void *buf, u32 len);

@@ -34,6 +34,7 @@
  *   sim_window.c  what others do meanwhile  sim_image.c  what is on media
  *   sim_listen.c  events          sim_lease.c  which leases may yield
  *   sim_quota.c  quotas and reserves          sim_hot.c  what is loaded again and again
+ *   sim_return.c  members that return
  */
 #ifndef SIM_H
 #define SIM_H
@@ -75,7 +76,8 @@ struct sim_counts {
 		added, add_cuts, add_fails, left, left_failed, leave_cuts, stuck, went,
 		super_cuts, histories, unadmitted, rolled_back, misread, windows, stalls,
 		stall_cuts, images, buried, buried_away, replaced, taken, yielded, crowds,
-		limits_set, limits_refused, quotas_seen, quotas_full, reserves_seen, dropped, hot_loads, hot_evicted;
+		limits_set, limits_refused, quotas_seen, quotas_full, reserves_seen, dropped, hot_loads, hot_evicted,
+		back, back_torn, back_pages;
 	struct bus_counts bus;
 };
 
@@ -123,6 +125,8 @@ struct mkey {
 	u64	noted_at;
 	u32	twice;			/* this version was moved: any of its copies may be found, at any attach */
 	u32	away;			/* this version has to be back when its member is */
+	struct mstate lost;		/* what it had when its member failed, and nobody stored or deleted it since */
+	bool	lost_copy;		/* that was a copy, which need not have been durable */
 	u32	on;			/* members on which it was ever stored; a mask */
 	u32	tombs;			/* members that have, or had, tombstones of the key; a mask */
 	struct event *events;		/* since the last durable strong one, which comes first */
@@ -273,7 +277,7 @@ struct sim {
 	struct rng bus_rng;
 	struct rng fault_rng;
 	struct rng window_rng;
-	struct rng quota_rng, memory_rng, hot_rng;
+	struct rng quota_rng, memory_rng, hot_rng, return_rng;
 	struct sim_cfg cfg;
 	struct sim_counts n;
 	struct bus *bus;
@@ -320,6 +324,7 @@ struct sim {
 		u64	placed[SIM_MEMBERS_MAX];	/* since then, on each member */
 	} hot;
 	bool	failed[SIM_MEMBERS_MAX];	/* also where none is */
+	u64	super_on[SIM_MEMBERS_MAX];	/* sequence of the superblock that was written to it last */
 	struct grow grow;
 	struct op *super_op;		/* the superblock that is being written */
 	u32	tenant_op;		/* the tenant that changes */
@@ -380,6 +385,7 @@ bool model_buried(struct sim *s, struct mkey *k);	/* deleted, durably, and nothi
 void model_forget_key(struct mkey *k);
 void model_recovered(struct sim *s, struct mkey *k, struct mstate state, struct place at);
 void model_member_failed(struct sim *s, u32 member);
+void model_returned(struct sim *s, struct mkey *k, struct mstate state, struct place at);
 void model_tenant_removed(struct sim *s, u32 tenant);
 u32 model_new_version(struct sim *s, struct mkey *k, u32 length, u32 member);
 /* No page that should be there lies in the range. */
@@ -517,6 +523,11 @@ void life_format(struct sim *s);
 void life_attach(struct sim *s);
 void life_vanish(struct sim *s);	/* one of the members, if there is another left */
 void life_end(struct sim *s);
+
+bool life_has_version(struct sim *s, const struct kvc_load *ld, u32 version);
+
+/* sim_return.c */
+void return_look(struct sim *s);	/* a member that was lost may return */
 
 /* sim_hot.c */
 void hot_begin(struct sim *s);		/* of a life */

@@ -14,6 +14,8 @@ void sim_write_super(struct sim *s, const struct kvc_super *super, u32 member, u
 	if (kvc_super_hole(super, member) || dev_gone(d))
 		return;
 	kvc_super_encode(super, member, buf);
+	if (copies == KVC_SUPER_COPIES)
+		s->super_on[member] = super->seq;
 	for (i = 0; i < copies; i++)
 		dev_pwrite(d, kvc_super_offset(kvc_super_slot(super->seq, i), dev_bytes(d)), buf, KVC_SUPER_BYTES);
 }

@@ -223,23 +223,42 @@ static u32 find_version(struct sim *s, const struct mkey *k, const struct kvc_lo
 		 model_name(k), ld->length, ld->member, (unsigned long long)ld->offset);
 }
 
-/* Read a found page whole. True when it is intact. */
-static bool read_page(struct sim *s, struct mkey *k, const struct kvc_load *ld, u32 *version)
+/* Which chunks of a page are not intact; the caller frees it. */
+static bool *bad_chunks(struct sim *s, const struct kvc_load *ld, const u8 *buf, bool *intact)
 {
-	const u8 *buf = dev_peek(s->devs[ld->member], ld->offset, padded(ld->length));
-	bool *bad = calloc(ld->nr_chunks, sizeof(*bad)), intact = true;
+	bool *bad = calloc(ld->nr_chunks, sizeof(*bad));
 	u32 i, chunk = s->cfg.chunk_size;
 
 	if (!bad)
 		sim_fail("the test itself is out of memory");
+	*intact = true;
 	for (i = 0; i < ld->nr_chunks; i++) {
 		bad[i] = !ld->no_crcs && page_crc(buf + i * chunk, min(chunk, ld->summed - i * chunk)) !=
 					 kvc_load_crc(s->pool, ld, i);
-		intact &= !bad[i];
+		*intact &= !bad[i];
 	}
+	return bad;
+}
+
+/* Read a found page whole. True when it is intact. */
+static bool read_page(struct sim *s, struct mkey *k, const struct kvc_load *ld, u32 *version)
+{
+	const u8 *buf = dev_peek(s->devs[ld->member], ld->offset, padded(ld->length));
+	bool intact, *bad = bad_chunks(s, ld, buf, &intact);
+
 	*version = find_version(s, k, ld, buf, bad);
 	free(bad);
 	return intact;
+}
+
+/* Does the page, as far as it is intact, have the bytes of this version? */
+bool life_has_version(struct sim *s, const struct kvc_load *ld, u32 version)
+{
+	const u8 *buf = dev_peek(s->devs[ld->member], ld->offset, padded(ld->length));
+	bool intact, *bad = bad_chunks(s, ld, buf, &intact), fits = fits_version(s, ld, buf, bad, version);
+
+	free(bad);
+	return fits && (intact || segment_tainted(s, (struct place){ ld->member, ld->offset }));
 }
 
 /* What was durable on a member that was out is there with it, if nothing happened to the key meanwhile. */

@@ -168,6 +168,7 @@ static void step(struct sim *s)
 	s->lost = false;
 	phase_step(s);
 	lose_members(s);
+	return_look(s);
 	hot_step(s);
 	if (s->cfg.memory && rng_chance(&s->rng, 200))
 		kvc_index_limit(s->pool, kvc_index_bytes(s->pool) / 100 * rng_range(&s->rng, 90, 120));
@@ -240,6 +241,7 @@ static void run_seed(u64 seed, bool verbose, struct total *total)
 	s->quota_rng.state = rng_mix(seed + 5);
 	s->memory_rng.state = rng_mix(seed + 6);
 	s->hot_rng.state = rng_mix(seed + 7);
+	s->return_rng.state = rng_mix(seed + 8);
 	s->bus = bus_new(&s->bus_rng);
 	sim_configure(s);
 	sim_trace(s, "%u members, segments of %llu, chunks of %u, %s%s%s%s%s%s%s%s%s%s%s", s->cfg.nr_members,
@@ -307,6 +309,8 @@ static void print_faults(const struct sim_counts *n)
 	printf("sim: %llu members vanished, %llu came back with %llu pages, %llu deleted meanwhile; %llu degraded\n",
 	       (unsigned long long)n->vanished, (unsigned long long)n->came_back, (unsigned long long)n->returned,
 	       (unsigned long long)n->deleted_out, (unsigned long long)n->degraded);
+	printf("sim: %llu members returned with %llu torn segments and %llu pages\n", (unsigned long long)n->back,
+	       (unsigned long long)n->back_torn, (unsigned long long)n->back_pages);
 	printf("sim: %llu members added, %llu removed (%llu failed) with %llu pages moved; %llu adds cut, %llu failed;"
 	       " %llu leaves cut, %llu stuck\n", (unsigned long long)n->added, (unsigned long long)n->left,
 	       (unsigned long long)n->left_failed, (unsigned long long)n->went, (unsigned long long)n->add_cuts,

@@ -126,8 +126,10 @@ void model_event(struct sim *s, struct mkey *k, struct mstate state, bool weak)
 	k->cur = state;
 	k->changed = s->event;
 	k->doubtful &= weak;
-	if (!weak)
+	if (!weak) {
 		k->away = 0;
+		k->lost = (struct mstate){ 0 };
+	}
 	if (!state.version) {
 		k->at.offset = 0;
 		k->before.offset = 0;
@@ -184,6 +186,7 @@ void model_forget_key(struct mkey *k)
 	k->doubtful = false;
 	k->unseen = false;
 	k->away = 0;
+	k->lost = (struct mstate){ 0 };
 	k->twice = 0;
 	k->tombs = 0;
 	k->on = 0;
@@ -252,6 +255,7 @@ void model_recovered(struct sim *s, struct mkey *k, struct mstate state, struct 
 		drop_ghosts_here(s, k);
 	k->pending = false;
 	k->gone = false;
+	k->lost = (struct mstate){ 0 };
 	k->before = (struct place){ 0 };
 	k->nr_events = 1;
 	k->events[0] = (struct event){ .nr = s->event, .state = state };
@@ -401,10 +405,21 @@ void model_member_failed(struct sim *s, u32 member)
 		if (k->cur.version && !s->step_windows)
 			note_away(s, k, member);
 		if (k->cur.version && k->at.member == member) {
+			k->lost = k->cur;
+			k->lost_copy = k->before.offset;
 			model_event(s, k, (struct mstate){ 0 }, true);
 			k->gone = true;
 		}
 	}
+}
+
+/* What was lost is there again, as if it had not been. */
+void model_returned(struct sim *s, struct mkey *k, struct mstate state, struct place at)
+{
+	model_event(s, k, state, true);
+	k->lost = (struct mstate){ 0 };
+	k->gone = false;
+	k->at = at;
 }
 
 void model_tenant_removed(struct sim *s, u32 tenant)

@@ -374,6 +374,9 @@ static void store_try(struct op *op)
 		return;
 	} else {
 		sim_check(r == 0, "store of %s: %d", model_name(k), r);
+		/* it takes the place of one that is out of reach, whatever becomes of it */
+		if (!op->replace)
+			k->lost = (struct mstate){ 0 };
 		if (!store_lost_key(op, takes)) {
 			store_began(op, ran);
 			return;

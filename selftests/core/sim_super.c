@@ -74,6 +74,8 @@ static void io_done(void *arg, int err)
 	struct op *op = arg;
 	struct sim *s = op->sim;
 
+	if (!err)
+		s->super_on[op->member] = op->super_seq;
 	op->took += !err;
 	op->written += !err;
 	/* between any two of these writes the power may go */

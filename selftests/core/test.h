@@ -34,6 +34,7 @@ extern const struct test_group super_group, history_group, extent_group, crc_gro
 	match_group, delete_group,
 	stays_group, flush_group, reclaim_group, prefix_group, recover_group, fail_group, tenant_group, keys_group, sizes_group,
 	members_group, leave_group, grow_group, index_group, sweep_group, flash_group, events_group,
-	lease_group, keyspaces_group, quota_group, memory_group, encrypted_group;
+	lease_group, keyspaces_group, quota_group, memory_group, encrypted_group,
+	return_group;
 
 #endif

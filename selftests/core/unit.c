@@ -9,7 +9,7 @@ static const struct test_group *const groups[] = {
 	&match_group, &delete_group,
 	&stays_group, &flush_group, &sizes_group, &reclaim_group, &prefix_group, &recover_group, &fail_group, &tenant_group,
 	&members_group, &leave_group, &grow_group, &index_group, &sweep_group, &flash_group, &events_group,
-	&lease_group, &keyspaces_group, &quota_group, &memory_group, &encrypted_group,
+	&lease_group, &keyspaces_group, &quota_group, &memory_group, &encrypted_group, &return_group,
 };
 
 static void on_fail(const char *what)

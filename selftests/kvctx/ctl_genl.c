@@ -238,6 +238,7 @@ static const char *const names[] = {
 	[KVCTX_CMD_TENANT_SET]		= "TENANT_SET",
 	[KVCTX_CMD_TENANT_REMOVE]	= "TENANT_REMOVE",
 	[KVCTX_CMD_MEMBER_LOST]		= "MEMBER_LOST",
+	[KVCTX_CMD_POOL_REJOIN]		= "POOL_REJOIN",
 };
 
 static int seen, wanted;

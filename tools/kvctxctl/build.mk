@@ -2,7 +2,7 @@
 #
 # kvctxctl, its man page and bash completion (both from its command table), and its tests.
 
-CTL_SRC		:= main table help completion util out nl nl_socket objects peers cmd_pool cmd_attach cmd_scan cmd_destroy grow cmd_format \
+CTL_SRC		:= main table help completion util out nl nl_socket objects peers cmd_pool cmd_attach cmd_scan cmd_destroy grow cmd_rejoin cmd_format \
 		   cmd_tenant cmd_probe cmd_status cmd_doctor cmd_tenant_stat tenant_stats cmd_module cmd_fabrics cmd_stat cmd_top cmd_events watch metrics cmd_exporter media signature scan cmd_check check_report cmd_dump
 CTL_OBJS	:= $(CTL_SRC:%=$(O)/obj/tools/kvctxctl/%.o) $(O)/obj/tools/common/size.o $(O)/obj/tools/common/limits.o \
 		   $(O)/obj/libkvctx/engine/format.o $(O)/obj/libkvctx/engine/file.o
@@ -70,5 +70,6 @@ install-ctl: programs
 	for f in $(filter-out %/_kvctxctl,$(CTL_COMPLETION:$(O)/%=%)); do \
 		install -D -m 644 $(O)/$$f $(DESTDIR)$(PREFIX)/$$f || exit; done
 	install -d $(DESTDIR)$(UNITDIR) $(DESTDIR)$(UDEVDIR)
-	sed 's|@SBINDIR@|$(SBINDIR)|' tools/kvctxctl/kvctx-attach@.service.in > $(DESTDIR)$(UNITDIR)/kvctx-attach@.service
+	for f in kvctx-attach@.service kvctx-rejoin@.service; do \
+		sed 's|@SBINDIR@|$(SBINDIR)|' tools/kvctxctl/$$f.in > $(DESTDIR)$(UNITDIR)/$$f || exit; done
 	sed 's|@SBINDIR@|$(SBINDIR)|' tools/kvctxctl/66-kvctx.rules.in > $(DESTDIR)$(UDEVDIR)/66-kvctx.rules

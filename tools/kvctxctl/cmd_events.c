@@ -21,6 +21,7 @@ static const struct {
 	[KVCTX_CMD_POOL_ADD] = { "member_added", object_pool },
 	[KVCTX_CMD_POOL_REMOVE] = { "member_removed", object_pool },
 	[KVCTX_CMD_MEMBER_LOST] = { "member_lost", object_pool },
+	[KVCTX_CMD_POOL_REJOIN] = { "member_back", object_pool },
 	[KVCTX_CMD_TENANT_ADD] = { "tenant_added", object_tenant },
 	[KVCTX_CMD_TENANT_SET] = { "tenant_set", object_tenant },
 	[KVCTX_CMD_TENANT_REMOVE] = { "tenant_removed", object_tenant },

@@ -225,6 +225,7 @@ int cmd_pool_scan(struct ctl *c);
 int cmd_pool_attach(struct ctl *c);
 int cmd_pool_detach(struct ctl *c);
 int cmd_pool_add(struct ctl *c);
+int cmd_pool_rejoin(struct ctl *c);
 int cmd_pool_remove(struct ctl *c);
 int cmd_pool_list(struct ctl *c);
 int cmd_pool_show(struct ctl *c);

@@ -247,6 +247,25 @@ const struct ctl_command ctl_commands[] = {
 "to another disk.",
 		.example = "kvctxctl pool add ctx0 /dev/nvme3n1",
 	}, {
+		.noun = "pool", .verb = "rejoin", .run = cmd_pool_rejoin,
+		.args = {
+			{ KIND_POOL, "POOL", .help = "name of an attached pool" },
+			{ KIND_DEVICE, "DEVICE", .optional = true, .many = true,
+			  .help = "block device of a member that was lost; default: all that are there" },
+		},
+		.summary = "take lost members back into a pool in service",
+		.text =
+"A member that the pool has lost, as its transport gave up, its namespace was\n"
+"taken away or it could not be written, returns with all pages that were durable\n"
+"on it and have not been stored anew or deleted since; sessions need not be\n"
+"closed. Its device may have another name by now. What it holds has to be what it\n"
+"was left with: the superblock, and all summaries, are read and compared. Where\n"
+"that is not so, and for one that was missing already when the pool was attached,\n"
+"the pool has to be attached again. Of members that were all lost the last one\n"
+"returns first. udev has this run for each member that appears. A kvctxd attaches\n"
+"again instead.",
+		.example = "kvctxctl pool rejoin ctx0 /dev/nvme3n1",
+	}, {
 		.noun = "pool", .verb = "remove", .run = cmd_pool_remove,
 		.args = {
 			{ KIND_POOL, "POOL", .help = "name of an attached pool" },

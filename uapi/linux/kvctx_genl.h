@@ -21,6 +21,13 @@
  *   POOL_REMOVE     KVCTX_A_POOL KVCTX_A_INDEX KVCTX_A_MOVE?
  *                                               begins it: with MOVE pages go to other members as far as there is
  *                                               room, else they are dropped. -EBUSY: it is the last one online
+ *   POOL_REJOIN     KVCTX_A_POOL KVCTX_A_DEVICE a member that was lost since the attach returns, with all that was
+ *                                               durable on it and has not been stored anew or deleted since (but what
+ *                                               reclaim had moved and not written a summary of yet), when its
+ *                                               device, or another node for it, has what it was left with: else
+ *                                               -ESTALE. -EEXIST: it is online. -EINVAL: it was missing at the attach.
+ *                                               -EBUSY: it leaves, or operations of before are under way. -EXDEV: of
+ *                                               another pool. -ENOSPC: too small. kvctxd(8) refuses it, -EOPNOTSUPP
  *   POOL_GET        KVCTX_A_POOL? (dump: none)  POOL objects
  *   POOL_SET        KVCTX_A_POOL KVCTX_A_DISCARD_RATE? KVCTX_A_WRITE_BUDGET?
  *                                               kept on the media; what is not given stays; -EINVAL for neither
@@ -50,7 +57,7 @@
  *
  * Multicast group "mgmt": an object of the same form after POOL_ATTACH, POOL_DETACH, POOL_SET, POOL_ADD, TENANT_ADD,
  * TENANT_SET, TENANT_REMOVE; MEMBER_LOST (POOL, MEMBER) when a member fails, POOL_REMOVE (POOL, MEMBER) when one is
- * removed.
+ * removed, POOL_REJOIN (POOL, MEMBER) when one has returned. Of what a member returns with nothing else tells.
  *
  * Multicast group "pages": PAGES (POOL TENANT KEYSPACE PAGES LOST?), which pages of a tenant and keyspace came and
  * went; of those of a lost member only MEMBER_LOST tells, of those of a removed tenant only TENANT_REMOVE. They are
@@ -87,6 +94,7 @@ enum kvctx_genl_cmd {
 	KVCTX_CMD_POOL_REMOVE,
 	KVCTX_CMD_TENANT_STATS_GET,
 	KVCTX_CMD_PAGES,		/* event only */
+	KVCTX_CMD_POOL_REJOIN,
 	__KVCTX_CMD_MAX,
 };
 #define KVCTX_CMD_MAX (__KVCTX_CMD_MAX - 1)

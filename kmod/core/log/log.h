@@ -8,7 +8,7 @@
  *	reclaim.c	one segment after the other		leave.c		a member's, until it is empty
  *	member.c	made, lost, added, removed		recover.c	all of it from what media says
  *	discard.c	old pages				own.c		those of one tenant alone
- *	memory.c	who finds no memory in the index
+ *	memory.c	who finds no memory in the index	return.c	a lost member comes back
  *
  * Calls the index, the policy and the format.
  */
@@ -20,6 +20,8 @@
 /* member.c */
 int kvc_member_init(struct kvc_pool *p, u32 index, u32 nr_segs);
 void kvc_member_exit(struct kvc_member *m);
+void kvc_member_joining(struct kvc_member *m, bool joining);
+bool kvc_member_heirs(const struct kvc_pool *p);	/* is one of them online? */
 
 /* store.c */
 int kvc_copy_prepare(struct kvc_member *m, enum kvc_head which, u32 slot, u32 length, struct kvc_seg **seg);
@@ -34,6 +36,7 @@ u32 kvc_log_blocks(const struct kvc_pool *p, u32 rec_bytes);
 void kvc_seg_check(const struct kvc_pool *p, const struct kvc_seg *seg);
 bool kvc_seg_fits(const struct kvc_pool *p, const struct kvc_seg *seg, u32 blocks, u32 rec_bytes);
 void kvc_seg_retire(struct kvc_member *m, enum kvc_head which);
+void kvc_seg_end_log(struct kvc_seg *seg);
 void kvc_seg_try_seal(struct kvc_member *m, struct kvc_seg *seg);
 void kvc_seg_count(struct kvc_member *m, struct kvc_seg *seg, struct kvc_entry *e, u32 rec_bytes);
 /* Open a segment as head @which; NULL: none is ready. */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR LGPL-2.1-or-later
 /*
- * Members: made with the pool or added to it, lost, removed.
+ * Members: made with the pool or added to it, lost (what returns: return.c), removed.
  *
  * A member's number is its place in p->members for as long as the pool is attached, and in the superblock for ever; one
  * that was removed leaves a hole there, which is filled after another attach at the earliest. Who goes over the members
@@ -83,6 +83,7 @@ int kvc_member_init(struct kvc_pool *p, u32 index, u32 nr_segs)
 	m->pool = p;
 	m->index = index;
 	m->offline = !nr_segs;
+	m->heir = nr_segs;
 	note_taker(m);
 	m->nr_heads = KVC_NR_HEADS;
 	init_lists(m);
@@ -136,6 +137,7 @@ void kvc_member_fail(struct kvc_pool *p, u32 member)
 	os_lock(&m->lock);
 	if (!m->offline) {
 		os_atomic_inc_return(&p->nr_offline);
+		m->lost = true;
 		WRITE_ONCE(m->offline, true);
 		note_taker(m);
 		kvc_memory_going(m, 0);
@@ -191,7 +193,7 @@ static bool uuid_known(const struct kvc_pool *p, const u8 *uuid)
 	return false;
 }
 
-static void set_joining(struct kvc_member *m, bool joining)
+void kvc_member_joining(struct kvc_member *m, bool joining)
 {
 	os_lock(&m->lock);
 	m->joining = joining;
@@ -219,19 +221,34 @@ int kvc_member_add(struct kvc_pool *p, const u8 uuid[KVC_UUID_LEN], u32 nr_segme
 	r = alloc_segments(m, nr_segments);
 	if (r)
 		return r;
-	set_joining(m, true);
+	kvc_member_joining(m, true);
 	memcpy(sm.uuid, uuid, KVC_UUID_LEN);
 	set_super(p, member, &sm);
 	return (int)member;
 }
 
+bool kvc_member_heirs(const struct kvc_pool *p)
+{
+	u32 nr = kvc_nr_members(p), i;
+
+	for (i = 0; i < nr; i++)
+		if (READ_ONCE(p->members[i].heir) && !READ_ONCE(p->members[i].offline))
+			return true;
+	return false;
+}
+
 void kvc_member_join(struct kvc_pool *p, u32 member)
 {
 	struct kvc_member *m = &p->members[member];
+	bool heirs = kvc_member_heirs(p);
 
 	os_lock(&m->lock);
 	m->joining = false;
+	WRITE_ONCE(m->heir, m->heir || heirs);
 	WRITE_ONCE(m->offline, false);
+	if (m->lost)
+		os_atomic_dec_and_test(&p->nr_offline);
+	m->lost = false;
 	note_taker(m);
 	os_unlock(&m->lock);
 	kvc_quota_replan(p);
@@ -244,7 +261,7 @@ void kvc_member_cancel(struct kvc_pool *p, u32 member)
 	static const struct kvc_super_member none;
 	struct kvc_member *m = &p->members[member];
 
-	set_joining(m, false);
+	kvc_member_joining(m, false);
 	set_super(p, member, &none);
 }
 
@@ -345,8 +362,10 @@ void kvc_member_forget(struct kvc_pool *p, u32 member)
 	u32 i;
 
 	os_lock(&m->lock);
-	if (m->offline)
+	if (m->lost)
 		os_atomic_dec_and_test(&p->nr_offline);
+	m->lost = false;
+	WRITE_ONCE(m->heir, false);
 	WRITE_ONCE(m->offline, true);
 	note_taker(m);
 	for (i = 0; i < m->nr_segs; i++) {

@@ -424,7 +424,7 @@ static void end_of_log(struct kvc_member *m, struct kvc_recover *r, int err)
 		/* one block less: for the end of the log */
 		seg->data_start = max(seg->data_start - 1, seg->log_end);
 		if (r->cut || !r->closed)
-			seg->log_end = seg->data_start;
+			kvc_seg_end_log(seg);
 		seg->log_cursor.index = seg->nr_entries;
 		seg->nr_strays = r->nr_records - seg->nr_entries;
 		kvc_seg_set_state(m, seg, KVC_S_SEALED);

@@ -184,6 +184,8 @@ void kvc_seg_reset(struct kvc_pool *p, struct kvc_seg *seg)
 	seg->discarded = 1;
 	seg->old = false;
 	seg->closed = false;
+	seg->endless = false;
+	seg->torn = false;
 	seg->hiding = false;
 	WRITE_ONCE(seg->rooted, false);
 	WRITE_ONCE(seg->min_seq, U64_MAX);
@@ -240,6 +242,13 @@ struct kvc_seg *kvc_head_open(struct kvc_member *m, enum kvc_head which)
 	}
 	kvc_kick(m);
 	return seg;
+}
+
+/* Nothing is added to its log any more, as its end is not known. Member locked. */
+void kvc_seg_end_log(struct kvc_seg *seg)
+{
+	seg->endless = true;
+	seg->log_end = seg->data_start;
 }
 
 void kvc_seg_try_seal(struct kvc_member *m, struct kvc_seg *seg)

@@ -210,8 +210,11 @@ static int reserve_on(struct kvc_member *m, struct kvc_domain *d, u32 bucket, co
 		r = 1;
 	if (r)
 		goto out_shard;
-	if (old != KVC_NONE)
+	if (old != KVC_NONE) {
+		/* it has no tombstone, and its member may return */
+		kvc_seg_undead(p, kvc_entry_seg(p, old));
 		kvc_page_drop(p, bucket, old);
+	}
 	entry = kvc_seg_reserve_page(m, seg, d, key, length, depth, ab->request);
 	m->newest = seg;
 	kvc_index_insert(p, bucket, entry);

@@ -190,6 +190,42 @@ int kvc_summary_next(struct kvc_member *m, struct kvc_seg *seg, struct kvc_work 
 	return 1;
 }
 
+/*
+ * What was in the extent is in none, as if nothing had taken it: the segment is torn. Its records are in the order of
+ * the entries. Nobody else looks at what is counted, as the member is lost.
+ */
+static void tear(struct kvc_member *m, struct kvc_seg *seg)
+{
+	struct kvc_pool *p = m->pool;
+	struct kvc_extent_reader xr;
+	struct kvc_seg_id id;
+	struct kvc_cursor c;
+	struct kvc_rec rec;
+	u32 entry, bytes;
+
+	seg->torn = true;
+	seg_id(m, seg, &id);
+	if (kvc_extent_peek(m->extent, &bytes) != KVC_OK ||
+	    kvc_extent_open(&xr, m->extent, bytes, &id, seg->log_end - kvc_blocks(bytes), p->seg_blocks,
+			    p->chunk_size) != KVC_OK || kvc_extent_next(&xr, &rec) != KVC_OK)
+		return;
+	kvc_cursor_init(&c);
+	while ((entry = kvc_cursor_entry(p, seg, &c)) != KVC_NONE) {
+		struct kvc_shard *sh = kvc_shard(p, kvc_entry_bucket(p, entry));
+		struct kvc_entry *e = kvc_entry(p, entry);
+		bool here;
+
+		os_lock(&sh->lock);
+		here = e->seq == rec.seq && !memcmp(e->key, rec.key, KVC_KEY_LEN);
+		if (here)
+			e->counted = 1;
+		os_unlock(&sh->lock);
+		if (here && kvc_extent_next(&xr, &rec) != KVC_OK)
+			return;
+		c.index++;
+	}
+}
+
 void kvc_summary_done(struct kvc_member *m, struct kvc_work *w, int err)
 {
 	struct kvc_seg *seg = kvc_seg(m->pool, w->gseg);
@@ -197,6 +233,8 @@ void kvc_summary_done(struct kvc_member *m, struct kvc_work *w, int err)
 	/* first: nobody may take what is not on its way any more for durable */
 	if (err)
 		kvc_member_fail(m->pool, m->index);
+	if (err)
+		tear(m, seg);
 	os_lock(&m->lock);
 	seg->writing = false;
 	m->summary_writes++;

@@ -167,7 +167,7 @@ static void put_pool_uuid(struct nl_msg *msg, bool first)
 	nla_put(msg, KVCTX_A_UUID, sizeof(uuid), uuid);
 }
 
-static bool removed;	/* a member, by an earlier request */
+static bool removed, rejoined;	/* a member, by an earlier request */
 
 static void push_pool(const struct nlmsghdr *rq, const char *name, int flags)
 {
@@ -195,7 +195,8 @@ static void push_pool(const struct nlmsghdr *rq, const char *name, int flags)
 	if (!(fake_is("FAKE_GONE", "1") && removed))
 		put_member(msg, 0, "/dev/nvme1n1", 0);
 	if (two)
-		put_member(msg, 1, "/dev/nvme2n1", (int)fake_number("FAKE_MEMBER", KVCTX_MEMBER_STATE_FAILED));
+		put_member(msg, 1, getenv("FAKE_DEVICE") ?: "/dev/nvme2n1",
+			   (int)fake_number("FAKE_MEMBER", rejoined ? KVCTX_MEMBER_STATE_ONLINE : KVCTX_MEMBER_STATE_FAILED));
 	push(msg);
 }
 
@@ -385,7 +386,7 @@ static void log_request(const struct nlmsghdr *rq, struct nlattr **a)
 	static const char *const names[] = {
 		"?", "attach", "detach", "pool", "tenant-add", "tenant-remove", "tenants", "stats", "lost",
 		"tenant-set", "peers", "pool-set", "pool-add", "pool-remove",
-		"tenant-stats",
+		"tenant-stats", "pages", "pool-rejoin",
 	};
 	const struct genlmsghdr *g = nlmsg_data(rq);
 	struct nlattr *d;
@@ -449,6 +450,8 @@ static void request(const struct nlmsghdr *rq)
 		push_pool(rq, "ctx0", 0);
 	if (g->cmd == KVCTX_CMD_POOL_REMOVE)
 		removed = true;
+	if (g->cmd == KVCTX_CMD_POOL_REJOIN)
+		rejoined = true;
 	if (g->cmd == KVCTX_CMD_POOL_GET)
 		push_pool(rq, text(a[KVCTX_A_POOL]), 0);
 	push_status(rq, 0, NULL);

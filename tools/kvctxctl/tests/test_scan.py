@@ -234,6 +234,33 @@ def test_attached():
     bad(FAILED, "no answer", "pool", "scan", errno=5, why="no answer")
 
 
+def test_rejoin():
+    """Members that the kernel has lost, by their devices or wherever they are"""
+    r = good("pool", "rejoin", "ctx0", "x", "/dev/y")
+    assert r.log == ["pool-rejoin version 1", "  pool=ctx0", f"  device={tool.DIR}/x",
+                     "pool-rejoin version 1", "  pool=ctx0", "  device=/dev/y"], r
+    assert r.out == f"{tool.DIR}/x is back in pool ctx0.\n/dev/y is back in pool ctx0.\n", r
+    r = bad(FAILED, "pool rejoin ctx0: /dev/x: so not", "pool", "rejoin", "ctx0", "/dev/x", "/dev/y", errno=116, why="/dev/x: so not")
+    assert r.log.count("  pool=ctx0") == 1, r
+    (a, b, c), (_, fb, fc) = disks("a", "b", "c")
+    fakes = {"uuid": pool("ctx0", a, b).replace("-", ""), "busy": "a"}
+    # not asked when it is not loaded
+    assert bad(NODEV, "ctx0: no pool of this name is attached", "pool", "rejoin", "ctx0", **fakes).log == []
+    node("/sys/module/kvctx/refcnt")
+    r = good("pool", "rejoin", "ctx0", **fakes)
+    assert [line for line in r.log if "device" in line] == [f"  device={b}"] and r.out == f"{b} is back in pool ctx0.\n", r
+    r = good("pool", "rejoin", "ctx0", "-o", "json", **fakes)
+    assert r.json()["pool"]["members"][1]["state"] == "online", r
+    assert good("pool", "rejoin", "ctx0", member=0, **fakes).out == "Pool ctx0 has lost no member.\n"
+    assert good("pool", "rejoin", "ctx0", member=2, **fakes).out == "Pool ctx0 has lost no member.\n"
+    bad(NODEV, "nothere: no pool", "pool", "rejoin", "nothere", **fakes)
+    # the device that it had comes before another one with the same content, as what is below it has
+    shutil.copy(fb, fc)
+    assert f"  device={c}" in good("pool", "rejoin", "ctx0", device=c, **fakes).log
+    good("pool", "format", "other", b, c, "--segment-size", "1M", "--force")
+    bad(FAILED, "ctx0: no device of 1 lost member is there", "pool", "rejoin", "ctx0", **fakes)
+
+
 def test_scan_writes_nothing():
     (a, b), (fa, fb) = disks("a", "b")
     pool("one", a, b)

@@ -8,7 +8,7 @@ import subprocess
 import tool
 from tool import USAGE, bad, good, real, run
 
-COMMANDS = ["pool format", "pool scan", "pool attach", "pool detach", "pool destroy", "pool add", "pool remove",
+COMMANDS = ["pool format", "pool scan", "pool attach", "pool detach", "pool destroy", "pool add", "pool rejoin", "pool remove",
             "pool list", "pool show", "pool set",
             "tenant add", "tenant set", "tenant remove", "tenant list", "tenant show", "tenant stat", "connect", "disconnect", "status", "doctor",
             "stat", "top", "events", "exporter", "check", "dump", "probe", "load", "unload", "version", "help"]
@@ -35,7 +35,7 @@ def test_help_of_every_command():
 def test_help_of_a_noun():
     r = good("pool", "--help")
     assert re.findall(r"^  pool (\w+) ", r.out, re.M) == [
-        "format", "scan", "attach", "detach", "destroy", "add", "remove", "list", "show", "set"], r
+        "format", "scan", "attach", "detach", "destroy", "add", "rejoin", "remove", "list", "show", "set"], r
     assert re.findall(r"^  tenant (\w+) ", good("--help", "tenant").out, re.M) == ["add", "set", "remove", "list", "show", "stat"]
 
 
@@ -261,7 +261,7 @@ def test_completion_of_commands():
                             "dump", "probe", "load", "unload", "version", "help"]
     assert complete("help", "t") == ["tenant", "top"]
     assert complete("c") == ["connect", "check"]
-    assert complete("pool", "") == ["format", "scan", "attach", "detach", "destroy", "add", "remove", "list", "show",
+    assert complete("pool", "") == ["format", "scan", "attach", "detach", "destroy", "add", "rejoin", "remove", "list", "show",
                                     "set"]
     assert complete("-o", "json", "tenant", "r") == ["remove"]
     assert complete("--output", "=", "json", "tenant", "r") == ["remove"]
