@@ -224,6 +224,16 @@ static int kvctx_rejoin_device(struct kvctx_pool *p, struct kvctx_device *dev, b
 	return 0;
 }
 
+/* Losses that have begun are complete, and known to the others. */
+static void kvctx_rejoin_losses(struct kvctx_pool *p)
+{
+	u32 i;
+
+	for (i = 0; i < p->nr_members; i++)
+		flush_work(&p->members[i].lost_work);
+	kvctx_write_losses(p);
+}
+
 int kvctx_pool_rejoin(struct kvctx_pool *p, const struct nlattr *device, struct netlink_ext_ack *extack)
 {
 	struct kvctx_device *kept, *dev = kzalloc(sizeof(*dev), GFP_KERNEL);
@@ -235,8 +245,7 @@ int kvctx_pool_rejoin(struct kvctx_pool *p, const struct nlattr *device, struct 
 		return -ENOMEM;
 	dev->path = nla_strdup(device, GFP_KERNEL);
 	kept = dev->path ? kvctx_rejoin_kept(p, dev->path) : NULL;
-	/* that it was lost is known to the others first */
-	kvctx_write_losses(p);
+	kvctx_rejoin_losses(p);
 	err = dev->path ? kvctx_rejoin_open(p, kept ?: dev, kept, extack) : -ENOMEM;
 	if (!err)
 		err = kvctx_rejoin_device(p, kept ?: dev, &taken, extack);

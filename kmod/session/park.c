@@ -7,8 +7,9 @@
  * The server has it retried when the engine says that space was made, and on the tick. The tick makes a wake-up that
  * came between a failed attempt and the parking cost one tick instead of for ever.
  *
- * Turns: the tenants' queues are tried in a circle, one operation of each, until none can go on; the next time begins
- * behind the last who could. So what is made for all is shared alike. Who comes while nobody of his own tenant waits
+ * Turns: of the tenants that wait the one goes next that has got the least, in bytes over its weight, as for a member's
+ * device (turn.c), until none can go on. So what is made for all is shared by weight. Who had nothing waiting, or could
+ * not go when others did, begins where these are: nobody saves up turns. Who comes while nobody of his own tenant waits
  * is tried at once, although others wait. These do not starve: whatever a page's size or tenant, what it wants is a
  * free segment, so while he finds these the others find them too; and when he finds none he waits, and his tenant
  * behind him.
@@ -118,19 +119,32 @@ static int park_again(struct kvctx_queue *q, struct kvctx_req *req)
 	return err;
 }
 
-/* Let one go on. false: none can */
-static bool park_try(struct kvctx_queue *q)
+/* What the tenant gets with it */
+static u64 park_cost(const struct kvctx_req *req)
 {
+	return max_t(u64, req->length, KVC_BLOCK) * KVC_WEIGHT / kvctx_req_weight(req);
+}
+
+/* Let one of the tenant go on. false: none can */
+static bool park_try(struct kvctx_park *p, u16 tenant)
+{
+	struct kvctx_queue *q = &p->of[tenant];
 	struct kvctx_req *req;
 	bool any, went;
+	u64 cost;
 	int err;
 
 	while ((req = park_next(q))) {
 		any = !req->barred;
+		cost = park_cost(req);
 		err = kvctx_req_attempt(req);
 		went = err != -EAGAIN;
 		if (!went)
 			err = park_again(q, req);
+		if (!err && went) {
+			p->last = kvctx_pass_caught_up(p->pass[tenant], p->last);
+			p->pass[tenant] += cost;
+		}
 		if (err)
 			kvctx_req_complete(req, err, 0);
 		os_relax();
@@ -142,46 +156,54 @@ static bool park_try(struct kvctx_queue *q)
 	return false;
 }
 
-/* The tenants of whom somebody waits, in the order of their turns. How many? */
+/* The tenants of whom somebody waits. How many? */
 static u32 park_begin_all(struct kvctx_park *p, u16 *tenants)
 {
 	struct kvctx_queue *q;
-	u32 i, nr = 0;
-	u16 tenant;
+	u32 nr = 0;
+	u16 i;
 
 	for (i = 0; i < KVC_TENANTS_MAX; i++) {
-		tenant = (p->next + i) % KVC_TENANTS_MAX;
-		q = &p->of[tenant];
+		q = &p->of[i];
 		if (!os_atomic_read(&q->waiting) && !os_atomic_read(&q->passed))
 			continue;
 		/* what is tried again counts as waiting, until its effect is there */
 		os_atomic_inc(&q->waiting);
 		kvctx_queue_weed(q, true);
 		park_begin(q);
-		tenants[nr++] = tenant;
+		p->pass[i] = kvctx_pass_caught_up(p->pass[i], p->last);
+		tenants[nr++] = i;
 	}
 	return nr;
+}
+
+/* Where in @tenants is the one whose turn it is? */
+static u32 park_turn(const struct kvctx_park *p, const u16 *tenants, u32 nr)
+{
+	u32 i, least = 0;
+
+	for (i = 1; i < nr; i++)
+		if (kvctx_pass_less(p->pass[tenants[i]], p->pass[tenants[least]]))
+			least = i;
+	return least;
 }
 
 /* By one at a time. true: somebody waits still, again on the tick */
 bool kvctx_park_retry(struct kvctx_park *p)
 {
 	u16 tenants[KVC_TENANTS_MAX];
-	u32 i, left, nr = park_begin_all(p, tenants);
+	u32 i, nr = park_begin_all(p, tenants);
 	struct kvctx_queue *q;
 	bool again = false;
 
-	for (; nr; nr = left) {
-		for (i = left = 0; i < nr; i++) {
-			q = &p->of[tenants[i]];
-			if (park_try(q)) {
-				p->next = tenants[i] + 1;
-				tenants[left++] = tenants[i];
-				continue;
-			}
-			/* pairs with kvctx_park_at_once() */
-			again |= !os_atomic_dec_and_test(&q->waiting) || os_atomic_read(&q->passed);
-		}
+	while (nr) {
+		i = park_turn(p, tenants, nr);
+		if (park_try(p, tenants[i]))
+			continue;
+		q = &p->of[tenants[i]];
+		/* pairs with kvctx_park_at_once() */
+		again |= !os_atomic_dec_and_test(&q->waiting) || os_atomic_read(&q->passed);
+		tenants[i] = tenants[--nr];
 	}
 	WRITE_ONCE(p->some, again);
 	return again;
@@ -207,6 +229,7 @@ void kvctx_park_init(struct kvctx_park *p)
 
 	for (i = 0; i < KVC_TENANTS_MAX; i++)
 		kvctx_queue_init(&p->of[i], park_drop);
-	p->next = 0;
+	memset(p->pass, 0, sizeof(p->pass));
+	p->last = 0;
 	p->some = false;
 }

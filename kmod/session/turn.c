@@ -106,17 +106,6 @@ static bool turn_is_next(struct kvctx_turn *t, u32 rank)
 		 turn_has_room(t, KVCTX_TURN_BACKGROUND));
 }
 
-static bool turn_less(u64 pass, u64 other)
-{
-	return (s64)(pass - other) < 0;
-}
-
-/* @pass, or what those who come begin with */
-static u64 turn_caught_up(const struct kvctx_turn *t, u32 class, u64 pass)
-{
-	return turn_less(pass, t->pass[class]) ? t->pass[class] : pass;
-}
-
 static bool turn_flow_waits(const struct kvctx_flow *f, u32 class)
 {
 	if (!class)
@@ -165,7 +154,7 @@ static void turn_goes(struct kvctx_turn *t, const struct kvctx_req *req, u32 byt
 	u64 *mine = &t->of[req->tenant].pass[class];
 
 	os_assert_locked(&t->queue.lock);
-	t->pass[class] = turn_caught_up(t, class, *mine);
+	t->pass[class] = kvctx_pass_caught_up(*mine, t->pass[class]);
 	*mine += (u64)bytes * KVC_WEIGHT / kvctx_req_weight(req);
 	kvctx_turn_begin(t, req->prio, bytes);
 }
@@ -202,7 +191,7 @@ int kvctx_turn_queue(struct kvctx_turn *t, struct kvctx_req *req, u32 bytes)
 	os_mb_after_atomic();
 	turn_came(t, req->tenant, bytes, now);
 	if (!turn_flow_waits(f, class))
-		f->pass[class] = turn_caught_up(t, class, f->pass[class]);
+		f->pass[class] = kvctx_pass_caught_up(f->pass[class], t->pass[class]);
 	if (turn_has_room(t, rank) && turn_is_next(t, rank))
 		turn_goes(t, req, bytes);
 	else
@@ -248,7 +237,7 @@ static struct kvctx_req *turn_of_all(struct kvctx_turn *t, u32 from, u32 to, u64
 	struct kvctx_flow *f;
 
 	list_for_each_entry(f, &t->flows, node) {
-		if (found && !turn_less(f->pass[class], t->of[found->tenant].pass[class]))
+		if (found && !kvctx_pass_less(f->pass[class], t->of[found->tenant].pass[class]))
 			continue;
 		req = turn_candidate(t, f, from, to, now);
 		if (req)

@@ -32,8 +32,10 @@ struct kvctx_queue {
 
 struct kvctx_park {
 	bool some;			/* wait here; a hint, true on the next tick at the latest; no lock */
-	u32 next;			/* whose turn it is, of those with the slots from here on */
 	struct kvctx_queue of[KVC_TENANTS_MAX];	/* a tenant's STOREs and DELETEs, by its slot */
+	/* of who tries them again */
+	u64 pass[KVC_TENANTS_MAX];	/* bytes that went over the tenant's weight */
+	u64 last;			/* the pass of who went last: of any who wait now it is not less */
 };
 
 enum { KVCTX_TURN_URGENT, KVCTX_TURN_NORMAL, KVCTX_TURN_BACKGROUND, KVCTX_TURN_RANKS };
@@ -84,6 +86,18 @@ bool kvctx_turn_is_due(const struct kvctx_turn *t);
 int kvctx_turn_queue(struct kvctx_turn *t, struct kvctx_req *req, u32 bytes);
 bool kvctx_turn_recall(struct kvctx_turn *t, struct kvctx_req *req);
 bool kvctx_turn_run(struct kvctx_turn *t);
+
+/* Of passes, which may wrap */
+static inline bool kvctx_pass_less(u64 pass, u64 other)
+{
+	return (s64)(pass - other) < 0;
+}
+
+/* @pass, or what those who come when @last went begin with */
+static inline u64 kvctx_pass_caught_up(u64 pass, u64 last)
+{
+	return kvctx_pass_less(pass, last) ? last : pass;
+}
 
 /* Is an operation that came now to be tried, not to wait @behind those of its tenant that do? */
 static inline bool kvctx_park_at_once(const struct kvctx_park *p, const struct kvctx_req *req, bool behind)

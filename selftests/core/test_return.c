@@ -264,6 +264,7 @@ static void what_is_under_way(void **state)
 {
 	struct rig *r = *state;
 	struct kvc_store st;
+	struct kvc_load ld;
 
 	do {
 		assert_int_equal(rig_begin(r, r->d, 1, 5000, &st), 0);
@@ -276,6 +277,14 @@ static void what_is_under_way(void **state)
 	kvc_store_commit(r->pool, &st);
 	assert_int_equal(come_back(r, 1), 0);
 	assert_int_equal(rig_query(r, r->d, 1), -ENOENT);
+	/* a load's end on the device that it had may say that this is gone */
+	assert_int_equal(rig_store_on(r, 1, 1, 1, 5000), 0);
+	rig_flush(r);
+	assert_int_equal(rig_hold(r, r->d, 1, &ld), 0);
+	lose(r, 1);
+	assert_int_equal(come_back(r, 1), -EBUSY);
+	kvc_load_end(r->pool, &ld, -EIO);
+	assert_int_equal(come_back(r, 1), 0);
 	/* nor may it while it leaves */
 	lose(r, 1);
 	assert_int_equal(kvc_member_leave(r->pool, 1, false), 0);

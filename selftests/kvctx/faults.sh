@@ -65,6 +65,29 @@ b=$(nvmet_ssd kvctx1)
 check "two SSDs" test -b "$a" -a -b "$b"
 select_failures
 
+# /tmp/lose: have member 1 lost, on the second SSD, whose transfers all fail for a while; unless it is
+lose_script() {
+	cat > /tmp/lose << LOSE
+#!/bin/bash
+lost() { kvctxctl pool show t -o json | tr -d ' \t\n' | grep -oE '"index":1,.*' | grep -oE '"state":"[a-z]+"' | grep -q failed; }
+lost && exit 0
+echo 1 > /sys/class/block/${b##*/}/make-it-fail
+echo -1 > $debugfs/fail_make_request/times
+echo 100 > $debugfs/fail_make_request/probability
+pages store 1000 40 100000 > /dev/null
+for _ in \$(seq 100); do
+	pages flush > /dev/null
+	lost && break
+	sleep 0.1
+done
+echo 0 > $debugfs/fail_make_request/probability
+echo 0 > /sys/class/block/${b##*/}/make-it-fail
+pages delete 1000 40 > /dev/null
+lost
+LOSE
+	chmod +x /tmp/lose
+}
+
 commands() {
 	modprobe kvctx && rmmod kvctx	# what it depends on stays
 	sweep "load" '! grep -q "^kvctx " /proc/modules || rmmod kvctx' insmod "$(modinfo -n kvctx)"
@@ -88,6 +111,13 @@ commands() {
 		kvctxctl pool add t "$b"
 	check "add a member" kvctxctl pool add t "$b"
 	check "store on both" prints 'stored=20' pages store 100 20 100000
+	check "flush" prints flushed pages flush
+	echo 0 > /sys/module/kvctx/parameters/member_patience
+	lose_script
+	check "a member is lost" /tmp/lose
+	sweep "pool rejoin" "$holds && /tmp/lose" kvctxctl pool rejoin t "$b"
+	check "it returns" kvctxctl pool rejoin t "$b"
+	check "with its pages" prints "$all_right" pages load 100 20 100000
 	sweep "pool remove" "$holds && { kvctxctl pool show t | grep -q 'online.*$b' || kvctxctl pool add t $b; }" \
 		kvctxctl pool remove t "$b"
 	check "the pages are right" prints "$all_right" pages load 0 20 100000

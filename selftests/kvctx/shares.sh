@@ -3,7 +3,7 @@
 #
 # Tenants that have a member busy: what each gets of a device that moves 16 MiB a second, and what their own limits are.
 # That is little: what they ask for is more even where a processor is emulated by a machine that has other work.
-# The pool has room for all that they store: where stores wait for space, tenants take turns alike (session/park.c).
+# The pool has room for all that they store; then they store into another one, small and full, where they wait for space.
 . "$(dirname "$0")/lib.sh"
 
 engine="--ioengine=external:/usr/lib/kvctx-fio.so --thread --disk_util=0 --verify_load=0 --bs=128k --size=48m --iodepth=64"
@@ -89,12 +89,19 @@ paced() {
 	return 1
 }
 
-dir=/sys/kernel/config/nullb/shares
+dir=/sys/kernel/config/nullb
+# device NAME MB
+device() {
+	local setting
+
+	mkdir "$dir/$1"
+	for setting in size="$2" memory_backed=1 mbps=16 power=1; do
+		echo "${setting#*=}" > "$dir/$1/${setting%=*}"
+	done
+}
 modprobe null_blk nr_devices=0
-mkdir $dir
-for setting in size=1536 memory_backed=1 mbps=16 power=1; do
-	echo "${setting#*=}" > "$dir/${setting%=*}"
-done
+device shares 1536
+device small 128
 modprobe kvctx
 check "format and attach" make_pool /dev/shares --segment-size 8M
 check "two tenants" bash -c 'kvctxctl tenant add t alice && kvctxctl tenant add t bob'
@@ -131,7 +138,18 @@ check "two are in flight, and the others wait ($inflight, $waits)" test "$inflig
 wait $client
 check "and all are right" test "$(moved bob read)" -gt 0
 check "detach" until_true 20 kvctxctl pool detach t
+
+check "a small pool: format and attach" make_pool /dev/small --segment-size 8M
+check "two tenants, of whom alice is to get three times as much" \
+	bash -c 'kvctxctl tenant add t alice && kvctxctl tenant set t alice --weight 300 && kvctxctl tenant add t bob'
+both write write
+check "stores that wait for space: she does" share 75 store
+waits=$(stat_of store_waits)
+check "there was no other way than to wait ($waits)" test "$waits" -gt 100
+check "detach" until_true 20 kvctxctl pool detach t
 check "unload" until_true 60 kvctxctl unload
-echo 0 > $dir/power
-rmdir $dir
+for device in shares small; do
+	echo 0 > $dir/$device/power
+	rmdir $dir/$device
+done
 finish

@@ -6,7 +6,7 @@
 #include "session/wait.h"
 
 #define MIB	(1U << 20)
-#define OPS	8U
+#define OPS	12U
 #define MANY	20000U
 
 static struct op ops[OPS];
@@ -259,6 +259,65 @@ static void test_tenants_turns(void)
 	EXPECT(store_of(6, 0, take_room) == 1 && store_of(7, 239, take_room) == 1);
 	os_atomic_set(&room, 5);
 	EXPECT(!kvctx_park_retry(&space) && ended(&ops[4], 4) && ended(&ops[7], 5) && ended(&ops[2], 6) && ended(&ops[6], 7));
+}
+
+/* Room for one at a time, as often as that; how many of the tenant's operations, of OPS / 2 each, went? */
+static u32 went_of(u32 first, u32 rounds)
+{
+	u32 i, n = 0;
+
+	for (i = 0; i < rounds; i++) {
+		os_atomic_set(&room, 1);
+		kvctx_park_retry(&space);
+	}
+	for (i = first; i < first + OPS / 2; i++)
+		n += !waits(i);
+	return n;
+}
+
+/* Two tenants that wait: the second one's operations are so long, and the first one has such a weight. */
+static void two_wait(u32 weight, u32 length)
+{
+	u32 i;
+
+	begin_space(0);
+	for (i = 0; i < OPS; i++) {
+		op_new(i, KVCTX_PRIO_NORMAL)->attempt = take_room;
+		ops[i].req.tenant = i >= OPS / 2;
+		ops[i].req.length = i >= OPS / 2 ? length : 1U << 20;
+		ops[i].weight = i >= OPS / 2 ? 0 : weight;
+		EXPECT(attempt(&ops[i], true) == 1);
+	}
+}
+
+/* What is made for all is theirs by weight, in bytes. */
+static void test_tenants_weights(void)
+{
+	u32 i;
+
+	two_wait(100, 1U << 20);
+	EXPECT(went_of(0, 4) == 2);
+	two_wait(300, 1U << 20);
+	EXPECT(went_of(0, 4) == 3);
+	two_wait(100, 3U << 20);
+	EXPECT(went_of(0, 4) == 3);
+	/* who had nothing to wait for, or no room of his own, has saved up nothing */
+	two_wait(100, 1U << 20);
+	kvctx_queue_cancel_all(&space.of[1], &a_session, (const u64[]){ 6, 7, 8, 9, 10, 11 }, 6);
+	EXPECT(went_of(0, 4) == 4);
+	for (i = OPS / 2; i < OPS; i++) {
+		EXPECT(store_of(i, 1, take_room) == 1);
+		ops[i].req.length = 1U << 20;
+	}
+	EXPECT(went_of(0, 2) == 5 && !waits(6) && waits(7));
+	two_wait(100, 1U << 20);
+	for (i = OPS / 2; i < OPS; i++)
+		ops[i].attempt = take_share;
+	shares[1] = 0;
+	EXPECT(went_of(0, 4) == 4);
+	for (i = OPS / 2; i < OPS; i++)
+		ops[i].attempt = take_room;
+	EXPECT(went_of(0, 2) == 5);
 }
 
 /* So do deadlines, CANCEL, and those that are not wanted any more. */
@@ -557,6 +616,7 @@ void test_waits(void)
 	test_tenants();
 	test_tenants_passing();
 	test_tenants_turns();
+	test_tenants_weights();
 	test_giving_up();
 	test_giving_up_passed();
 	test_cancel_of_the_tried();

@@ -95,7 +95,7 @@ static bool is_quiet(const struct kvc_member *m)
 	u32 i;
 
 	for (i = 0; i < m->nr_segs && quiet; i++)
-		quiet = !m->segs[i].pending && !m->segs[i].writing;
+		quiet = !m->segs[i].pending && !m->segs[i].writing && !os_atomic_read(&m->segs[i].holds);
 	return quiet;
 }
 
