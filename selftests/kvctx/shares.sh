@@ -142,6 +142,8 @@ check "detach" until_true 20 kvctxctl pool detach t
 check "a small pool: format and attach" make_pool /dev/small --segment-size 8M
 check "two tenants, of whom alice is to get three times as much" \
 	bash -c 'kvctxctl tenant add t alice && kvctxctl tenant set t alice --weight 300 && kvctxctl tenant add t bob'
+# enough of them that what one segment gives does not leave one of the two with none that waits
+engine=${engine/iodepth=64/iodepth=256} engine=${engine/size=48m/size=96m}
 both write write
 check "stores that wait for space: she does" share 75 store
 waits=$(stat_of store_waits)
