@@ -21,7 +21,7 @@
  *   7  member store delete
  *   8  summary pool
  *   9  reclaim recover
- *  10  leave
+ *  10  leave return
  *  11  work
  *
  * Locks, outermost first

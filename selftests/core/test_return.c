@@ -328,7 +328,7 @@ static void not_as_it_was_left(void **state)
 	assert_int_equal(come_back(r, 1), -ESTALE);
 	dev_pwrite(r->devs[1], last, was, KVC_BLOCK);
 	/* a bit of it */
-	dev_flip(r->devs[1], last, 8 * 100);
+	dev_flip(r->devs[1], last + 100, 3);
 	assert_int_equal(come_back(r, 1), -ESTALE);
 	dev_pwrite(r->devs[1], last, was, KVC_BLOCK);
 	/* another segment's header */
