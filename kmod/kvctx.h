@@ -116,8 +116,8 @@ struct kvctx_member {
 	u32 index;
 	unsigned long state;
 	/*
-	 * NULL: none. Else valid until detach, also when it is gone, or when the member has returned with another one;
-	 * until a removal for who has a page of it in the engine's hands, and under RCU for others.
+	 * NULL: none. Else valid until detach, also when it is gone; until a removal, or until the member returns with
+	 * another one, for who has a page of it in the engine's hands, and under RCU for others.
 	 */
 	struct block_device *bdev;
 	struct kvctx_device *dev;		/* the same device to device.c */

@@ -41,7 +41,6 @@ struct kvctx_device {
 	/* under bdev->bd_holder_lock */
 	bool gone;
 	struct kvctx_member *member;	/* NULL until it is one */
-	struct kvctx_device *former;	/* of a member that returned with this one; closed and freed with it */
 	/* what the superblock that counts says */
 	u64 seq;
 	u32 worn;			/* slots that need to be written again, see kvc_super_worn() */

@@ -95,7 +95,7 @@ int kvctx_device_open(struct kvctx_device *dev, struct netlink_ext_ack *extack)
 	return 0;
 }
 
-/* From now on the member, or nobody, is told when the device goes away. False: it is gone already. */
+/* From now on the member is told when the device goes away. False: it is gone already. */
 bool kvctx_device_bind(struct kvctx_device *dev, struct kvctx_member *m)
 {
 	bool gone;
@@ -107,23 +107,17 @@ bool kvctx_device_bind(struct kvctx_device *dev, struct kvctx_member *m)
 	return !gone;
 }
 
-/* Gives up the claim, and those of former ones, at once: nothing of us is called any more, others may open them. */
+/* Gives up the claim at once: nothing of us is called any more, and others may open the device. */
 void kvctx_device_close(struct kvctx_device *dev)
 {
-	for (; dev; dev = dev->former)
-		if (dev->file)
-			bdev_fput(dev->file);
+	if (dev->file)
+		bdev_fput(dev->file);
 }
 
 void kvctx_device_free(struct kvctx_device *dev)
 {
-	struct kvctx_device *former;
-
-	for (; dev; dev = former) {
-		former = dev->former;
-		kfree(dev->path);
-		kfree(dev);
-	}
+	kfree(dev->path);
+	kfree(dev);
 }
 
 /* What the slots of a device say */

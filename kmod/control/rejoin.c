@@ -8,8 +8,7 @@
  *             has written to it since
  *   wait      until what was begun on it has come to its end: what is queued is sent to a dead device, and fails
  *   check     its logs, see core/log/return.c
- *   take      the device: from now on it is the member's, whatever becomes of this. The one before stays open until the
- *             member leaves or the pool is detached, as others may have hold of it
+ *   take      the device: from now on it is the member's, whatever becomes of this, and the one before is closed
  *   write     the superblock that all others have, if there are any, to it; then one that says that the member is
  *             there, to it and then to all
  *   join      it is used
@@ -19,8 +18,9 @@
 
 #include "ctrl.h"
 
-#define KVCTX_REJOIN_WAIT	(5 * HZ)	/* for what was begun before the loss */
+#define KVCTX_REJOIN_WAIT	(30 * HZ)	/* for what was begun before the loss */
 #define KVCTX_REJOIN_LOOK	(HZ / 20)
+#define KVCTX_REJOIN_SEGMENTS	256		/* between two looks at what others have become */
 
 /* Open */
 
@@ -42,8 +42,8 @@ static struct kvctx_device *kvctx_rejoin_kept(struct kvctx_pool *p, const char *
 }
 
 /* The device is open, and @super is what it says. Whose is it? */
-static int kvctx_rejoin_identify(struct kvctx_pool *p, const struct kvctx_device *dev, const struct kvc_super *super,
-				 struct netlink_ext_ack *extack)
+static int kvctx_rejoin_identify(struct kvctx_pool *p, const struct kvctx_device *dev, bool kept,
+				 const struct kvc_super *super, struct netlink_ext_ack *extack)
 {
 	const struct kvc_super *s = kvc_super_of(p->core);
 	const struct kvctx_member *m = &p->members[dev->index];
@@ -62,6 +62,8 @@ static int kvctx_rejoin_identify(struct kvctx_pool *p, const struct kvctx_device
 		return kvctx_refuse(extack, dev->path, -EINVAL, "was missing at the attach: attach again");
 	if (test_bit(KVCTX_MEMBER_LEAVING, &m->state))
 		return kvctx_refuse(extack, dev->path, -EBUSY, "member %u, which leaves", dev->index);
+	if (kept && m->dev != dev)
+		return kvctx_refuse(extack, dev->path, -EBUSY, "open as the device of another member");
 	if (dev->seq != m->super_seq)
 		return kvctx_refuse(extack, dev->path, -ESTALE, "not as it was left: attach again");
 	return 0;
@@ -77,7 +79,7 @@ static int kvctx_rejoin_open(struct kvctx_pool *p, struct kvctx_device *dev, boo
 	if (!err)
 		err = kvctx_device_read_super(dev, super, extack);
 	if (!err)
-		err = kvctx_rejoin_identify(p, dev, super, extack);
+		err = kvctx_rejoin_identify(p, dev, kept, super, extack);
 	kvfree(super);
 	return err;
 }
@@ -90,13 +92,22 @@ static bool kvctx_rejoin_newest(const struct kvctx_pool *p, const struct kvctx_d
 	return dev->seq == p->super_seq && !(dev->was[dev->index].flags & KVC_MEMBER_ABSENT);
 }
 
+/* As kvc_member_may_return(); nor is its worker at something, or its loss not told yet. */
+static int kvctx_rejoin_may(struct kvctx_pool *p, const struct kvctx_device *dev)
+{
+	struct kvctx_member *m = &p->members[dev->index];
+
+	if (!test_bit(KVCTX_MEMBER_LOST, &m->state) || work_busy(&m->work.work) & WORK_BUSY_RUNNING)
+		return -EBUSY;
+	return kvc_member_may_return(p->core, dev->index, kvctx_rejoin_newest(p, dev));
+}
+
 static int kvctx_rejoin_wait(struct kvctx_pool *p, const struct kvctx_device *dev, struct netlink_ext_ack *extack)
 {
 	unsigned long until = jiffies + KVCTX_REJOIN_WAIT;
-	bool newest = kvctx_rejoin_newest(p, dev);
 	int err;
 
-	while ((err = kvc_member_may_return(p->core, dev->index, newest)) == -EBUSY && time_before(jiffies, until)) {
+	while ((err = kvctx_rejoin_may(p, dev)) == -EBUSY && time_before(jiffies, until)) {
 		schedule_timeout_killable(KVCTX_REJOIN_LOOK);
 		if (fatal_signal_pending(current))
 			return -EINTR;
@@ -133,6 +144,9 @@ static int kvctx_rejoin_check(struct kvctx_pool *p, const struct kvctx_device *d
 
 	for (i = 0; i < nr && !err; i++) {
 		err = kvctx_rejoin_segment(p, dev, i, buf, extack);
+		/* leave_work waits for the lock meanwhile */
+		if (i % KVCTX_REJOIN_SEGMENTS == 0)
+			kvctx_write_losses(p);
 		cond_resched();
 		if (!err && fatal_signal_pending(current))
 			err = -EINTR;
@@ -143,17 +157,22 @@ static int kvctx_rejoin_check(struct kvctx_pool *p, const struct kvctx_device *d
 
 /* Take, write, join */
 
+/* Nothing of the old one is in anybody's hands, as that was waited for, but under RCU and in peers' paths. */
 static void kvctx_rejoin_take(struct kvctx_member *m, struct kvctx_device *dev)
 {
-	if (m->dev == dev)
+	struct kvctx_device *old = m->dev;
+
+	if (old == dev)
 		return;
-	/* what becomes of it is none of the member's business any more */
-	kvctx_device_bind(m->dev, NULL);
-	dev->former = m->dev;
+	WRITE_ONCE(m->bdev, dev->bdev);
+	synchronize_rcu();
+	kvctx_peers_member(m);
 	mutex_lock(&kvctx_mutex);
 	kvctx_member_device(m, dev);
 	kvctx_generation++;
 	mutex_unlock(&kvctx_mutex);
+	kvctx_device_close(old);
+	kvctx_device_free(old);
 }
 
 /* Nobody but this one looks at the device, as the member is lost. */
@@ -185,17 +204,15 @@ static void kvctx_rejoin_join(struct kvctx_member *m)
 {
 	struct kvctx_pool *p = m->pool;
 
-	clear_bit(KVCTX_MEMBER_WORN, &m->state);
 	clear_bit(KVCTX_MEMBER_LOST, &m->state);
 	/* pairs with the acquire in kvctx_failed(): who is told no sees the device */
 	clear_bit_unlock(KVCTX_MEMBER_FAILED, &m->state);
 	if (!kvctx_device_bind(m->dev, m))
 		kvctx_member_failed(m);
-	kvc_member_join(p->core, m->index);
+	kvc_member_returned(p->core, m->index);
 	/* a loss before that was none to the engine */
 	if (test_bit(KVCTX_MEMBER_FAILED, &m->state))
 		kvc_member_fail(p->core, m->index);
-	kvctx_peers_member(m);
 	mutex_lock(&kvctx_mutex);
 	kvctx_generation++;
 	mutex_unlock(&kvctx_mutex);

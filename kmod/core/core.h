@@ -255,7 +255,7 @@ int kvc_store_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_K
 		    u64 members, struct kvc_store *st);
 void kvc_store_crc(struct kvc_pool *p, const struct kvc_store *st, u32 chunk, u32 crc);
 void kvc_store_nonce(struct kvc_pool *p, const struct kvc_store *st, const u8 nonce[KVC_NONCE_LEN]);
-void kvc_store_commit(struct kvc_pool *p, struct kvc_store *st);
+bool kvc_store_commit(struct kvc_pool *p, struct kvc_store *st);
 void kvc_store_abort(struct kvc_pool *p, struct kvc_store *st);
 
 /*
@@ -516,8 +516,8 @@ bool kvc_member_online(const struct kvc_pool *p, u32 member);
  * Then the caller writes the superblock as it is to the member, but not where that has the newest, and calls
  * kvc_member_return(): what was not durable is dropped, and the superblock says that the member is there, which is to
  * be written to it first and then to all. -ESTALE: as before, another one was lost meanwhile; the superblock is to be
- * written to the others. Then kvc_member_join(), from when on it is used; or kvc_member_stay_lost(), and another
- * superblock is to be written.
+ * written to the others. Then kvc_member_returned(), from when on it is used; or kvc_member_stay_lost(), and
+ * another superblock is to be written.
  */
 struct kvc_recheck {
 	u64	offset;			/* bytes from the start of the device */
@@ -531,6 +531,7 @@ bool kvc_recheck_start(struct kvc_pool *p, u32 member, u32 segment, struct kvc_r
 int kvc_recheck_feed(struct kvc_pool *p, struct kvc_recheck *c, const void *buf);
 int kvc_member_may_return(struct kvc_pool *p, u32 member, bool newest);
 int kvc_member_return(struct kvc_pool *p, u32 member, bool newest);
+void kvc_member_returned(struct kvc_pool *p, u32 member);
 void kvc_member_stay_lost(struct kvc_pool *p, u32 member);
 
 #endif

@@ -272,6 +272,7 @@ struct kvc_member {
 	u32	headers_failed;		/* writes of headers since the last that went well */
 	bool	joining;		/* it was added, or returns, and is not used yet; written under the lock */
 	bool	lost;			/* it is one of p->nr_offline; written under the lock */
+	bool	torn;			/* it has returned with tombstones that are to be carried from a torn segment */
 	bool	heir;			/* of those that were there at the attach, see kvc_member_return(); the same */
 	bool	unknown;		/* it was missing at recovery; written under the lock */
 	bool	leaving;		/* nothing is placed on it any more; written under the lock */
@@ -289,6 +290,7 @@ struct kvc_member {
 	u32	plan;			/* of who executes the work: what it has seen of p->quota.plan */
 	struct kvc_seg *discarding;	/* HEADED, part of it is out to be discarded */
 	u64	commits;		/* records that became loggable so far */
+	u64	carried;		/* the same when it had carried those; each flush is of them, too */
 	struct kvc_reclaim reclaim;
 	u8	*extent;		/* buffer of the one extent on its way, and a block behind it */
 	struct kvc_seg *newest;		/* where the last new page got its place */

@@ -4,12 +4,19 @@
  */
 #include "log/log.h"
 
+static void settle(struct kvc_member *m)
+{
+	if (unlikely(READ_ONCE(m->torn)) && !READ_ONCE(m->offline))
+		kvc_return_carry(m);
+}
+
 /* Space first: what waits for it are stores. Then summaries, then what makes more space. */
 int kvc_work_next(struct kvc_pool *p, u32 member, struct kvc_work *w)
 {
 	struct kvc_member *m = &p->members[member];
 	int r;
 
+	settle(m);
 	do {
 		if (READ_ONCE(m->leaving)) {
 			r = kvc_leave_next(m, w);
@@ -59,6 +66,7 @@ int kvc_run_next(struct kvc_pool *p, u32 member, struct kvc_run *run)
 
 int kvc_flush_next(struct kvc_pool *p, u32 member, struct kvc_work *w)
 {
+	settle(&p->members[member]);
 	return kvc_summary_any(&p->members[member], w);
 }
 
@@ -79,7 +87,7 @@ bool kvc_flushed(struct kvc_pool *p, u32 member, u64 mark)
 	bool r;
 
 	os_lock(&m->lock);
-	r = m->offline || kvc_member_logged(m, mark);
+	r = m->offline || (!READ_ONCE(m->torn) && kvc_member_logged(m, max(mark, m->carried)));
 	os_unlock(&m->lock);
 	return r;
 }

@@ -110,9 +110,8 @@ static void store_finish(struct kvctx_op *op)
 		return;
 	}
 	kvctx_io_free(op);
-	kvc_store_commit(core, &op->store.page);
-	/* Lost meanwhile? Nothing was published, and the flush that told of it may be over */
-	if (!kvc_member_online(core, op->io.member))
+	/* lost meanwhile: the flush that told of it may be over */
+	if (!kvc_store_commit(core, &op->store.page))
 		res = -ENODEV;
 	kvctx_op_complete(op, res, op->mem.p2p && res >= 0 ? KVCTX_CQE_P2P : 0);
 }

@@ -74,11 +74,9 @@ static void store_end(struct kve_op *op, int err)
 	if (err) {
 		kvc_store_abort(core, &op->store.page);
 		res = err;
-	} else {
-		kvc_store_commit(core, &op->store.page);
-		/* Lost meanwhile? Nothing was published, and the flush that told of it may be over */
-		if (!kvc_member_online(core, op->io.member))
-			res = -ENODEV;
+	} else if (!kvc_store_commit(core, &op->store.page)) {
+		/* lost meanwhile: the flush that told of it may be over */
+		res = -ENODEV;
 	}
 	kve_op_complete(op, res, 0);
 }

@@ -179,6 +179,19 @@ leave-renewed@kmod/core/log/lease.c@s/ || READ_ONCE(m->leaseless)//@who renews l
 leave-renewed-moving@kmod/core/log/leave.c@/^static int end_round/,/^}/s/WRITE_ONCE(m->leaseless, true)/;/@who renews leases keeps a page from moving
 leave-stopped@kmod/core/log/leave.c@/^static void stop/,/^}/s/WRITE_ONCE(m->leaseless, false)/;/@pages of a member that stays are leased no more
 leave-leased@kmod/core/log/leave.c@s/if (!rc->stayed \&\& /if (/@pages that were leased while they moved are dropped
+return-unlogged@kmod/core/log/return.c@s/e->state == KVC_E_LIVE \&\& e->counted/0/@pages return with a member that no summary has taken
+return-tear@kmod/core/log/summary.c@/^static void tear/,/^}/s/e->counted = 1;/;/@pages of a summary that failed return with the member
+return-torn@kmod/core/log/summary.c@s/^\tseg->torn = true;/\t;/@the log of a segment goes on behind a summary that failed
+return-undead@kmod/core/log/return.c@/^static void give_up/,/^}/s/kvc_seg_undead(m->pool, seg);/;/@nobody knows that media may lead to the pages of a summary that failed
+return-again@kmod/core/log/store.c@s/kvc_seg_undead(p, kvc_entry_seg(p, old));/;/@what was stored anew on another member needs no tombstone when the first one is back
+return-reclaim@kmod/core/log/return.c@s/m->reclaim.phase != KVC_R_IDLE \&\&/0 \&\&/@a reclaim goes on with copies that were dropped
+return-busy@kmod/core/log/return.c@s/quiet = !m->segs\[i\].pending \&\&/quiet = 1 ||/@a member returns while stores that began before are under way
+return-salt@kmod/core/log/return.c@s/id.generation == c->id.generation \&\& id.salt == c->id.salt/true/@a segment with another header is as it was left
+return-end@kmod/core/log/return.c@s/seg->torn || seg->endless ? 1 : seg->log_end/1/@a log that has lost its end is as it was left
+return-missing@kmod/core/log/return.c@s/ || m->unknown)/)/@a member that nobody has read returns
+return-heir@kmod/core/log/return.c@s/newest || kvc_member_heirs(p) ? 0 : -ESTALE/0/@a member returns to a history that goes on without it
+return-heir-lost@kmod/core/log/return.c@s/newest || tells_of_heir(p, member)/true/@the same when the others are lost meanwhile
+return-offline@kmod/core/log/member.c@/^void kvc_member_join/,/^}/s/os_atomic_dec_and_test(&p->nr_offline);/;/@a member that is back counts as one that is offline
 leave-forget@kmod/core/log/member.c@s/os_atomic_xchg(&m->segs\[i\].undead, 0)/0/;s/WRITE_ONCE(m->segs\[i\].min_seq, U64_MAX);//@tombstones are kept for records of removed members
 turn-gap@kmod/core/base.c@s/ = os_atomic64_read(&p->takers) & members/ = (BIT_ULL(kvc_nr_members(p)) - 1) \& members/@the neighbour of who takes no pages gets its turns
 turn-leaving@kmod/core/log/member.c@s/takes = !m->offline \&\& !m->leaving/takes = !m->offline/@so does that of one that is leaving

@@ -112,9 +112,11 @@ static void join(struct sim *s, u32 member)
 {
 	u32 i;
 
-	kvc_member_join(s->pool, member);
+	kvc_member_returned(s->pool, member);
 	s->failed[member] = false;
 	s->workers[member].kicked = true;
+	/* a torn segment goes, whatever is on it */
+	s->newest[member].offset = 0;
 	s->n.back++;
 	for (i = 0; i < s->nr_keys; i++)
 		if (s->tenants[s->keys[i].tenant].state == T_LIVE)

@@ -50,6 +50,7 @@ static int recheck(struct rig *r, u32 member)
 static int come_back_as(struct rig *r, u32 member, bool newest)
 {
 	int ret = kvc_member_may_return(r->pool, member, newest);
+	u32 rooms;
 
 	if (!ret)
 		ret = recheck(r, member);
@@ -57,9 +58,10 @@ static int come_back_as(struct rig *r, u32 member, bool newest)
 		ret = kvc_member_return(r->pool, member, newest);
 	if (!ret) {
 		assert_int_equal(kvc_super_of(r->pool)->members[member].flags, 0);
-		kvc_member_join(r->pool, member);
-		r->kicked[member] = true;
-		assert_true(kvc_member_online(r->pool, member));
+		rooms = os_atomic_read(&r->pool->rooms);
+		kvc_member_returned(r->pool, member);
+		assert_true(kvc_member_online(r->pool, member) && r->kicked[member]);
+		assert_true(os_atomic_read(&r->pool->rooms) > rooms);
 	}
 	return ret;
 }
@@ -88,6 +90,7 @@ static void what_was_durable_returns(void **state)
 	for (id = 0; id < 30; id++)
 		assert_int_equal(rig_load(r, r->d, id, id), 0);
 	assert_int_equal(rig_stats(r).pages, pages);
+	assert_int_equal(os_atomic_read(&r->pool->nr_offline), 0);
 	/* it is used as before, more than once */
 	assert_int_equal(rig_store_on(r, 1, 100, 100, 5000), 0);
 	rig_flush(r);
@@ -166,9 +169,9 @@ static void what_went_meanwhile_stays_away(void **state)
 
 /*
  * A summary that was not written, or was: its segment is not continued, and none of the summary's pages is believed. What
- * it deleted stays so, once the segment was reclaimed.
+ * it deleted stays so.
  */
-static void torn_segment(struct rig *r, bool written)
+static void torn_segment(struct rig *r, bool written, bool reclaims)
 {
 	struct kvc_work w;
 	u32 id;
@@ -196,6 +199,26 @@ static void torn_segment(struct rig *r, bool written)
 	assert_int_equal(rig_query(r, r->d, 11), -ENOENT);
 	assert_int_equal(rig_load(r, r->d, 10, 10), 0);
 	assert_int_equal(rig_load(r, r->d, 2, 2), 0);
+	/* a flush is of its deletes, too */
+	rig_flush(r);
+	if (!reclaims) {
+		rig_cut(r);
+		rig_attach(r);
+		for (id = 0; id < 2; id++)
+			assert_int_equal(rig_query(r, r->d, id), -ENOENT);
+		assert_int_equal(rig_load(r, r->d, 10, 10), 0);
+		return;
+	}
+	/* the page of that summary may be on media: another one of its key needs a tombstone until that has gone */
+	assert_int_equal(rig_store_on(r, 0, 11, 20, 5000), 0);
+	rig_flush(r);
+	assert_int_equal(rig_delete(r, r->d, 11), 0);
+	rig_flush(r);
+	for (id = 0; id < 400; id++)
+		rig_store_on(r, 0, 3000 + id, 1, 20000);
+	rig_flush(r);
+	rig_again(r);
+	assert_int_equal(rig_query(r, r->d, 11), -ENOENT);
 	/* until the segment has gone, the first of all */
 	for (id = 0; id < 400; id++)
 		rig_store_on(r, 1, 1000 + id, 1, 20000);
@@ -206,17 +229,21 @@ static void torn_segment(struct rig *r, bool written)
 		assert_int_equal(rig_query(r, r->d, id), -ENOENT);
 	for (id = 10; id < 12; id++)
 		assert_int_equal(rig_query(r, r->d, id), -ENOENT);
-	assert_int_equal(rig_load(r, r->d, 2, 2), 0);
 }
 
 static void torn(void **state)
 {
-	torn_segment(*state, false);
+	torn_segment(*state, false, false);
 }
 
 static void torn_and_written(void **state)
 {
-	torn_segment(*state, true);
+	torn_segment(*state, true, false);
+}
+
+static void torn_and_reclaimed(void **state)
+{
+	torn_segment(*state, true, true);
 }
 
 /* Tombstones that a reclaim has copied, and not written, are copied again: the victim does not go before. */
@@ -247,6 +274,7 @@ static void reclaim_begins_anew(void **state)
 		while (rc->phase != KVC_R_LOG && kvc_work_next(r->pool, 1, &w) == 1)
 			kvc_work_done(r->pool, &w, rig_exec(r, &w));
 	}
+	assert_int_equal(rc->phase, KVC_R_LOG);
 	lose(r, 1);
 	assert_int_equal(come_back(r, 1), 0);
 	assert_int_equal(rc->phase, KVC_R_IDLE);
@@ -352,6 +380,12 @@ static void not_as_it_was_left(void **state)
 	dev_pwrite(r->devs[1], header, other, KVC_BLOCK);
 	assert_int_equal(come_back(r, 1), -ESTALE);
 	dev_pwrite(r->devs[1], header, was, KVC_BLOCK);
+	seg->generation++;
+	assert_int_equal(come_back(r, 1), -ESTALE);
+	seg->generation--;
+	seg->salt++;
+	assert_int_equal(come_back(r, 1), -ESTALE);
+	seg->salt--;
 	assert_int_equal(come_back(r, 1), 0);
 	for (id = 0; id < 5; id++)
 		assert_int_equal(rig_load(r, r->d, id, id), 0);
@@ -420,6 +454,7 @@ static const struct CMUnitTest return_tests[] = {
 	T(what_went_meanwhile_stays_away),
 	T(torn),
 	T(torn_and_written),
+	T(torn_and_reclaimed),
 	T(reclaim_begins_anew),
 	T(what_is_under_way),
 	T(missing_at_the_attach),

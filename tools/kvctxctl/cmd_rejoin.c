@@ -79,6 +79,7 @@ static int rejoin_round(struct ctl *c, const struct scan *s, u32 *nr, u32 *lost)
 	return status;
 }
 
+/* What was refused may not be after another one has returned, so what the last round says counts. */
 static int rejoin_found(struct ctl *c)
 {
 	u32 nr, lost = 0, all = 0;
@@ -95,14 +96,12 @@ static int rejoin_found(struct ctl *c)
 		status = status ?: rejoin_round(c, &s, &nr, &lost);
 		scan_end(&s);
 		all += nr;
-	} while (!status && nr);
-	if (!status && lost) {
-		ctl_error(c->args[0], "no device of %u lost member%s is there", lost, lost == 1 ? "" : "s");
-		status = all ? CTL_OK : CTL_FAILED;
-	}
-	if (!status && !all && !c->json)
+	} while (nr && lost);
+	if (!status && lost)
+		ctl_error(c->args[0], "of %u lost member%s no device is there", lost, lost == 1 ? "" : "s");
+	else if (!status && !all && !c->json)
 		printf("Pool %s has lost no member.\n", c->args[0]);
-	return status;
+	return status ?: lost && !all ? CTL_NODEV : CTL_OK;
 }
 
 int cmd_pool_rejoin(struct ctl *c)

@@ -177,6 +177,9 @@ int kvc_victim_evict(struct kvc_member *m);
 int kvc_victim_finish(struct kvc_member *m);
 int kvc_move_start(struct kvc_member *m, enum kvc_head which, u32 entry, u32 length, struct kvc_work *w);
 
+/* return.c */
+void kvc_return_carry(struct kvc_member *m);
+
 /* leave.c */
 int kvc_leave_next(struct kvc_member *m, struct kvc_work *w);
 

@@ -6,8 +6,10 @@
  * segments as on any other member; and nothing was written to it. So memory is what recovery would find, but for what
  * was on its way: pages that are in no extent are dropped, as nobody knows whether their bytes got there, and so are
  * those of an extent that failed, which may be on media or not. Where one did the segment is torn: its log is not
- * continued, it is undead, and reclaimed first. Tombstones stay in memory, where they are logged or, from a torn
- * segment, carried when it is reclaimed.
+ * continued, it is undead, and reclaimed first. Tombstones stay in memory, where they are logged as ever; those of the
+ * extent that failed, and those behind it, are carried to another segment when the member is back, or when theirs is
+ * reclaimed if there is no room. (A page that replaced another and is dropped has left its tombstone: neither is
+ * found.)
  *
  * A reclaim that was at work begins anew, as copies that it counts on may be among what is dropped; unless pages have
  * left the index already, which they did when all of that was durable. What such a copy was made from is on media
@@ -111,11 +113,9 @@ static void drop_pages(struct kvc_pool *p, const struct kvc_seg *seg)
 
 		bucket = kvc_entry_bucket(p, entry);
 		os_lock(&kvc_shard(p, bucket)->lock);
+		/* what is dead is skipped by the next summary */
 		if (e->state == KVC_E_LIVE && e->counted)
 			kvc_page_drop(p, bucket, entry);
-		/* what is dead is skipped by the next summary; of a torn segment there is none any more */
-		if (seg->torn)
-			e->counted = 0;
 		os_unlock(&kvc_shard(p, bucket)->lock);
 		if (++c.index % 1024 == 0)
 			os_relax();
@@ -127,6 +127,7 @@ static void give_up(struct kvc_member *m, struct kvc_seg *seg)
 {
 	u32 i;
 
+	WRITE_ONCE(m->torn, true);
 	os_lock(&m->lock);
 	kvc_seg_undead(m->pool, seg);
 	seg->hiding = true;
@@ -139,8 +140,50 @@ static void give_up(struct kvc_member *m, struct kvc_seg *seg)
 	seg->unlogged = 0;
 	seg->closed = true;
 	kvc_seg_end_log(seg);
-	seg->torn = false;
 	kvc_seg_try_seal(m, seg);
+	os_unlock(&m->lock);
+}
+
+/* Is it a tombstone that has to be in a summary still? */
+static bool take_tomb(struct kvc_pool *p, u32 entry)
+{
+	struct kvc_shard *sh = kvc_shard(p, kvc_entry_bucket(p, entry));
+	struct kvc_entry *e = kvc_entry(p, entry);
+	bool due;
+
+	os_lock(&sh->lock);
+	due = e->state == KVC_E_TOMB && e->counted;
+	e->counted = 0;
+	os_unlock(&sh->lock);
+	return due;
+}
+
+static void carry_tombs(struct kvc_member *m, struct kvc_seg *seg)
+{
+	struct kvc_cursor c;
+	u32 entry;
+	int r = 0;
+
+	kvc_cursor_init(&c);
+	while (!r && (entry = kvc_cursor_entry(m->pool, seg, &c)) != KVC_NONE) {
+		r = take_tomb(m->pool, entry) ? kvc_tomb_carry(m, KVC_HEAD_NEW, entry) : 0;
+		if (++c.index % 1024 == 0)
+			os_relax();
+	}
+	seg->torn = false;
+}
+
+/* In the thread that executes the member's work, as the segments' memory stays meanwhile */
+void kvc_return_carry(struct kvc_member *m)
+{
+	u32 i;
+
+	WRITE_ONCE(m->torn, false);
+	for (i = 0; i < m->nr_segs; i++)
+		if (m->segs[i].torn)
+			carry_tombs(m, &m->segs[i]);
+	os_lock(&m->lock);
+	m->carried = m->commits;
 	os_unlock(&m->lock);
 }
 
@@ -208,4 +251,15 @@ int kvc_member_return(struct kvc_pool *p, u32 member, bool newest)
 	/* the last one was lost meanwhile */
 	kvc_member_stay_lost(p, member);
 	return -ESTALE;
+}
+
+void kvc_member_returned(struct kvc_pool *p, u32 member)
+{
+	u32 nr = kvc_nr_members(p), i;
+
+	kvc_member_join(p, member);
+	/* tombstones for its sake need not stay, on whichever member */
+	os_atomic_inc(&p->rooms);
+	for (i = 0; i < nr; i++)
+		kvc_kick(&p->members[i]);
 }

@@ -216,13 +216,15 @@ static void tear(struct kvc_member *m, struct kvc_seg *seg)
 		bool here;
 
 		os_lock(&sh->lock);
-		here = e->seq == rec.seq && !memcmp(e->key, rec.key, KVC_KEY_LEN);
+		/* logged: not a copy that failed, of a page that was copied again */
+		here = e->logged && e->seq == rec.seq && !memcmp(e->key, rec.key, KVC_KEY_LEN);
 		if (here)
 			e->counted = 1;
 		os_unlock(&sh->lock);
 		if (here && kvc_extent_next(&xr, &rec) != KVC_OK)
 			return;
-		c.index++;
+		if (++c.index % 1024 == 0)
+			os_relax();
 	}
 }
 
@@ -231,10 +233,10 @@ void kvc_summary_done(struct kvc_member *m, struct kvc_work *w, int err)
 	struct kvc_seg *seg = kvc_seg(m->pool, w->gseg);
 
 	/* first: nobody may take what is not on its way any more for durable */
-	if (err)
+	if (err) {
 		kvc_member_fail(m->pool, m->index);
-	if (err)
 		tear(m, seg);
+	}
 	os_lock(&m->lock);
 	seg->writing = false;
 	m->summary_writes++;

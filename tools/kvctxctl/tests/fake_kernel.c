@@ -167,7 +167,8 @@ static void put_pool_uuid(struct nl_msg *msg, bool first)
 	nla_put(msg, KVCTX_A_UUID, sizeof(uuid), uuid);
 }
 
-static bool removed, rejoined;	/* a member, by an earlier request */
+static bool removed;	/* a member, by an earlier request */
+static int rejoins;	/* requests */
 
 static void push_pool(const struct nlmsghdr *rq, const char *name, int flags)
 {
@@ -193,10 +194,11 @@ static void push_pool(const struct nlmsghdr *rq, const char *name, int flags)
 			nla_put_u64(msg, KVCTX_A_WRITE_BUDGET_LEFT, 1ULL << 40);
 	}
 	if (!(fake_is("FAKE_GONE", "1") && removed))
-		put_member(msg, 0, "/dev/nvme1n1", 0);
+		put_member(msg, 0, "/dev/nvme1n1", fake_is("FAKE_FIRST_LOST", "1") && rejoins < 3 ?
+			   KVCTX_MEMBER_STATE_FAILED : KVCTX_MEMBER_STATE_ONLINE);
 	if (two)
 		put_member(msg, 1, getenv("FAKE_DEVICE") ?: "/dev/nvme2n1",
-			   (int)fake_number("FAKE_MEMBER", rejoined ? KVCTX_MEMBER_STATE_ONLINE : KVCTX_MEMBER_STATE_FAILED));
+			   (int)fake_number("FAKE_MEMBER", rejoins ? KVCTX_MEMBER_STATE_ONLINE : KVCTX_MEMBER_STATE_FAILED));
 	push(msg);
 }
 
@@ -450,8 +452,10 @@ static void request(const struct nlmsghdr *rq)
 		push_pool(rq, "ctx0", 0);
 	if (g->cmd == KVCTX_CMD_POOL_REMOVE)
 		removed = true;
-	if (g->cmd == KVCTX_CMD_POOL_REJOIN)
-		rejoined = true;
+	if (g->cmd == KVCTX_CMD_POOL_REJOIN && ++rejoins == 1 && fake_is("FAKE_FIRST_LOST", "1")) {
+		push_status(rq, ESTALE, "others were lost later");
+		return;
+	}
 	if (g->cmd == KVCTX_CMD_POOL_GET)
 		push_pool(rq, text(a[KVCTX_A_POOL]), 0);
 	push_status(rq, 0, NULL);

@@ -258,7 +258,17 @@ def test_rejoin():
     shutil.copy(fb, fc)
     assert f"  device={c}" in good("pool", "rejoin", "ctx0", device=c, **fakes).log
     good("pool", "format", "other", b, c, "--segment-size", "1M", "--force")
-    bad(FAILED, "ctx0: no device of 1 lost member is there", "pool", "rejoin", "ctx0", **fakes)
+    bad(NODEV, "ctx0: of 1 lost member no device is there", "pool", "rejoin", "ctx0", **fakes)
+
+
+def test_rejoin_in_another_order():
+    """The first one is refused until the other one has returned."""
+    (a, b), _ = disks("a", "b")
+    node("/sys/module/kvctx/refcnt")
+    r = run("pool", "rejoin", "ctx0", uuid=pool("ctx0", a, b).replace("-", ""), first_lost=1)
+    assert [line for line in r.log if "device" in line] == [f"  device={d}" for d in (a, b, a)], r
+    assert r.status == 0 and "others were lost later" in r.err, r
+    assert r.out == f"{b} is back in pool ctx0.\n{a} is back in pool ctx0.\n", r
 
 
 def test_scan_writes_nothing():
