@@ -174,6 +174,7 @@ static void what_went_meanwhile_stays_away(void **state)
 static void torn_segment(struct rig *r, bool written, bool reclaims)
 {
 	struct kvc_work w;
+	u64 mark;
 	u32 id;
 
 	for (id = 0; id < 4; id++)
@@ -200,6 +201,12 @@ static void torn_segment(struct rig *r, bool written, bool reclaims)
 	assert_int_equal(rig_load(r, r->d, 10, 10), 0);
 	assert_int_equal(rig_load(r, r->d, 2, 2), 0);
 	/* a flush is of its deletes, too */
+	mark = kvc_flush_mark(r->pool, 1);
+	assert_false(kvc_flushed(r->pool, 1, mark));
+	assert_int_equal(kvc_flush_next(r->pool, 1, &w), 1);
+	assert_false(kvc_flushed(r->pool, 1, mark));
+	kvc_work_done(r->pool, &w, rig_exec(r, &w));
+	assert_true(kvc_flushed(r->pool, 1, mark));
 	rig_flush(r);
 	if (!reclaims) {
 		rig_cut(r);
@@ -302,7 +309,7 @@ static void what_is_under_way(void **state)
 	lose(r, 1);
 	assert_int_equal(come_back(r, 1), -EBUSY);
 	rig_write_page(r, &st, 1);
-	kvc_store_commit(r->pool, &st);
+	assert_false(kvc_store_commit(r->pool, &st));
 	assert_int_equal(come_back(r, 1), 0);
 	assert_int_equal(rig_query(r, r->d, 1), -ENOENT);
 	/* a load's end on the device that it had may say that this is gone */
