@@ -180,8 +180,12 @@ static int kvctx_rejoin_write(struct kvctx_member *m, struct netlink_ext_ack *ex
 {
 	struct kvctx_pool *p = m->pool;
 	bool newest = kvctx_rejoin_newest(p, m->dev);
-	int err = newest ? 0 : kvctx_member_write_super(m);
+	int err = kvc_member_may_return(p->core, m->index, newest);
 
+	if (err)
+		return kvctx_refuse(extack, m->dev->path, err, "another loss in the midst of this, error %d", -err);
+	if (!newest)
+		err = kvctx_member_write_super(m);
 	if (err)
 		return kvctx_refuse(extack, m->dev->path, err, "its superblock could not be written");
 	mutex_lock(&kvctx_mutex);
