@@ -2,7 +2,7 @@
 #
 # The engine in the process: $(KVE_OBJS), the core with it. For the library, and for tests of its own.
 
-KVE_SRC		:= log fork huge os/os device attend member super worker recover grow attach pool resize format file \
+KVE_SRC		:= log fork huge os/os device attend member super worker recover grow rejoin attach pool resize format file \
 		   create cipher transfer ring_uring ring_threads ring mem cq op wait io reap store load events slots submit match \
 		   session server
 KVE_OBJS	:= $(KVE_SRC:%=$(O)/obj/libkvctx/engine/%.o)
@@ -24,7 +24,7 @@ $(O)/obj/libkvctx/core/%.o: kmod/core/%.c Makefile
 
 # The engine's own tests: pools without sessions, and what the tests of the contract cannot see of sessions
 KVE_TEST	:= $(O)/test/engine
-KVE_TESTS	:= pool own create grow broken session pace stuck encrypted
+KVE_TESTS	:= pool own create grow rejoin broken session pace stuck encrypted
 KVE_TESTPROGS	:= $(KVE_TESTS:%=$(KVE_TEST)/test_%)
 KVE_WRAPPED	:= preadv64v2 pwritev64v2 fdatasync io_uring_peek_batch_cqe \
 		   io_uring_submit io_uring_wait_cqes kve_touch

@@ -9,7 +9,7 @@
  *   device     a file or block device, opened for this process alone
  *   attendant  the pool's thread for all that waits for time or for space
  *   job        a function that the attendant calls, soon or at a time
- *   loss       of a member: its pages are gone until the next attach
+ *   loss       of a member: its pages are gone until it returns, or the next attach
  *   place      of a member, by its number: there are KVC_MEMBERS_MAX from the beginning, and nobody is in most of them
  *   holder     who holds on to the devices of members, and lets go when one leaves
  *
@@ -133,6 +133,7 @@ struct kve_member {
 	u32 index;
 	u32 state;			/* atomically */
 	struct kve_device *dev;		/* NULL: none. Else there until detach, though closed when it is REMOVED */
+	u64 super_seq;			/* of the superblock that it took last; super_lock */
 	/* worker.c */
 	pthread_t thread;
 	pthread_cond_t wake;
@@ -174,6 +175,7 @@ struct kve_pool {
 	u64 attach_bytes, attach_ns;	/* what recovery read, and how long it took */
 	pthread_mutex_t super_lock, config_lock;
 	void *super_buf;		/* one slot; super_lock */
+	u64 super_seq;			/* of the superblock that any member took last; the same */
 	struct kve_counters counters;
 	pthread_mutex_t lock;
 
@@ -205,10 +207,12 @@ struct kve_pool {
 };
 
 /*
- * Who serves pools to others is told of their members: one has left its pool, or was lost. By a thread of the engine, which
- * holds the pool's super_lock where one has left; NULL: nobody is told. Set before the first pool is attached.
+ * Who serves pools to others is told what becomes of their members. By a thread of the engine, or the one that had a member
+ * return; it holds the pool's super_lock, but where one was lost. NULL: nobody is told. Set before the first pool is
+ * attached.
  */
-extern void (*kve_member_told)(struct kve_member *m, bool left);
+enum kve_member_news { KVE_MEMBER_WAS_LOST, KVE_MEMBER_HAS_LEFT, KVE_MEMBER_IS_BACK };
+extern void (*kve_member_told)(struct kve_member *m, enum kve_member_news news);
 
 /* Held over the I/O of an attach */
 extern u64 kve_index_max;	/* bytes that the index of a pool attached from now on may take; 0: a quarter of memory */
@@ -272,6 +276,22 @@ int kve_pool_add(struct kve_pool *p, const char *path, u64 bytes, bool dry_run, 
  *   -EALREADY  it is leaving
  */
 int kve_pool_remove(struct kve_pool *p, u32 member, bool move, char *why);
+
+/* rejoin.c */
+
+/*
+ * Have a member that was lost since the attach return, from the file or device that it has open still or from @path, if
+ * that has what the member was left with. 0, or with a sentence in @why
+ *   -ESTALE   it has not; or others were lost later, and have to return first
+ *   -EEXIST   the member is online
+ *   -EINVAL   it was missing at the attach
+ *   -EBUSY    it is leaving, or what was begun on it before takes longer than half a minute; or somebody else has it
+ *   -EXDEV    of another pool, or no member any more
+ *   -ENOSPC   too small
+ *   -EIO      it cannot be read or written
+ * and what kve_device_open() gives
+ */
+int kve_pool_rejoin(struct kve_pool *p, const char *path, char *why);
 
 /* fork.c */
 

@@ -414,7 +414,7 @@ static void leave_take_out(struct kve_member *m)
 		grow_wipe(m);
 	kve_log(LOG_INFO, "pool %s: member %u (%s) removed", p->name, m->index, m->dev ? m->dev->path : "missing");
 	if (kve_member_told)
-		kve_member_told(m, true);
+		kve_member_told(m, KVE_MEMBER_HAS_LEFT);
 	grow_exit(m);
 }
 

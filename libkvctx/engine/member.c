@@ -74,7 +74,11 @@ int kve_member_write_super(struct kve_member *m)
 		kve_log(LOG_WARNING, "pool %s: %s: superblock at the %s not written", p->name, m->dev->path,
 			copy ? "end" : "front");
 	}
-	return written ? 0 : -EIO;
+	if (!written)
+		return -EIO;
+	m->super_seq = super->seq;
+	p->super_seq = super->seq;
+	return 0;
 }
 
 /*
@@ -147,7 +151,7 @@ static void member_leave_stops(struct kve_pool *p)
 				p->name, i);
 }
 
-void (*kve_member_told)(struct kve_member *m, bool left);
+void (*kve_member_told)(struct kve_member *m, enum kve_member_news news);
 
 void kve_member_lose(struct kve_member *m)
 {
@@ -159,7 +163,7 @@ void kve_member_lose(struct kve_member *m)
 	os_atomic_inc(&p->losses);
 	/* who sees LOST sees the loss counted */
 	__atomic_fetch_or(&m->state, KVE_MEMBER_LOST, __ATOMIC_SEQ_CST);
-	kve_log(LOG_ERR, "pool %s: member %u (%s) lost: its pages are gone until the next attach", p->name, m->index,
+	kve_log(LOG_ERR, "pool %s: member %u (%s) lost: its pages are gone until it returns", p->name, m->index,
 		m->dev->path);
 	member_leave_stops(p);
 	pthread_mutex_lock(&p->super_lock);
@@ -169,5 +173,5 @@ void kve_member_lose(struct kve_member *m)
 	kve_members_write_super(p);
 	pthread_mutex_unlock(&p->super_lock);
 	if (kve_member_told)
-		kve_member_told(m, false);
+		kve_member_told(m, KVE_MEMBER_WAS_LOST);
 }

@@ -40,26 +40,35 @@ static const struct found *rejoin_pool(const struct scan *s, const char *name)
 	return NULL;
 }
 
-/* The device that the member had, if that is there, or another one; NULL: none */
+/*
+ * The device that the member had, if that is there, or another one; NULL: none. What kvctxd serves need not be a block
+ * device, and keeps its name.
+ */
 static const char *rejoin_path(const struct scan *s, const struct found *p, struct json_object *m)
 {
 	u32 index = (u32)out_get_number(m, "index");
 	const char *had = out_get_text(m, "device");
 
-	for (u32 i = 0; i < s->nr && had; i++)
+	if (!s)
+		return had;
+	for (u32 i = 0; p && i < s->nr && had; i++)
 		if (scan_of_pool(&s->find[i], p) && s->find[i].super->member_index == index && !strcmp(s->find[i].path, had))
 			return had;
-	return p->member[index] ? p->member[index]->path : NULL;
+	return p && p->member[index] ? p->member[index]->path : NULL;
 }
 
-/* One round: every lost member whose device is there. @nr: how many have returned; @lost: how many not */
-static int rejoin_round(struct ctl *c, const struct scan *s, u32 *nr, u32 *lost)
+/* One round: every lost member whose device is there. @s: NULL, of kvctxd's. @nr: how many returned; @lost: how many not */
+static int rejoin_round(struct ctl *c, struct json_object *attached, const struct scan *s, u32 *nr, u32 *lost)
 {
-	struct json_object *pool = scan_attached_as(s->attached, c->args[0]), *members = out_get(pool, "members");
-	const struct found *p = rejoin_pool(s, c->args[0]);
+	struct json_object *pool = scan_attached_as(attached, c->args[0]), *members = out_get(pool, "members");
+	const struct found *p = s ? rejoin_pool(s, c->args[0]) : NULL;
 	int status = CTL_OK;
 
 	*nr = *lost = 0;
+	if (!pool) {
+		ctl_error(c->args[0], "no pool of this name is attached");
+		return CTL_NODEV;
+	}
 	for (size_t i = 0; i < json_object_array_length(members); i++) {
 		struct json_object *m = json_object_array_get_idx(members, i);
 		const char *path;
@@ -68,7 +77,7 @@ static int rejoin_round(struct ctl *c, const struct scan *s, u32 *nr, u32 *lost)
 		if (strcmp(out_get_text(m, "state"), "failed"))
 			continue;
 		++*lost;
-		path = p ? rejoin_path(s, p, m) : NULL;
+		path = rejoin_path(s, p, m);
 		if (!path)
 			continue;
 		one = rejoin_device(c, path);
@@ -79,22 +88,34 @@ static int rejoin_round(struct ctl *c, const struct scan *s, u32 *nr, u32 *lost)
 	return status;
 }
 
-/* What was refused may not be after another one has returned, so what the last round says counts. */
-static int rejoin_found(struct ctl *c)
+/* As rejoin_round(), with what is there now */
+static int rejoin_look(struct ctl *c, u32 *nr, u32 *lost)
 {
-	u32 nr, lost = 0, all = 0;
+	struct json_object *attached;
 	struct scan s;
 	int status;
 
+	if (nl_socket_path(c)) {
+		attached = scan_attached(c, &status);
+		status = attached ? rejoin_round(c, attached, NULL, nr, lost) : status;
+		json_object_put(attached);
+		return status;
+	}
+	status = scan_start_for(&s, c, c->args[0]);
+	status = status ?: rejoin_round(c, s.attached, &s, nr, lost);
+	scan_end(&s);
+	return status;
+}
+
+/* What was refused may not be after another one has returned, so what the last round says counts. */
+static int rejoin_found(struct ctl *c)
+{
+	u32 nr, lost, all = 0;
+	int status;
+
 	do {
-		nr = 0;
-		status = scan_start_for(&s, c, c->args[0]);
-		if (!status && !scan_attached_as(s.attached, c->args[0])) {
-			ctl_error(c->args[0], "no pool of this name is attached");
-			status = CTL_NODEV;
-		}
-		status = status ?: rejoin_round(c, &s, &nr, &lost);
-		scan_end(&s);
+		nr = lost = 0;
+		status = rejoin_look(c, &nr, &lost);
 		all += nr;
 	} while (nr && lost);
 	if (!status && lost)

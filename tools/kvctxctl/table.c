@@ -251,8 +251,9 @@ const struct ctl_command ctl_commands[] = {
 		.args = {
 			{ KIND_POOL, "POOL", .help = "name of an attached pool" },
 			{ KIND_DEVICE, "DEVICE", .optional = true, .many = true,
-			  .help = "block device of a member that was lost; default: all that are there" },
+			  .help = "device of a member that was lost; default: all that are there" },
 		},
+		.options = OPT(SOCKET),
 		.summary = "take lost members back into a pool in service",
 		.text =
 "A member that the pool has lost, as its transport gave up, its namespace was\n"
@@ -262,8 +263,7 @@ const struct ctl_command ctl_commands[] = {
 "was left with: the superblock, and all summaries, are read and compared. Where\n"
 "that is not so, and for one that was missing already when the pool was attached,\n"
 "the pool has to be attached again. Of members that were all lost the last one\n"
-"returns first. udev has this run for each member that appears. A kvctxd attaches\n"
-"again instead.",
+"returns first. udev has this run for each member that appears.",
 		.example = "kvctxctl pool rejoin ctx0 /dev/nvme3n1",
 	}, {
 		.noun = "pool", .verb = "remove", .run = cmd_pool_remove,

@@ -61,6 +61,7 @@ static const struct control_verb {
 	{ KVCTX_CMD_POOL_DETACH, .change = kvd_control_detach },
 	{ KVCTX_CMD_POOL_SET, .change = kvd_control_set_pool },
 	{ KVCTX_CMD_POOL_ADD, .change = kvd_control_add_member },
+	{ KVCTX_CMD_POOL_REJOIN, .change = kvd_control_rejoin },
 	{ KVCTX_CMD_POOL_REMOVE, .change = kvd_control_remove_member },
 	{ KVCTX_CMD_POOL_GET, .one = true, .tell = kvd_control_put_pool },
 	{ KVCTX_CMD_TENANT_ADD, .change = kvd_control_add_tenant },
@@ -72,7 +73,7 @@ static const struct control_verb {
 	{ KVCTX_CMD_PEER_GET, .any = control_no_peers },
 };
 
-/* What a change is told of as: a pool, or a tenant; of the removal of a member the engine tells when it is over */
+/* What a change is told of as: a pool, or a tenant; of members that are removed or return the engine tells */
 static struct nl_msg *control_event(const struct control_request *rq, struct kvd_pool *p)
 {
 	const char *tenant = control_text(rq, KVCTX_A_TENANT);
@@ -83,6 +84,7 @@ static struct nl_msg *control_event(const struct control_request *rq, struct kvd
 	case KVCTX_CMD_TENANT_REMOVE:
 		return tenant ? kvd_event_tenant(rq->genl->cmd, p, tenant) : NULL;
 	case KVCTX_CMD_POOL_REMOVE:
+	case KVCTX_CMD_POOL_REJOIN:
 		return NULL;
 	default:
 		return rq->attrs[KVCTX_A_DRY_RUN] ? NULL : kvd_event_pool(rq->genl->cmd, p);

@@ -17,6 +17,7 @@
 #include <netlink/genl/genl.h>
 #include <netlink/msg.h>
 
+#include "engine.h"
 #include "kvctxd.h"
 
 #define KVD_FAMILY	NLMSG_MIN_TYPE
@@ -24,8 +25,6 @@
 #define KVD_CMD_LISTEN	255
 #define KVD_CMD_LISTEN_PAGES 254
 #define KVD_MESSAGE_MAX	65536U
-
-struct kve_member;
 
 struct control_request {
 	const struct nlmsghdr *nlh;
@@ -85,7 +84,7 @@ struct nl_msg *kvd_event_tenant(uint8_t cmd, struct kvd_pool *p, const char *nam
 void kvd_event_send(struct nl_msg *msg);
 struct nl_msg *kvd_event_new(uint8_t cmd);			/* to be filled, and sent or freed; NULL: likewise */
 /* The engine tells of a member: it has left the pool, or was lost */
-void kvd_event_member(struct kve_member *m, bool left);
+void kvd_event_member(struct kve_member *m, enum kve_member_news news);
 
 /* pages.c. 0, -ENOMEM. Nothing happens while nobody listens */
 int kvd_pages_begin(struct kvd_pool *p);			/* the pool is held */
@@ -99,6 +98,7 @@ int kvd_control_attach(struct control_request *rq);
 int kvd_control_detach(struct control_request *rq, struct kvd_pool *p);
 int kvd_control_set_pool(struct control_request *rq, struct kvd_pool *p);
 int kvd_control_add_member(struct control_request *rq, struct kvd_pool *p);
+int kvd_control_rejoin(struct control_request *rq, struct kvd_pool *p);
 int kvd_control_remove_member(struct control_request *rq, struct kvd_pool *p);
 int kvd_control_put_pool(struct control_request *rq, struct kvd_pool *p);
 int kvd_control_put_stats(struct control_request *rq, struct kvd_pool *p);

@@ -94,6 +94,17 @@ int kvd_control_add_member(struct control_request *rq, struct kvd_pool *p)
 	return kve_pool_add(p->engine, device, bytes ? nla_get_u64(bytes) : 0, rq->attrs[KVCTX_A_DRY_RUN], rq->why);
 }
 
+int kvd_control_rejoin(struct control_request *rq, struct kvd_pool *p)
+{
+	const char *device = control_text(rq, KVCTX_A_DEVICE);
+
+	if (!device)
+		return kvd_answer_refuse(rq, -EINVAL, "the request lacks the device");
+	if (*device != '/')
+		return kvd_refuse(rq->why, -EINVAL, "%s: not an absolute path", device);
+	return kve_pool_rejoin(p->engine, device, rq->why);
+}
+
 int kvd_control_remove_member(struct control_request *rq, struct kvd_pool *p)
 {
 	if (!rq->attrs[KVCTX_A_INDEX])

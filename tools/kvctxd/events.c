@@ -134,9 +134,13 @@ void kvd_event_send(struct nl_msg *msg)
 	nlmsg_free(msg);
 }
 
-void kvd_event_member(struct kve_member *m, bool left)
+void kvd_event_member(struct kve_member *m, enum kve_member_news news)
 {
-	struct nl_msg *msg = kvd_event_new(left ? KVCTX_CMD_POOL_REMOVE : KVCTX_CMD_MEMBER_LOST);
+	static const uint8_t cmds[] = {
+		[KVE_MEMBER_WAS_LOST] = KVCTX_CMD_MEMBER_LOST, [KVE_MEMBER_HAS_LEFT] = KVCTX_CMD_POOL_REMOVE,
+		[KVE_MEMBER_IS_BACK] = KVCTX_CMD_POOL_REJOIN,
+	};
+	struct nl_msg *msg = kvd_event_new(cmds[news]);
 
 	if (msg)
 		kvd_event_send(events_filled(msg, kvd_report_member(msg, m)));

@@ -27,7 +27,7 @@
  *                                               device, or another node for it, has what it was left with: else
  *                                               -ESTALE. -EEXIST: it is online. -EINVAL: it was missing at the attach.
  *                                               -EBUSY: it leaves, or operations of before are under way. -EXDEV: of
- *                                               another pool. -ENOSPC: too small. kvctxd(8) refuses it, -EOPNOTSUPP
+ *                                               another pool. -ENOSPC: too small
  *   POOL_GET        KVCTX_A_POOL? (dump: none)  POOL objects
  *   POOL_SET        KVCTX_A_POOL KVCTX_A_DISCARD_RATE? KVCTX_A_WRITE_BUDGET?
  *                                               kept on the media; what is not given stays; -EINVAL for neither

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+/*
+ * Members that were lost and return to a pool that is in use.
+ */
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "rig.h"
+
+static void store_on(struct kve_pool *p, u32 member, u32 from, u32 nr)
+{
+	rig_members = BIT_ULL(member);
+	rig_stored(p, from, nr);
+	rig_members = KVC_ANY_MEMBER;
+}
+
+static u32 state_of(struct kve_pool *p, u32 member)
+{
+	return kve_member_state(&p->members[member]);
+}
+
+static const u32 lost = KVE_MEMBER_FAILED | KVE_MEMBER_LOST;
+
+static bool noted(struct kve_pool *p, u32 member)
+{
+	bool yes;
+
+	pthread_mutex_lock(&p->super_lock);
+	yes = state_of(p, member) == lost && kvc_super_of(p->core)->members[member].flags & KVC_MEMBER_ABSENT;
+	pthread_mutex_unlock(&p->super_lock);
+	return yes;
+}
+
+/* By a transfer that fails; the others know of it */
+static void lose(struct kve_pool *p, u32 member)
+{
+	kve_member_failed(&p->members[member]);
+	while (!noted(p, member))
+		usleep(1000);
+}
+
+/* By a summary that cannot be written */
+static void fail_to_write(struct kve_pool *p, u32 member, const char *name)
+{
+	u32 losses = (u32)os_atomic_read(&p->losses);
+
+	rig_fail(rig_path(name), RIG_WRITES | RIG_SYNCS);
+	rig_flush(p, &losses);
+	while (!noted(p, member))
+		usleep(1000);
+	rig_fail(NULL, 0);
+}
+
+static void back(struct kve_pool *p, u32 member, const char *name)
+{
+	assert_int_equal(kve_pool_rejoin(p, rig_path(name), rig_why), 0);
+	assert_int_equal(state_of(p, member), 0);
+	assert_true(kvc_member_online(p->core, member));
+}
+
+static void refused(struct kve_pool *p, const char *path, int err, const char *why)
+{
+	assert_int_equal(kve_pool_rejoin(p, path, rig_why), err);
+	if (!strstr(rig_why, why))
+		fail_msg("\"%s\", and not: %s", rig_why, why);
+}
+
+static struct kve_pool *again(struct kve_pool *p)
+{
+	assert_true(kve_pool_put(p));
+	return rig_attach();
+}
+
+/* The file that it has open still */
+static void it_was_there_all_the_time(void **state)
+{
+	struct kve_pool *p;
+	int open_ones;
+
+	(void)state;
+	rig_make(rig_dir, 2);
+	p = rig_attach();
+	store_on(p, 0, 0, 10);
+	store_on(p, 1, 10, 10);
+	assert_int_equal(rig_flush(p, NULL), 0);
+	open_ones = rig_descriptors();
+	store_on(p, 1, 20, 10);
+	fail_to_write(p, 1, "m1");
+	assert_int_equal(rig_load(p, 10, 10000), -ENODEV);
+	store_on(p, 0, 30, 10);
+	back(p, 1, "m1");
+	assert_true(rig_logged("member 1") && rig_logged("is back"));
+	/* but for what was in the summary that failed */
+	assert_int_equal(rig_found(p, 0, 20), 20);
+	assert_int_equal(rig_found(p, 20, 10), 0);
+	assert_int_equal(rig_found(p, 30, 10), 10);
+	store_on(p, 1, 40, 10);
+	assert_int_equal(rig_flush(p, NULL), 0);
+	assert_int_equal(rig_descriptors(), open_ones);
+	/* more than once, and after that an attach finds the same */
+	lose(p, 1);
+	back(p, 1, "m1");
+	assert_int_equal(rig_found(p, 40, 10), 10);
+	p = again(p);
+	assert_int_equal(rig_found(p, 0, 20), 20);
+	assert_int_equal(rig_found(p, 30, 20), 20);
+	kve_pool_put(p);
+}
+
+/* Another file with the same content, as another node of a device would be */
+static void another_has_its_content(void **state)
+{
+	struct kve_pool *p;
+	int open_ones;
+
+	(void)state;
+	rig_make(rig_dir, 2);
+	p = rig_attach();
+	store_on(p, 0, 0, 10);
+	store_on(p, 1, 10, 10);
+	assert_int_equal(rig_flush(p, NULL), 0);
+	open_ones = rig_descriptors();
+	lose(p, 1);
+	assert_int_equal(rename(rig_path("m1"), rig_path(".m1")), 0);
+	rig_copy(rig_path(".m1"), rig_path("m1"));
+	back(p, 1, "m1");
+	assert_int_equal(rig_found(p, 0, 20), 20);
+	store_on(p, 1, 20, 10);
+	assert_int_equal(rig_flush(p, NULL), 0);
+	assert_int_equal(rig_descriptors(), open_ones);
+	/* which is what is written to from now on */
+	p = again(p);
+	assert_int_equal(rig_found(p, 0, 30), 30);
+	kve_pool_put(p);
+}
+
+static void what_is_refused(void **state)
+{
+	struct kve_pool *p;
+	u8 header[KVC_BLOCK], zeros[KVC_BLOCK] = { 0 };
+	int fd;
+
+	(void)state;
+	rig_make(rig_dir, 3);
+	mkdir(rig_path(".other"), 0700);
+	rig_make(rig_path(".other"), 1);
+	p = rig_attach();
+	store_on(p, 1, 0, 10);
+	assert_int_equal(rig_flush(p, NULL), 0);
+	refused(p, rig_path("m1"), -EEXIST, "member 1, which is online");
+	refused(p, rig_path("m9"), -ENOENT, "No such file");
+	refused(p, rig_path(".other/m0"), -EXDEV, "of another pool");
+	lose(p, 1);
+	/* a header that is not the one that it was left with */
+	fd = open(rig_path("m1"), O_RDWR);
+	assert_int_equal(pread(fd, header, KVC_BLOCK, KVC_DATA_OFFSET), KVC_BLOCK);
+	assert_int_equal(pwrite(fd, zeros, KVC_BLOCK, KVC_DATA_OFFSET), KVC_BLOCK);
+	refused(p, rig_path("m1"), -ESTALE, "segment 0 not as it was left: attach again");
+	assert_int_equal(state_of(p, 1), lost);
+	assert_int_equal(pwrite(fd, header, KVC_BLOCK, KVC_DATA_OFFSET), KVC_BLOCK);
+	close(fd);
+	/* nor may it be written */
+	rig_fail(rig_path("m1"), RIG_WRITES | RIG_SYNCS);
+	refused(p, rig_path("m1"), -EIO, "no superblock could be written");
+	assert_int_equal(state_of(p, 1), lost);
+	rig_fail(NULL, 0);
+	back(p, 1, "m1");
+	assert_int_equal(rig_found(p, 0, 10), 10);
+	/* what was missing from the beginning was never read */
+	assert_true(kve_pool_put(p));
+	rename(rig_path("m2"), rig_path(".m2"));
+	rig_file(rig_path(".degraded"), "", 0, 0);
+	p = rig_attach();
+	refused(p, rig_path(".m2"), -EINVAL, "missing at the attach: attach again");
+	kve_pool_put(p);
+}
+
+static void all_were_lost(void **state)
+{
+	struct kve_pool *p;
+
+	(void)state;
+	rig_make(rig_dir, 2);
+	p = rig_attach();
+	store_on(p, 0, 0, 10);
+	store_on(p, 1, 10, 10);
+	assert_int_equal(rig_flush(p, NULL), 0);
+	lose(p, 0);
+	lose(p, 1);
+	refused(p, rig_path("m0"), -ESTALE, "others were lost later");
+	back(p, 1, "m1");
+	back(p, 0, "m0");
+	assert_int_equal(rig_found(p, 0, 20), 20);
+	p = again(p);
+	assert_int_equal(rig_found(p, 0, 20), 20);
+	kve_pool_put(p);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(it_was_there_all_the_time),
+		TEST(another_has_its_content),
+		TEST(what_is_refused),
+		TEST(all_were_lost),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
