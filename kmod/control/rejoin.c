@@ -175,30 +175,34 @@ static void kvctx_rejoin_take(struct kvctx_member *m, struct kvctx_device *dev)
 	kvctx_device_free(old);
 }
 
+static int kvctx_rejoin_stay_lost(struct kvctx_member *m, int err, struct netlink_ext_ack *extack)
+{
+	mutex_lock(&kvctx_mutex);
+	kvc_member_stay_lost(m->pool->core, m->index);
+	mutex_unlock(&kvctx_mutex);
+	return kvctx_refuse(extack, m->dev->path, err, "its superblock could not be written");
+}
+
 /* Nobody but this one looks at the device, as the member is lost. */
 static int kvctx_rejoin_write(struct kvctx_member *m, struct netlink_ext_ack *extack)
 {
 	struct kvctx_pool *p = m->pool;
 	bool newest = kvctx_rejoin_newest(p, m->dev);
-	int err = kvc_member_may_return(p->core, m->index, newest);
+	int lost = kvc_member_may_return(p->core, m->index, newest), err = 0;
 
-	if (err)
-		return kvctx_refuse(extack, m->dev->path, err, "another loss in the midst of this, error %d", -err);
-	if (!newest)
+	if (!lost && !newest)
 		err = kvctx_member_write_super(m);
-	if (err)
-		return kvctx_refuse(extack, m->dev->path, err, "its superblock could not be written");
-	mutex_lock(&kvctx_mutex);
-	err = kvc_member_return(p->core, m->index, newest);
-	mutex_unlock(&kvctx_mutex);
-	if (!err && kvctx_member_write_super(m)) {
+	if (!lost && !err) {
 		mutex_lock(&kvctx_mutex);
-		kvc_member_stay_lost(p->core, m->index);
+		lost = kvc_member_return(p->core, m->index, newest);
 		mutex_unlock(&kvctx_mutex);
-		err = -EIO;
 	}
-	if (err)
-		kvctx_refuse(extack, m->dev->path, err, "another loss in the midst of this, error %d", -err);
+	if (!lost && !err)
+		err = kvctx_member_write_super(m);
+	if (lost)
+		err = kvctx_refuse(extack, m->dev->path, lost, "another loss in the midst of this, error %d", -lost);
+	else if (err)
+		err = kvctx_rejoin_stay_lost(m, err, extack);
 	/* who does not take it is lost */
 	kvctx_members_write_super(p);
 	return err;

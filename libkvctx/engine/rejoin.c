@@ -176,27 +176,33 @@ static void rejoin_take(struct returner *r)
 	r->c.dev = m->dev;
 }
 
+/* It takes no superblock. */
+static int rejoin_stay_lost(const struct returner *r)
+{
+	struct kve_pool *p = r->pool;
+
+	pthread_mutex_lock(&p->config_lock);
+	kvc_member_stay_lost(p->core, r->c.index);
+	pthread_mutex_unlock(&p->config_lock);
+	return kve_refuse(r->why, -EIO, "%s: no superblock could be written", r->path);
+}
+
 /* super_lock */
 static int rejoin_write(const struct returner *r)
 {
 	struct kve_member *m = returner_member(r);
 	struct kve_pool *p = r->pool;
-	bool newest = rejoin_newest(r);
-	int err = newest ? 0 : kve_member_write_super(m);
+	bool newest = rejoin_newest(r), written = newest || !kve_member_write_super(m);
+	int err = 0;
 
-	if (err)
-		return kve_refuse(r->why, err, "%s: no superblock could be written", r->path);
 	pthread_mutex_lock(&p->config_lock);
-	err = kvc_member_return(p->core, m->index, newest);
+	if (written)
+		err = kvc_member_return(p->core, m->index, newest);
 	pthread_mutex_unlock(&p->config_lock);
-	if (!err && kve_member_write_super(m)) {
-		pthread_mutex_lock(&p->config_lock);
-		kvc_member_stay_lost(p->core, m->index);
-		pthread_mutex_unlock(&p->config_lock);
-		err = -EIO;
-	}
 	if (err)
 		kve_refuse(r->why, err, "%s: another loss in the midst of this", r->path);
+	else if (!written || kve_member_write_super(m))
+		err = rejoin_stay_lost(r);
 	/* who does not take it is lost */
 	kve_members_write_super(p);
 	return err;

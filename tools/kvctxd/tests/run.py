@@ -16,6 +16,7 @@ import fcntl
 import json
 import os
 import random
+import resource
 import select
 import shutil
 import signal
@@ -1127,6 +1128,32 @@ def test_a_lost_member_is_an_event(daemon):
         daemon.kill()
         subprocess.run(["sh", "-c", f"umount -l {slow.mount} || fusermount3 -uz {slow.mount}"], stderr=subprocess.DEVNULL,
                        check=False)
+
+
+def test_a_lost_member_returns(daemon):
+    """One that could not be written, and can be again"""
+    daemon.end()
+    daemon.before = lambda: signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    daemon.start()
+    expect(["flush: 0"], run_client(daemon, "store", "8"))
+    expect("Pool kv0 has lost no member.\n", daemon.ctl("pool", "rejoin", "kv0").stdout)
+    _, _, events = listener(daemon, "--count", "100")
+    _, hard = resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (4096, hard))
+    daemon.ctl("tenant", "set", "kv0", "default", "--quota", "1G", ok=False)
+    until(lambda: daemon.json("pool", "show", "kv0")["pool"]["state"] == "degraded", "the loss")
+    expect(True, "could be written" in daemon.ctl("pool", "rejoin", "kv0", ok=False).stderr)
+    resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
+    expect(["there: 0 wrong: 0"], run_client(daemon, "check", "8"))
+    expect(True, "is back in pool kv0" in daemon.ctl("pool", "rejoin", "kv0").stdout)
+    expect("online", daemon.json("pool", "show", "kv0")["pool"]["state"])
+    expect(["there: 8 wrong: 0"], run_client(daemon, "check", "8"))
+    until(lambda: "member_back" in [e["event"] for e in events()], "the event")
+    told = [e for e in events() if e["event"] == "member_back"]
+    expect([("kv0", [(0, "online")])],
+           [(e["pool"], [(m["index"], m["state"]) for m in e["object"]["members"]]) for e in told])
+    expect(["flush: 0"], run_client(daemon, "store", "8"))
+    daemon.end()
 
 
 def other_pool(daemon):
