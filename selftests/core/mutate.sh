@@ -166,7 +166,7 @@ budget-grows@kmod/core/policy/budget.c@s/(u64)min_t(s64, (s64)more, (s64)limit -
 budget-debt@kmod/core/policy/budget.c@s/if (n < -(s64)limit)/if (0)/@debts grow without bound
 lock-split@kmod/core/index/bucket.c@s/^\t\t\tWRITE_ONCE(line->slot\[i\], 0);/\t\t\tline->slot[i] = 0;/@a split clears slots that are being read as if nobody did
 lock-query@kmod/core/log/load.c@/^int kvc_query/,/^}/s/os_\(un\)\?lock(&sh->lock);/;/@query takes no lock
-lock-commit@kmod/core/log/store.c@/^static void end_store/,/^}/s/os_\(un\)\?lock(&m->lock);/;/@commit takes no member lock
+lock-commit@kmod/core/log/store.c@/^static bool end_store/,/^}/s/os_\(un\)\?lock(&m->lock);/;/@commit takes no member lock
 join-kick@kmod/core/log/room.c@/^int kvc_refusal/,/^}/s/if (!m->offline) {/if (1) {/@members are kicked before they have joined
 join-room@kmod/core/log/store.c@/^static int begin_store/,/^}/{s/^\tdo {$/\tnr = kvc_nr_members(p);\n\tdo {/;s/^\t\tnr = kvc_nr_members(p);$//}@who is refused does not see a new member, and that there is room
 super-number@kmod/core/media/format_super.c@/^static bool says_there/,/^}/s/^\t       !memcmp(w->members.*;/\t       true;/@a number that another member got counts as the same
@@ -200,7 +200,7 @@ leave-forget@kmod/core/log/member.c@s/os_atomic_xchg(&m->segs\[i\].undead, 0)/0/
 turn-gap@kmod/core/base.c@s/ = os_atomic64_read(&p->takers) & members/ = (BIT_ULL(kvc_nr_members(p)) - 1) \& members/@the neighbour of who takes no pages gets its turns
 turn-leaving@kmod/core/log/member.c@s/takes = !m->offline \&\& !m->leaving/takes = !m->offline/@so does that of one that is leaving
 leave-alone@kmod/core/log/member.c@s/if (!another_online(p, member) || /if (/@the last member can be removed
-add-early@kmod/core/log/member.c@s/^\tset_joining(m, true);/&\n\tWRITE_ONCE(m->offline, false);/@a member is used before the superblocks name it
+add-early@kmod/core/log/member.c@s/^\tkvc_member_joining(m, true);/&\n\tWRITE_ONCE(m->offline, false);/@a member is used before the superblocks name it
 hole-last@kmod/core/media/format_super.c@s/ || kvc_super_hole(s, s->nr_members - 1)//@the last member may be a hole
 removed-tombs@kmod/core/log/recover.c@s/if (victim_exists(p, rec))$/if (1)/@tombstones may name segments of removed members
 super-order@selftests/core/sim_super.c@s/op->alone = why == SUPER_GROW .*/op->alone = false;/@other members name a new one before it has a superblock
