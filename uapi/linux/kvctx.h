@@ -343,8 +343,7 @@ enum kvctx_event_kind {
 	KVCTX_EVENT_EVICTED	= 2,	/* it had to go: for others, or with a member that left */
 	KVCTX_EVENT_DELETED	= 3,	/* by DELETE */
 	KVCTX_EVENT_DROPPED	= 4,	/* it failed verification */
-	/* a member failed, and what lay on it is not here, nor told of if it returns; key and length are zero */
-	KVCTX_EVENT_MEMBER_LOST	= 5,
+	KVCTX_EVENT_MEMBER_LOST	= 5,	/* a member failed: what lay on it is not here; key and length are zero */
 };
 
 /**
