@@ -313,7 +313,7 @@ int kvctx_pool_remove(struct kvctx_pool *p, u32 member, bool move, struct netlin
 		return kvctx_refuse(extack, NULL, -ENOENT, "pool %s has no member %u", p->name, member);
 	err = kvc_member_leave(p->core, member, move);
 	if (err == -EBUSY)
-		return kvctx_refuse(extack, NULL, err, "no member but %u is online", member);
+		return kvctx_refuse(extack, NULL, err, "no member but %u is online, or it has just returned", member);
 	if (err)
 		return kvctx_refuse(extack, NULL, err, "member %u is leaving already", member);
 	mutex_lock(&kvctx_mutex);

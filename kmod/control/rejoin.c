@@ -116,6 +116,8 @@ static int kvctx_rejoin_wait(struct kvctx_pool *p, const struct kvctx_device *de
 		return kvctx_refuse(extack, dev->path, err, "others were lost later: these have to return first");
 	if (err)
 		return kvctx_refuse(extack, dev->path, err, "operations that began before are under way");
+	/* it tells of the device that is let go, behind the bit */
+	flush_work(&p->members[dev->index].lost_work);
 	return 0;
 }
 

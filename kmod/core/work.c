@@ -4,10 +4,12 @@
  */
 #include "log/log.h"
 
-static void settle(struct kvc_member *m)
+/* 0, -EAGAIN (there is no room yet for what it has to carry), -ENOMEM */
+static int settle(struct kvc_member *m)
 {
-	if (unlikely(READ_ONCE(m->torn)) && !READ_ONCE(m->offline))
-		kvc_return_carry(m);
+	int r = unlikely(READ_ONCE(m->torn)) && !READ_ONCE(m->offline) ? kvc_return_carry(m) : 0;
+
+	return r == -ENODEV ? 0 : r;
 }
 
 /* Space first: what waits for it are stores. Then summaries, then what makes more space. */
@@ -16,7 +18,9 @@ int kvc_work_next(struct kvc_pool *p, u32 member, struct kvc_work *w)
 	struct kvc_member *m = &p->members[member];
 	int r;
 
-	settle(m);
+	/* what follows makes room */
+	if (settle(m) == -ENOMEM)
+		return -ENOMEM;
 	do {
 		if (READ_ONCE(m->leaving)) {
 			r = kvc_leave_next(m, w);
@@ -66,8 +70,15 @@ int kvc_run_next(struct kvc_pool *p, u32 member, struct kvc_run *run)
 
 int kvc_flush_next(struct kvc_pool *p, u32 member, struct kvc_work *w)
 {
-	settle(&p->members[member]);
-	return kvc_summary_any(&p->members[member], w);
+	struct kvc_member *m = &p->members[member];
+	int r = settle(m);
+
+	if (likely(!r))
+		return kvc_summary_any(m, w);
+	/* a header may be the room; else reclaim has to make some before anybody can be told that all is durable */
+	if (r == -EAGAIN && !kvc_header_next(m, w))
+		return -EIO;
+	return r == -EAGAIN ? 1 : r;
 }
 
 u64 kvc_flush_mark(struct kvc_pool *p, u32 member)

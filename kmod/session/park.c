@@ -27,6 +27,8 @@
  */
 #include "session/wait.h"
 
+#define PARK_LONGEST	(128ULL << 20)	/* of pages */
+
 /* Append. It may be gone on return. */
 static int park_add(struct kvctx_queue *q, struct kvctx_req *req)
 {
@@ -156,6 +158,23 @@ static bool park_try(struct kvctx_park *p, u16 tenant)
 	return false;
 }
 
+/*
+ * Where the tenant is: not behind those who go, nor further ahead than one operation could bring it that has the weight
+ * which the tenant has now: another one may have had the slot.
+ */
+static u64 park_caught_up(struct kvctx_queue *q, u64 pass, u64 last)
+{
+	u64 most = last;
+
+	os_lock_task(&q->lock);
+	if (!list_empty(&q->reqs[1]))
+		most += PARK_LONGEST * KVC_WEIGHT /
+			kvctx_req_weight(container_of(q->reqs[1].next, struct kvctx_req, wait.node));
+	os_unlock_task(&q->lock);
+	pass = kvctx_pass_caught_up(pass, last);
+	return kvctx_pass_less(most, pass) ? most : pass;
+}
+
 /* The tenants of whom somebody waits. How many? */
 static u32 park_begin_all(struct kvctx_park *p, u16 *tenants)
 {
@@ -171,7 +190,7 @@ static u32 park_begin_all(struct kvctx_park *p, u16 *tenants)
 		os_atomic_inc(&q->waiting);
 		kvctx_queue_weed(q, true);
 		park_begin(q);
-		p->pass[i] = kvctx_pass_caught_up(p->pass[i], p->last);
+		p->pass[i] = park_caught_up(q, p->pass[i], p->last);
 		tenants[nr++] = i;
 	}
 	return nr;

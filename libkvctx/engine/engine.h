@@ -134,6 +134,7 @@ struct kve_member {
 	u32 state;			/* atomically */
 	struct kve_device *dev;		/* NULL: none. Else there until detach, though closed when it is REMOVED */
 	u64 super_seq;			/* of the superblock that it took last; super_lock */
+	bool told;			/* that it was lost is noted, and told; the same */
 	/* worker.c */
 	pthread_t thread;
 	pthread_cond_t wake;
@@ -208,8 +209,7 @@ struct kve_pool {
 
 /*
  * Who serves pools to others is told what becomes of their members. By a thread of the engine, or the one that had a member
- * return; it holds the pool's super_lock, but where one was lost. NULL: nobody is told. Set before the first pool is
- * attached.
+ * return, which holds the pool's super_lock. NULL: nobody is told. Set before the first pool is attached.
  */
 enum kve_member_news { KVE_MEMBER_WAS_LOST, KVE_MEMBER_HAS_LEFT, KVE_MEMBER_IS_BACK };
 extern void (*kve_member_told)(struct kve_member *m, enum kve_member_news news);
@@ -284,7 +284,7 @@ int kve_pool_remove(struct kve_pool *p, u32 member, bool move, char *why);
  * that has what the member was left with. 0, or with a sentence in @why
  *   -ESTALE   it has not; or others were lost later, and have to return first
  *   -EEXIST   the member is online
- *   -EINVAL   it was missing at the attach
+ *   -EINVAL   it was missing at the attach; or the pool's directory leads to another file or device than @path
  *   -EBUSY    it is leaving, or what was begun on it before takes longer than half a minute; or somebody else has it
  *   -EXDEV    of another pool, or no member any more
  *   -ENOSPC   too small

@@ -477,7 +477,7 @@ static int leave_begin(struct kve_pool *p, u32 member, bool move, char *why)
 	p->leaves = true;
 	err = kvc_member_leave(p->core, member, move);
 	if (err == -EBUSY)
-		return kve_refuse(why, err, "no member but %u is online", member);
+		return kve_refuse(why, err, "no member but %u is online, or it has just returned", member);
 	if (err)
 		return kve_refuse(why, err, "member %u is leaving already", member);
 	__atomic_fetch_or(&p->members[member].state, KVE_MEMBER_LEAVING, __ATOMIC_SEQ_CST);

@@ -171,7 +171,8 @@ void kve_member_lose(struct kve_member *m)
 	kvc_super_touch(p->core);
 	pthread_mutex_unlock(&p->config_lock);
 	kve_members_write_super(p);
-	pthread_mutex_unlock(&p->super_lock);
 	if (kve_member_told)
 		kve_member_told(m, KVE_MEMBER_WAS_LOST);
+	m->told = true;
+	pthread_mutex_unlock(&p->super_lock);
 }

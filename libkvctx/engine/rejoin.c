@@ -88,18 +88,20 @@ static int rejoin_identify(const struct returner *r)
 		return kve_refuse(r->why, -EBUSY, "%s: member %u, which leaves", r->path, r->c.index);
 	if (returner_kept(r) && m->dev != r->c.dev)
 		return kve_refuse(r->why, -EBUSY, "%s: open as the device of another member", r->path);
+	if (!kve_device_is(r->c.dev, m->dev->path))
+		return kve_refuse(r->why, -EINVAL, "%s: the next attach would not find it: %s leads elsewhere", r->path,
+				  m->dev->path);
 	if (r->c.seq != m->super_seq)
 		return kve_refuse(r->why, -ESTALE, "%s: not as it was left: attach again", r->path);
 	return 0;
 }
 
-/* As kvc_member_may_return(); nor is its loss still to be noted. super_lock */
+/* As kvc_member_may_return(); nor is its loss still to be noted and told. super_lock */
 static int rejoin_may(const struct returner *r)
 {
 	struct kvc_pool *core = r->pool->core;
 
-	if (!(kve_member_state(returner_member(r)) & KVE_MEMBER_LOST) ||
-	    !(kvc_super_of(core)->members[r->c.index].flags & KVC_MEMBER_ABSENT))
+	if (!returner_member(r)->told)
 		return -EBUSY;
 	return kvc_member_may_return(core, r->c.index, rejoin_newest(r));
 }
@@ -163,15 +165,15 @@ static int rejoin_check(const struct returner *r)
 static void rejoin_take(struct returner *r)
 {
 	struct kve_member *m = returner_member(r);
-	char *path = m->dev->path;
 
 	if (returner_kept(r))
 		return;
 	kve_holders_let_go(r->pool, m->index);
 	kve_device_let_go(m->dev);
+	/* others may be reading what it is called */
 	free(r->dev.path);
+	r->dev.path = m->dev->path;
 	*m->dev = r->dev;
-	m->dev->path = path;
 	r->dev = (struct kve_device){ .fd = -1 };
 	r->c.dev = m->dev;
 }
@@ -212,6 +214,7 @@ static void rejoin_join(struct kve_member *m)
 {
 	struct kve_pool *p = m->pool;
 
+	m->told = false;
 	__atomic_fetch_and(&m->state, ~(u32)(KVE_MEMBER_FAILED | KVE_MEMBER_LOST), __ATOMIC_SEQ_CST);
 	kvc_member_returned(p->core, m->index);
 	/* a loss before that was none to the engine */

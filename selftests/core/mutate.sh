@@ -183,7 +183,8 @@ return-unlogged@kmod/core/log/return.c@s/e->state == KVC_E_LIVE \&\& e->counted/
 return-tear@kmod/core/log/summary.c@/^static void tear/,/^}/s/e->counted = 1;/;/@pages of a summary that failed return with the member
 return-torn@kmod/core/log/summary.c@s/^\tseg->torn = true;/\t;/@the log of a segment goes on behind a summary that failed
 return-undead@kmod/core/log/return.c@/^static void give_up/,/^}/s/kvc_seg_undead(m->pool, seg);/;/@nobody knows that media may lead to the pages of a summary that failed
-return-carry@kmod/core/log/return.c@s/take_tomb(m->pool, entry) ? /0 ? /@deletes of a summary that failed are in none afterwards
+return-carry@kmod/core/log/return.c@s/count_tomb(m->pool, entry, false) ? /0 ? /@deletes of a summary that failed are in none afterwards
+return-room@kmod/core/log/return.c@/^static int carry_tombs/,/^}/s/^\t\t\treturn r;/\t\t\tbreak;/@deletes for which there was no room are in no summary, and a flush is done
 return-flush@kmod/core/work.c@s/max(mark, m->carried)/mark/@a flush does not wait for the deletes that a member returned with
 return-unsettled@kmod/core/work.c@s/!READ_ONCE(m->torn) \&\& //@nor does one that comes before they were carried
 store-told@kmod/core/log/store.c@s/could = commit \&\& !m->offline;/could = commit;/@a store succeeds on a member that was lost meanwhile

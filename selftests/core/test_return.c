@@ -71,6 +71,13 @@ static int come_back(struct rig *r, u32 member)
 	return come_back_as(r, member, false);
 }
 
+/* What is placed anywhere goes to member 1. */
+static void others_leave(struct rig *r, bool leave)
+{
+	r->pool->members[0].leaving = leave;
+	r->pool->members[2].leaving = leave;
+}
+
 static void what_was_durable_returns(void **state)
 {
 	struct rig *r = *state;
@@ -183,12 +190,10 @@ static void torn_segment(struct rig *r, bool written, bool reclaims)
 	/* a page that is durable; then tombstones of others, and a page, in one summary that fails */
 	assert_int_equal(rig_store_on(r, 1, 10, 10, 5000), 0);
 	rig_flush(r);
-	r->pool->members[0].leaving = true;
-	r->pool->members[2].leaving = true;
+	others_leave(r, true);
 	for (id = 0; id < 2; id++)
 		assert_int_equal(rig_delete(r, r->d, id), 0);
-	r->pool->members[0].leaving = false;
-	r->pool->members[2].leaving = false;
+	others_leave(r, false);
 	assert_int_equal(rig_store_on(r, 1, 11, 11, 5000), 0);
 	assert_int_equal(kvc_flush_next(r->pool, 1, &w), 1);
 	if (written)
@@ -253,6 +258,82 @@ static void torn_and_reclaimed(void **state)
 	torn_segment(*state, true, true);
 }
 
+/* As the shells flush a member. 0, or what kvc_flush_next() said */
+static int flush_member(struct rig *r, u32 member)
+{
+	u64 mark = kvc_flush_mark(r->pool, member);
+	struct kvc_work w;
+	int ret;
+
+	while (!kvc_flushed(r->pool, member, mark)) {
+		ret = kvc_flush_next(r->pool, member, &w);
+		if (ret <= 0)
+			return ret;
+		kvc_work_done(r->pool, &w, rig_exec(r, &w));
+	}
+	return 0;
+}
+
+/* Many deletes in a summary that fails on a member that is full: no flush is done before they are in another one. */
+static void torn_without_room(void **state)
+{
+	struct rig *r = *state;
+	struct kvc_store st;
+	struct kvc_work w;
+	u32 id;
+
+	for (id = 0; id < 300; id++)
+		assert_int_equal(rig_store_on(r, 0, id, id, 100), 0);
+	rig_flush(r);
+	others_leave(r, true);
+	for (id = 0; id < 300; id++)
+		assert_int_equal(rig_delete(r, r->d, id), 0);
+	while (!rig_begin(r, r->d, id, 60000, &st)) {
+		assert_int_equal(st.member, 1);
+		rig_write_page(r, &st, id++);
+		kvc_store_commit(r->pool, &st);
+	}
+	others_leave(r, false);
+	assert_int_equal(kvc_flush_next(r->pool, 1, &w), 1);
+	kvc_work_done(r->pool, &w, -EIO);
+	assert_int_equal(come_back(r, 1), 0);
+	assert_int_equal(kvc_member_leave(r->pool, 1, true), -EBUSY);
+	while (flush_member(r, 1))
+		assert_true(rig_step(r, 1, &w));
+	assert_int_equal(kvc_member_leave(r->pool, 2, true), 0);
+	rig_cut(r);
+	rig_attach(r);
+	for (id = 0; id < 300; id++)
+		assert_int_equal(rig_query(r, r->d, id), -ENOENT);
+}
+
+/* Lost once more before that */
+static void torn_twice(void **state)
+{
+	struct rig *r = *state;
+	struct kvc_work w;
+	u32 id;
+
+	for (id = 0; id < 2; id++)
+		assert_int_equal(rig_store_on(r, 0, id, id, 100), 0);
+	rig_flush(r);
+	others_leave(r, true);
+	for (id = 0; id < 2; id++)
+		assert_int_equal(rig_delete(r, r->d, id), 0);
+	others_leave(r, false);
+	assert_int_equal(kvc_flush_next(r->pool, 1, &w), 1);
+	kvc_work_done(r->pool, &w, -EIO);
+	assert_int_equal(come_back(r, 1), 0);
+	lose(r, 1);
+	assert_int_equal(flush_member(r, 1), 0);
+	assert_int_equal(come_back(r, 1), 0);
+	assert_int_equal(flush_member(r, 1), 0);
+	rig_cut(r);
+	rig_attach(r);
+	for (id = 0; id < 2; id++)
+		assert_int_equal(rig_query(r, r->d, id), -ENOENT);
+}
+
 /* Tombstones that a reclaim has copied, and not written, are copied again: the victim does not go before. */
 static void reclaim_begins_anew(void **state)
 {
@@ -267,12 +348,10 @@ static void reclaim_begins_anew(void **state)
 	/* the tombstones come first on member 1, and so to its oldest segment */
 	for (id = 0; id < 10; id++)
 		assert_int_equal(rig_store_on(r, 1, 50 + id, 1, 5000), 0);
-	r->pool->members[0].leaving = true;
-	r->pool->members[2].leaving = true;
+	others_leave(r, true);
 	for (id = 0; id < 10; id++)
 		assert_int_equal(rig_delete(r, r->d, id), 0);
-	r->pool->members[0].leaving = false;
-	r->pool->members[2].leaving = false;
+	others_leave(r, false);
 	rig_flush(r);
 	/* until one is being reclaimed and has nothing left to copy */
 	for (id = 100; rc->phase != KVC_R_LOG; id++) {
@@ -462,6 +541,8 @@ static const struct CMUnitTest return_tests[] = {
 	T(torn),
 	T(torn_and_written),
 	T(torn_and_reclaimed),
+	T(torn_without_room),
+	T(torn_twice),
 	T(reclaim_begins_anew),
 	T(what_is_under_way),
 	T(missing_at_the_attach),

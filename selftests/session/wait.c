@@ -301,6 +301,12 @@ static void test_tenants_weights(void)
 	EXPECT(went_of(0, 4) == 3);
 	two_wait(100, 3U << 20);
 	EXPECT(went_of(0, 4) == 3);
+	/* who had little weight is not made to pay for it when he has more */
+	two_wait(1, 1U << 20);
+	EXPECT(went_of(0, 2) == 1);
+	for (i = 0; i < OPS / 2; i++)
+		ops[i].weight = 20000;
+	EXPECT(went_of(0, 2) == 3);
 	/* who had nothing to wait for, or no room of his own, has saved up nothing */
 	two_wait(100, 1U << 20);
 	kvctx_queue_cancel_all(&space.of[1], &a_session, (const u64[]){ 6, 7, 8, 9, 10, 11 }, 6);

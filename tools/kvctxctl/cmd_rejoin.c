@@ -110,14 +110,14 @@ static int rejoin_look(struct ctl *c, u32 *nr, u32 *lost)
 /* What was refused may not be after another one has returned, so what the last round says counts. */
 static int rejoin_found(struct ctl *c)
 {
-	u32 nr, lost, all = 0;
+	u32 nr, lost, all = 0, rounds = 0;
 	int status;
 
 	do {
 		nr = lost = 0;
 		status = rejoin_look(c, &nr, &lost);
 		all += nr;
-	} while (nr && lost);
+	} while (nr && lost && ++rounds < KVC_MEMBERS_MAX);
 	if (!status && lost)
 		ctl_error(c->args[0], "of %u lost member%s no device is there", lost, lost == 1 ? "" : "s");
 	else if (!status && !all && !c->json)

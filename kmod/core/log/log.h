@@ -178,7 +178,7 @@ int kvc_victim_finish(struct kvc_member *m);
 int kvc_move_start(struct kvc_member *m, enum kvc_head which, u32 entry, u32 length, struct kvc_work *w);
 
 /* return.c */
-void kvc_return_carry(struct kvc_member *m);
+int kvc_return_carry(struct kvc_member *m);
 
 /* leave.c */
 int kvc_leave_next(struct kvc_member *m, struct kvc_work *w);

@@ -318,7 +318,7 @@ int kvc_member_leave(struct kvc_pool *p, u32 member, bool move)
 		return -EINVAL;
 	if (m->leaving)
 		return -EALREADY;
-	if (!another_online(p, member) || keeps_tombs(m))
+	if (!another_online(p, member) || keeps_tombs(m) || READ_ONCE(m->torn))
 		return -EBUSY;
 	os_lock(&m->lock);
 	m->moving = move;

@@ -7,8 +7,8 @@
  * was on its way: pages that are in no extent are dropped, as nobody knows whether their bytes got there, and so are
  * those of an extent that failed, which may be on media or not. Where one did the segment is torn: its log is not
  * continued, it is undead, and reclaimed first. Tombstones stay in memory, where they are logged as ever; those of the
- * extent that failed, and those behind it, are carried to another segment when the member is back, or when theirs is
- * reclaimed if there is no room. (A page that replaced another and is dropped has left its tombstone: neither is
+ * extent that failed, and those behind it, are carried to another segment as soon as the member is back and has room,
+ * and no flush is done before. (A page that replaced another and is dropped has left its tombstone: neither is
  * found.)
  *
  * A reclaim that was at work begins anew, as copies that it counts on may be among what is dropped; unless pages have
@@ -144,47 +144,57 @@ static void give_up(struct kvc_member *m, struct kvc_seg *seg)
 	os_unlock(&m->lock);
 }
 
-/* Is it a tombstone that has to be in a summary still? */
-static bool take_tomb(struct kvc_pool *p, u32 entry)
+/* Is the entry a tombstone that has to be in a summary still? Then it is not, or is again, as its copy is @counted. */
+static bool count_tomb(struct kvc_pool *p, u32 entry, bool counted)
 {
 	struct kvc_shard *sh = kvc_shard(p, kvc_entry_bucket(p, entry));
 	struct kvc_entry *e = kvc_entry(p, entry);
 	bool due;
 
 	os_lock(&sh->lock);
-	due = e->state == KVC_E_TOMB && e->counted;
-	e->counted = 0;
+	due = e->state == KVC_E_TOMB && (e->counted || counted);
+	e->counted = due && counted;
 	os_unlock(&sh->lock);
 	return due;
 }
 
-static void carry_tombs(struct kvc_member *m, struct kvc_seg *seg)
+/* 0, or what kvc_tomb_carry() said of the first that could not be carried */
+static int carry_tombs(struct kvc_member *m, struct kvc_seg *seg)
 {
 	struct kvc_cursor c;
 	u32 entry;
-	int r = 0;
+	int r;
 
 	kvc_cursor_init(&c);
-	while (!r && (entry = kvc_cursor_entry(m->pool, seg, &c)) != KVC_NONE) {
-		r = take_tomb(m->pool, entry) ? kvc_tomb_carry(m, KVC_HEAD_NEW, entry) : 0;
+	while ((entry = kvc_cursor_entry(m->pool, seg, &c)) != KVC_NONE) {
+		r = count_tomb(m->pool, entry, false) ? kvc_tomb_carry(m, KVC_HEAD_MOVE, entry) : 0;
+		if (r) {
+			count_tomb(m->pool, entry, true);
+			return r;
+		}
 		if (++c.index % 1024 == 0)
 			os_relax();
 	}
 	seg->torn = false;
+	return 0;
 }
 
-/* In the thread that executes the member's work, as the segments' memory stays meanwhile */
-void kvc_return_carry(struct kvc_member *m)
+/* In the thread that executes the member's work, as the segments' memory stays meanwhile. 0, -EAGAIN, -ENODEV, -ENOMEM */
+int kvc_return_carry(struct kvc_member *m)
 {
+	int r = 0;
 	u32 i;
 
-	WRITE_ONCE(m->torn, false);
-	for (i = 0; i < m->nr_segs; i++)
+	for (i = 0; i < m->nr_segs && !r; i++)
 		if (m->segs[i].torn)
-			carry_tombs(m, &m->segs[i]);
+			r = carry_tombs(m, &m->segs[i]);
+	if (r)
+		return r;
 	os_lock(&m->lock);
 	m->carried = m->commits;
 	os_unlock(&m->lock);
+	WRITE_ONCE(m->torn, false);
+	return 0;
 }
 
 /* Member locked. */

@@ -1154,6 +1154,7 @@ def test_a_lost_member_returns(daemon):
            [(e["pool"], [(m["index"], m["state"]) for m in e["object"]["members"]]) for e in told])
     expect(["flush: 0"], run_client(daemon, "store", "8"))
     daemon.end()
+    daemon.before = None
 
 
 def other_pool(daemon):
