@@ -255,7 +255,7 @@ keys-refused@kmod/core/index/domain.c@s/^\tof->refused = true;/\t;/@an attach ta
 keys-cached@kmod/core/index/domain.c@s/if (\*d \&\& is(\*d, rec->tenant, rec->keyspace) .*/if (*d)/@an attach takes records of a segment for those of one keyspace
 keys-kept@kmod/core/log/segment.c@s/ \&\& !READ_ONCE(seg->rooted)//@tombstones that an attach had no room for go with their segment
 keys-left-out@kmod/core/log/recover.c@/^static void leave_out/,/^}/s/kvc_seg_undead(p, seg);/(void)p;/@pages that an attach had no room for are forgotten
-keys-leave@kmod/core/log/member.c@s/ || keeps_tombs(m))/ || (0 \&\& keeps_tombs(m)))/@a member leaves with tombstones that nobody copied
+keys-leave@kmod/core/log/member.c@s/ || keeps_tombs(m) ||/ || (0 \&\& keeps_tombs(m)) ||/@a member leaves with tombstones that nobody copied
 lock-keys@kmod/core/index/domain.c@/^static struct kvc_domain \*find/,/^}/s/os_\(un\)\{0,1\}lock(&sh->lock);/;/@keyspaces are looked for without the lock of their shard
 memory-full@kmod/core/engine.h@s/return unlikely(limit) \&\& os_atomic64_read(&p->memory.bytes) > limit;/return 0 \&\& limit;/@the index grows past its limit
 memory-uncounted@kmod/core/index/entry.c@/^static void del_eblock/,/^}/s/os_atomic64_sub(.*/;/@memory that was given back is counted still
