@@ -71,10 +71,11 @@ lose_script() {
 #!/bin/bash
 lost() { kvctxctl pool show t -o json | tr -d ' \t\n' | grep -oE '"index":1,.*' | grep -oE '"state":"[a-z]+"' | grep -q failed; }
 lost && exit 0
+# some that a summary has to take
+pages store 1000 40 100000 > /dev/null
 echo 1 > /sys/class/block/${b##*/}/make-it-fail
 echo -1 > $debugfs/fail_make_request/times
 echo 100 > $debugfs/fail_make_request/probability
-pages store 1000 40 100000 > /dev/null
 for _ in \$(seq 100); do
 	pages flush > /dev/null
 	lost && break
