@@ -307,10 +307,9 @@ static void torn_without_room(void **state)
 		assert_int_equal(rig_query(r, r->d, id), -ENOENT);
 }
 
-/* Lost once more before that */
-static void torn_twice(void **state)
+/* Two deletes are in a summary that fails, and its member has returned. */
+static void tear_deletes(struct rig *r)
 {
-	struct rig *r = *state;
 	struct kvc_work w;
 	u32 id;
 
@@ -324,14 +323,48 @@ static void torn_twice(void **state)
 	assert_int_equal(kvc_flush_next(r->pool, 1, &w), 1);
 	kvc_work_done(r->pool, &w, -EIO);
 	assert_int_equal(come_back(r, 1), 0);
-	lose(r, 1);
-	assert_int_equal(flush_member(r, 1), 0);
-	assert_int_equal(come_back(r, 1), 0);
-	assert_int_equal(flush_member(r, 1), 0);
+}
+
+static void deletes_hold(struct rig *r)
+{
+	u32 id;
+
 	rig_cut(r);
 	rig_attach(r);
 	for (id = 0; id < 2; id++)
 		assert_int_equal(rig_query(r, r->d, id), -ENOENT);
+}
+
+static bool no_memory(size_t size)
+{
+	(void)size;
+	return true;
+}
+
+static void torn_without_memory(void **state)
+{
+	struct rig *r = *state;
+
+	tear_deletes(r);
+	os_alloc_fault = no_memory;
+	assert_int_equal(flush_member(r, 1), -ENOMEM);
+	assert_int_equal(flush_member(r, 1), -ENOMEM);
+	os_alloc_fault = NULL;
+	assert_int_equal(flush_member(r, 1), 0);
+	deletes_hold(r);
+}
+
+/* Lost once more before that */
+static void torn_twice(void **state)
+{
+	struct rig *r = *state;
+
+	tear_deletes(r);
+	lose(r, 1);
+	assert_int_equal(flush_member(r, 1), 0);
+	assert_int_equal(come_back(r, 1), 0);
+	assert_int_equal(flush_member(r, 1), 0);
+	deletes_hold(r);
 }
 
 /* Tombstones that a reclaim has copied, and not written, are copied again: the victim does not go before. */
@@ -542,6 +575,7 @@ static const struct CMUnitTest return_tests[] = {
 	T(torn_and_written),
 	T(torn_and_reclaimed),
 	T(torn_without_room),
+	T(torn_without_memory),
 	T(torn_twice),
 	T(reclaim_begins_anew),
 	T(what_is_under_way),
