@@ -243,6 +243,7 @@ struct kvc_store {
 	u32	summed;			/* of these CRCs are: the page; where it is encrypted, its blocks */
 	u32	nr_chunks;
 	bool	no_crcs;		/* begin clears it */
+	bool	lost;			/* commit sets it: its member was when that came, and nothing was published */
 	/* private */
 	bool	replace;
 	u32	gseg, entry, crc_base, bucket;
@@ -255,7 +256,7 @@ int kvc_store_begin(struct kvc_pool *p, struct kvc_domain *d, const u8 key[KVC_K
 		    u64 members, struct kvc_store *st);
 void kvc_store_crc(struct kvc_pool *p, const struct kvc_store *st, u32 chunk, u32 crc);
 void kvc_store_nonce(struct kvc_pool *p, const struct kvc_store *st, const u8 nonce[KVC_NONCE_LEN]);
-bool kvc_store_commit(struct kvc_pool *p, struct kvc_store *st);
+void kvc_store_commit(struct kvc_pool *p, struct kvc_store *st);
 void kvc_store_abort(struct kvc_pool *p, struct kvc_store *st);
 
 /*

@@ -110,8 +110,9 @@ static void store_finish(struct kvctx_op *op)
 		return;
 	}
 	kvctx_io_free(op);
-	/* lost meanwhile: the flush that told of it may be over */
-	if (!kvc_store_commit(core, &op->store.page))
+	kvc_store_commit(core, &op->store.page);
+	/* the flush that told of it may be over */
+	if (op->store.page.lost)
 		res = -ENODEV;
 	kvctx_op_complete(op, res, op->mem.p2p && res >= 0 ? KVCTX_CQE_P2P : 0);
 }

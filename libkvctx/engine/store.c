@@ -74,9 +74,11 @@ static void store_end(struct kve_op *op, int err)
 	if (err) {
 		kvc_store_abort(core, &op->store.page);
 		res = err;
-	} else if (!kvc_store_commit(core, &op->store.page)) {
-		/* lost meanwhile: the flush that told of it may be over */
-		res = -ENODEV;
+	} else {
+		kvc_store_commit(core, &op->store.page);
+		/* the flush that told of it may be over */
+		if (op->store.page.lost)
+			res = -ENODEV;
 	}
 	kve_op_complete(op, res, 0);
 }

@@ -166,7 +166,7 @@ budget-grows@kmod/core/policy/budget.c@s/(u64)min_t(s64, (s64)more, (s64)limit -
 budget-debt@kmod/core/policy/budget.c@s/if (n < -(s64)limit)/if (0)/@debts grow without bound
 lock-split@kmod/core/index/bucket.c@s/^\t\t\tWRITE_ONCE(line->slot\[i\], 0);/\t\t\tline->slot[i] = 0;/@a split clears slots that are being read as if nobody did
 lock-query@kmod/core/log/load.c@/^int kvc_query/,/^}/s/os_\(un\)\?lock(&sh->lock);/;/@query takes no lock
-lock-commit@kmod/core/log/store.c@/^static bool end_store/,/^}/s/os_\(un\)\?lock(&m->lock);/;/@commit takes no member lock
+lock-commit@kmod/core/log/store.c@/^static void end_store/,/^}/s/os_\(un\)\?lock(&m->lock);/;/@commit takes no member lock
 join-kick@kmod/core/log/room.c@/^int kvc_refusal/,/^}/s/if (!m->offline) {/if (1) {/@members are kicked before they have joined
 join-room@kmod/core/log/store.c@/^static int begin_store/,/^}/{s/^\tdo {$/\tnr = kvc_nr_members(p);\n\tdo {/;s/^\t\tnr = kvc_nr_members(p);$//}@who is refused does not see a new member, and that there is room
 super-number@kmod/core/media/format_super.c@/^static bool says_there/,/^}/s/^\t       !memcmp(w->members.*;/\t       true;/@a number that another member got counts as the same
@@ -187,7 +187,7 @@ return-carry@kmod/core/log/return.c@s/count_tomb(m->pool, entry, false) ? /0 ? /
 return-room@kmod/core/log/return.c@/^static int carry_tombs/,/^}/s/^\t\t\treturn r;/\t\t\tbreak;/@deletes for which there was no room are in no summary, and a flush is done
 return-flush@kmod/core/work.c@s/max(mark, m->carried)/mark/@a flush does not wait for the deletes that a member returned with
 return-unsettled@kmod/core/work.c@s/!READ_ONCE(m->torn) \&\& //@nor does one that comes before they were carried
-store-told@kmod/core/log/store.c@s/could = commit \&\& !m->offline;/could = commit;/@a store succeeds on a member that was lost meanwhile
+store-told@kmod/core/log/store.c@s/st->lost = m->offline;/st->lost = false;/@a store succeeds on a member that was lost meanwhile
 return-again@kmod/core/log/store.c@s/kvc_seg_undead(p, kvc_entry_seg(p, old));/;/@what was stored anew on another member needs no tombstone when the first one is back
 return-reclaim@kmod/core/log/return.c@s/m->reclaim.phase != KVC_R_IDLE \&\&/0 \&\&/@a reclaim goes on with copies that were dropped
 return-busy@kmod/core/log/return.c@s/quiet = !m->segs\[i\].pending \&\&/quiet = 1 ||/@a member returns while stores that began before are under way

@@ -367,19 +367,18 @@ static void take_key(struct kvc_pool *p, const struct kvc_store *st)
 		bury(p, kvc_entry(p, st->tomb), kvc_seg(p, st->gseg), victim);
 }
 
-/* Was its member there to the end? Else nothing was published. */
-static bool end_store(struct kvc_pool *p, struct kvc_store *st, bool commit)
+static void end_store(struct kvc_pool *p, struct kvc_store *st, bool commit)
 {
 	struct kvc_member *m = &p->members[st->member];
 	struct kvc_shard *sh = kvc_shard(p, st->bucket);
 	struct kvc_entry *e = kvc_entry(p, st->entry);
 	struct kvc_seg *seg = kvc_seg(p, st->gseg);
-	bool could;
 
 	os_lock(&m->lock);
 	os_lock_inner(&sh->lock);
-	could = commit && !m->offline;
-	commit = could && !READ_ONCE(kvc_domain(p, e->domain)->dead);
+	st->lost = m->offline;
+	if (m->offline || READ_ONCE(kvc_domain(p, e->domain)->dead))
+		commit = false;
 	if (unlikely(st->tomb != KVC_NONE)) {
 		kvc_index_kept(p, st->bucket);
 		if (commit)
@@ -405,12 +404,11 @@ static bool end_store(struct kvc_pool *p, struct kvc_store *st, bool commit)
 	kvc_seg_end_page(m, seg, e, commit);
 	os_unlock_inner(&sh->lock);
 	os_unlock(&m->lock);
-	return could;
 }
 
-bool kvc_store_commit(struct kvc_pool *p, struct kvc_store *st)
+void kvc_store_commit(struct kvc_pool *p, struct kvc_store *st)
 {
-	return end_store(p, st, true);
+	end_store(p, st, true);
 }
 
 void kvc_store_abort(struct kvc_pool *p, struct kvc_store *st)
