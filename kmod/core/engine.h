@@ -268,12 +268,12 @@ struct kvc_member {
 	bool	refused;		/* somebody: leases may yield for it */
 	bool	hopeless;		/* those who wait were told that waiting does not help */
 	bool	no_memory;		/* so were those who wait for memory */
-	u64	going;			/* bytes of memory that the victim will give back; in p->memory.going too */
-	u32	headers_failed;		/* writes of headers since the last that went well */
-	bool	joining;		/* it was added, or returns, and is not used yet; written under the lock */
 	bool	lost;			/* it is one of p->nr_offline; written under the lock */
 	bool	torn;			/* it has returned with tombstones that are to be carried from a torn segment */
 	bool	heir;			/* of those that were there at the attach, see kvc_member_return(); the same */
+	u64	going;			/* bytes of memory that the victim will give back; in p->memory.going too */
+	u32	headers_failed;		/* writes of headers since the last that went well */
+	bool	joining;		/* it was added, or returns, and is not used yet; written under the lock */
 	bool	unknown;		/* it was missing at recovery; written under the lock */
 	bool	leaving;		/* nothing is placed on it any more; written under the lock */
 	bool	taker;			/* it is one of p->takers */
