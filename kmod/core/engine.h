@@ -134,7 +134,7 @@ enum kvc_seg_state {
 	KVC_S_VICTIM,		/* chosen by reclaim; its pages are read and leased as before */
 	KVC_S_YIELDING,		/* a victim whose leases have yielded; read as before, and leased to nobody */
 	KVC_S_DRAINING,		/* its pages are leaving the index */
-	KVC_S_UNUSABLE,		/* I/O error: not touched until the next attach */
+	KVC_S_UNUSABLE,		/* I/O error: not touched until the next attach, or until the member returns */
 	KVC_NR_S,
 };
 

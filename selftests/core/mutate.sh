@@ -197,6 +197,7 @@ return-missing@kmod/core/log/return.c@s/ || m->unknown)/)/@a member that nobody 
 return-heir@kmod/core/log/return.c@s/newest || kvc_member_heirs(p) ? 0 : -ESTALE/0/@a member returns to a history that goes on without it
 return-heir-lost@kmod/core/log/return.c@s/newest || tells_of_heir(p, member)/true/@the same when the others are lost meanwhile
 return-offline@kmod/core/log/member.c@/^void kvc_member_join/,/^}/s/os_atomic_dec_and_test(&p->nr_offline);/;/@a member that is back counts as one that is offline
+return-headers@kmod/core/log/return.c@s/^\tretry_headers(m);/\t(void)retry_headers;/@segments whose headers failed while a member went away are lost when it is back
 leave-forget@kmod/core/log/member.c@s/os_atomic_xchg(&m->segs\[i\].undead, 0)/0/;s/WRITE_ONCE(m->segs\[i\].min_seq, U64_MAX);//@tombstones are kept for records of removed members
 turn-gap@kmod/core/base.c@s/ = os_atomic64_read(&p->takers) & members/ = (BIT_ULL(kvc_nr_members(p)) - 1) \& members/@the neighbour of who takes no pages gets its turns
 turn-leaving@kmod/core/log/member.c@s/takes = !m->offline \&\& !m->leaving/takes = !m->offline/@so does that of one that is leaving

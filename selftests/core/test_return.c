@@ -3,6 +3,7 @@
  * Members that were lost and return to the pool that went on without them.
  */
 #include "engine.h"
+#include "log/log.h"
 #include "test.h"
 
 static int make(void **state)
@@ -406,6 +407,36 @@ static void reclaim_begins_anew(void **state)
 		assert_int_equal(rig_query(r, r->d, id), -ENOENT);
 }
 
+/* Headers failed before it was known to be lost: their segments are not lost for it, and nothing is evicted for want. */
+static void headers_are_written_anew(void **state)
+{
+	struct rig *r = *state;
+	struct kvc_member *m = &r->pool->members[1];
+	u32 avail = kvc_avail(m), failed = 0, id;
+	struct kvc_work w;
+
+	for (id = 0; id < 10; id++)
+		assert_int_equal(rig_store_on(r, 1, id, id, 10000), 0);
+	while (kvc_work_next(r->pool, 1, &w) == 1) {
+		failed += w.kind == KVC_W_HEADER;
+		kvc_work_done(r->pool, &w, w.kind == KVC_W_HEADER ? -EIO : rig_exec(r, &w));
+	}
+	assert_int_equal(flush_member(r, 1), 0);
+	assert_true(failed && m->list[KVC_S_UNUSABLE].count == failed);
+	lose(r, 1);
+	assert_int_equal(come_back(r, 1), 0);
+	assert_int_equal(m->list[KVC_S_UNUSABLE].count, 0);
+	while (rig_step(r, 1, &w))
+		;
+	assert_true(kvc_avail(m) + 4 > avail);
+	for (id = 0; id < 10; id++)
+		assert_int_equal(rig_load(r, r->d, id, id), 0);
+	rig_cut(r);
+	rig_attach(r);
+	for (id = 0; id < 10; id++)
+		assert_int_equal(rig_load(r, r->d, id, id), 0);
+}
+
 /* What was begun on it before has to end: it might write where others' pages are by then. */
 static void what_is_under_way(void **state)
 {
@@ -579,6 +610,7 @@ static const struct CMUnitTest return_tests[] = {
 	T(torn_without_memory),
 	T(torn_twice),
 	T(reclaim_begins_anew),
+	T(headers_are_written_anew),
 	T(what_is_under_way),
 	T(missing_at_the_attach),
 	T(not_as_it_was_left),

@@ -11,6 +11,8 @@
  * and no flush is done before. (A page that replaced another and is dropped has left its tombstone: neither is
  * found.)
  *
+ * Segments whose header could not be written, as is likely before anybody knows that the device has gone, get one now.
+ *
  * A reclaim that was at work begins anew, as copies that it counts on may be among what is dropped; unless pages have
  * left the index already, which they did when all of that was durable. What such a copy was made from is on media
  * still, and not found before the next attach.
@@ -207,6 +209,16 @@ static void begin_reclaim_anew(struct kvc_member *m)
 	m->no_memory = false;
 }
 
+/* But for those that recovery could not read. Member locked. */
+static void retry_headers(struct kvc_member *m)
+{
+	u32 i;
+
+	for (i = 0; i < m->nr_segs; i++)
+		if (m->segs[i].state == KVC_S_UNUSABLE && !m->segs[i].broken)
+			kvc_seg_set_state(m, &m->segs[i], KVC_S_BLANK);
+}
+
 int kvc_member_may_return(struct kvc_pool *p, u32 member, bool newest)
 {
 	struct kvc_member *m = &p->members[member];
@@ -247,6 +259,7 @@ int kvc_member_return(struct kvc_pool *p, u32 member, bool newest)
 
 	os_lock(&m->lock);
 	begin_reclaim_anew(m);
+	retry_headers(m);
 	os_unlock(&m->lock);
 	for (i = 0; i < m->nr_segs; i++) {
 		if (m->segs[i].torn)

@@ -2,7 +2,8 @@
 /*
  * Segments: states, heads, room.
  *
- * BLANK -> (HEADED ->) FREE -> OPEN -> SEALING -> SEALED -> VICTIM or YIELDING -> DRAINING -> BLANK; UNUSABLE ends it.
+ * BLANK -> (HEADED ->) FREE -> OPEN -> SEALING -> SEALED -> VICTIM or YIELDING -> DRAINING -> BLANK; UNUSABLE ends it,
+ * unless the member is lost and returns.
  * kvc_seg_set_state() is the only place that changes a state; the table says what each state allows and from where it
  * is entered.
  *
@@ -29,7 +30,7 @@ struct state_row {
 #define S(state)	BIT(KVC_S_##state)
 
 static const struct state_row states[KVC_NR_S] = {
-	[KVC_S_BLANK]	 = { "blank",	 S(DRAINING), false, true },
+	[KVC_S_BLANK]	 = { "blank",	 S(DRAINING) | S(UNUSABLE), false, true },
 	[KVC_S_HEADED]	 = { "headed",	 S(BLANK), false, false },
 	[KVC_S_FREE]	 = { "free",	 S(BLANK) | S(HEADED), false, false },
 	[KVC_S_OPEN]	 = { "open",	 S(FREE), true, false },

@@ -91,9 +91,9 @@ static void it_was_there_all_the_time(void **state)
 	store_on(p, 0, 30, 10);
 	back(p, 1, "m1");
 	assert_true(rig_logged("member 1") && rig_logged("is back"));
-	/* but for what was in the summary that failed */
+	/* but for what was in the summary that failed, which not all have to be: one may have been written unasked */
 	assert_int_equal(rig_found(p, 0, 20), 20);
-	assert_int_equal(rig_found(p, 20, 10), 0);
+	assert_true(rig_found(p, 20, 10) < 10);
 	assert_int_equal(rig_found(p, 30, 10), 10);
 	store_on(p, 1, 40, 10);
 	assert_int_equal(rig_flush(p, NULL), 0);
