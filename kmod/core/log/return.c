@@ -181,7 +181,7 @@ static int carry_tombs(struct kvc_member *m, struct kvc_seg *seg)
 	return 0;
 }
 
-/* In the thread that executes the member's work, as the segments' memory stays meanwhile. 0, -EAGAIN, -ENODEV, -ENOMEM */
+/* In the thread that executes the member's work: the segments' memory stays meanwhile. 0, -EAGAIN, -ENODEV, -ENOMEM */
 int kvc_return_carry(struct kvc_member *m)
 {
 	int r = 0;
