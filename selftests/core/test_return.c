@@ -79,6 +79,30 @@ static void others_leave(struct rig *r, bool leave)
 	r->pool->members[2].leaving = leave;
 }
 
+/* Tombstones on member 1 of pages 0 to @nr - 1, which are elsewhere */
+static void deleted_there(struct rig *r, u32 nr)
+{
+	u32 id;
+
+	others_leave(r, true);
+	for (id = 0; id < nr; id++)
+		assert_int_equal(rig_delete(r, r->d, id), 0);
+	others_leave(r, false);
+}
+
+/* Its next summary fails, though it may be on media, and it comes back */
+static void summary_fails(struct rig *r, bool written)
+{
+	struct kvc_work w;
+
+	assert_int_equal(kvc_flush_next(r->pool, 1, &w), 1);
+	if (written)
+		assert_int_equal(rig_exec(r, &w), 0);
+	kvc_work_done(r->pool, &w, -EIO);
+	assert_false(kvc_member_online(r->pool, 1));
+	assert_int_equal(come_back(r, 1), 0);
+}
+
 static void what_was_durable_returns(void **state)
 {
 	struct rig *r = *state;
@@ -191,17 +215,9 @@ static void torn_segment(struct rig *r, bool written, bool reclaims)
 	/* a page that is durable; then tombstones of others, and a page, in one summary that fails */
 	assert_int_equal(rig_store_on(r, 1, 10, 10, 5000), 0);
 	rig_flush(r);
-	others_leave(r, true);
-	for (id = 0; id < 2; id++)
-		assert_int_equal(rig_delete(r, r->d, id), 0);
-	others_leave(r, false);
+	deleted_there(r, 2);
 	assert_int_equal(rig_store_on(r, 1, 11, 11, 5000), 0);
-	assert_int_equal(kvc_flush_next(r->pool, 1, &w), 1);
-	if (written)
-		assert_int_equal(rig_exec(r, &w), 0);
-	kvc_work_done(r->pool, &w, -EIO);
-	assert_false(kvc_member_online(r->pool, 1));
-	assert_int_equal(come_back(r, 1), 0);
+	summary_fails(r, written);
 	rig_write_super(r);
 	assert_int_equal(rig_query(r, r->d, 11), -ENOENT);
 	assert_int_equal(rig_load(r, r->d, 10, 10), 0);
@@ -286,18 +302,15 @@ static void torn_without_room(void **state)
 	for (id = 0; id < 300; id++)
 		assert_int_equal(rig_store_on(r, 0, id, id, 100), 0);
 	rig_flush(r);
+	deleted_there(r, 300);
 	others_leave(r, true);
-	for (id = 0; id < 300; id++)
-		assert_int_equal(rig_delete(r, r->d, id), 0);
 	while (!rig_begin(r, r->d, id, 60000, &st)) {
 		assert_int_equal(st.member, 1);
 		rig_write_page(r, &st, id++);
 		kvc_store_commit(r->pool, &st);
 	}
 	others_leave(r, false);
-	assert_int_equal(kvc_flush_next(r->pool, 1, &w), 1);
-	kvc_work_done(r->pool, &w, -EIO);
-	assert_int_equal(come_back(r, 1), 0);
+	summary_fails(r, false);
 	assert_int_equal(kvc_member_leave(r->pool, 1, true), -EBUSY);
 	while (flush_member(r, 1))
 		assert_true(rig_step(r, 1, &w));
@@ -311,19 +324,13 @@ static void torn_without_room(void **state)
 /* Two deletes are in a summary that fails, and its member has returned. */
 static void tear_deletes(struct rig *r)
 {
-	struct kvc_work w;
 	u32 id;
 
 	for (id = 0; id < 2; id++)
 		assert_int_equal(rig_store_on(r, 0, id, id, 100), 0);
 	rig_flush(r);
-	others_leave(r, true);
-	for (id = 0; id < 2; id++)
-		assert_int_equal(rig_delete(r, r->d, id), 0);
-	others_leave(r, false);
-	assert_int_equal(kvc_flush_next(r->pool, 1, &w), 1);
-	kvc_work_done(r->pool, &w, -EIO);
-	assert_int_equal(come_back(r, 1), 0);
+	deleted_there(r, 2);
+	summary_fails(r, false);
 }
 
 static void deletes_hold(struct rig *r)
@@ -382,10 +389,7 @@ static void reclaim_begins_anew(void **state)
 	/* the tombstones come first on member 1, and so to its oldest segment */
 	for (id = 0; id < 10; id++)
 		assert_int_equal(rig_store_on(r, 1, 50 + id, 1, 5000), 0);
-	others_leave(r, true);
-	for (id = 0; id < 10; id++)
-		assert_int_equal(rig_delete(r, r->d, id), 0);
-	others_leave(r, false);
+	deleted_there(r, 10);
 	rig_flush(r);
 	/* until one is being reclaimed and has nothing left to copy */
 	for (id = 100; rc->phase != KVC_R_LOG; id++) {

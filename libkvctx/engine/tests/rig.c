@@ -326,6 +326,17 @@ struct kve_pool *rig_attach(void)
 	return p;
 }
 
+u32 rig_state(struct kve_pool *p, u32 member)
+{
+	return kve_member_state(&p->members[member]);
+}
+
+struct kve_pool *rig_again(struct kve_pool *p)
+{
+	assert_true(kve_pool_put(p));
+	return rig_attach();
+}
+
 void rig_refused(int err, const char *why)
 {
 	struct kve_pool *p;
@@ -434,6 +445,13 @@ void rig_stored(struct kve_pool *p, u32 from, u32 nr)
 			usleep(100);
 		assert_int_equal(err, 0);
 	}
+}
+
+void rig_store_on(struct kve_pool *p, u32 member, u32 from, u32 nr)
+{
+	rig_members = BIT_ULL(member);
+	rig_stored(p, from, nr);
+	rig_members = KVC_ANY_MEMBER;
 }
 
 u32 rig_found(struct kve_pool *p, u32 from, u32 nr)

@@ -42,12 +42,15 @@ void rig_file(const char *path, const void *bytes, size_t len, u64 size);
 
 int rig_get(struct kve_pool **p);			/* kve_pool_get() of rig_dir */
 struct kve_pool *rig_attach(void);			/* which has to work */
+struct kve_pool *rig_again(struct kve_pool *p);		/* detaches it, which is its last use, and attaches */
+u32 rig_state(struct kve_pool *p, u32 member);		/* its flags, enum kve_member_state: 0 if it serves */
 void rig_refused(int err, const char *why);		/* which has to fail so */
 
 /* Pages of tenant "default", keyspace 0. The result of the engine's begin, or -EIO of the transfer */
 int rig_store(struct kve_pool *p, u32 id, u32 len);
 int rig_load(struct kve_pool *p, u32 id, u32 len);
 void rig_stored(struct kve_pool *p, u32 from, u32 nr);	/* stores them, all of which has to work */
+void rig_store_on(struct kve_pool *p, u32 member, u32 from, u32 nr);	/* the same, on this one */
 extern u64 rig_members;					/* where pages go; KVC_ANY_MEMBER as a test begins */
 u32 rig_found(struct kve_pool *p, u32 from, u32 nr);	/* how many are there and right */
 int rig_flush(struct kve_pool *p, u32 *losses_seen);

@@ -65,11 +65,6 @@ static bool exists(const char *name)
 	return !lstat(rig_path(name), &st);
 }
 
-static u32 state_of(struct kve_pool *p, u32 member)
-{
-	return kve_member_state(&p->members[member]);
-}
-
 static void add(struct kve_pool *p, const char *path, u64 bytes)
 {
 	int err = kve_pool_add(p, path, bytes, false, rig_why);
@@ -90,7 +85,7 @@ static void remove_begun(struct kve_pool *p, u32 member, bool move)
 static void remove_now(struct kve_pool *p, u32 member, bool move)
 {
 	remove_begun(p, member, move);
-	while (!(state_of(p, member) & KVE_MEMBER_REMOVED))
+	while (!(rig_state(p, member) & KVE_MEMBER_REMOVED))
 		usleep(1000);
 }
 
@@ -102,27 +97,14 @@ static void refused(struct kve_pool *p, const char *path, u64 bytes, int err, co
 		fail_msg("add of %s: %d '%s', not %d '%s'", path, got, rig_why, err, why);
 }
 
-static void store_on(struct kve_pool *p, u32 member, u32 from, u32 nr)
-{
-	rig_members = BIT_ULL(member);
-	rig_stored(p, from, nr);
-	rig_members = KVC_ANY_MEMBER;
-}
-
 /* How many members the pool has that are there */
 static u32 members_of(struct kve_pool *p)
 {
 	u32 i, n = 0;
 
 	for (i = 0; i < kve_nr_members(p); i++)
-		n += !state_of(p, i);
+		n += !rig_state(p, i);
 	return n;
-}
-
-static struct kve_pool *again(struct kve_pool *p)
-{
-	kve_pool_put(p);
-	return rig_attach();
 }
 
 /* Add */
@@ -139,9 +121,9 @@ static void what_lies_elsewhere_gets_a_link(void **state)
 	add(p, elsewhere(".out/a", RIG_BYTES), 0);
 	assert_int_equal(members_of(p), 2);
 	assert_true(exists("member1"));
-	store_on(p, 1, 10, 10);
+	rig_store_on(p, 1, 10, 10);
 	assert_int_equal(rig_found(p, 0, 20), 20);
-	p = again(p);
+	p = rig_again(p);
 	assert_int_equal(members_of(p), 2);
 	assert_int_equal(rig_found(p, 0, 20), 20);
 	/* a name that is taken */
@@ -149,7 +131,7 @@ static void what_lies_elsewhere_gets_a_link(void **state)
 	add(p, elsewhere(".out/b", RIG_BYTES), 0);
 	assert_true(exists("member2-1"));
 	assert_int_equal(unlink(rig_path("member2")), 0);
-	p = again(p);
+	p = rig_again(p);
 	assert_int_equal(members_of(p), 3);
 	kve_pool_put(p);
 	assert_int_equal(rig_descriptors(), before);
@@ -170,9 +152,9 @@ static void a_file_is_made(void **state)
 	assert_int_equal(st.st_size, RIG_BYTES);
 	assert_true(st.st_blocks * 512 >= st.st_size);
 	assert_true(exists("member2"));
-	store_on(p, 1, 0, 10);
-	store_on(p, 2, 10, 10);
-	p = again(p);
+	rig_store_on(p, 1, 0, 10);
+	rig_store_on(p, 2, 10, 10);
+	p = rig_again(p);
 	assert_int_equal(members_of(p), 3);
 	assert_int_equal(rig_found(p, 0, 20), 20);
 	kve_pool_put(p);
@@ -205,7 +187,7 @@ static void what_cannot_be_a_member(void **state)
 	assert_int_equal(kve_pool_add(p, rig_path("m1"), 0, true, rig_why), -EBUSY);
 	assert_false(exists(".out/tiny") || exists(".out/huge") || exists(".out/made") || exists("member2"));
 	assert_int_equal(kve_nr_members(p), 2);
-	p = again(p);
+	p = rig_again(p);
 	assert_int_equal(members_of(p), 2);
 	kve_pool_put(p);
 }
@@ -240,7 +222,7 @@ static void add_fails(int what)
 	/* it can be tried again */
 	add(p, out, 0);
 	assert_int_equal(members_of(p), 3);
-	p = again(p);
+	p = rig_again(p);
 	assert_int_equal(members_of(p), 3);
 	assert_int_equal(rig_found(p, 0, 20), 20);
 	assert_int_equal(rig_found(p, 100, 10), 10);
@@ -276,14 +258,14 @@ static void without_a_thread(void **state)
 	assert_false(exists("member1"));
 	/* its number is taken until the next attach */
 	add(p, out, 0);
-	assert_int_equal(state_of(p, 2), 0);
-	store_on(p, 2, 0, 10);
+	assert_int_equal(rig_state(p, 2), 0);
+	rig_store_on(p, 2, 0, 10);
 	assert_int_equal(rig_flush(p, NULL), 0);
 	no_threads = true;
 	assert_int_equal(kve_pool_remove(p, 0, true, rig_why), -EAGAIN);
 	no_threads = false;
 	remove_now(p, 0, true);
-	p = again(p);
+	p = rig_again(p);
 	assert_int_equal(members_of(p), 1);
 	assert_int_equal(rig_found(p, 0, 10), 10);
 	kve_pool_put(p);
@@ -300,20 +282,20 @@ static void pages_move(void **state)
 	rig_make(rig_dir, 3);
 	p = rig_attach();
 	for (i = 0; i < 3; i++)
-		store_on(p, i, 10 * i, 10);
+		rig_store_on(p, i, 10 * i, 10);
 	remove_now(p, 1, true);
 	assert_int_equal(members_of(p), 2);
 	assert_false(exists("m1"));
 	assert_int_equal(rig_found(p, 0, 30), 30);
 	rig_stored(p, 30, 10);
 	assert_int_equal(rig_flush(p, NULL), 0);
-	p = again(p);
+	p = rig_again(p);
 	assert_int_equal(rig_found(p, 0, 40), 40);
 	/* a hole is a place for another one */
 	add(p, rig_path("new"), RIG_BYTES);
-	assert_int_equal(state_of(p, 1), 0);
-	store_on(p, 1, 40, 10);
-	p = again(p);
+	assert_int_equal(rig_state(p, 1), 0);
+	rig_store_on(p, 1, 40, 10);
+	p = rig_again(p);
 	assert_int_equal(members_of(p), 3);
 	assert_int_equal(rig_found(p, 0, 50), 50);
 	kve_pool_put(p);
@@ -326,12 +308,12 @@ static void pages_are_dropped(void **state)
 	(void)state;
 	rig_make(rig_dir, 2);
 	p = rig_attach();
-	store_on(p, 0, 0, 10);
-	store_on(p, 1, 10, 10);
+	rig_store_on(p, 0, 0, 10);
+	rig_store_on(p, 1, 10, 10);
 	remove_now(p, 1, false);
 	assert_int_equal(rig_found(p, 0, 20), 10);
 	assert_int_equal(rig_load(p, 15, 10000), -ENOENT);
-	p = again(p);
+	p = rig_again(p);
 	assert_int_equal(rig_found(p, 0, 20), 10);
 	kve_pool_put(p);
 }
@@ -347,20 +329,20 @@ static void a_device_comes_again(void **state)
 	p = rig_attach();
 	snprintf(out, sizeof(out), "%s", elsewhere(".out/a", RIG_BYTES));
 	add(p, out, 0);
-	store_on(p, 1, 0, 200);	/* in several segments */
+	rig_store_on(p, 1, 0, 200);	/* in several segments */
 	assert_int_equal(rig_flush(p, NULL), 0);
 	remove_now(p, 1, false);
 	assert_false(exists("member1"));
 	assert_true(exists(".out/a"));
 	/* from another attach on its number is free too, and what stands there could be its own */
-	p = again(p);
+	p = rig_again(p);
 	add(p, out, 0);
-	assert_int_equal(state_of(p, 1), 0);
+	assert_int_equal(rig_state(p, 1), 0);
 	assert_int_equal(rig_found(p, 0, 200), 0);
-	p = again(p);
+	p = rig_again(p);
 	assert_int_equal(rig_found(p, 0, 200), 0);
-	store_on(p, 1, 300, 10);
-	p = again(p);
+	rig_store_on(p, 1, 300, 10);
+	p = rig_again(p);
 	assert_int_equal(rig_found(p, 0, 200), 0);
 	assert_int_equal(rig_found(p, 300, 10), 10);
 	kve_pool_put(p);
@@ -394,13 +376,13 @@ static void entries_that_stay(void **state)
 	remove_now(p, 1, true);
 	assert_false(exists("member1"));
 	add(p, elsewhere(".out/b", RIG_BYTES), 0);
-	store_on(p, 2, 0, 10);
+	rig_store_on(p, 2, 0, 10);
 	no_unlink = true;
 	remove_now(p, 2, true);
 	no_unlink = false;
 	assert_true(exists("member2"));
 	assert_true(rig_logged("member2: cannot be taken out of the directory"));
-	p = again(p);
+	p = rig_again(p);
 	assert_true(rig_logged("member2: was removed from the pool"));
 	assert_false(exists("member2"));
 	assert_true(exists(".out/b"));
@@ -422,11 +404,11 @@ static void a_name_that_is_there(void **state)
 	assert_int_equal(__real_symlink(".out/a", rig_path("mine")), 0);
 	add(p, out, 0);
 	assert_false(exists("member1"));
-	store_on(p, 1, 0, 10);
+	rig_store_on(p, 1, 0, 10);
 	rig_file(rig_path("file"), "", 0, RIG_BYTES);
 	add(p, rig_path("file"), 0);
 	assert_false(exists("member2"));
-	p = again(p);
+	p = rig_again(p);
 	assert_int_equal(members_of(p), 3);
 	assert_int_equal(rig_found(p, 0, 10), 10);
 	remove_now(p, 1, true);
@@ -475,17 +457,17 @@ static void it_waits_for_who_reads(void **state)
 	(void)state;
 	rig_make(rig_dir, 2);
 	p = rig_attach();
-	store_on(p, 0, 0, 10);
+	rig_store_on(p, 0, 0, 10);
 	hold(p, &h, 3);
 	remove_begun(p, 0, true);
 	assert_int_equal(kve_pool_remove(p, 0, true, rig_why), -EALREADY);
 	assert_int_equal(kve_pool_remove(p, 1, true, rig_why), -EBUSY);
 	usleep(200000);
-	assert_int_equal(state_of(p, 0), KVE_MEMBER_LEAVING);
+	assert_int_equal(rig_state(p, 0), KVE_MEMBER_LEAVING);
 	assert_int_equal(rig_found(p, 0, 10), 10);
 	rig_stored(p, 20, 5);
 	let_go(p, &h);
-	while (!(state_of(p, 0) & KVE_MEMBER_REMOVED))
+	while (!(rig_state(p, 0) & KVE_MEMBER_REMOVED))
 		usleep(1000);
 	assert_int_equal(rig_found(p, 0, 10), 10);
 	assert_int_equal(rig_found(p, 20, 5), 5);
@@ -500,13 +482,13 @@ static void a_detach_before_the_end_keeps_it(void **state)
 	(void)state;
 	rig_make(rig_dir, 2);
 	p = rig_attach();
-	store_on(p, 0, 0, 10);
+	rig_store_on(p, 0, 0, 10);
 	hold(p, &h, 3);
 	remove_begun(p, 0, false);
 	usleep(50000);
-	assert_int_equal(state_of(p, 0), KVE_MEMBER_LEAVING);
+	assert_int_equal(rig_state(p, 0), KVE_MEMBER_LEAVING);
 	let_go(p, &h);
-	p = again(p);
+	p = rig_again(p);
 	/* unless it was quicker */
 	assert_in_range(members_of(p), 1, 2);
 	kve_pool_put(p);
@@ -530,25 +512,25 @@ static void another_one_is_lost_meanwhile(void **state)
 	(void)state;
 	rig_make(rig_dir, 3);
 	p = rig_attach();
-	store_on(p, 0, 0, 10);
-	store_on(p, 1, 10, 10);
+	rig_store_on(p, 0, 0, 10);
+	rig_store_on(p, 1, 10, 10);
 	assert_int_equal(rig_flush(p, NULL), 0);
 	/* until it is over no page moves, to the one that is lost neither */
 	lease_of(p, 3, &d, &lease);
 	remove_begun(p, 0, true);
 	kve_member_failed(&p->members[1]);
-	while (!(state_of(p, 1) & KVE_MEMBER_LOST))
+	while (!(rig_state(p, 1) & KVE_MEMBER_LOST))
 		usleep(1000);
 	kvc_lease_put(p->core, &lease);
 	kvc_domain_put(p->core, d);
 	/* the worker of the lost one serves it when the loss is complete */
 	rig_flush(p, NULL);
 	usleep(100000);
-	assert_int_equal(state_of(p, 0), KVE_MEMBER_LEAVING);
+	assert_int_equal(rig_state(p, 0), KVE_MEMBER_LEAVING);
 	assert_false(kvc_member_leaves(p->core, 0));
 	assert_true(rig_logged("member 0 stays until the next attach, another one was lost"));
 	assert_int_equal(rig_found(p, 0, 10), 10);
-	p = again(p);
+	p = rig_again(p);
 	assert_int_equal(members_of(p), 3);
 	assert_int_equal(rig_found(p, 0, 20), 20);
 	remove_now(p, 0, true);
@@ -563,8 +545,8 @@ static void one_that_is_missing_or_lost_is_removed(void **state)
 	(void)state;
 	rig_make(rig_dir, 3);
 	p = rig_attach();
-	store_on(p, 0, 0, 10);
-	store_on(p, 1, 10, 10);
+	rig_store_on(p, 0, 0, 10);
+	rig_store_on(p, 1, 10, 10);
 	kve_pool_put(p);
 	rename(rig_path("m1"), rig_path(".m1"));
 	rig_file(rig_path(".degraded"), "", 0, 0);
@@ -574,16 +556,16 @@ static void one_that_is_missing_or_lost_is_removed(void **state)
 	assert_int_equal(rig_load(p, 10, 10000), -ENOENT);
 	assert_int_equal(rig_found(p, 0, 10), 10);
 	kve_member_failed(&p->members[2]);
-	while (!(state_of(p, 2) & KVE_MEMBER_LOST))
+	while (!(rig_state(p, 2) & KVE_MEMBER_LOST))
 		usleep(1000);
 	remove_now(p, 2, true);
 	assert_int_equal(unlink(rig_path(".degraded")), 0);
-	p = again(p);
+	p = rig_again(p);
 	assert_int_equal(members_of(p), 1);
 	assert_int_equal(rig_found(p, 0, 10), 10);
 	/* it comes back, and is left alone, but for its name */
 	rename(rig_path(".m1"), rig_path("m1"));
-	p = again(p);
+	p = rig_again(p);
 	assert_true(rig_logged("m1: was removed from the pool"));
 	assert_false(exists("m1"));
 	assert_true(exists(".m1.removed"));
@@ -616,7 +598,7 @@ static void after_the_power_went(struct moment *m, struct kve_pool *p, int event
 	m->former |= rig_logged("was removed from the pool");
 	/* and it is one to work with */
 	rig_stored(p, 100, 10);
-	p = again(p);
+	p = rig_again(p);
 	assert_int_equal(rig_found(p, 0, 30), 30);
 	assert_int_equal(rig_found(p, 100, 10), 10);
 	kve_pool_put(p);
@@ -636,7 +618,7 @@ static struct kve_pool *power_pool(u32 members)
 	if (members == 3)
 		add(p, elsewhere(".out/a", RIG_BYTES), 0);
 	for (i = 0; i < 30; i++)
-		store_on(p, i % members, i, 1);
+		rig_store_on(p, i % members, i, 1);
 	assert_int_equal(rig_flush(p, NULL), 0);
 	return p;
 }
@@ -761,7 +743,7 @@ static void while_others_work(void **state)
 		pthread_join(w[i].thread, NULL);
 		assert_int_equal(w[i].wrong, 0);
 	}
-	p = again(p);
+	p = rig_again(p);
 	assert_int_equal(members_of(p), 1);
 	kve_pool_put(p);
 }
@@ -786,8 +768,8 @@ static void by_the_directory(void **state)
 	assert_int_equal(kvctx_pool_remove(rig_dir, "-1", 0), -ENOENT);
 	assert_int_equal(kvctx_pool_remove(rig_dir, rig_path(".out"), 0), -ENOENT);
 	p = rig_attach();
-	store_on(p, 0, 0, 10);
-	store_on(p, 2, 10, 10);
+	rig_store_on(p, 0, 0, 10);
+	rig_store_on(p, 2, 10, 10);
 	assert_int_equal(kvctx_pool_remove(rig_dir, rig_path(".out/a"), 0), 0);
 	assert_int_equal(rig_found(p, 0, 20), 20);
 	assert_int_equal(kvctx_pool_remove(rig_dir, "0", KVCTX_POOL_DROP), 0);

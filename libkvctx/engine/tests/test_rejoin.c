@@ -8,16 +8,17 @@
 
 #include "rig.h"
 
-static void store_on(struct kve_pool *p, u32 member, u32 from, u32 nr)
+/* Pages 0 to 9 are on the first, 10 to 19 on the second */
+static struct kve_pool *two_members(void)
 {
-	rig_members = BIT_ULL(member);
-	rig_stored(p, from, nr);
-	rig_members = KVC_ANY_MEMBER;
-}
+	struct kve_pool *p;
 
-static u32 state_of(struct kve_pool *p, u32 member)
-{
-	return kve_member_state(&p->members[member]);
+	rig_make(rig_dir, 2);
+	p = rig_attach();
+	rig_store_on(p, 0, 0, 10);
+	rig_store_on(p, 1, 10, 10);
+	assert_int_equal(rig_flush(p, NULL), 0);
+	return p;
 }
 
 static const u32 lost = KVE_MEMBER_FAILED | KVE_MEMBER_LOST;
@@ -27,7 +28,7 @@ static bool noted(struct kve_pool *p, u32 member)
 	bool yes;
 
 	pthread_mutex_lock(&p->super_lock);
-	yes = state_of(p, member) == lost && kvc_super_of(p->core)->members[member].flags & KVC_MEMBER_ABSENT;
+	yes = rig_state(p, member) == lost && kvc_super_of(p->core)->members[member].flags & KVC_MEMBER_ABSENT;
 	pthread_mutex_unlock(&p->super_lock);
 	return yes;
 }
@@ -55,7 +56,7 @@ static void fail_to_write(struct kve_pool *p, u32 member, const char *name)
 static void back(struct kve_pool *p, u32 member, const char *name)
 {
 	assert_int_equal(kve_pool_rejoin(p, rig_path(name), rig_why), 0);
-	assert_int_equal(state_of(p, member), 0);
+	assert_int_equal(rig_state(p, member), 0);
 	assert_true(kvc_member_online(p->core, member));
 }
 
@@ -66,12 +67,6 @@ static void refused(struct kve_pool *p, const char *path, int err, const char *w
 		fail_msg("\"%s\", and not: %s", rig_why, why);
 }
 
-static struct kve_pool *again(struct kve_pool *p)
-{
-	assert_true(kve_pool_put(p));
-	return rig_attach();
-}
-
 /* The file that it has open still */
 static void it_was_there_all_the_time(void **state)
 {
@@ -79,30 +74,26 @@ static void it_was_there_all_the_time(void **state)
 	int open_ones;
 
 	(void)state;
-	rig_make(rig_dir, 2);
-	p = rig_attach();
-	store_on(p, 0, 0, 10);
-	store_on(p, 1, 10, 10);
-	assert_int_equal(rig_flush(p, NULL), 0);
+	p = two_members();
 	open_ones = rig_descriptors();
-	store_on(p, 1, 20, 10);
+	rig_store_on(p, 1, 20, 10);
 	fail_to_write(p, 1, "m1");
 	assert_int_equal(rig_load(p, 10, 10000), -ENODEV);
-	store_on(p, 0, 30, 10);
+	rig_store_on(p, 0, 30, 10);
 	back(p, 1, "m1");
 	assert_true(rig_logged("member 1") && rig_logged("is back"));
 	/* but for what was in the summary that failed, which not all have to be: one may have been written unasked */
 	assert_int_equal(rig_found(p, 0, 20), 20);
 	assert_true(rig_found(p, 20, 10) < 10);
 	assert_int_equal(rig_found(p, 30, 10), 10);
-	store_on(p, 1, 40, 10);
+	rig_store_on(p, 1, 40, 10);
 	assert_int_equal(rig_flush(p, NULL), 0);
 	assert_int_equal(rig_descriptors(), open_ones);
 	/* more than once, and after that an attach finds the same */
 	lose(p, 1);
 	back(p, 1, "m1");
 	assert_int_equal(rig_found(p, 40, 10), 10);
-	p = again(p);
+	p = rig_again(p);
 	assert_int_equal(rig_found(p, 0, 20), 20);
 	assert_int_equal(rig_found(p, 30, 20), 20);
 	kve_pool_put(p);
@@ -115,22 +106,18 @@ static void another_has_its_content(void **state)
 	int open_ones;
 
 	(void)state;
-	rig_make(rig_dir, 2);
-	p = rig_attach();
-	store_on(p, 0, 0, 10);
-	store_on(p, 1, 10, 10);
-	assert_int_equal(rig_flush(p, NULL), 0);
+	p = two_members();
 	open_ones = rig_descriptors();
 	lose(p, 1);
 	assert_int_equal(rename(rig_path("m1"), rig_path(".m1")), 0);
 	rig_copy(rig_path(".m1"), rig_path("m1"));
 	back(p, 1, "m1");
 	assert_int_equal(rig_found(p, 0, 20), 20);
-	store_on(p, 1, 20, 10);
+	rig_store_on(p, 1, 20, 10);
 	assert_int_equal(rig_flush(p, NULL), 0);
 	assert_int_equal(rig_descriptors(), open_ones);
 	/* which is what is written to from now on */
-	p = again(p);
+	p = rig_again(p);
 	assert_int_equal(rig_found(p, 0, 30), 30);
 	kve_pool_put(p);
 }
@@ -146,7 +133,7 @@ static void what_is_refused(void **state)
 	mkdir(rig_path(".other"), 0700);
 	rig_make(rig_path(".other"), 1);
 	p = rig_attach();
-	store_on(p, 1, 0, 10);
+	rig_store_on(p, 1, 0, 10);
 	assert_int_equal(rig_flush(p, NULL), 0);
 	refused(p, rig_path("m1"), -EEXIST, "member 1, which is online");
 	refused(p, rig_path("m9"), -ENOENT, "No such file");
@@ -157,13 +144,13 @@ static void what_is_refused(void **state)
 	assert_int_equal(pread(fd, header, KVC_BLOCK, KVC_DATA_OFFSET), KVC_BLOCK);
 	assert_int_equal(pwrite(fd, zeros, KVC_BLOCK, KVC_DATA_OFFSET), KVC_BLOCK);
 	refused(p, rig_path("m1"), -ESTALE, "segment 0 not as it was left: attach again");
-	assert_int_equal(state_of(p, 1), lost);
+	assert_int_equal(rig_state(p, 1), lost);
 	assert_int_equal(pwrite(fd, header, KVC_BLOCK, KVC_DATA_OFFSET), KVC_BLOCK);
 	close(fd);
 	/* nor may it be written */
 	rig_fail(rig_path("m1"), RIG_WRITES | RIG_SYNCS);
 	refused(p, rig_path("m1"), -EIO, "no superblock could be written");
-	assert_int_equal(state_of(p, 1), lost);
+	assert_int_equal(rig_state(p, 1), lost);
 	rig_fail(NULL, 0);
 	back(p, 1, "m1");
 	assert_int_equal(rig_found(p, 0, 10), 10);
@@ -181,18 +168,14 @@ static void all_were_lost(void **state)
 	struct kve_pool *p;
 
 	(void)state;
-	rig_make(rig_dir, 2);
-	p = rig_attach();
-	store_on(p, 0, 0, 10);
-	store_on(p, 1, 10, 10);
-	assert_int_equal(rig_flush(p, NULL), 0);
+	p = two_members();
 	lose(p, 0);
 	lose(p, 1);
 	refused(p, rig_path("m0"), -ESTALE, "others were lost later");
 	back(p, 1, "m1");
 	back(p, 0, "m0");
 	assert_int_equal(rig_found(p, 0, 20), 20);
-	p = again(p);
+	p = rig_again(p);
 	assert_int_equal(rig_found(p, 0, 20), 20);
 	kve_pool_put(p);
 }
