@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "rig.h"
+#include "sess.h"
 
 /* Pages 0 to 9 are on the first, 10 to 19 on the second */
 static struct kve_pool *two_members(void)
@@ -180,6 +180,90 @@ static void all_were_lost(void **state)
 	kve_pool_put(p);
 }
 
+/* Loads pages over and over, whatever becomes of their member */
+struct loader {
+	struct sess k;
+	bool lost, stop;		/* these atomically */
+	u32 loaded, gone;
+	s32 odd;			/* another result: a transfer may fail only while its member goes */
+};
+
+enum { LOADED = 16 };
+
+static void *load_on(void *arg)
+{
+	struct loader *l = arg;
+	u32 n;
+	s32 res;
+
+	for (n = 0; !__atomic_load_n(&l->stop, __ATOMIC_ACQUIRE); n++) {
+		res = load(&l->k, n % LOADED, PAGE);
+		if (res == (s32)PAGE)
+			__atomic_fetch_add(&l->loaded, 1, __ATOMIC_RELEASE);
+		else if (res == -ENODEV || (res == -EIO && __atomic_load_n(&l->lost, __ATOMIC_ACQUIRE)))
+			__atomic_fetch_add(&l->gone, 1, __ATOMIC_RELEASE);
+		else
+			__atomic_store_n(&l->odd, res, __ATOMIC_RELEASE);
+	}
+	return NULL;
+}
+
+static void comes_to(const u32 *count, u32 most)
+{
+	while (__atomic_load_n(count, __ATOMIC_ACQUIRE) < most)
+		usleep(1000);
+}
+
+static void loads_are_right(struct sess *k, u32 nr)
+{
+	u32 i;
+
+	for (i = 0; i < nr; i++)
+		assert_int_equal(load(k, i, PAGE), PAGE);
+}
+
+/* What a session's ring has open is the new file, and not the one before, whose bytes have gone. */
+static void below_a_session_at_work(void **state)
+{
+	struct loader l = { .odd = 0 };
+	struct kve_pool *p;
+	pthread_t thread;
+	u32 i;
+
+	(void)state;
+	rig_make(rig_dir, 2);
+	sess_start(&l.k, 0, -1);
+	p = l.k.s->pool;
+	for (i = 0; i < LOADED; i++)
+		assert_int_equal(store(&l.k, i, PAGE), PAGE);
+	assert_int_equal(run(&l.k, sqe_of(KVCTX_OP_FLUSH, 0, 0, 0), NULL), 0);
+	assert_int_equal(pthread_create(&thread, NULL, load_on, &l), 0);
+	comes_to(&l.loaded, LOADED);
+	__atomic_store_n(&l.lost, true, __ATOMIC_RELEASE);
+	lose(p, 1);
+	comes_to(&l.gone, 1);
+	assert_int_equal(rename(rig_path("m1"), rig_path(".m1")), 0);
+	rig_copy(rig_path(".m1"), rig_path("m1"));
+	__atomic_store_n(&l.lost, false, __ATOMIC_RELEASE);
+	back(p, 1, "m1");
+	assert_int_equal(truncate(rig_path(".m1"), 0), 0);
+	comes_to(&l.loaded, __atomic_load_n(&l.loaded, __ATOMIC_ACQUIRE) + 5 * LOADED);
+	__atomic_store_n(&l.stop, true, __ATOMIC_RELEASE);
+	pthread_join(thread, NULL);
+	assert_int_equal(l.odd, 0);
+	loads_are_right(&l.k, LOADED);
+	/* nor is what comes written to that */
+	for (; i < LOADED + 4; i++)
+		assert_int_equal(store(&l.k, i, PAGE), PAGE);
+	/* a session's next flush tells of the loss */
+	assert_int_equal(run(&l.k, sqe_of(KVCTX_OP_FLUSH, 0, 0, 0), NULL), -EIO);
+	assert_int_equal(run(&l.k, sqe_of(KVCTX_OP_FLUSH, 0, 0, 0), NULL), 0);
+	sess_close(&l.k);
+	sess_start(&l.k, 0, -1);
+	loads_are_right(&l.k, i);
+	sess_close(&l.k);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -187,6 +271,7 @@ int main(void)
 		TEST(another_has_its_content),
 		TEST(what_is_refused),
 		TEST(all_were_lost),
+		BOTH(below_a_session_at_work),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
