@@ -203,6 +203,42 @@ static void store_go(struct kvctx_op *op, int err)
 	kvctx_io_put(op);
 }
 
+static int store_begin(struct kvctx_op *op)
+{
+	struct kvctx_session *s = op->session;
+
+	if (unlikely(op->call.flags & KVCTX_OP_REPLACE))
+		return kvc_replace_begin(s->pool->core, s->domain, op->call.key, op->call.length, op->call.depth,
+					 ~op->call.barred, &op->store.page);
+	return kvc_store_begin(s->pool->core, s->domain, op->call.key, op->call.length, op->call.depth,
+			       ~op->call.barred, &op->store.page);
+}
+
+/* Who takes the operation's peer memory? */
+static int store_reach(struct kvctx_op *op)
+{
+	op->call.barred = ~kvctx_io_members(op);
+	return ~op->call.barred ? 0 : -EREMOTEIO;
+}
+
+/*
+ * A member may have returned as another device since that was asked, which takes peer memory where the other did not,
+ * or does not where it did. It does not once the operation has a page on it. Apart, as few have peer memory.
+ */
+static noinline int store_begin_reached(struct kvctx_op *op)
+{
+	int err = op->call.wait.waited ? store_reach(op) : 0;
+
+	while (!err) {
+		err = store_begin(op);
+		if (err || kvctx_io_members(op) & BIT_ULL(op->store.page.member))
+			break;
+		kvc_store_abort(op->session->pool->core, &op->store.page);
+		err = store_reach(op);
+	}
+	return err;
+}
+
 static int store_attempt(struct kvctx_op *op)
 {
 	struct kvctx_session *s = op->session;
@@ -212,12 +248,7 @@ static int store_attempt(struct kvctx_op *op)
 		return -EAGAIN;
 	if (READ_ONCE(s->pool->write_budget))
 		kvc_budget_tick(s->pool->core, (u64)ktime_get_boottime_seconds());
-	if (unlikely(op->call.flags & KVCTX_OP_REPLACE))
-		err = kvc_replace_begin(s->pool->core, s->domain, op->call.key, op->call.length, op->call.depth,
-					~op->call.barred, &op->store.page);
-	else
-		err = kvc_store_begin(s->pool->core, s->domain, op->call.key, op->call.length, op->call.depth,
-				      ~op->call.barred, &op->store.page);
+	err = unlikely(op->mem.p2p) ? store_begin_reached(op) : store_begin(op);
 	if (err == -EEXIST || err == -EINPROGRESS) {
 		kvctx_op_complete(op, op->call.length, KVCTX_CQE_DEDUP | (err == -EEXIST ? 0 : KVCTX_CQE_PENDING));
 		return 0;
@@ -250,9 +281,10 @@ int kvctx_store_start(struct kvctx_op *op)
 	if (op->mem.p2p && op->session->cipher)
 		return -EREMOTEIO;
 	if (op->mem.p2p) {
-		op->call.barred = ~kvctx_io_members(op);
-		if (!~op->call.barred)
-			return -EREMOTEIO;
+		int err = store_reach(op);
+
+		if (err)
+			return err;
 		if (!op->call.crcs && op->session->rights.verified)
 			return -EPERM;
 	}

@@ -10,6 +10,8 @@
 # On a kernel without peer-to-peer DMA: that it is refused.
 # shellcheck disable=SC2016 # for eval
 . "$(dirname "$0")/lib.sh"
+# shellcheck source=selftests/kvctx/grow.sh
+. "$here/grow.sh"
 
 model=${1?}
 export KVCTX_PEER KVCTX_PEER_NAME KVCTX_PATHS
@@ -131,10 +133,35 @@ rescan() {
 	echo 1 > /sys/bus/pci/rescan && until_true 60 test -e "$KVCTX_PEER"
 }
 
+# while_they_wait FUNCTION VARIABLE: while stores from the peer wait for space on member 0, member 1 returns as the device
+# that VARIABLE has once FUNCTION was called
+while_they_wait() {
+	local many failed=0
+
+	peers many > /tmp/many 2>&1 & many=$!
+	until_true 60 grep -q '^busy' /tmp/many || failed=1
+	[ "$(bytes_on 1)" = 0 ] || { echo "member 1 took some before"; failed=1; }
+	"$1" && kvctxctl pool rejoin t "${!2}" && kill -0 $many || failed=1
+	until_true 120 eval "! kill -0 $many" || { kill -9 $many; failed=1; }
+	wait $many || failed=1
+	cat /tmp/many
+	echo "$(bytes_on 1) bytes are on member 1"
+	return $failed
+}
+
+# By way of NVMe/TCP it takes no peer memory
+export_twin() { nvmet_target tcp twin "$cmb" && twin=$(nvmet_connect tcp twin) && test -b "$twin"; }
+twin_fails() { nvmet_remove twin && until_true 60 state_is 1 failed; }
+
+cmb_fails() { echo "$cmb_at" > /sys/bus/pci/drivers/nvme/unbind && until_true 60 state_is 1 failed; }
+cmb_as_twin() {
+	echo "$cmb_at" > /sys/bus/pci/drivers/nvme/bind && until_true 60 eval 'cmb=$(nvmet_ssd p2p1)' && export_twin
+}
+
 modprobe -a kvctx nvme
 peer=$(find_peer)
 ssd=$(nvmet_ssd p2p0)
-cmb=$(nvmet_ssd p2p1)
+cmb=$(nvmet_ssd p2p1) cmb_at=$(controller p2p1)
 slow=$(nvmet_ssd p2p2)
 beside=$(nvmet_ssd kvctx0)
 twice=$(nvmet_ssd p2p3)
@@ -209,6 +236,15 @@ check "registering while the driver comes and goes" come_and_go
 check "stores that wait for space when the driver leaves" eval 'pool "$slow" --segment-size 256K &&
 	gone_while wait 1 unbind'
 check "and the driver comes back" bind kvctx_peer
+
+check "a pool of a slow member and one by way of NVMe/TCP" eval 'export_twin &&
+	pool "$slow" "$twin" --segment-size 256K'
+check "it returns as a device that takes peer memory" while_they_wait twin_fails cmb
+check "stores that waited are on it" test "$(bytes_on 1)" -gt 1000000
+check "a pool whose other member is lost" eval 'pool "$slow" "$cmb" --segment-size 256K && cmb_fails'
+check "it returns as a device that takes none" while_they_wait cmb_as_twin twin
+check "no store that waited is on it" test "$(bytes_on 1)" = 0
+check "the pool goes" eval 'until_true 30 kvctxctl pool detach t && nvmet_remove twin'
 
 peer_is "$(controller p2p1)"
 check "a pool beside the controller memory buffer" pool "$ssd"

@@ -6,6 +6,7 @@
  *					look from outside; its bytes go to FILE as well
  *	peers busy			load and store until the driver leaves; the session survives it
  *	peers wait			let stores wait for space on a slow member until the driver leaves
+ *	peers many			let stores wait for space on a slow member until another takes them, too
  *	peers churn SECONDS		register and unregister while the driver comes and goes
  *	peers late			register what is mapped until a driver that waits for it refuses
  *	peers hot			fill the pool over and over, and keep some pages without CRCs in use
@@ -165,6 +166,37 @@ static int wait_for_space(char **args)
 		}
 	printf("done %u, started %u, gone %u\n", done, started, gone);
 	return done != NR || !gone || started + gone != NR;
+}
+
+/* All are from the peer, and all of them are given before any other member takes them. */
+static int many(char **args)
+{
+	enum { NR = 4000, BYTES = 64 << 10 };
+	static struct kvctx_sqe sqes[NR];
+	uint8_t *peer = map_peer(BYTES);
+	uint32_t id, done = 0, other = 0;
+	struct kvctx_seg seg;
+	struct kvctx_cqe cqe;
+	struct kt k;
+
+	(void)args;
+	if (!peer || kt_open(&k, O_RDWR, 0x4c, 0, NR) || reg(&k, peer, BYTES, &id))
+		return 1;
+	kt_fill(peer, BYTES, 1);
+	seg = kt_seg(id, 0, BYTES);
+	for (int i = 0; i < NR; i++)
+		sqes[i] = kt_io(KVCTX_OP_STORE, kt_key(i), &seg, 1);
+	if (kt_submit(&k, sqes, NR, 0) != NR)
+		return 1;
+	printf("busy\n");
+	fflush(stdout);
+	while (done + other < NR && kt_wait(&k, 1, KT_LIMIT) > 0)
+		while (kt_reap(&k, &cqe)) {
+			done += cqe.res == BYTES && cqe.flags == KVCTX_CQE_P2P;
+			other += cqe.res != BYTES || cqe.flags != KVCTX_CQE_P2P;
+		}
+	printf("done %u, other %u\n", done, other);
+	return done != NR;
 }
 
 /* Register, use, unregister, whatever the driver does meanwhile. */
@@ -355,7 +387,7 @@ static const struct {
 	int args;
 	int (*fn)(char **args);
 } commands[] = {
-	{ "leave", 3, leave }, { "busy", 0, busy }, { "wait", 0, wait_for_space }, { "churn", 1, churn },
+	{ "leave", 3, leave }, { "busy", 0, busy }, { "wait", 0, wait_for_space }, { "many", 0, many }, { "churn", 1, churn },
 	{ "late", 0, late }, { "hot", 0, hot }, { "unchecked", 0, unchecked }, { "strict", 0, strict },
 	{ "refused", 1, refused },
 };
