@@ -6,14 +6,19 @@
 ABI_FUZZ	:= build/guest/selftests/abi-fuzz
 ABI_FUZZ_SRCS	:= $(wildcard selftests/fuzz/*.c)
 
-.PHONY: fuzz-abi
+.PHONY: fuzz-abi fuzz-abi-keep fuzz-abi-ready
 $(ABI_FUZZ): $(ABI_FUZZ_SRCS) selftests/fuzz/fuzz.h $(wildcard uapi/linux/*.h) libkvctx/kvctx_uring.h
 	@mkdir -p $(@D)
 	$(Q_LD)clang $(KVCTX_CFLAGS) -Ilibkvctx -O1 -g -fsanitize=fuzzer $(call pkg,libnl-genl-3.0) -o $@ \
 		$(ABI_FUZZ_SRCS) -l:liburing.a $(call pkglibs,libnl-genl-3.0)
 
-fuzz-abi: debug-kernel
+fuzz-abi-ready: debug-kernel
 	@selftests/deps fuzz
 	@$(MAKE) --no-print-directory guest
 	@$(MAKE) --no-print-directory $(ABI_FUZZ)
+
+fuzz-abi: fuzz-abi-ready
 	@selftests/fuzz/run $(FUZZ_SECONDS)
+
+fuzz-abi-keep: fuzz-abi-ready
+	@selftests/fuzz/run --keep
