@@ -175,11 +175,8 @@ static void members_that_do_not_fit(void **state)
 /* Half of them on each of two members */
 static void store_on_both(struct kve_pool *p, u32 nr)
 {
-	rig_members = 1;
-	rig_stored(p, 0, nr / 2);
-	rig_members = 2;
-	rig_stored(p, nr / 2, nr / 2);
-	rig_members = KVC_ANY_MEMBER;
+	rig_store_on(p, 0, 0, nr / 2);
+	rig_store_on(p, 1, nr / 2, nr / 2);
 }
 
 static void a_member_may_be_missing_on_demand(void **state)
@@ -196,7 +193,7 @@ static void a_member_may_be_missing_on_demand(void **state)
 	rig_file(rig_path(".degraded"), "", 0, 0);
 	p = rig_attach();
 	assert_true(rig_logged("member 1 is missing"));
-	assert_int_equal(kve_member_state(&p->members[1]), KVE_MEMBER_FAILED | KVE_MEMBER_LOST | KVE_MEMBER_MISSING);
+	assert_int_equal(rig_state(p, 1), KVE_MEMBER_FAILED | KVE_MEMBER_LOST | KVE_MEMBER_MISSING);
 	assert_int_equal(rig_found(p, 0, 20), 10);
 	/* what is not found may be there */
 	assert_int_equal(rig_load(p, 1000, 1), -ENODEV);
@@ -234,15 +231,13 @@ static void a_member_that_fails_is_lost(int what)
 	p = rig_attach();
 	store_on_both(p, 20);
 	assert_int_equal(rig_flush(p, &seen), 0);
-	rig_members = 2;
-	rig_stored(p, 100, 1);
-	rig_members = KVC_ANY_MEMBER;
+	rig_store_on(p, 1, 100, 1);
 	rig_fail(rig_path("m1"), what);
 	assert_int_equal(rig_flush(p, &seen), -EIO);
 	assert_int_equal(seen, 1);
 	assert_int_equal(rig_flush(p, &seen), 0);
 	assert_int_equal(os_atomic_read(&p->losses), 1);
-	assert_int_equal(kve_member_state(&p->members[1]), KVE_MEMBER_FAILED | KVE_MEMBER_LOST);
+	assert_int_equal(rig_state(p, 1), KVE_MEMBER_FAILED | KVE_MEMBER_LOST);
 	assert_true(rig_logged("m1) lost"));
 	assert_int_equal(rig_found(p, 0, 20), 10);
 	rig_stored(p, 200, 10);
@@ -283,8 +278,7 @@ static void all_members_lost(void **state)
 	assert_int_equal(rig_flush(p, &seen), -EIO);
 	assert_int_equal(rig_store(p, 10, 100), -ENODEV);
 	assert_int_equal(rig_load(p, 0, 10000), -ENODEV);
-	kve_pool_put(p);
-	p = rig_attach();
+	p = rig_again(p);
 	kve_pool_put(p);
 }
 
@@ -334,8 +328,7 @@ static void space_is_made(void **state)
 	}
 	kvc_stats_get(p->core, &st);
 	assert_true(st.evicted_pages > 500);
-	kve_pool_put(p);
-	p = rig_attach();
+	p = rig_again(p);
 	for (i = 1; i <= 3; i++)
 		for (j = 0; j < 400; j++) {
 			int err = rig_load(p, i << 16 | j, 40000);

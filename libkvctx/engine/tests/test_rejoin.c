@@ -99,6 +99,13 @@ static void it_was_there_all_the_time(void **state)
 	kve_pool_put(p);
 }
 
+/* Member 1: another one has its name and its content, the old one is .m1 */
+static void becomes_another_file(void)
+{
+	assert_int_equal(rename(rig_path("m1"), rig_path(".m1")), 0);
+	rig_copy(rig_path(".m1"), rig_path("m1"));
+}
+
 /* Another file with the same content, as another node of a device would be */
 static void another_has_its_content(void **state)
 {
@@ -109,8 +116,7 @@ static void another_has_its_content(void **state)
 	p = two_members();
 	open_ones = rig_descriptors();
 	lose(p, 1);
-	assert_int_equal(rename(rig_path("m1"), rig_path(".m1")), 0);
-	rig_copy(rig_path(".m1"), rig_path("m1"));
+	becomes_another_file();
 	back(p, 1, "m1");
 	assert_int_equal(rig_found(p, 0, 20), 20);
 	rig_store_on(p, 1, 20, 10);
@@ -242,8 +248,7 @@ static void below_a_session_at_work(void **state)
 	__atomic_store_n(&l.lost, true, __ATOMIC_RELEASE);
 	lose(p, 1);
 	comes_to(&l.gone, 1);
-	assert_int_equal(rename(rig_path("m1"), rig_path(".m1")), 0);
-	rig_copy(rig_path(".m1"), rig_path("m1"));
+	becomes_another_file();
 	__atomic_store_n(&l.lost, false, __ATOMIC_RELEASE);
 	back(p, 1, "m1");
 	assert_int_equal(truncate(rig_path(".m1"), 0), 0);
