@@ -155,11 +155,11 @@ static const uint8_t control_wants[KVCTX_CMD_MAX + 2][8] = {
 void fuzz_control(struct fuzz_in *in)
 {
 	int cmd = (int)fuzz_below(in, KVCTX_CMD_MAX + 2);
-	int flags = fuzz_below(in, 2) ? NLM_F_ACK : NLM_F_DUMP;
-	struct nl_msg *msg = control_message(cmd, fuzz_rarely(in) ? NLM_F_ACK | NLM_F_ROOT : flags);
+	int kind = fuzz_below(in, 2) ? NLM_F_ACK : NLM_F_DUMP;
+	int flags = fuzz_rarely(in) ? NLM_F_ACK | NLM_F_ROOT : kind;
+	struct nl_msg *msg = control_message(cmd, flags);
 	uint32_t nr = fuzz_below(in, 9);
 
-	control_touched = true;
 	if (cmd == KVCTX_CMD_POOL_DETACH && !fuzz_rarely(in))
 		nr = 0;		/* an attach takes as long as many inputs */
 	for (uint32_t i = 0; i < nr && i < 8 && control_wants[cmd][i]; i++) {
@@ -170,7 +170,9 @@ void fuzz_control(struct fuzz_in *in)
 	}
 	if (fuzz_rarely(in))
 		put_one(in, msg, (int)fuzz_below(in, KVCTX_A_MAX + 3));
-	control_send(msg);
+	/* what is refused, or a dump, leaves nothing to mend, and mending takes longer than most inputs */
+	if (!control_send(msg) && flags != NLM_F_DUMP)
+		control_touched = true;
 }
 
 static bool mend_attached(void)
