@@ -3,9 +3,10 @@
  * LOAD: from the device straight into the caller's memory, then verify. What is read of the page says struct
  * kvctx_frame.
  *
- * With verification the range is widened to whole chunks, what the caller did not ask for goes to scratch memory.
- * Without, it is widened to whole blocks and the rest is dropped. The padding behind the page's end belongs to no
- * chunk and is always dropped. A page loaded whole into aligned memory is neither widened nor copied.
+ * With verification the range is widened to whole chunks, what the caller did not ask for goes to scratch memory, which
+ * is there when it is the operation's turn and not before. Without, it is widened to whole blocks and the rest is
+ * dropped. The padding behind the page's end belongs to no chunk and is always dropped. A page loaded whole into
+ * aligned memory is neither widened nor copied.
  *
  * A chunk that fails its check is read once more, into memory of ours, before the page is condemned. The caller can
  * write to the destination while we check it, or name the same bytes twice in its list; without the second look a
@@ -76,28 +77,33 @@ static int load_open(struct kvctx_op *op)
 	return 0;
 }
 
-/*
- * Decide what to read and where the part that is not the caller's goes. In scratch memory the tail lies as it lies
- * inside a page of the transfer, so that only the block where it meets the caller's memory is bounced.
- */
-static int load_frame(struct kvctx_op *op)
+/* Decide what to read. */
+static void load_frame(struct kvctx_op *op)
 {
 	const struct kvc_load *ld = &op->load.page;
 	u32 unit = op->session->cipher ? KVC_BLOCK : kvctx_io_unit(op->session->pool->members[ld->member].bdev);
 	u32 chunk = op->load.verify ? kvc_chunk_size(op->session->pool->core) : 0;
 	struct kvctx_frame f = kvctx_frame_of(op->call.offset, op->call.length, ld->summed, chunk, unit);
-	struct kvctx_piece head = { .length = f.head }, tail = { .length = f.tail };
-	u32 n = 0;
 
 	op->load.head = f.head;
 	op->load.span = f.span;
 	op->io.member = ld->member;
 	op->io.offset = ld->offset + f.start;
 	op->io.bytes = f.bytes;
-	if (unlikely(op->session->cipher))
-		return 0;
+}
+
+/*
+ * And, when it is its turn, where the part that is not the caller's goes. In scratch memory the tail lies as it lies
+ * inside a page of the transfer, so that only the block where it meets the caller's memory is bounced.
+ */
+static int load_place(struct kvctx_op *op)
+{
+	struct kvctx_piece head = { .length = op->load.head };
+	struct kvctx_piece tail = { .length = op->load.span - op->load.head - op->call.length };
+	u32 n = 0;
+
 	if (op->load.verify && head.length + tail.length) {
-		tail.offset = PAGE_ALIGN(head.length) + offset_in_page(f.head + op->call.length);
+		tail.offset = PAGE_ALIGN(head.length) + offset_in_page(head.length + op->call.length);
 		op->load.scratch = kvctx_mem_alloc(tail.offset + tail.length, NULL);
 		if (IS_ERR(op->load.scratch)) {
 			op->load.scratch = NULL;
@@ -333,16 +339,21 @@ static int load_tell_crcs(struct kvctx_op *op)
 	return 0;
 }
 
-static void load_seal_work(struct work_struct *work)
+/* It has its place, or there is none: @err */
+static void load_send(struct kvctx_op *op, int err)
 {
-	struct kvctx_op *op = container_of(work, struct kvctx_op, run.work);
-	int err = load_seal(op);
-
 	if (err)
 		cmpxchg(&op->io.error, 0, err);
 	else
 		kvctx_io_submit(op, REQ_OP_READ);
 	kvctx_io_put(op);
+}
+
+static void load_seal_work(struct work_struct *work)
+{
+	struct kvctx_op *op = container_of(work, struct kvctx_op, run.work);
+
+	load_send(op, load_seal(op));
 }
 
 /* The operation's turn has come: the device fills its memory. Or it will not come, and @err ends the operation. */
@@ -356,12 +367,10 @@ void kvctx_load_go(struct kvctx_op *op, int err)
 	}
 	atomic_set(&op->io.pending, 1);
 	/* so much memory is not looked for where others wait for theirs to go on */
-	if (unlikely(op->session->cipher)) {
+	if (unlikely(op->session->cipher))
 		kvctx_op_process(op, load_seal_work);
-		return;
-	}
-	kvctx_io_submit(op, REQ_OP_READ);
-	kvctx_io_put(op);
+	else
+		load_send(op, load_place(op));
 }
 
 static const struct kvctx_op_kind load_kind = { .go = kvctx_load_go, .finish = kvctx_load_finish };
@@ -411,18 +420,12 @@ int kvctx_load_tell(struct kvctx_op *op)
 	return err;
 }
 
-/* Read the page that was begun into op->mem, when it is its turn. 0: taken over; an error ends op->load. */
-int kvctx_load_move(struct kvctx_op *op)
+/* Read the page that was begun into op->mem, when it is its turn. */
+void kvctx_load_move(struct kvctx_op *op)
 {
-	int err = load_frame(op);
-
-	if (err) {
-		load_end(op, err);
-		return err;
-	}
+	load_frame(op);
 	/* of a part of chunks whole ones are read */
 	if (unlikely(op->call.pace.state))
 		kvctx_pace_charge(&op->session->pool->pace, &op->call, op->io.bytes);
 	kvctx_turn_take(op);
-	return 0;
 }

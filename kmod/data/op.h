@@ -422,7 +422,7 @@ int kvctx_delete_start(struct kvctx_op *op);
 int kvctx_flush_op_start(struct kvctx_op *op);
 int kvctx_load_begin(struct kvctx_op *op);
 int kvctx_load_tell(struct kvctx_op *op);
-int kvctx_load_move(struct kvctx_op *op);
+void kvctx_load_move(struct kvctx_op *op);
 void kvctx_load_go(struct kvctx_op *op, int err);
 void kvctx_load_finish(struct kvctx_op *op);
 

@@ -86,7 +86,6 @@ static void slot_fill_begin(struct kvctx_req *req)
 {
 	struct kvctx_op *fill = kvctx_op_of(req);
 	struct kvctx_session *s = fill->session;
-	int err;
 
 	kvctx_cq_background(s, 1);
 	percpu_counter_inc(&s->pool->counters.prefetches);
@@ -95,9 +94,7 @@ static void slot_fill_begin(struct kvctx_req *req)
 	};
 	fill->mem.nr = 1;
 	atomic_inc(&s->slots_mem->users);
-	err = kvctx_load_move(fill);
-	if (err)
-		kvctx_op_complete(fill, err, 0);
+	kvctx_load_move(fill);
 }
 
 static bool slot_fill_recall(struct kvctx_req *fill)
@@ -161,7 +158,8 @@ int kvctx_load_start(struct kvctx_op *op)
 	if (t && !op->mem.p2p && !(op->call.flags & KVCTX_OP_NO_SLOT) &&
 	    kvctx_slot_load(t, &op->call, &op->load.page))
 		return 0;
-	return kvctx_load_move(op);
+	kvctx_load_move(op);
+	return 0;
 }
 
 int kvctx_slots_mmap(struct kvctx_session *s, struct vm_area_struct *vma, u64 offset)

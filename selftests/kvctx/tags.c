@@ -11,6 +11,7 @@
  *				to wait, once, while their other bios are still being made: "told=N ended=N of N",
  *				how many CANCEL said that it ended, and how many did
  *	tags flood FROM N       submits N loads of 16 large pages into memory that no device takes as it is, and stays
+ *	tags parts FROM N       submits N loads of a byte of 16 large pages, which takes a chunk of each, and stays
  *	tags twice FROM N       loads of small pages whose list names the same bytes twice: all have to be read again
  *
  * The others print "submitted: N" when the system call has returned, then "right=N late=N canceled=N other=N of N", with what
@@ -233,24 +234,29 @@ static int cut(struct kt *k, unsigned int nr)
 	return 0;
 }
 
-/* Every block of it needs a copy. What is read is of no interest: all of them have the same memory. */
-static void flood(struct kt *k, uint64_t from, unsigned int nr)
+/*
+ * Every block of it needs a copy; or, of a part, the chunk round it memory of the kernel's. What is read is of no interest:
+ * all of them have the same memory.
+ */
+static void flood(struct kt *k, uint64_t from, unsigned int nr, bool part)
 {
+	uint32_t length = part ? 1 : LARGE;
 	struct kvctx_cqe cqe;
 	bool more;
 
-	segs[0] = kt_seg(KVCTX_MEM_ARENA, 1, LARGE);
+	segs[0] = kt_seg(KVCTX_MEM_ARENA, 1, length);
 	for (unsigned int i = 0; i < nr; i++) {
 		struct kvctx_key key = kt_page_key(from + i % LARGE_PAGES);
 
 		sqes[i] = kt_io(KVCTX_OP_LOAD, key, segs, 1);
-		sqes[i].flags = KVCTX_OP_NO_VERIFY;
+		sqes[i].flags = part ? 0 : KVCTX_OP_NO_VERIFY;
+		sqes[i].offset = part ? LARGE / 2 : 0;
 	}
 	submitted(kt_submit(k, sqes, nr, 0));
 	do {
 		more = right < nr && kt_wait(k, 1, QUIET) > 0;
 		while (kt_reap(k, &cqe)) {
-			right += cqe.res == (int)LARGE;
+			right += cqe.res == (int)length;
 			more = true;
 		}
 	} while (more);
@@ -284,7 +290,7 @@ static unsigned int most(const char *verb, bool from)
 {
 	if (!strcmp(verb, "cut") && from)
 		return LARGE_PAGES;
-	if ((!strcmp(verb, "flood") || !strcmp(verb, "twice")) && from)
+	if ((!strcmp(verb, "flood") || !strcmp(verb, "parts") || !strcmp(verb, "twice")) && from)
 		return MAX;
 	return from == !strcmp(verb, "store") ? ARENA / SLOT : 0;
 }
@@ -299,7 +305,7 @@ int main(int argc, char **argv)
 
 	patience = kt_patience();
 	if (argc < 3 || argc > 4 || !nr || nr > most(verb, argc == 4) || kt_open(&k, O_RDWR, 0x77, ARENA, 2 * MAX)) {
-		fprintf(stderr, "usage: tags load|ring|late N | store|cut|flood|twice FROM N\n");
+		fprintf(stderr, "usage: tags load|ring|late N | store|cut|flood|parts|twice FROM N\n");
 		return 2;
 	}
 	if (!strcmp(verb, "cut")) {
@@ -308,8 +314,8 @@ int main(int argc, char **argv)
 	}
 	if (!strcmp(verb, "twice"))
 		return twice(&k, from, nr);
-	if (!strcmp(verb, "flood"))
-		flood(&k, from, nr);
+	if (!strcmp(verb, "flood") || !strcmp(verb, "parts"))
+		flood(&k, from, nr, !strcmp(verb, "parts"));
 	prepare(store ? KVCTX_OP_STORE : KVCTX_OP_LOAD, from, nr,
 		store || !strcmp(verb, "late") ? LATE : 0, &k);
 	if (!strcmp(verb, "ring"))

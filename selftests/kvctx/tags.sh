@@ -87,6 +87,21 @@ wait $client 2> /dev/null
 check "a killed client is gone within $soon seconds ($((SECONDS - start)))" test $((SECONDS - start)) -le $soon
 check "and what waited with it" until_true 20 below $places
 
+# of many sessions the same, also for what a load of a part reads round it; each has an arena of 32 MiB beside
+before=$(available)
+parts=()
+for i in 1 2 3 4 5 6; do
+	tags parts 40000 4000 > /tmp/tags.part$i 2>&1 & parts+=($!)
+done
+all_said() { for i in 1 2 3 4 5 6; do grep -q "$1" /tmp/tags.part$i || return 1; done; }
+check "SUBMIT of 4000 loads of a byte returns, six times" until_true 120 all_said 'submitted: 4000'
+check "those from the other member end" until_true 120 all_said 'right=[1-9][0-9]*'
+taken=$((((before - $(available)) >> 10) - 6 * 32))
+check "the others have the same 256 MiB ($taken)" test $taken -le 450
+kill -9 "${parts[@]}"
+wait "${parts[@]}" 2> /dev/null
+check "and nothing waits when they are killed" until_true 20 below $places
+
 # in a control group, which is charged for what another thread sends
 group=/sys/fs/cgroup/tags
 grep -q ' /sys/fs/cgroup ' /proc/mounts || mount -t cgroup2 none /sys/fs/cgroup
