@@ -31,6 +31,7 @@ KVE_WRAPPED	:= preadv64v2 pwritev64v2 fdatasync io_uring_peek_batch_cqe \
 
 $(KVE_TEST)/test_create: KVE_WRAPPED += open64 fallocate64 pwrite64 fsync linkat
 $(KVE_TEST)/test_session: KVE_WRAPPED += kvc_store_begin
+$(KVE_TEST)/test_encrypted: KVE_WRAPPED += kve_cipher_run
 $(KVE_TEST)/test_stuck: KVE_WRAPPED += pthread_cond_timedwait
 $(KVE_TEST)/test_grow: KVE_WRAPPED += symlink unlink linkat kve_thread_start
 $(KVE_TESTPROGS): $(KVE_TEST)/%: $(O)/obj/libkvctx/engine/tests/%.o $(O)/obj/libkvctx/engine/tests/rig.o $(KVE_OBJS) $(KVE_CORE)

@@ -126,6 +126,24 @@ void kve_untouch(struct kve_session *s)
 	pthread_mutex_unlock(&s->lock);
 }
 
+void kve_cq_later(struct kve_op *op)
+{
+	struct kve_session *s = op->session;
+	struct kve_cq *cq = &s->cq;
+
+	op->later.next = NULL;
+	op->later.came = true;
+	pthread_mutex_lock(&s->lock);
+	if (!cq->later)
+		cq->later_end = &cq->later;
+	/* else he who reaps has been told, or looks before he sleeps */
+	if (!cq->later && cq->reaping)
+		kve_poke(s);
+	*cq->later_end = op;
+	cq->later_end = &op->later.next;
+	pthread_mutex_unlock(&s->lock);
+}
+
 /* Operations are in flight: somebody has to see to them. */
 static void cq_rouse(struct kve_cq *cq)
 {

@@ -3,16 +3,18 @@
  * Waiting for completions, and who reaps the session's transfers meanwhile.
  *
  * One thread at a time is in the ring (cq->reaping): it takes transfers that are over, leaves the ring, and ends their
- * operations, which is where pages are verified. A caller in WAIT does that himself if nobody is there, and sleeps in
- * the ring; other callers sleep on semaphores of their own. What completes elsewhere (a flush, a deadline, an operation
- * of another thread) wakes a sleeper in the ring by a poke, if it is what he waits for. Who leaves hands over to another
- * caller who waits. A caller who waits for several completions sleeps until so many transfers are over, unless others
- * want to know of each (w->eager): they wait too, poll, or were told to look at an eventfd.
+ * operations, which is where pages are verified; and it encrypts those whose turn came late (cq->later). A caller in
+ * WAIT does that himself if nobody is there, and sleeps in the ring; other callers sleep on semaphores of their own.
+ * What completes elsewhere (a flush, a deadline, an operation of another thread) wakes a sleeper in the ring by a poke,
+ * if it is what he waits for. Who leaves hands over to another caller who waits. A caller who waits for several
+ * completions sleeps until so many transfers are over, unless others want to know of each (w->eager): they wait too,
+ * poll, or were told to look at an eventfd.
  *
  * The session's reaper makes progress when callers do not. While they come it only looks, every TICK, whether somebody
- * has come since the last time, and less often where they have come for long. If nobody has, and operations are in flight, it goes into the ring itself until callers
- * come again. It sleeps for long (cq->idle) when for a while nothing was in flight; the next operation wakes it. Where
- * callers are other processes (share.h) none will ever come, and it is always in the ring.
+ * has come since the last time, and less often where they have come for long. If nobody has, and operations are in
+ * flight, it goes into the ring itself until callers come again. It sleeps for long (cq->idle) when for a while nothing
+ * was in flight; the next operation wakes it. Where callers are other processes (share.h) none will ever come, and it
+ * is always in the ring.
  *
  * Whoever ends operations, or starts them later than SUBMIT, may have the caller's memory in his hands, or the ring
  * when the last of them is over, and close() waits for him (cq->touching). It does not wait for a device that holds on
@@ -44,14 +46,17 @@ static u32 reap_want(const struct kve_cq *cq, struct kve_waiter *w)
 	return w->eager ? 1 : missing;
 }
 
-/* Go into the ring, where nobody is, and end what is over. Lock held, but not meanwhile. */
+/* Go into the ring, where nobody is, and end what is over, or go on with what is to. Lock held, but not meanwhile. */
 static int reap_once(struct kve_session *s, struct kve_waiter *w, u64 until)
 {
 	u32 want = w ? reap_want(&s->cq, w) : 1;
+	struct kve_op *later, *op;
 	struct kve_io *over, *io;
 	bool touches;
 	int err;
 
+	if (s->cq.later)
+		until = 0;
 	s->cq.reaping = true;
 	s->cq.sleeper = w;
 	pthread_mutex_unlock(&s->lock);
@@ -59,7 +64,9 @@ static int reap_once(struct kve_session *s, struct kve_waiter *w, u64 until)
 	pthread_mutex_lock(&s->lock);
 	s->cq.sleeper = NULL;
 	s->cq.reaping = false;
-	if (!over)
+	later = s->cq.later;
+	s->cq.later = NULL;
+	if (!over && !later)
 		return err;
 	touches = !s->orphaned;
 	s->cq.touching += touches;
@@ -67,6 +74,10 @@ static int reap_once(struct kve_session *s, struct kve_waiter *w, u64 until)
 	while ((io = over)) {
 		over = io->next;
 		kve_io_over(io);
+	}
+	while ((op = later)) {
+		later = op->later.next;
+		op->kind->go(op, 0);
 	}
 	pthread_mutex_lock(&s->lock);
 	s->cq.touching -= touches;

@@ -221,6 +221,7 @@ struct kve_cq {				/* under session->lock */
 	struct kve_waiter *waiters;	/* in WAIT, not in the ring */
 	struct kve_waiter *sleeper;	/* in WAIT, asleep in the ring */
 	bool reaping;			/* somebody is in the ring */
+	struct kve_op *later, **later_end;	/* go on in the thread that reaps, see kve_cq_later() */
 	u64 visits;			/* of callers who reap, or wish they could */
 	bool idle;			/* the reaper sleeps for long */
 	bool stop;
@@ -292,6 +293,11 @@ void kve_cq_hurry(struct kve_session *s);		/* lock held */
  */
 bool kve_touch(struct kve_session *s);
 void kve_untouch(struct kve_session *s);
+/*
+ * kind->go() of an operation whose turn has come once more, with later.came set, in the thread that reaps: for what takes
+ * long, in threads that others wait for. No lock held; the operation may be gone on return.
+ */
+void kve_cq_later(struct kve_op *op);
 
 /* op.c */
 
@@ -315,6 +321,10 @@ struct kve_op {
 	struct kve_session *session;
 	const struct kve_op_kind *kind;
 	struct kve_batch *batch;		/* see kve_op_batch() */
+	struct {
+		struct kve_op *next;		/* of cq->later */
+		bool came;			/* it was there */
+	} later;
 
 	struct {				/* the caller's memory */
 		u32 nr;				/* pieces */

@@ -7,7 +7,8 @@
  * visible with that. A page whose memory changes meanwhile has CRCs that do not match; it is found out when it is
  * loaded.
  *
- * A page of a tenant with a key is copied, and encrypted, when it is its turn; its CRCs are of what is sent.
+ * A page of a tenant with a key is copied, and encrypted, when it is its turn; its CRCs are of what is sent. If it had
+ * to wait, the thread that reaps for its session does that.
  *
  * Those of callers who say so (NO_VERIFY) get the CRCs that the caller sent, or none. Otherwise they are compared.
  *
@@ -140,6 +141,10 @@ static void store_go(struct kve_op *op, int err)
 	bool late = !kve_op_batch(op);		/* not in SUBMIT */
 	bool touched = false, turn = !err;
 
+	if (!err && late && unlikely(s->cipher) && !op->later.came) {
+		kve_cq_later(op);
+		return;
+	}
 	if (!err && late) {
 		touched = kve_touch(s);
 		err = touched ? 0 : -ECANCELED;

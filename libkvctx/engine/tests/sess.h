@@ -162,7 +162,7 @@ static inline s32 load(struct sess *k, u64 key, u32 length)
 static inline void limit_tenant(struct sess *k, const struct kvc_limits *l)
 {
 	pthread_mutex_lock(&k->s->pool->config_lock);
-	assert_int_equal(kvc_tenant_limit(k->s->pool->core, "default", l), 0);
+	assert_int_equal(kvc_tenant_limit(k->s->pool->core, k->s->tenant, l), 0);
 	pthread_mutex_unlock(&k->s->pool->config_lock);
 }
 

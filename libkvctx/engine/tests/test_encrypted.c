@@ -19,6 +19,19 @@
 #define TENANT		"secret"
 
 static u8 secret[KEY];
+static struct os_atomic by_attendants, by_others;	/* pages en- or decrypted by that thread of a pool, by other threads */
+
+int __real_kve_cipher_run(const struct kve_cipher *c, bool encrypt, const u8 *nonce, u32 block, void *at, u32 bytes);
+int __wrap_kve_cipher_run(const struct kve_cipher *c, bool encrypt, const u8 *nonce, u32 block, void *at, u32 bytes);
+
+int __wrap_kve_cipher_run(const struct kve_cipher *c, bool encrypt, const u8 *nonce, u32 block, void *at, u32 bytes)
+{
+	char name[16] = "";
+
+	pthread_getname_np(pthread_self(), name, sizeof(name));
+	os_atomic_inc(strcmp(name, "kvctx-attend") ? &by_others : &by_attendants);
+	return __real_kve_cipher_run(c, encrypt, nonce, block, at, bytes);
+}
 
 /* The key of that name, in this process's own keyring */
 static long give_key(const u8 *key, size_t len)
@@ -408,6 +421,43 @@ static void revoked(void **state)
 	assert_true(rig_logged("key " NAME ": "));
 }
 
+/* What waited is encrypted in its session's time: the thread that lets go on what waits in the pool is everybody's. */
+static void in_its_own_time(void **state)
+{
+	struct kvctx_sqe sqes[64];
+	long id = make();
+	u32 i, round;
+	struct sess k;
+	s32 res;
+
+	(void)state;
+	os_atomic_set(&by_attendants, 0);
+	os_atomic_set(&by_others, 0);
+	for (round = 0; round < 2; round++) {
+		open_it(&k, 0);
+		limit_tenant(&k, &(struct kvc_limits){ .inflight = 3 });
+		for (i = 0; i < 64; i++) {
+			fill(k.arena + i * 20480, 20000, 64 * round + i);
+			sqes[i] = sqe_of(KVCTX_OP_STORE, 64 * round + i, i * 20480, 20000);
+		}
+		assert_int_equal(submit(&k, sqes, 64, 0), 64);
+		/* the second time they end while it is closed, or are cancelled by that */
+		for (i = 0; i < 64 && !round; i++)
+			assert_int_equal(result_of(&k, NULL), 20000);
+		sess_close(&k);
+	}
+	assert_int_equal(os_atomic_read(&by_attendants), 0);
+	assert_in_range(os_atomic_read(&by_others), 64, 128);
+	open_it(&k, 0);
+	limit_tenant(&k, &(struct kvc_limits){ 0 });
+	for (i = 0; i < 128; i++) {
+		res = load(&k, i, 20000);
+		assert_true(res == 20000 || (i >= 64 && res == -ENOENT));
+	}
+	sess_close(&k);
+	take_key(id);
+}
+
 /* CRCs are of what is on media: callers have others. */
 static void no_crcs_of_callers(void **state)
 {
@@ -434,7 +484,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		BOTH(what_was_stored), BOTH(scattered), BOTH(what_is_on_media), BOTH(behind_the_page), BOTH(in_slots), BOTH(of_another_thread), BOTH(without_the_key),
-		BOTH(revoked), BOTH(no_crcs_of_callers),
+		BOTH(revoked), BOTH(in_its_own_time), BOTH(no_crcs_of_callers),
 	};
 
 	int failed;
