@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# What README tells people to type.
+# What README tells people to type, and what they read.
 
-CHECKS		+= check-readme
-.PHONY: check-readme check-demo
+CHECKS		+= check-readme check-markup
+.PHONY: check-readme check-markup check-demo
 check-readme:
 	@selftests/readme/run $(O)
+
+check-markup:
+	@selftests/readme/markup
 
 # Part of `make test`
 check-demo:
