@@ -106,6 +106,12 @@ struct kvctx_tenant_params {
 	const char *key;		/* its name; NULL: the tenant's pages are not encrypted */
 };
 
+struct kvctx_tenant_change {
+	const u32 *flags;		/* NULL: they stay */
+	const struct kvc_limits *limits;	/* the same */
+	bool unlock;			/* by the key that the caller has */
+};
+
 int kvctx_nodes_init(const struct file_operations *fops);	/* of the nodes; no lock */
 void kvctx_nodes_exit(void);					/* no lock */
 struct kvctx_cipher **kvctx_tenants_keys(struct kvctx_pool *p);	/* the pool is locked */
@@ -115,9 +121,7 @@ void kvctx_tenants_destroy(struct kvctx_pool *p);		/* kvctx_mutex, too */
 struct kvctx_tenant *kvctx_tenant_find(struct kvctx_pool *p, const char *name);	/* or kvctx_mutex */
 struct kvctx_tenant *kvctx_tenant_add(struct kvctx_pool *p, const struct kvctx_tenant_params *params,
 				      struct netlink_ext_ack *extack);
-int kvctx_tenant_set(struct kvctx_tenant *t, u32 flags, struct netlink_ext_ack *extack);
-int kvctx_tenant_limit(struct kvctx_tenant *t, const struct kvc_limits *limits, struct netlink_ext_ack *extack);
-int kvctx_tenant_unlock(struct kvctx_tenant *t, struct netlink_ext_ack *extack);
+int kvctx_tenant_set(struct kvctx_tenant *t, const struct kvctx_tenant_change *to, struct netlink_ext_ack *extack);
 int kvctx_tenant_remove(struct kvctx_tenant *t, struct netlink_ext_ack *extack);
 
 /* genl.c */

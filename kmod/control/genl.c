@@ -425,23 +425,23 @@ static struct kvctx_tenant *kvctx_tenant_of(struct genl_info *info)
 static int kvctx_do_set_tenant(struct sk_buff *skb, struct genl_info *info)
 {
 	const struct nlattr *flags = info->attrs[KVCTX_A_TENANT_FLAGS], *nest = info->attrs[KVCTX_A_LIMITS];
-	bool unlock = info->attrs[KVCTX_A_TENANT_UNLOCK];
-	struct kvctx_tenant *t = kvctx_tenant_of(info);
+	u32 to_flags = flags ? nla_get_u32(flags) : 0;
 	struct kvc_limits limits;
+	struct kvctx_tenant_change to = {
+		.flags = flags ? &to_flags : NULL, .limits = nest ? &limits : NULL,
+		.unlock = info->attrs[KVCTX_A_TENANT_UNLOCK],
+	};
+	struct kvctx_tenant *t = kvctx_tenant_of(info);
 	int err;
 
 	if (IS_ERR(t))
 		return PTR_ERR(t);
-	if (!flags && !nest && !unlock)
+	if (!flags && !nest && !to.unlock)
 		return kvctx_missing_attr(info, KVCTX_A_TENANT_FLAGS, "limits or flags of the tenant");
 	limits = kvc_super_of(t->pool->core)->limits[t->slot];
 	err = kvctx_limits_of(info, &limits);
-	if (!err && unlock)
-		err = kvctx_tenant_unlock(t, info->extack);
-	if (!err && flags)
-		err = kvctx_tenant_set(t, nla_get_u32(flags), info->extack);
-	if (!err && nest)
-		err = kvctx_tenant_limit(t, &limits, info->extack);
+	if (!err)
+		err = kvctx_tenant_set(t, &to, info->extack);
 	if (!err)
 		kvctx_event_tenant(KVCTX_CMD_TENANT_SET, t);
 	return err;

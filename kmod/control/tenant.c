@@ -236,21 +236,14 @@ static struct kvctx_cipher *kvctx_tenant_key(struct kvctx_pool *p, u32 slot, str
 				    super->tenants[slot].name));
 }
 
-/* The tenant is opened with the key from now on; sessions that are open keep what they have. The pool is locked. */
-int kvctx_tenant_unlock(struct kvctx_tenant *t, struct netlink_ext_ack *extack)
+/* The tenant is opened with the key from now on; sessions that are open keep what they have. */
+static void kvctx_tenant_unlock(struct kvctx_tenant *t, struct kvctx_cipher *key)
 {
-	struct kvctx_cipher *c = kvctx_tenant_key(t->pool, t->slot, extack);
-
-	if (!c)
-		return kvctx_refuse(extack, NULL, -EINVAL, "pages of tenant %s are not encrypted", t->name);
-	if (IS_ERR(c))
-		return PTR_ERR(c);
 	mutex_lock(&kvctx_mutex);
-	swap(t->cipher, c);
+	swap(t->cipher, key);
 	kvctx_generation++;
 	mutex_unlock(&kvctx_mutex);
-	kvctx_cipher_put(c);
-	return 0;
+	kvctx_cipher_put(key);
 }
 
 /* Of all tenants of the superblock, those keys that the caller has. To be freed with the next; NULL: no memory. */
@@ -403,15 +396,15 @@ static int kvctx_tenant_busy(struct kvctx_tenant *t, struct netlink_ext_ack *ext
 	return kvctx_refuse(extack, NULL, -EBUSY, "%u sessions of tenant %s are open", t->sessions, t->name);
 }
 
-/* Change the flags unless a session is open, which counts on them. */
-static int kvctx_tenant_flags(struct kvctx_tenant *t, u32 flags, struct netlink_ext_ack *extack)
+/* Change the flags unless a session is open, which counts on them. @dry_run: could they be changed? */
+static int kvctx_tenant_flags(struct kvctx_tenant *t, u32 flags, bool dry_run, struct netlink_ext_ack *extack)
 {
 	int err = 0;
 
 	mutex_lock(&kvctx_mutex);
 	if (t->sessions) {
 		err = kvctx_tenant_busy(t, extack);
-	} else {
+	} else if (!dry_run) {
 		kvc_tenant_set(t->pool->core, t->name, kvctx_media_flags(flags));
 		t->flags = flags | (t->flags & KVCTX_TENANT_ENCRYPTED);
 		kvctx_generation++;
@@ -420,24 +413,46 @@ static int kvctx_tenant_flags(struct kvctx_tenant *t, u32 flags, struct netlink_
 	return err;
 }
 
-int kvctx_tenant_set(struct kvctx_tenant *t, u32 flags, struct netlink_ext_ack *extack)
+static int kvctx_tenant_keep(struct kvctx_tenant *t, struct netlink_ext_ack *extack)
 {
-	int err = kvctx_tenant_flags(t, flags, extack);
-
-	if (err)
-		return err;
 	if (kvctx_members_write_super(t->pool))
 		return kvctx_refuse(extack, NULL, -EIO, "set until detach: no superblock could be written");
 	return 0;
 }
 
 /* Sessions need not be closed: who is over a new limit gets no more until he is below it. */
-int kvctx_tenant_limit(struct kvctx_tenant *t, const struct kvc_limits *limits, struct netlink_ext_ack *extack)
+static int kvctx_tenant_limit(struct kvctx_tenant *t, const struct kvc_limits *limits, struct netlink_ext_ack *extack)
 {
-	int err = kvctx_limit(t->pool, t->name, limits, extack);
+	return kvctx_limit(t->pool, t->name, limits, extack) ?: kvctx_tenant_keep(t, extack);
+}
 
-	if (!err && kvctx_members_write_super(t->pool))
-		err = kvctx_refuse(extack, NULL, -EIO, "set until detach: no superblock could be written");
+/* All of it, or nothing; each change has a superblock of its own, as the slots on media alternate. */
+int kvctx_tenant_set(struct kvctx_tenant *t, const struct kvctx_tenant_change *to, struct netlink_ext_ack *extack)
+{
+	const struct kvc_limits before = kvc_super_of(t->pool->core)->limits[t->slot];
+	struct kvctx_cipher *key = to->unlock ? kvctx_tenant_key(t->pool, t->slot, extack) : NULL;
+	int err = 0;
+
+	if (IS_ERR(key))
+		return PTR_ERR(key);
+	if (to->unlock && !key)
+		return kvctx_refuse(extack, NULL, -EINVAL, "pages of tenant %s are not encrypted", t->name);
+	/* not even for a moment: a quota could cost pages */
+	if (to->flags)
+		err = kvctx_tenant_flags(t, *to->flags, true, extack);
+	if (!err && to->limits)
+		err = kvctx_tenant_limit(t, to->limits, extack);
+	if (!err && to->flags) {
+		err = kvctx_tenant_flags(t, *to->flags, false, extack);
+		if (!err)
+			err = kvctx_tenant_keep(t, extack);
+		else if (to->limits)
+			kvctx_tenant_limit(t, &before, NULL);
+	}
+	if (!err && key)
+		kvctx_tenant_unlock(t, key);
+	else
+		kvctx_cipher_put(key);
 	return err;
 }
 

@@ -134,11 +134,14 @@ void kve_cq_later(struct kve_op *op)
 	op->later.next = NULL;
 	op->later.came = true;
 	pthread_mutex_lock(&s->lock);
-	if (!cq->later)
+	if (!cq->later) {
 		cq->later_end = &cq->later;
-	/* else he who reaps has been told, or looks before he sleeps */
-	if (!cq->later && cq->reaping)
-		kve_poke(s);
+		/* who goes into the ring later looks before he sleeps */
+		if (cq->reaping)
+			kve_poke(s);
+		else
+			pthread_cond_signal(&cq->wake);
+	}
 	*cq->later_end = op;
 	cq->later_end = &op->later.next;
 	pthread_mutex_unlock(&s->lock);

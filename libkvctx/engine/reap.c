@@ -46,12 +46,12 @@ static u32 reap_want(const struct kve_cq *cq, struct kve_waiter *w)
 	return w->eager ? 1 : missing;
 }
 
-/* Go into the ring, where nobody is, and end what is over, or go on with what is to. Lock held, but not meanwhile. */
+/* Go into the ring, where nobody is, end what is over, and go on with one that is to. Lock held, but not meanwhile. */
 static int reap_once(struct kve_session *s, struct kve_waiter *w, u64 until)
 {
 	u32 want = w ? reap_want(&s->cq, w) : 1;
-	struct kve_op *later, *op;
 	struct kve_io *over, *io;
+	struct kve_op *later;
 	bool touches;
 	int err;
 
@@ -65,9 +65,10 @@ static int reap_once(struct kve_session *s, struct kve_waiter *w, u64 until)
 	s->cq.sleeper = NULL;
 	s->cq.reaping = false;
 	later = s->cq.later;
-	s->cq.later = NULL;
 	if (!over && !later)
 		return err;
+	if (later)
+		s->cq.later = later->later.next;
 	touches = !s->orphaned;
 	s->cq.touching += touches;
 	pthread_mutex_unlock(&s->lock);
@@ -75,10 +76,8 @@ static int reap_once(struct kve_session *s, struct kve_waiter *w, u64 until)
 		over = io->next;
 		kve_io_over(io);
 	}
-	while ((op = later)) {
-		later = op->later.next;
-		op->kind->go(op, 0);
-	}
+	if (later)
+		later->kind->go(later, 0);
 	pthread_mutex_lock(&s->lock);
 	s->cq.touching -= touches;
 	if (!s->cq.touching)
@@ -245,7 +244,7 @@ static void *reap_main(void *arg)
 			pthread_cond_wait(&cq->wake, &s->lock);
 			cq->idle = false;
 			ticks = 0;
-		} else if (busy && !cq->reaping && cq->visits == seen) {
+		} else if (busy && !cq->reaping && (cq->visits == seen || cq->later)) {
 			reap_once(s, NULL, KVE_NEVER);
 			reap_hand_over(cq);
 		} else {

@@ -46,7 +46,7 @@ static struct nl_msg *control_message(int cmd, int flags)
 	return msg;
 }
 
-/* What comes is not looked at but for its end; a dump of nothing has one too. Returns the error, or 0. */
+/* What comes is not looked at but for its end; a dump of nothing has one too. Returns the error, or 0, also if none is known. */
 static int control_send(struct nl_msg *msg)
 {
 	struct sockaddr_nl from;
@@ -60,7 +60,7 @@ static int control_send(struct nl_msg *msg)
 		int left = nl_recv(control_sock, &from, &buf, NULL);
 
 		if (left <= 0)
-			return left;
+			return 0;
 		for (nlh = (void *)buf; nlmsg_ok(nlh, left); nlh = nlmsg_next(nlh, &left)) {
 			over |= nlh->nlmsg_type == NLMSG_ERROR || nlh->nlmsg_type == NLMSG_DONE;
 			if (nlh->nlmsg_type == NLMSG_ERROR)

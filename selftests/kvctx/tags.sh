@@ -96,7 +96,8 @@ done
 all_said() { for i in 1 2 3 4 5 6; do grep -q "$1" /tmp/tags.part$i || return 1; done; }
 check "SUBMIT of 4000 loads of a byte returns, six times" until_true 120 all_said 'submitted: 4000'
 check "those from the other member end" until_true 120 all_said 'right=[1-9][0-9]*'
-taken=$((((before - $(available)) >> 10) - 6 * 32))
+taken=$((((before - $(available)) >> 10) - 6 * 32)) waiting=$(stat_of inflight)
+check "the others wait ($waiting)" test "$waiting" -ge 6000
 check "the others have the same 256 MiB ($taken)" test $taken -le 450
 kill -9 "${parts[@]}"
 wait "${parts[@]}" 2> /dev/null

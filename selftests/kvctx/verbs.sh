@@ -139,8 +139,14 @@ verbs_limits() {
 	hold strict
 	check "set others under an open session" \
 		kvctxctl tenant set t strict --write-budget 2M --max-pinned 5G --max-leased 6M
+	check "but not flags" fails 'sessions of tenant strict are open' \
+		kvctxctl tenant set t strict --write-budget 3M --require-verified
+	check "nor what is said with them" test "$(limits strict)" = "off off 2.0MiB 5.0GiB 6.0MiB off off off 100 yes "
 	let_go strict
 	check "a reserve above the quota is refused" fails 'reserve: at most the quota' kvctxctl tenant set t limited --reserve 4G
+	check "one that the pool does not have, too" fails 'cannot keep all reserves' \
+		kvctxctl tenant set t limited --quota off --reserve 1T --require-verified
+	check "with all that is said with it" prints '"require_verified":false.*"quota":3221225472' json tenant show t limited
 	check "and what is not given stays" kvctxctl tenant set t limited --reserve off --urgent --max-inflight off
 	check "a session sees the quota" prints "tenant_limit=$((3 << 30))" session_of limited info
 	check "limits are kept on media" again "$a"

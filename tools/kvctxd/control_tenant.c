@@ -224,8 +224,8 @@ static int control_busy(struct control_request *rq, const struct kvd_tenant *t)
 	return kvd_refuse(rq->why, -EBUSY, "%u sessions of tenant %s are open", t->sessions, t->name);
 }
 
-/* In the configuration and on media, unless somebody counts on them; super_lock held */
-static int control_set_flags(struct control_request *rq, struct kvd_tenant *t, uint32_t flags)
+/* In the configuration, unless somebody counts on them; super_lock held. @dry_run: could they be set? */
+static int control_flags(struct control_request *rq, struct kvd_tenant *t, uint32_t flags, bool dry_run)
 {
 	struct kve_pool *p = t->pool->engine;
 	int err = 0;
@@ -235,11 +235,34 @@ static int control_set_flags(struct control_request *rq, struct kvd_tenant *t, u
 	pthread_mutex_lock(&p->config_lock);
 	if (t->sessions)
 		err = control_busy(rq, t);
-	else
+	else if (!dry_run)
 		kvc_tenant_set(p->core, t->name, flags ? KVC_TENANT_VERIFIED : 0);
 	pthread_mutex_unlock(&p->config_lock);
 	pthread_mutex_unlock(&kvd_lock);
-	return err ?: control_write(rq->why, p, SET);
+	return err;
+}
+
+/* All of it, in the configuration and on media, or nothing; NULL stays as it is. super_lock held */
+static int control_change(struct control_request *rq, struct kvd_tenant *t, const uint32_t *flags,
+			  const struct kvc_limits *limits)
+{
+	struct kve_pool *p = t->pool->engine;
+	const struct kvc_limits before = kvc_super_of(p->core)->limits[t->slot];
+	/* not even for a moment: a quota could cost pages */
+	int err = flags ? control_flags(rq, t, *flags, true) : 0;
+
+	if (!err && limits)
+		err = control_limit(rq, p, t->name, limits) ?: control_write(rq->why, p, SET);
+	if (err || !flags)
+		return err;
+	err = control_flags(rq, t, *flags, false);
+	if (!err)
+		return control_write(rq->why, p, SET);
+	if (limits) {
+		control_limit(rq, p, t->name, &before);
+		kve_members_write_super(p);
+	}
+	return err;
 }
 
 int kvd_control_set_tenant(struct control_request *rq, struct kvd_pool *pool)
@@ -265,10 +288,8 @@ int kvd_control_set_tenant(struct control_request *rq, struct kvd_pool *pool)
 	if (err)
 		return err;
 	pthread_mutex_lock(&p->super_lock);
-	if (rq->attrs[KVCTX_A_TENANT_FLAGS])
-		err = control_set_flags(rq, t, flags);
-	if (!err && rq->attrs[KVCTX_A_LIMITS])
-		err = control_limit(rq, p, t->name, &limits) ?: control_write(rq->why, p, SET);
+	err = control_change(rq, t, rq->attrs[KVCTX_A_TENANT_FLAGS] ? &flags : NULL,
+			     rq->attrs[KVCTX_A_LIMITS] ? &limits : NULL);
 	pthread_mutex_unlock(&p->super_lock);
 	return err;
 }

@@ -567,7 +567,7 @@ def test_members_come_and_go(daemon):
 
 
 def test_verbs(daemon):
-    as_in_the_guest(daemon, "verbs.sh", "pool_and_tenant_verbs", 92, *[blank(daemon, name) for name in "ab"],
+    as_in_the_guest(daemon, "verbs.sh", "pool_and_tenant_verbs", 96, *[blank(daemon, name) for name in "ab"],
                     blank(daemon, "s", 32 << 20))
 
 
