@@ -36,7 +36,7 @@
  *   TENANT_SET      KVCTX_A_POOL KVCTX_A_TENANT KVCTX_A_TENANT_FLAGS? KVCTX_A_LIMITS?
  *                                               kept on the media; what is not given stays; -EINVAL for neither.
  *                                               Flags: -EBUSY while its sessions are open; limits are in force at
- *                                               once
+ *                                               once. Either all that is given changes or, but for -EIO, nothing
  *   TENANT_REMOVE   KVCTX_A_POOL KVCTX_A_TENANT -EBUSY while its sessions are open
  *   TENANT_GET      dump: KVCTX_A_POOL?         TENANT objects
  *   STATS_GET       dump: KVCTX_A_POOL?         one STATS object a pool
