@@ -3,6 +3,7 @@
  * What belongs to a session and dies with it: mappings, registrations, the completion queue, leases, operations in
  * flight; forks, threads' worth of processes, and clients that are killed.
  */
+#include <pthread.h>
 #include <sched.h>
 
 #include "ktest.h"
@@ -474,40 +475,69 @@ TEST_F_TIMEOUT(session, leases_yield, 580)
 	kt_close(&other);
 }
 
+/* Keeps a registration in use: batches of stores from it, one after the other. */
+struct user {
+	struct kt *k;
+	uint32_t mem;
+	bool stop;
+	unsigned int wrong;
+};
+
+static void *keep_in_use(void *arg)
+{
+	static struct kvctx_sqe sqes[8];
+	static struct kvctx_seg segs[8];
+	struct user *u = arg;
+	struct kvctx_cqe cqe;
+
+	for (uint64_t n = 1000; !__atomic_load_n(&u->stop, __ATOMIC_RELAXED); n += 8) {
+		for (int i = 0; i < 8; i++) {
+			segs[i] = kt_seg(__atomic_load_n(&u->mem, __ATOMIC_RELAXED), i * KT_MIB, KT_MIB);
+			sqes[i] = kt_io(KVCTX_OP_STORE, kt_key(n + i), &segs[i], 1);
+		}
+		if (kt_submit(u->k, sqes, 8, 0) != 8 || kt_wait(u->k, 8, KT_LIMIT) != 8) {
+			u->wrong++;
+			break;
+		}
+		/* -EINVAL: there was none just then */
+		while (kt_reap(u->k, &cqe))
+			u->wrong += cqe.res != (int)KT_MIB && cqe.res != -EINVAL;
+	}
+	return NULL;
+}
+
 /* Unregister while operations use the memory: refused until they are done, and never harmful */
 TEST_F(session, unregister_in_use)
 {
 	uint8_t *buf = mmap(NULL, 8 * KT_MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct kvctx_mem_register reg = { .size = sizeof(reg), .addr = (uintptr_t)buf, .length = 8 * KT_MIB };
 	struct kvctx_mem_unregister un = { .size = sizeof(un) };
-	struct kvctx_cqe cqe;
+	struct user user = { .k = &self->k };
+	uint64_t end = kt_now() + KT_LIMIT;
 	bool busy = false;
+	pthread_t thread;
+	int ret;
 
-	for (int round = 0; round < 50 && !busy; round++) {
-		static struct kvctx_sqe sqes[8];
-		static struct kvctx_seg segs[8];
-		int ret;
-
-		ASSERT_EQ(0, kt_ioctl(self->k.file, KVCTX_IOC_MEM_REGISTER, &reg));
-		for (int i = 0; i < 8; i++) {
-			segs[i] = kt_seg(reg.id, i * KT_MIB, KT_MIB);
-			sqes[i] = kt_io(KVCTX_OP_STORE, kt_key(1000 + round * 8 + i), &segs[i], 1);
-		}
-		ASSERT_EQ(8, kt_submit(&self->k, sqes, 8, 0));
+	ASSERT_EQ(0, kt_ioctl(self->k.file, KVCTX_IOC_MEM_REGISTER, &reg));
+	user.mem = reg.id;
+	ASSERT_EQ(0, pthread_create(&thread, NULL, keep_in_use, &user));
+	while (!busy && kt_now() < end) {
 		un.id = reg.id;
 		ret = kt_ioctl(self->k.file, KVCTX_IOC_MEM_UNREGISTER, &un);
 		ASSERT_TRUE(ret == 0 || ret == -EBUSY) TH_LOG("%d", ret);
 		busy = ret == -EBUSY;
-		ASSERT_EQ(8, kt_wait(&self->k, 8, KT_LIMIT));
-		for (int i = 0; i < 8; i++) {
-			ASSERT_TRUE(kt_reap(&self->k, &cqe));
-			EXPECT_EQ((int)KT_MIB, cqe.res);
-		}
-		if (busy) {
-			EXPECT_EQ(0, kt_ioctl(self->k.file, KVCTX_IOC_MEM_UNREGISTER, &un));
+		if (!busy) {
+			ASSERT_EQ(0, kt_ioctl(self->k.file, KVCTX_IOC_MEM_REGISTER, &reg));
+			__atomic_store_n(&user.mem, reg.id, __ATOMIC_RELAXED);
+			/* a batch from it shall be under way */
+			usleep(1000);
 		}
 	}
+	__atomic_store_n(&user.stop, true, __ATOMIC_RELAXED);
+	ASSERT_EQ(0, pthread_join(thread, NULL));
 	EXPECT_TRUE(busy);
+	EXPECT_EQ(0, user.wrong);
+	EXPECT_EQ(0, kt_ioctl(self->k.file, KVCTX_IOC_MEM_UNREGISTER, &un));
 }
 
 /* Two processes store and load the same keys at once: every page is one of the two versions, whole */
