@@ -327,10 +327,11 @@ static int kvctx_limit(struct kvctx_pool *p, const char *name, const struct kvc_
 	return 0;
 }
 
-static int kvctx_tenant_write(struct kvctx_pool *p, struct netlink_ext_ack *extack)
+/* @otherwise: what it means when no member took it */
+static int kvctx_tenant_write(struct kvctx_pool *p, const char *otherwise, struct netlink_ext_ack *extack)
 {
 	if (kvctx_members_write_super(p))
-		return kvctx_refuse(extack, NULL, -EIO, "no superblock could be written");
+		return kvctx_refuse(extack, NULL, -EIO, "%sno superblock could be written", otherwise);
 	return 0;
 }
 
@@ -350,9 +351,9 @@ static int kvctx_tenant_record(struct kvctx_pool *p, const struct kvctx_tenant_p
 	mutex_unlock(&kvctx_mutex);
 	if (slot < 0)
 		return kvctx_refuse_add(p, params->name, slot, extack);
-	err = kvctx_tenant_write(p, extack);
+	err = kvctx_tenant_write(p, "", extack);
 	if (!err && memcmp(&params->limits, &none, sizeof(none)))
-		err = kvctx_limit(p, params->name, &params->limits, extack) ?: kvctx_tenant_write(p, extack);
+		err = kvctx_limit(p, params->name, &params->limits, extack) ?: kvctx_tenant_write(p, "", extack);
 	if (!err)
 		return slot;
 	kvctx_tenant_forget(p, params->name);
@@ -413,17 +414,13 @@ static int kvctx_tenant_flags(struct kvctx_tenant *t, u32 flags, bool dry_run, s
 	return err;
 }
 
-static int kvctx_tenant_keep(struct kvctx_tenant *t, struct netlink_ext_ack *extack)
-{
-	if (kvctx_members_write_super(t->pool))
-		return kvctx_refuse(extack, NULL, -EIO, "set until detach: no superblock could be written");
-	return 0;
-}
+#define SET_UNTIL_DETACH	"set until detach: "
 
 /* Sessions need not be closed: who is over a new limit gets no more until he is below it. */
 static int kvctx_tenant_limit(struct kvctx_tenant *t, const struct kvc_limits *limits, struct netlink_ext_ack *extack)
 {
-	return kvctx_limit(t->pool, t->name, limits, extack) ?: kvctx_tenant_keep(t, extack);
+	return kvctx_limit(t->pool, t->name, limits, extack) ?:
+	       kvctx_tenant_write(t->pool, SET_UNTIL_DETACH, extack);
 }
 
 /* All of it, or nothing; each change has a superblock of its own, as the slots on media alternate. */
@@ -445,7 +442,7 @@ int kvctx_tenant_set(struct kvctx_tenant *t, const struct kvctx_tenant_change *t
 	if (!err && to->flags) {
 		err = kvctx_tenant_flags(t, *to->flags, false, extack);
 		if (!err)
-			err = kvctx_tenant_keep(t, extack);
+			err = kvctx_tenant_write(t->pool, SET_UNTIL_DETACH, extack);
 		else if (to->limits)
 			kvctx_tenant_limit(t, &before, NULL);
 	}
@@ -473,10 +470,10 @@ int kvctx_tenant_remove(struct kvctx_tenant *t, struct netlink_ext_ack *extack)
 	mutex_unlock(&kvctx_mutex);
 	if (err)
 		return err;
-	if (kvctx_members_write_super(p))
-		return kvctx_refuse(extack, NULL, -EIO, "removed until detach: no superblock could be written");
-	kvc_tenants_gone(p->core);
-	return 0;
+	err = kvctx_tenant_write(p, "removed until detach: ", extack);
+	if (!err)
+		kvc_tenants_gone(p->core);
+	return err;
 }
 
 int kvctx_nodes_init(const struct file_operations *fops)
